@@ -1,0 +1,28 @@
+//! Who waits, and how it is woken: the part of Go's runtime that its `sync` package stands on.
+//!
+//! * [`G`] is the thing that waits. Everything here that blocks does it through a `G`, so that whatever a `G` may be
+//!   stands in the same queues: operating-system threads today.
+//! * [`sema`] is Go's runtime semaphore: a bare 32-bit counter anywhere in memory, and a global table of 251 buckets
+//!   where those who found the counter at zero wait by its address.
+//! * [`spin`] is Go's rule for spinning before going to sleep.
+//! * [`fatal`] ends the process as Go does when a lock is misused beyond repair.
+//!
+//! Nothing on a wait path allocates: a waiter is a [`sema::Sudog`] on its own stack.
+//!
+//! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.
+
+mod fatal;
+mod g;
+pub mod sema;
+mod shim;
+pub mod spin;
+
+pub use fatal::fatal;
+pub use g::{G, Unparked};
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+pub use shim::futex;
+pub use shim::{AtomicU32, Instant};
+
+/// What a model may do to the world it runs in.
+#[cfg(sudog_loom)]
+pub use shim::model;

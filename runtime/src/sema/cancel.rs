@@ -1,0 +1,188 @@
+//! A handle that ends waits from outside.
+//!
+//! ```text
+//!   Cancel ──list──▶ Registration ⇄ Registration ...      each on its waiter's stack,
+//!                        │                                 each naming a sudog and its bucket
+//!                        ▼
+//!                      Sudog
+//! ```
+//!
+//! Locks are taken in the order: list, bucket. A waiter registers before it queues, and cannot return before it has
+//! taken itself off the list; so while a cancel holds the list, every sudog named there is alive.
+
+use std::marker::PhantomPinned;
+use std::pin::Pin;
+use std::ptr::NonNull;
+
+use super::table::Bucket;
+use super::{Sudog, SudogRef};
+use crate::G;
+use crate::shim::{AtomicBool, Cell, Mutex, Ordering};
+
+/// Ends every limited wait that names it: those that are under way, and those to come.
+///
+/// One handle may serve any number of waits, on any semaphores. It stays cancelled.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, semacquire_limited};
+///
+/// let (permits, stop) = (AtomicU32::new(0), Cancel::new());
+/// std::thread::scope(|s| {
+///     let waiter = s.spawn(|| {
+///         let limit = Limit { cancel: Some(&stop), ..Limit::default() };
+///         semacquire_limited(&permits, Order::Fifo, &limit)
+///     });
+///     stop.cancel();
+///     assert_eq!(waiter.join().unwrap(), Err(Abandoned::Cancelled));
+/// });
+/// ```
+pub struct Cancel {
+    cancelled: AtomicBool,
+    waiters: Mutex<List>,
+}
+
+struct List {
+    first: Option<NonNull<Registration>>,
+}
+
+// SAFETY: the registrations that it links are touched only by the holder of the list's lock, on whatever thread.
+unsafe impl Send for List {}
+
+/// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped.
+pub(super) struct Registration {
+    cancel: *const Cancel,
+    bucket: *const Bucket,
+    sudog: SudogRef,
+    /// The rest belongs to the holder of the list's lock.
+    entered: Cell<bool>,
+    next: Cell<Option<NonNull<Registration>>>,
+    prev: Cell<Option<NonNull<Registration>>>,
+    _pinned: PhantomPinned,
+}
+
+impl Cancel {
+    /// A handle that has not been used.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { cancelled: AtomicBool::new(false), waiters: Mutex::new(List { first: None }) }
+    }
+
+    /// A handle that has not been used.
+    #[cfg(sudog_loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self { cancelled: AtomicBool::new(false), waiters: Mutex::new(List { first: None }) }
+    }
+
+    /// Ends the waits. When this returns, each of them has been granted a permit or has been told to give up.
+    ///
+    /// Takes time in proportion to the number of waiters. A second call finds nothing to do.
+    pub fn cancel(&self) {
+        let mut waiters = self.waiters.lock();
+        // Release: a waiter that sees it may also see what led to it.
+        self.cancelled.store(true, Ordering::Release);
+        while let Some(first) = waiters.first {
+            // SAFETY: listed, so its waiter has not passed the list's lock on its way out, and the entry is alive.
+            let entry = unsafe { first.as_ref() };
+            waiters.remove(entry);
+            // SAFETY: the bucket is a part of the table that the waiter is inside a call on.
+            if unsafe { (*entry.bucket).cancel(entry.sudog) } {
+                // SAFETY: unlinked by us alone, and not readied yet; nothing of it is used after.
+                unsafe { G::ready(entry.sudog.g()) };
+            }
+        }
+    }
+
+    /// Whether [`Cancel::cancel`] has been called.
+    #[inline]
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// An entry for a wait in `bucket`, not yet listed.
+    ///
+    /// # Safety
+    ///
+    /// `sudog` and `bucket` outlive the result, and `sudog` is queued in `bucket` or nowhere.
+    pub(super) unsafe fn registration(&self, sudog: &Sudog, bucket: &Bucket) -> Registration {
+        Registration {
+            cancel: self,
+            bucket,
+            // SAFETY: alive while the entry is; and `Bucket::cancel`, the only user, takes the bucket's lock.
+            sudog: unsafe { sudog.vouch() },
+            entered: Cell::new(false),
+            next: Cell::new(None),
+            prev: Cell::new(None),
+            _pinned: PhantomPinned,
+        }
+    }
+}
+
+impl Registration {
+    /// Lists the entry. False if the handle has been cancelled already.
+    pub(super) fn enter(self: Pin<&Self>) -> bool {
+        // SAFETY: `registration` was given a reference that outlives this value.
+        let cancel = unsafe { &*self.cancel };
+        let mut waiters = cancel.waiters.lock();
+        // The list's lock orders this with the store in `cancel`.
+        if cancel.is_cancelled() {
+            return false;
+        }
+        waiters.add(self.get_ref());
+        true
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: as in `enter`.
+        let mut waiters = unsafe { &*self.cancel }.waiters.lock();
+        if self.entered.get() {
+            waiters.remove(self);
+        }
+    }
+}
+
+impl List {
+    fn add(&mut self, entry: &Registration) {
+        let this = NonNull::from(entry);
+        entry.entered.set(true);
+        entry.next.set(self.first);
+        if let Some(next) = self.first {
+            // SAFETY: listed, hence alive, and the list's lock is held.
+            unsafe { next.as_ref() }.prev.set(Some(this));
+        }
+        self.first = Some(this);
+    }
+
+    fn remove(&mut self, entry: &Registration) {
+        entry.entered.set(false);
+        let (prev, next) = (entry.prev.replace(None), entry.next.replace(None));
+        match prev {
+            // SAFETY: listed, hence alive, and the list's lock is held.
+            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
+            None => self.first = next,
+        }
+        if let Some(next) = next {
+            // SAFETY: as above.
+            unsafe { next.as_ref() }.prev.set(prev);
+        }
+    }
+}
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cancel").field("cancelled", &self.is_cancelled()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,227 @@
+//! Go's runtime semaphore: sleep until a 32-bit counter, anywhere in memory, is above zero.
+//!
+//! A semaphore is nothing but an [`AtomicU32`]; it needs no set-up and no room for a queue. Who finds it at zero waits
+//! in a [`SemTable`], keyed by the counter's address. The functions of this module use one global table of
+//! [`BUCKETS`] buckets, as Go does.
+//!
+//! ```text
+//!   SemTable     Bucket (padded to its own cache lines)
+//!   ┌─────┐     ┌────────────────────────────────────────────────────────────────────┐
+//!   │  0  │     │ nwait: how many sudogs wait here; read by releasers without the lock│
+//!   │  1  │ ──▶ │ lock:  Treap of distinct addresses (binary tree by address,         │
+//!   │ ... │     │        min-heap by random priority)                                 │
+//!   │ 250 │     │                     ( A )                                           │
+//!   └─────┘     │                    /     \        each node is the head of a ring:  │
+//!               │                ( B )     ( C )    first in line ⇄ second ⇄ ... ⇄    │
+//!               └────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! # Contract
+//!
+//! * `semacquire` returns after taking one permit; `semrelease` adds one and wakes a waiter, if there is one.
+//! * Waiters of one address are woken first in, first out; a waiter that loses its permit to a newcomer goes back to
+//!   the front of the line. (Go sends it to the back: `semacquire1` queues it again with the `lifo` flag it came with.)
+//! * With [`Wake::Handoff`] the permit goes to the first waiter directly and nobody can take it on the way. (In Go it
+//!   can be stolen between the counter's increment and the bucket's lock. That window is closed here.)
+//! * A wait that ends by its deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted to it
+//!   at the same instant, the wait succeeds.
+//! * No wait allocates. Waking is done with no bucket lock held.
+//!
+//! The counter may be freed or moved when no call on it is under way; nothing in the table remembers it.
+//!
+//! Source: Go 1.28's `runtime/sema.go`; the treap is CL 37103. Orderings: `docs/orderings.md`.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::sync::atomic::AtomicU32;
+//! use sudog_runtime::sema::{Wake, semacquire, semrelease};
+//!
+//! static DONE: AtomicU32 = AtomicU32::new(0);
+//!
+//! let worker = std::thread::spawn(|| semrelease(&DONE, Wake::Normal));
+//! semacquire(&DONE); // waits for the worker
+//! # worker.join().unwrap();
+//! ```
+
+mod cancel;
+pub mod detached;
+mod sudog;
+mod table;
+mod treap;
+
+pub use cancel::Cancel;
+pub use table::{Abandoned, BUCKETS, Limit, SemTable};
+
+pub(crate) use sudog::{Fate, Sudog, SudogRef};
+pub(crate) use treap::Treap;
+
+use crate::{AtomicU32, Instant};
+
+/// Where a waiter joins the line of its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// At the back: the usual way.
+    #[default]
+    Fifo,
+    /// At the front: for one who has waited before and lost, Go's `lifo`.
+    Lifo,
+}
+
+/// What a release does with its permit when somebody waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wake {
+    /// Adds it to the counter and wakes the first waiter, who must still take it: a newcomer may be faster.
+    #[default]
+    Normal,
+    /// Gives it to the first waiter, who wakes up owning it.
+    Handoff,
+}
+
+#[cfg(not(sudog_loom))]
+fn with_global<R>(f: impl FnOnce(&SemTable) -> R) -> R {
+    static TABLE: SemTable = SemTable::new();
+    f(&TABLE)
+}
+
+/// A model gets a fresh, small table in each execution.
+#[cfg(sudog_loom)]
+fn with_global<R>(f: impl FnOnce(&SemTable<1>) -> R) -> R {
+    loom::lazy_static! { static ref TABLE: SemTable<1> = SemTable::new(); }
+    f(&TABLE)
+}
+
+/// Takes one permit from the semaphore at `count`, waiting in line for it if there is none.
+///
+/// See the [module](self) for the contract and an example. Go: `sync.runtime_Semacquire`.
+#[inline]
+pub fn semacquire(count: &AtomicU32) {
+    with_global(|table| table.acquire(count, Order::Fifo));
+}
+
+/// [`semacquire`] that joins the line at the back or at the front. Go: `internal/sync.runtime_SemacquireMutex`.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::sema::{Order, semacquire_mutex};
+///
+/// let permits = AtomicU32::new(1);
+/// semacquire_mutex(&permits, Order::Lifo); // one was there: no line to join
+/// ```
+#[inline]
+pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
+    with_global(|table| table.acquire(count, order));
+}
+
+/// [`semacquire_mutex`] that gives up at a [`Limit`]: a deadline, a [`Cancel`], or both.
+///
+/// # Errors
+///
+/// [`Abandoned`] says which came first. No permit has been taken then, and none is lost. A permit that is there is
+/// taken without a look at the clock, so a deadline in the past makes this one attempt that never waits.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use std::time::{Duration, Instant};
+/// use sudog_runtime::sema::{Abandoned, Limit, Order, semacquire_limited};
+///
+/// let permits = AtomicU32::new(1);
+/// let soon = Limit::until(Instant::now() + Duration::from_millis(5));
+/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Ok(()));
+/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Err(Abandoned::DeadlinePassed));
+/// ```
+#[inline]
+pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    with_global(|table| table.acquire_limited(count, order, limit))
+}
+
+/// [`semacquire_mutex`] with a deadline: true if a permit was taken, false if the deadline passed first.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use std::time::Instant;
+/// use sudog_runtime::sema::{Order, semacquire_until};
+///
+/// assert!(!semacquire_until(&AtomicU32::new(0), Order::Fifo, Instant::now()));
+/// ```
+#[inline]
+pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> bool {
+    semacquire_limited(count, order, &Limit::until(deadline)).is_ok()
+}
+
+/// Takes a permit if there is one. Never waits.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::sema::try_semacquire;
+///
+/// let permits = AtomicU32::new(1);
+/// assert!(try_semacquire(&permits));
+/// assert!(!try_semacquire(&permits));
+/// ```
+#[inline]
+pub fn try_semacquire(count: &AtomicU32) -> bool {
+    table::take(count)
+}
+
+/// Gives one permit to the semaphore at `count`, and wakes its first waiter if there is one.
+///
+/// Go: `sync.runtime_Semrelease`. Unlike Go's, a handoff does not end the releaser's time slice: a thread has none to
+/// give, and the waiter usually wakes on another processor.
+///
+/// A counter that would exceed `u32::MAX` ends the process ([`fatal`](crate::fatal)).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use sudog_runtime::sema::{Wake, semrelease};
+///
+/// let permits = AtomicU32::new(0);
+/// semrelease(&permits, Wake::Normal);
+/// assert_eq!(permits.load(Ordering::Relaxed), 1); // nobody waited
+/// ```
+#[inline]
+pub fn semrelease(count: &AtomicU32, wake: Wake) {
+    with_global(|table| table.release(count, wake));
+}
+
+/// Gives `n` permits at once and wakes as many waiters, under one hold of the bucket's lock.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use sudog_runtime::sema::semrelease_many;
+///
+/// let permits = AtomicU32::new(0);
+/// semrelease_many(&permits, 3);
+/// assert_eq!(permits.load(Ordering::Relaxed), 3);
+/// ```
+#[inline]
+pub fn semrelease_many(count: &AtomicU32, n: u32) {
+    with_global(|table| table.release_many(count, n));
+}
+
+/// How many waiters stand in line for the semaphore at `count` at this moment. For tests and the curious: the answer
+/// is old when it arrives, and finding it costs a walk along the line under the bucket's lock.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+///
+/// assert_eq!(sudog_runtime::sema::waiters(&AtomicU32::new(0)), 0);
+/// ```
+#[must_use]
+pub fn waiters(count: &AtomicU32) -> usize {
+    with_global(|table| table.waiters(count))
+}

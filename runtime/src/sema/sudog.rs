@@ -1,0 +1,94 @@
+//! A G in a queue: what a waiter leaves of itself on its own stack.
+//!
+//! | field | read and written |
+//! |---|---|
+//! | `g` | made by the waiter; its waker takes the address under the bucket's lock and readies it after |
+//! | `addr` | fixed before it is queued |
+//! | `next`, `prev` | by the holder of the bucket's lock while queued: the ring of those who wait for `addr` |
+//! | `child`, `parent`, `priority` | the same, and set only in the ring's head, which is a node of the treap |
+//! | `fate` | by the waiter before it is queued, by the holder of the lock while it is, by the waiter after `ready` |
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use crate::G;
+use crate::shim::Cell;
+
+/// One waiter of one address.
+pub(crate) struct Sudog {
+    pub(crate) g: G,
+    pub(crate) addr: usize,
+    /// The treap: smaller addresses in `child[0]`, larger ones in `child[1]`.
+    pub(crate) child: [Cell<Link>; 2],
+    pub(crate) parent: Cell<Link>,
+    /// Random, and never 0, in the head of a ring; 0 in everybody else.
+    pub(crate) priority: Cell<u32>,
+    /// The ring: the head's `prev` is the last in line. Alone, a sudog is its own neighbour.
+    pub(crate) next: Cell<Link>,
+    pub(crate) prev: Cell<Link>,
+    pub(crate) fate: Cell<Fate>,
+}
+
+/// What has become of a waiter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Not in a queue, and nothing has happened to it.
+    Idle,
+    /// In a queue: exactly one of the others will be next, by the hand of whoever unlinks it.
+    Queued,
+    /// Unlinked by a release: its permit is in the counter, and must be fought for.
+    Woken,
+    /// Unlinked by a release, and the permit is its own already. Go's `ticket == 1`.
+    Granted,
+    /// Unlinked by a cancel.
+    Cancelled,
+}
+
+pub(crate) type Link = Option<SudogRef>;
+
+/// A sudog that somebody vouches for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SudogRef(NonNull<Sudog>);
+
+impl Sudog {
+    pub(crate) fn new(addr: usize) -> Self {
+        Self {
+            g: G::current(),
+            addr,
+            child: [Cell::new(None), Cell::new(None)],
+            parent: Cell::new(None),
+            priority: Cell::new(0),
+            next: Cell::new(None),
+            prev: Cell::new(None),
+            fate: Cell::new(Fate::Idle),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// - The sudog stays where it is and alive for as long as the result, or a copy of it, is dereferenced.
+    /// - Whoever dereferences a copy holds the lock of the queue that the sudog is in, or is its waiter while it is in
+    ///   none.
+    pub(crate) unsafe fn vouch(&self) -> SudogRef {
+        SudogRef(NonNull::from(self))
+    }
+}
+
+impl SudogRef {
+    /// Where its G lives, to be readied when the lock has been released.
+    pub(crate) fn g(self) -> *const G {
+        // No reference is made: by the time the address is used, others may hold the sudog.
+        // SAFETY: in bounds of the sudog that `vouch` was given.
+        unsafe { &raw const (*self.0.as_ptr()).g }
+    }
+}
+
+impl Deref for SudogRef {
+    type Target = Sudog;
+
+    #[inline]
+    fn deref(&self) -> &Sudog {
+        // SAFETY: alive and not touched by another thread meanwhile, by the contract of `vouch`.
+        unsafe { self.0.as_ref() }
+    }
+}

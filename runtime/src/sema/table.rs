@@ -1,0 +1,355 @@
+//! The semaphore table: acquire and release by address.
+//!
+//! | acquirer, who found no permit | releaser |
+//! |---|---|
+//! | 1. takes the bucket's lock | 1. `count += 1` |
+//! | 2. `nwait += 1` | 2. reads `nwait`: 0 means that nobody waits, done |
+//! | 3. tries `count` once more | 3. takes the bucket's lock |
+//! | 4. queues its sudog | 4. unlinks the first waiter of this address; `nwait -= 1` |
+//! | 5. parks, which unlocks | 5. unlocks, then readies the waiter |
+//!
+//! Acquirer 2, 3 against releaser 1, 2 is a Dekker pair: each writes its own word, then reads the other's. All four
+//! are sequentially consistent, so at least one of the two sees the other: no wake-up is lost. See `docs/orderings.md`.
+//!
+//! A handoff takes the lock first and decides under it: it gives the permit to the first waiter without letting it
+//! touch `count`, or, if nobody waits, adds to `count`. Acquirers test `count` under the same lock before they queue,
+//! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over.
+
+use std::pin::pin;
+
+use crossbeam_utils::CachePadded;
+
+use super::{Cancel, Fate, Order, Sudog, SudogRef, Treap, Wake};
+use crate::shim::{Mutex, MutexGuard, Ordering, dekker_fence};
+use crate::{AtomicU32, G, Instant, Unparked, fatal};
+
+/// How many buckets Go's table has: a prime, against regular strides of addresses.
+pub const BUCKETS: usize = 251;
+
+/// Where those wait who found a semaphore empty. The functions of [`sema`](super) use a global one.
+///
+/// A table of one's own is for models, measurements and isolation: all calls on one semaphore must go to one table.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::sema::{Order, SemTable, Wake};
+///
+/// static TABLE: SemTable<8> = SemTable::new();
+/// let permits = AtomicU32::new(0);
+/// TABLE.release(&permits, Wake::Normal);
+/// TABLE.acquire(&permits, Order::Fifo);
+/// ```
+pub struct SemTable<const N: usize = BUCKETS> {
+    buckets: [CachePadded<Bucket>; N],
+}
+
+pub(super) struct Bucket {
+    /// How many sudogs stand in `queue`, plus those about to: never fewer. Written under the lock only.
+    nwait: AtomicU32,
+    queue: Mutex<Treap>,
+}
+
+/// When to stop waiting. The default is never.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use sudog_runtime::sema::{Cancel, Limit};
+///
+/// static STOP: Cancel = Cancel::new();
+/// let limit = Limit { cancel: Some(&STOP), ..Limit::until(Instant::now() + Duration::from_secs(1)) };
+/// # let _ = limit;
+/// ```
+#[derive(Clone, Copy, Default)]
+pub struct Limit<'a> {
+    /// Give up at this time.
+    pub deadline: Option<Instant>,
+    /// Give up when this is cancelled.
+    pub cancel: Option<&'a Cancel>,
+}
+
+/// Why a limited acquire took no permit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Abandoned {
+    /// [`Limit::deadline`] passed.
+    DeadlinePassed,
+    /// [`Limit::cancel`] was cancelled.
+    Cancelled,
+}
+
+impl std::fmt::Display for Abandoned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::DeadlinePassed => "the deadline passed before there was a permit",
+            Self::Cancelled => "the wait was cancelled",
+        })
+    }
+}
+
+impl std::error::Error for Abandoned {}
+
+impl Limit<'_> {
+    /// A limit that is a deadline.
+    #[must_use]
+    pub fn until(deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), cancel: None }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancel::is_cancelled)
+    }
+}
+
+impl<const N: usize> SemTable<N> {
+    /// An empty table.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        const { assert!(N > 0, "a semaphore table needs a bucket") };
+        Self {
+            buckets: [const { CachePadded::new(Bucket { nwait: AtomicU32::new(0), queue: Mutex::new(Treap::new()) }) };
+                N],
+        }
+    }
+
+    /// An empty table.
+    #[cfg(sudog_loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        let bucket = |_| CachePadded::new(Bucket { nwait: AtomicU32::new(0), queue: Mutex::new(Treap::new()) });
+        Self { buckets: std::array::from_fn(bucket) }
+    }
+
+    /// Takes a permit, waiting for it if need be: [`semacquire_mutex`](super::semacquire_mutex).
+    #[inline]
+    pub fn acquire(&self, count: &AtomicU32, order: Order) {
+        if !take(count) {
+            let got = acquire_slow(self.bucket(key(count)), count, order, &Limit::default());
+            debug_assert_eq!(got, Ok(()));
+        }
+    }
+
+    /// Takes a permit unless the limit comes first: [`semacquire_limited`](super::semacquire_limited).
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    #[inline]
+    pub fn acquire_limited(&self, count: &AtomicU32, order: Order, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        if limit.is_cancelled() {
+            return Err(Abandoned::Cancelled);
+        }
+        if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit) }
+    }
+
+    /// Gives a permit: [`semrelease`](super::semrelease).
+    #[inline]
+    pub fn release(&self, count: &AtomicU32, wake: Wake) {
+        let (bucket, addr) = (self.bucket(key(count)), key(count));
+        match wake {
+            Wake::Handoff => bucket.hand_off(count),
+            Wake::Normal => {
+                add(count, 1);
+                // From here on `count` is an address only.
+                if bucket.has_waiters() {
+                    bucket.wake(addr, 1);
+                }
+            }
+        }
+    }
+
+    /// Gives `n` permits: [`semrelease_many`](super::semrelease_many).
+    #[inline]
+    pub fn release_many(&self, count: &AtomicU32, n: u32) {
+        let (bucket, addr) = (self.bucket(key(count)), key(count));
+        if n > 0 {
+            add(count, n);
+            if bucket.has_waiters() {
+                bucket.wake(addr, n);
+            }
+        }
+    }
+
+    /// How many wait for a permit of this semaphore: [`waiters`](super::waiters).
+    #[must_use]
+    pub fn waiters(&self, count: &AtomicU32) -> usize {
+        self.bucket(key(count)).queue.lock().len(key(count))
+    }
+
+    #[inline]
+    fn bucket(&self, addr: usize) -> &Bucket {
+        // Go's hash. Two semaphores in one aligned 8 bytes share a bucket, always.
+        &self.buckets[(addr >> 3) % N]
+    }
+}
+
+impl<const N: usize> Default for SemTable<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for SemTable<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("SemTable { .. }")
+    }
+}
+
+/// What a semaphore is known by.
+#[inline]
+fn key(count: &AtomicU32) -> usize {
+    std::ptr::from_ref(count).addr()
+}
+
+/// Takes a permit if there is one.
+#[inline]
+pub(super) fn take(count: &AtomicU32) -> bool {
+    // SeqCst: the slow path's test is one side of the Dekker pair; elsewhere Acquire would do, and costs the same.
+    let mut permits = count.load(Ordering::SeqCst);
+    while permits > 0 {
+        match count.compare_exchange_weak(permits, permits - 1, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return true,
+            Err(now) => permits = now,
+        }
+    }
+    false
+}
+
+/// Adds permits for anybody to take. Release (in SeqCst) publishes what the releaser did to whoever takes them.
+#[inline]
+fn add(count: &AtomicU32, n: u32) {
+    if count.fetch_add(n, Ordering::SeqCst) > u32::MAX - n {
+        fatal("sema: more than 4294967295 permits");
+    }
+}
+
+#[cold]
+fn acquire_slow(bucket: &Bucket, count: &AtomicU32, mut order: Order, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    let sudog = Sudog::new(key(count));
+    // SAFETY: `sudog` does not move and is dropped after this; it will be queued in `bucket` or nowhere.
+    let registered = pin!(limit.cancel.map(|cancel| unsafe { cancel.registration(&sudog, bucket) }));
+    if let Some(registered) = registered.as_ref().as_pin_ref()
+        && !registered.enter()
+    {
+        return Err(Abandoned::Cancelled);
+    }
+    loop {
+        let mut queue = bucket.queue.lock();
+        bucket.expect_waiter();
+        if take(count) {
+            bucket.forget_waiters(&queue, 1);
+            return Ok(());
+        }
+        // Under the lock: a cancel sets its flag before it comes here for our sudog, so it finds us queued, or we see it.
+        if limit.is_cancelled() {
+            bucket.forget_waiters(&queue, 1);
+            return Err(Abandoned::Cancelled);
+        }
+        // SAFETY:
+        // - it is in no queue: new, or unlinked by the waker that has just readied it;
+        // - it lives on this stack frame, which is not left while it is queued: every way out below comes after an
+        //   unlinking;
+        // - nobody else but the bucket's queue and the cancel, under the bucket's lock, reaches its links.
+        unsafe { queue.queue(&sudog, order) };
+        if sudog.g.park(limit.deadline, || drop(queue)) == Unparked::Deadline {
+            let mut queue = bucket.queue.lock();
+            if sudog.fate.get() == Fate::Queued {
+                // SAFETY: alive, and the lock is held.
+                queue.unlink(unsafe { sudog.vouch() }, Fate::Idle);
+                bucket.forget_waiters(&queue, 1);
+                return Err(Abandoned::DeadlinePassed);
+            }
+            drop(queue);
+            // Somebody unlinked us and will ready us, if it has not. Until it has, this frame must stand.
+            sudog.g.park(None, || ());
+        }
+        match sudog.fate.get() {
+            Fate::Granted => return Ok(()),
+            Fate::Cancelled => return Err(Abandoned::Cancelled),
+            // The permit that we were woken for is ours to take whatever the clock says: were we to leave it, those
+            // behind us would sleep beside it.
+            Fate::Woken if take(count) => return Ok(()),
+            // A newcomer was faster; it will wake the next when it releases. We were first in line, and go back there.
+            Fate::Woken => order = Order::Lifo,
+            Fate::Idle | Fate::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
+        }
+    }
+}
+
+impl Bucket {
+    /// Acquirer, step 2. The lock is held.
+    #[inline]
+    fn expect_waiter(&self) {
+        self.nwait.fetch_add(1, Ordering::SeqCst);
+        dekker_fence();
+    }
+
+    /// Takes back `n` from `nwait`, for waiters who are no longer queued.
+    #[inline]
+    fn forget_waiters(&self, _queue: &MutexGuard<'_, Treap>, n: u32) {
+        // Relaxed: a releaser that still reads the old count looks in vain, no more.
+        self.nwait.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    /// Releaser, step 2.
+    #[inline]
+    fn has_waiters(&self) -> bool {
+        dekker_fence();
+        self.nwait.load(Ordering::SeqCst) != 0
+    }
+
+    /// Releaser, steps 3 to 5, for up to `n` waiters of one address.
+    #[cold]
+    fn wake(&self, addr: usize, n: u32) {
+        let mut queue = self.queue.lock();
+        let Some(first) = queue.dequeue(addr, Fate::Woken) else { return };
+        let mut last = first;
+        let mut woken = 1;
+        while woken < n
+            && let Some(next) = queue.dequeue(addr, Fate::Woken)
+        {
+            // Until they are readied, the sudogs are ours: their ring links make a list of them.
+            last.next.set(Some(next));
+            last = next;
+            woken += 1;
+        }
+        self.forget_waiters(&queue, woken);
+        drop(queue);
+        let mut at = Some(first);
+        while let Some(s) = at {
+            at = s.next.get();
+            // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
+            unsafe { G::ready(s.g()) };
+        }
+    }
+
+    /// Gives a permit to the first waiter, past `count`; or adds it to `count` if nobody waits.
+    #[cold]
+    fn hand_off(&self, count: &AtomicU32) {
+        let mut queue = self.queue.lock();
+        match queue.dequeue(key(count), Fate::Granted) {
+            Some(s) => {
+                self.forget_waiters(&queue, 1);
+                drop(queue);
+                // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
+                unsafe { G::ready(s.g()) };
+            }
+            // Under the lock: whoever queues after us tests `count` first, under the lock too.
+            None => add(count, 1),
+        }
+    }
+
+    /// Takes a waiter out because of a cancel. True if it was still in, and must be readied.
+    pub(super) fn cancel(&self, s: SudogRef) -> bool {
+        let mut queue = self.queue.lock();
+        let queued = s.fate.get() == Fate::Queued;
+        if queued {
+            queue.unlink(s, Fate::Cancelled);
+            self.forget_waiters(&queue, 1);
+        }
+        queued
+    }
+}

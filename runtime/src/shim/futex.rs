@@ -1,0 +1,40 @@
+//! Linux's futex: sleep while a 32-bit word holds a value, and wake those who do.
+//!
+//! For locks that must not stand in the semaphore table. It blocks the operating-system thread, whatever runs on it.
+
+use std::sync::atomic::AtomicU32;
+use std::time::Instant;
+
+/// Sleeps while `*word == expected`, until a [`wake`], until `deadline`, or for no reason at all.
+///
+/// Returns false when the deadline has passed, true in every other case; the caller looks at its word again.
+pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
+    let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
+        Some(None) => return false,
+        Some(Some(left)) => Some(libc::timespec {
+            // A deadline further away than the kernel can count is as good as none: the caller's loop comes back.
+            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: left.subsec_nanos() as _,
+        }),
+        None => None,
+    };
+    let timeout = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY:
+    // - `word` is a live, aligned u32 for the whole call, by its reference;
+    // - `timeout` is null or points to a timespec that outlives the call.
+    let failed = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected, timeout)
+    } < 0;
+    !(failed && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT))
+}
+
+/// Wakes up to `n` threads that sleep in [`wait`] on the word at this address.
+///
+/// The address is a key: it is not read, and may have been freed or reused by now. Whoever sleeps on a word that has
+/// taken its place sees a wake-up for no reason, which [`wait`] allows.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // it is a key
+pub fn wake(word: *const AtomicU32, n: u32) {
+    let n = i32::try_from(n).unwrap_or(i32::MAX);
+    // SAFETY: FUTEX_WAKE on a private futex uses the address as a key only; one that is not mapped gives EFAULT.
+    unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, n) };
+}

@@ -1,0 +1,31 @@
+//! Spinning before sleeping: Go's rule.
+//!
+//! Source: `sync_runtime_canSpin` and `sync_runtime_doSpin` of Go's `runtime/proc.go`. Go spins for at most 4 rounds
+//! of 30 pauses, and only where spinning can help: on more than one processor, while another one runs and the own
+//! run queue is empty. The last two are a scheduler's facts; a thread has the first only.
+
+use crate::shim::{num_cpus, pause};
+
+/// Go's `active_spin`: how many rounds at most.
+pub const ROUNDS: u32 = 4;
+
+/// Go's `active_spin_cnt`: how many pause instructions a round takes.
+pub const PAUSES: u32 = 30;
+
+/// Whether round number `iter` (from 0) is worth spinning: `iter` is below `rounds`, and somebody else can run
+/// meanwhile.
+#[inline]
+#[must_use]
+pub fn can_spin(iter: u32, rounds: u32) -> bool {
+    iter < rounds && num_cpus() > 1
+}
+
+/// One round: `pauses` pause instructions.
+#[inline]
+pub fn do_spin(pauses: u32) {
+    // One scheduling point is as good as thirty to a model.
+    let pauses = if cfg!(sudog_loom) { pauses.min(1) } else { pauses };
+    for _ in 0..pauses {
+        pause();
+    }
+}

@@ -1,0 +1,32 @@
+//! Go's `sync` package for Rust, over any semaphore.
+//!
+//! * [`Mutex`] is the Go mutex with a guard; [`GoMutex`] is the same mutex bare, with Go's `lock` and `unlock`.
+//! * [`RawLock`] and [`Semaphore`] are what backends implement: any semaphore fits under the mutex, and any lock fits
+//!   under [`MutexOver`], by one type parameter.
+//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies.
+//!
+//! # Examples
+//!
+//! ```
+//! use sudog_sync::Mutex;
+//!
+//! static TOTAL: Mutex<u64> = Mutex::new(0);
+//!
+//! std::thread::scope(|s| {
+//!     for n in 1..=4 {
+//!         s.spawn(move || *TOTAL.lock() += n);
+//!     }
+//! });
+//! assert_eq!(*TOTAL.lock(), 10);
+//! ```
+
+#[cfg(not(sudog_loom))]
+mod api_lock;
+pub mod mutex;
+mod raw;
+pub mod semaphore;
+
+#[cfg(not(sudog_loom))]
+pub use api_lock::{ApiLock, Mutex, MutexGuard, MutexOver, lock_api};
+pub use mutex::GoMutex;
+pub use raw::{ConstRawLock, ConstSemaphore, Order, RawLock, Semaphore, Wake};

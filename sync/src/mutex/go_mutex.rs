@@ -1,0 +1,542 @@
+//! Go's final mutex.
+//!
+//! The state word, and with it the whole protocol:
+//!
+//! ```text
+//!   31                              3   2   1   0
+//!  ┌─────────────────────────────────┬───┬───┬───┐
+//!  │ waiters                         │ S │ W │ L │
+//!  └─────────────────────────────────┴───┴───┴───┘
+//! ```
+//!
+//! | bit | set means | set by | cleared by |
+//! |---|---|---|---|
+//! | L locked | somebody owns the mutex | its owner-to-be | its owner's unlock |
+//! | W woken | one contender is awake and will see to the mutex: unlocks wake nobody | an unlock, for the waiter that it wakes; a contender, for itself | that contender, as it locks, sleeps or gives up |
+//! | S starving | newcomers may not lock: the mutex is promised | the contender with W, when it has waited too long | the one to whom the promise is kept |
+//! | waiters | how many sleep, or are about to | a contender, before it sleeps | normal mode: the unlock that wakes one; starvation mode: the woken one itself; and one that gives up |
+//!
+//! | unlock leaves | and the mutex goes |
+//! |---|---|
+//! | waiters, no W, no S | to anybody: one waiter is woken, with W set for it, and competes |
+//! | W, no S | to anybody: the one with W is awake |
+//! | S, no W | to the first in line: the semaphore hands it over (L stays clear; S alone keeps others out) |
+//! | S and W | to the one with W, who is awake and watches. Under [`Awake::StandBy`] only |
+//!
+//! Invariants: at most one contender has W. Only the one with W sets S. S implies a waiter, or W. In normal mode,
+//! those who sleep are as many as `waiters` plus the permits released; in starvation mode, as many as `waiters`, and a
+//! permit is released if and only if L and W are clear.
+//!
+//! Source: Go 1.28's `internal/sync/mutex.go`; `Awake::StandBy`, deadlines and the closed steal window are ours. The
+//! orderings are argued in `docs/orderings.md`: in short, everything is decided on one word, so coherence orders it;
+//! `Acquire` on what takes the mutex and `Release` on what frees it order the data.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use sudog_runtime::{AtomicU32, G, Instant, fatal, spin};
+
+use super::policy::{Awake, Policy, Threads};
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::semaphore::RuntimeSema;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const LOCKED: u32 = 1;
+const WOKEN: u32 = 2;
+const STARVING: u32 = 4;
+const WAITER: u32 = 8;
+const MAX_WAITERS: u32 = u32::MAX / WAITER;
+
+/// The Go mutex, bare: `lock` and `unlock` as in Go, over the semaphore `S`, under the policy `P`.
+///
+/// Eight bytes with the default semaphore. It is not owned by a thread: another one may unlock it. It is not
+/// reentrant. For a mutex with data and guards see [`Mutex`](crate::Mutex).
+///
+/// Locking it is fair in the long run and greedy in the short: normally a newcomer may overtake those who wait; once
+/// somebody has waited longer than the policy's threshold, nobody may.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::GoMutex;
+///
+/// static MU: GoMutex = GoMutex::new();
+///
+/// MU.lock();
+/// assert!(!MU.try_lock());
+/// MU.unlock();
+/// ```
+///
+/// # Limits
+///
+/// At most 2^29 - 1 contenders can sleep on one mutex. One more finds no room in the count, and polls until there is:
+/// the count never runs into the flags.
+pub struct GoMutex<S = RuntimeSema, P = Threads> {
+    state: AtomicU32,
+    sema: S,
+    policy: PhantomData<P>,
+}
+
+/// A contender in the slow path.
+#[derive(Default)]
+struct Contender {
+    /// It has W.
+    woken: bool,
+    /// It has waited too long.
+    starving: bool,
+    /// When it first went to sleep. From then on it sleeps at the head of the line.
+    since: Option<Instant>,
+    /// When to give up.
+    deadline: Option<Instant>,
+}
+
+#[cfg(not(sudog_loom))]
+impl GoMutex {
+    /// An unlocked mutex over the default semaphore, under the default policy.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::unlocked()
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore, P: Policy> GoMutex<S, P> {
+    /// An unlocked mutex over any semaphore, under any policy.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::GoMutex;
+    /// use sudog_sync::mutex::policy;
+    /// use sudog_sync::semaphore::RuntimeSema;
+    ///
+    /// static MU: GoMutex<RuntimeSema, policy::Go> = GoMutex::unlocked();
+    /// MU.lock();
+    /// MU.unlock();
+    /// ```
+    #[must_use]
+    pub const fn unlocked() -> Self {
+        Self { state: AtomicU32::new(0), sema: S::EMPTY, policy: PhantomData }
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore, P: Policy> crate::ConstRawLock for GoMutex<S, P> {
+    const UNLOCKED: Self = Self::unlocked();
+}
+
+impl<S: Semaphore, P: Policy> GoMutex<S, P> {
+    /// Locks the mutex, waiting until it can.
+    #[inline]
+    pub fn lock(&self) {
+        if !self.lock_fast() {
+            self.lock_slow(None);
+        }
+    }
+
+    /// Locks the mutex if it is neither locked nor promised to somebody who starves. As in Go, it may overtake waiters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let mu = sudog_sync::GoMutex::new();
+    /// assert!(mu.try_lock());
+    /// assert!(!mu.try_lock());
+    /// # mu.unlock();
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn try_lock(&self) -> bool {
+        let mut old = self.state.load(Relaxed);
+        // A change elsewhere in the word is no reason to fail: unlike Go, we try again.
+        while old & (LOCKED | STARVING) == 0 {
+            match self.state.compare_exchange_weak(old, old | LOCKED, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        false
+    }
+
+    /// Locks the mutex unless `deadline` comes first; says whether it did. A deadline in the past makes it
+    /// [`GoMutex::try_lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let mu = sudog_sync::GoMutex::new();
+    /// mu.lock();
+    /// assert!(!mu.try_lock_until(Instant::now() + Duration::from_millis(1)));
+    /// # mu.unlock();
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn try_lock_until(&self, deadline: Instant) -> bool {
+        self.lock_fast() || self.lock_slow(Some(deadline))
+    }
+
+    /// [`GoMutex::try_lock_until`], from now.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub fn try_lock_for(&self, timeout: Duration) -> bool {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.try_lock_until(deadline),
+            None => {
+                self.lock(); // past the end of time
+                true
+            }
+        }
+    }
+
+    /// Unlocks the mutex, whoever locked it.
+    ///
+    /// An unlocked mutex cannot be unlocked: that ends the process with Go's `fatal error: sync: unlock of unlocked
+    /// mutex`, which nothing can recover from.
+    #[inline]
+    pub fn unlock(&self) {
+        let new = self.state.fetch_sub(LOCKED, Release).wrapping_sub(LOCKED);
+        if new == 0 {
+        } else if new & (LOCKED | WOKEN | STARVING) == WOKEN {
+            give_way_at_times::<P>();
+        } else {
+            self.unlock_slow(new);
+        }
+    }
+
+    /// One compare-exchange, whether others wait or not: an owner who locks again while they sleep pays no more.
+    ///
+    /// The two branches differ in what the processor may assume: the free mutex is compared with a constant, so its
+    /// compare-exchange need not wait for the load.
+    #[inline(always)]
+    fn lock_fast(&self) -> bool {
+        let old = self.state.load(Relaxed);
+        if old == 0 {
+            self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
+        } else {
+            old & (LOCKED | STARVING) == 0 && self.state.compare_exchange(old, old | LOCKED, Acquire, Relaxed).is_ok()
+        }
+    }
+
+    /// Whether somebody holds the mutex at this moment.
+    #[inline]
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) & LOCKED != 0
+    }
+
+    /// How many sleep on the mutex, or are about to, at this moment. For tests and the curious.
+    #[must_use]
+    pub fn waiters(&self) -> u32 {
+        self.state.load(Relaxed) / WAITER
+    }
+
+    /// Whether the mutex is in starvation mode at this moment. For tests and the curious.
+    #[must_use]
+    pub fn is_starving(&self) -> bool {
+        self.state.load(Relaxed) & STARVING != 0
+    }
+
+    // ---- slow paths ---------------------------------------------------------------------------------------------
+
+    /// False if the deadline came first.
+    #[cold]
+    fn lock_slow(&self, deadline: Option<Instant>) -> bool {
+        let mut me = Contender { deadline, ..Contender::default() };
+        let mut old = self.state.load(Relaxed);
+        loop {
+            old = match P::AWAKE {
+                Awake::Spin { rounds, pauses } => self.spin(old, &mut me, rounds, pauses),
+                Awake::StandBy { grace } => self.stand_by(old, &mut me, grace),
+            };
+            // With W and S both set, the promise is to the one with W.
+            let free = old & LOCKED == 0 && (old & STARVING == 0 || me.woken);
+            // An heir that had to claim the mutex wakes the next one as it takes it. Were that left to its unlock, the
+            // displaced owner, who is awake, would have the mutex back during the system call.
+            let succeeded = free && me.woken && old & STARVING != 0 && old / WAITER != 0;
+            let new = if succeeded {
+                ((old | LOCKED) & !STARVING) - WAITER // and W passes to the next one
+            } else if free {
+                (old | LOCKED) & !if me.woken { WOKEN | STARVING } else { 0 }
+            } else if me.out_of_time() {
+                old & !if me.woken { WOKEN | STARVING } else { 0 }
+            } else if old / WAITER == MAX_WAITERS {
+                G::yield_now();
+                old = self.state.load(Relaxed);
+                continue;
+            } else {
+                let starving = if me.starving && old & LOCKED != 0 { STARVING } else { 0 };
+                ((old + WAITER) | starving) & !if me.woken { WOKEN } else { 0 }
+            };
+            if me.woken && old & WOKEN == 0 {
+                fatal("sync: inconsistent mutex state");
+            }
+            if let Err(now) = self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
+                old = now;
+                continue;
+            }
+            if succeeded {
+                self.sema.release(Wake::Normal);
+            }
+            if free {
+                return true;
+            }
+            if new / WAITER == old / WAITER {
+                return false; // out of time, and W passed to the owner's unlock
+            }
+            if !self.sleep(&mut me) {
+                return false;
+            }
+            old = self.state.load(Relaxed);
+            if old & STARVING != 0 {
+                self.accept(old, &me);
+                return true;
+            }
+            // In normal mode the unlock that woke us has set W for us and taken us off the count.
+            me.woken = true;
+        }
+    }
+
+    /// Sleeps until a permit comes. False if the deadline came first.
+    fn sleep(&self, me: &mut Contender) -> bool {
+        let order = if me.since.is_some() { Order::Lifo } else { Order::Fifo };
+        let since = *me.since.get_or_insert_with(Instant::now);
+        let woken = match me.deadline {
+            None => {
+                self.sema.acquire(order);
+                true
+            }
+            Some(deadline) => self.sema.acquire_until(order, deadline),
+        };
+        if !woken && self.leave() {
+            return false;
+        }
+        if let Awake::Spin { .. } = P::AWAKE {
+            me.starving |= Instant::now().saturating_duration_since(since) > P::THRESHOLD;
+        }
+        true
+    }
+
+    /// The mutex was handed to us in starvation mode: L is clear, and we are still counted as a waiter.
+    fn accept(&self, old: u32, me: &Contender) {
+        if old & (LOCKED | WOKEN) != 0 || old / WAITER == 0 {
+            fatal("sync: inconsistent mutex state");
+        }
+        // Go stays in starvation mode while those it hands to have waited too long. An heir's claim is for one handoff.
+        let over = old / WAITER == 1 || !me.starving || matches!(P::AWAKE, Awake::StandBy { .. });
+        // Nobody else may set L or clear S now, so this cannot go wrong; Acquire, as it takes the mutex.
+        self.state.fetch_sub(if over { WAITER + STARVING - LOCKED } else { WAITER - LOCKED }, Acquire);
+    }
+
+    /// Out of time, and no longer in line, but still counted: takes itself off the count, unless an unlock has already
+    /// done so and means us. Then it takes the permit of that unlock instead, and returns false.
+    #[cold]
+    fn leave(&self) -> bool {
+        let mut old = self.state.load(Relaxed);
+        loop {
+            // Each of those who sleep is counted, or has a permit under way to it. If we are the only one left, and
+            // there is a permit, it is ours.
+            let mine = match old & STARVING {
+                0 => old / WAITER == 0,
+                _ => old / WAITER == 1 && old & (LOCKED | WOKEN) == 0,
+            };
+            if mine {
+                // The releaser is between its step on the word and its step on the semaphore; or a newcomer has counted
+                // itself since and taken the permit, and its place in the count is ours to leave.
+                if self.sema.try_acquire() {
+                    return false;
+                }
+                G::yield_now();
+                old = self.state.load(Relaxed);
+                continue;
+            }
+            let nobody_left = (old - WAITER) / WAITER == 0 && old & WOKEN == 0;
+            let new = (old - WAITER) & !if nobody_left { STARVING } else { 0 };
+            match self.state.compare_exchange_weak(old, new, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// `new` is what the unlock has left in the word.
+    #[cold]
+    fn unlock_slow(&self, new: u32) {
+        if new.wrapping_add(LOCKED) & LOCKED == 0 {
+            fatal("sync: unlock of unlocked mutex");
+        }
+        if new & STARVING != 0 {
+            // The one with W, if there is one, is awake and sees that L is clear.
+            if new & WOKEN == 0 {
+                self.sema.release(Wake::Handoff);
+            }
+            return;
+        }
+        let mut old = new;
+        // Nobody to wake, or somebody else sees to it: a new owner, one who is awake, or an heir's claim.
+        while old / WAITER != 0 && old & (LOCKED | WOKEN | STARVING) == 0 {
+            match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
+                Ok(_) => return self.sema.release(Wake::Normal),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    // ---- awake --------------------------------------------------------------------------------------------------
+
+    /// [`Awake::Spin`]. Returns the state to act on.
+    fn spin(&self, mut old: u32, me: &mut Contender, rounds: u32, pauses: u32) -> u32 {
+        let mut iter = 0;
+        while old & (LOCKED | STARVING) == LOCKED && spin::can_spin(iter, rounds) {
+            // Tell the owner's unlock that it need not wake anybody: we are awake.
+            if !me.woken && old & WOKEN == 0 && old / WAITER != 0 {
+                me.woken = self.state.compare_exchange(old, old | WOKEN, Relaxed, Relaxed).is_ok();
+            }
+            spin::do_spin(pauses);
+            iter += 1;
+            old = self.state.load(Relaxed);
+        }
+        old
+    }
+
+    /// [`Awake::StandBy`]. Returns the state to act on.
+    fn stand_by(&self, mut old: u32, me: &mut Contender, grace: Duration) -> u32 {
+        /// Pauses between two looks at the word: each look takes its cache line away from the owner.
+        const SHORTEST: u32 = 4;
+        const LONGEST: u32 = 128;
+
+        if !me.woken {
+            // A newcomer may be the heir if nobody is in line. One look shows whether it may lock at once.
+            while old & (LOCKED | WOKEN | STARVING) == LOCKED && old / WAITER == 0 && spin::can_spin(0, 1) {
+                match self.state.compare_exchange_weak(old, old | WOKEN, Relaxed, Relaxed) {
+                    Ok(_) => {
+                        me.woken = true;
+                        old |= WOKEN;
+                        break;
+                    }
+                    Err(now) => old = now,
+                }
+            }
+            if !me.woken {
+                return old;
+            }
+        }
+        let start = Instant::now();
+        let mut pauses = SHORTEST;
+        loop {
+            if old & LOCKED == 0 && (me.starving || self.looks_abandoned()) {
+                return old;
+            }
+            spin::do_spin(pauses);
+            pauses = (pauses * 2).min(LONGEST);
+            let waited = Instant::now().saturating_duration_since(start);
+            old = self.state.load(Relaxed);
+            if waited >= P::THRESHOLD + grace || me.out_of_time() {
+                return old;
+            }
+            if waited >= P::THRESHOLD && !me.starving {
+                // Failing, it tries again a little later.
+                me.starving = self.state.compare_exchange(old, old | STARVING, Relaxed, Relaxed).is_ok();
+            }
+        }
+    }
+
+    /// Whether the mutex stays unlocked for longer than an owner needs who locks and unlocks in a loop.
+    fn looks_abandoned(&self) -> bool {
+        const LOOKS: u32 = 4;
+        (0..LOOKS).all(|_| {
+            spin::do_spin(16);
+            self.state.load(Relaxed) & LOCKED == 0
+        })
+    }
+}
+
+/// An owner has unlocked a mutex that somebody awake is waiting for, and may be about to lock it again. Once in a few
+/// thousand times it lets its processor run somebody else: the one who waits may have been put there behind it, and the
+/// scheduler would leave it there for milliseconds.
+#[inline(always)]
+fn give_way_at_times<P: Policy>() {
+    const TIMES: u32 = 8192;
+    thread_local! {
+        static KEPT: Cell<u32> = const { Cell::new(0) };
+    }
+    if let Awake::StandBy { .. } = P::AWAKE {
+        KEPT.with(|kept| {
+            kept.set(kept.get().wrapping_add(1));
+            if kept.get() % TIMES == 0 {
+                give_way();
+            }
+        });
+    }
+}
+
+#[cold]
+fn give_way() {
+    G::yield_now();
+}
+
+impl Contender {
+    fn out_of_time(&self) -> bool {
+        self.deadline.is_some_and(|d| Instant::now() >= d)
+    }
+}
+
+// SAFETY: L is set by one contender at a time: by a compare-exchange from a state without it, or by `accept`, for which
+// the semaphore grants one permit while S keeps everybody else from setting it. `docs/orderings.md` has the rest.
+unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
+    /// Nothing to remember, and any thread may unlock, as in Go.
+    type Guard = ();
+
+    const DEADLINES: bool = S::DEADLINES;
+
+    fn new() -> Self {
+        Self { state: AtomicU32::new(0), sema: S::new(0), policy: PhantomData }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        Self::lock(self);
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        Self::try_lock(self).then_some(())
+    }
+
+    #[inline]
+    fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+        Self::try_lock_until(self, deadline).then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        Self::unlock(self);
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        Self::is_locked(self)
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore, P: Policy> Default for GoMutex<S, P> {
+    fn default() -> Self {
+        Self::unlocked()
+    }
+}
+
+impl<S, P> fmt::Debug for GoMutex<S, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load(Relaxed);
+        f.debug_struct("GoMutex")
+            .field("locked", &(state & LOCKED != 0))
+            .field("woken", &(state & WOKEN != 0))
+            .field("starving", &(state & STARVING != 0))
+            .field("waiters", &(state / WAITER))
+            .finish_non_exhaustive()
+    }
+}

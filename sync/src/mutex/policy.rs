@@ -1,0 +1,83 @@
+//! What a contender does while it is awake, and when it calls itself starving: policy as a type.
+//!
+//! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant
+//! by constant. [`Threads`] is the default, made for operating-system threads; `docs/performance.md` has what each
+//! buys.
+
+use std::time::Duration;
+
+/// How contenders for a [`GoMutex`](super::GoMutex) wait.
+///
+/// # Examples
+///
+/// A mutex in Go's mode as it was before 1.9: nobody ever starves, whatever happens.
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_sync::GoMutex;
+/// use sudog_sync::mutex::policy::{Go, Policy};
+/// use sudog_sync::semaphore::RuntimeSema;
+///
+/// struct Go18;
+/// impl Policy for Go18 {
+///     const THRESHOLD: Duration = Duration::MAX;
+///     const AWAKE: sudog_sync::mutex::policy::Awake = Go::AWAKE;
+/// }
+/// static M: GoMutex<RuntimeSema, Go18> = GoMutex::unlocked();
+/// M.lock();
+/// M.unlock();
+/// ```
+pub trait Policy: Send + Sync + 'static {
+    /// A waiter that has waited this long turns the mutex to starvation mode: newcomers then queue, whether it is
+    /// locked or not, and the mutex goes to those who wait.
+    const THRESHOLD: Duration;
+
+    /// What a contender does before it sleeps.
+    const AWAKE: Awake;
+}
+
+/// What a contender does before it sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Awake {
+    /// Every contender spins, `rounds` times `pauses` pause instructions at most, then queues. Go's way.
+    Spin {
+        /// Go: 4.
+        rounds: u32,
+        /// Go: 30.
+        pauses: u32,
+    },
+    /// One contender, the *heir*, stands by: it watches the mutex, takes it once it is left alone, and claims it, by
+    /// starvation mode, when [`Policy::THRESHOLD`] has passed since it began. All others sleep. The heir is the first
+    /// in line, whom an unlock has woken; or a newcomer, if nobody is in line.
+    ///
+    /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold; then
+    /// the next has it, who is awake already. Two contenders are awake at a time, as two are enough to keep a mutex
+    /// busy: this is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
+    StandBy {
+        /// After its claim the heir watches for this long; then it sleeps at the head of the line. That is the case of
+        /// an owner that holds the mutex for long.
+        grace: Duration,
+    },
+}
+
+/// Go 1.14 and later: four rounds of spinning, starvation after a millisecond, first in, first out while it lasts.
+#[derive(Clone, Copy, Debug)]
+pub enum Go {}
+
+impl Policy for Go {
+    const THRESHOLD: Duration = Duration::from_millis(1);
+    const AWAKE: Awake = Awake::Spin { rounds: sudog_runtime::spin::ROUNDS, pauses: sudog_runtime::spin::PAUSES };
+}
+
+/// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond.
+///
+/// A handoff between sleeping threads costs tens of microseconds, a hundred times what it costs between goroutines.
+/// Go's rule, by which a contended mutex is either fought for or handed from sleeper to sleeper, then has to choose
+/// between a throughput of nearly nothing and waits without bound.
+#[derive(Clone, Copy, Debug)]
+pub enum Threads {}
+
+impl Policy for Threads {
+    const THRESHOLD: Duration = Duration::from_micros(100);
+    const AWAKE: Awake = Awake::StandBy { grace: Duration::from_micros(20) };
+}

@@ -1,0 +1,158 @@
+//! What a backend implements: [`RawLock`] for locks, [`Semaphore`] for what locks are built on.
+//!
+//! Both are `unsafe` traits: a [`Mutex`](crate::Mutex) hands out `&mut T` on their word. What a backend cannot do is
+//! an associated constant, never a panic; the trait then does the next best thing, and says so.
+
+pub use sudog_runtime::sema::{Order, Wake};
+
+use sudog_runtime::{G, Instant};
+
+/// A lock without data: mutual exclusion, and nothing else.
+///
+/// Its shape is that of `lock_api` 0.5: what one acquisition must remember for its release travels in
+/// [`RawLock::Guard`]. It differs in that a lock is made by a function, so that it can live in a model.
+///
+/// # Safety
+///
+/// - Between a `lock` or a successful `try_lock` and the `unlock` that consumes its guard, no other acquisition
+///   succeeds.
+/// - What happened before an `unlock` happens before what follows the acquisition after it.
+/// - Forgetting a guard leaves the lock locked for ever, and it may then be moved and dropped.
+///
+/// # Examples
+///
+/// Any `RawLock` gets the whole of `lock_api`'s interface:
+///
+/// ```
+/// use sudog_sync::mutex::policy;
+/// use sudog_sync::semaphore::RuntimeSema;
+/// use sudog_sync::{GoMutex, MutexOver};
+///
+/// let faithful = MutexOver::<GoMutex<RuntimeSema, policy::Go>, _>::new(5);
+/// assert_eq!(*faithful.lock(), 5);
+/// ```
+pub unsafe trait RawLock: Sized + Send + Sync {
+    /// What an acquisition hands to its release. `Send` if another thread may do the release.
+    type Guard;
+
+    /// Whether a wait with a deadline stands in the same line as the others. If not, it polls.
+    const DEADLINES: bool;
+
+    /// An unlocked lock.
+    fn new() -> Self;
+
+    /// Waits until the lock is ours.
+    fn lock(&self) -> Self::Guard;
+
+    /// Takes the lock if that is possible without waiting. Fails only if the lock is held or promised to somebody.
+    fn try_lock(&self) -> Option<Self::Guard>;
+
+    /// Waits until the lock is ours, or until `deadline`. With a deadline in the past it is [`RawLock::try_lock`].
+    ///
+    /// The provided method polls: bounded by the deadline, but without a place in any line.
+    fn try_lock_until(&self, deadline: Instant) -> Option<Self::Guard> {
+        poll_until(deadline, || self.try_lock())
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    ///
+    /// `guard` came from an acquisition of this lock that has not been released. Unless `Guard` is `Send`, on this
+    /// thread.
+    unsafe fn unlock(&self, guard: Self::Guard);
+
+    /// Whether somebody holds the lock at this moment.
+    fn is_locked(&self) -> bool;
+}
+
+/// A [`RawLock`] that a `static` can hold, and that can therefore stand under `lock_api`.
+pub trait ConstRawLock: RawLock {
+    /// An unlocked lock.
+    #[allow(clippy::declare_interior_mutable_const)] // to be copied into place, as lock_api's INIT is
+    const UNLOCKED: Self;
+}
+
+/// A counting semaphore: what a lock sleeps on.
+///
+/// # Safety
+///
+/// - Permits are conserved: an `acquire`, and a `try_acquire` or `acquire_until` that returns true, takes one that was
+///   there from the start or was released; and takes nothing when it returns false.
+/// - A released permit does not lie idle while somebody waits in `acquire`.
+/// - What happened before a release happens before what follows the acquire that takes its permit.
+///
+/// # Examples
+///
+/// The mutex over another semaphore:
+///
+/// ```
+/// # #[cfg(target_os = "linux")] {
+/// use sudog_sync::semaphore::FutexSema;
+/// use sudog_sync::{GoMutex, MutexOver};
+///
+/// let m: MutexOver<GoMutex<FutexSema>, _> = MutexOver::new(String::new());
+/// m.lock().push('!');
+/// # }
+/// ```
+pub unsafe trait Semaphore: Sized + Send + Sync {
+    /// Whether [`Order::Lifo`] puts a waiter in front. If not, it is taken for [`Order::Fifo`].
+    const LIFO: bool;
+
+    /// Whether waiters of one order are served in the order in which they came.
+    const FIFO: bool;
+
+    /// Whether [`Wake::Handoff`] gives the permit to a waiter past all newcomers. If not, it is [`Wake::Normal`], and a
+    /// newcomer may take it first.
+    const HANDOFF: bool;
+
+    /// Whether a wait with a deadline stands in the same line as the others. If not, it polls.
+    const DEADLINES: bool;
+
+    /// A semaphore with this many permits.
+    fn new(permits: u32) -> Self;
+
+    /// Takes a permit, waiting for it if need be.
+    fn acquire(&self, order: Order);
+
+    /// Takes a permit if there is one.
+    fn try_acquire(&self) -> bool;
+
+    /// Takes a permit, waiting for it until `deadline`. With a deadline in the past it is [`Semaphore::try_acquire`].
+    ///
+    /// The provided method polls: bounded by the deadline, but without a place in any line.
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        let _ = order;
+        poll_until(deadline, || self.try_acquire().then_some(())).is_some()
+    }
+
+    /// Gives a permit, and wakes a waiter if there is one.
+    fn release(&self, wake: Wake);
+
+    /// Gives `n` permits, and wakes as many waiters.
+    fn release_many(&self, n: u32) {
+        for _ in 0..n {
+            self.release(Wake::Normal);
+        }
+    }
+}
+
+/// A [`Semaphore`] that a `static` can hold.
+pub trait ConstSemaphore: Semaphore {
+    /// A semaphore without permits.
+    #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
+    const EMPTY: Self;
+}
+
+/// Tries until it works or until `deadline`: at least once, giving way to other threads in between.
+pub(crate) fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        if let Some(got) = attempt() {
+            return Some(got);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        G::yield_now();
+    }
+}

@@ -1,0 +1,119 @@
+//! A semaphore on Linux's futex: the kernel keeps the line.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `permits` | how many there are; the futex that waiters sleep on while it is 0 |
+//! | `waiters` | how many sleep, or are about to; a releaser that reads 0 makes no system call |
+//!
+//! The two words are a Dekker pair, as in the semaphore table: the waiter adds to `waiters`, then the kernel compares
+//! `permits`; the releaser adds to `permits`, then reads `waiters`.
+//!
+//! It blocks the operating-system thread, whatever runs on it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use sudog_runtime::{fatal, futex};
+
+use crate::{ConstSemaphore, Order, Semaphore, Wake};
+
+/// A semaphore whose waiters sleep in the kernel's futex table.
+///
+/// A woken waiter competes with newcomers for its permit, so there is no order among them to rely on, and no handoff.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::semaphore::FutexSema;
+/// use sudog_sync::{Order, Semaphore};
+///
+/// let permits = FutexSema::new(2);
+/// permits.acquire(Order::Fifo);
+/// assert!(permits.try_acquire());
+/// assert!(!permits.try_acquire());
+/// ```
+#[derive(Debug)]
+pub struct FutexSema {
+    permits: AtomicU32,
+    waiters: AtomicU32,
+}
+
+impl FutexSema {
+    /// Waits in the kernel until there is a permit (true) or until the deadline (false).
+    #[cold]
+    fn acquire_slow(&self, deadline: Option<Instant>) -> bool {
+        // SeqCst, with the kernel's comparison of `permits`, which is ordered after it: the waiter's side of the pair.
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let got = loop {
+            if self.try_acquire() {
+                break true;
+            }
+            if !futex::wait(&self.permits, 0, deadline) {
+                // A wake-up and a deadline never meet in one wait: it is the one or the other. But a permit may be there.
+                break self.try_acquire();
+            }
+        };
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        got
+    }
+}
+
+// SAFETY: a permit is a unit of `permits`, taken by a compare-exchange; the pair above loses no wake-up; the RMWs on
+// `permits` order a release before the acquire that takes its unit.
+unsafe impl Semaphore for FutexSema {
+    const LIFO: bool = false;
+    const FIFO: bool = false;
+    const HANDOFF: bool = false;
+    const DEADLINES: bool = true;
+
+    fn new(permits: u32) -> Self {
+        Self { permits: AtomicU32::new(permits), waiters: AtomicU32::new(0) }
+    }
+
+    #[inline]
+    fn acquire(&self, _order: Order) {
+        if !self.try_acquire() {
+            self.acquire_slow(None);
+        }
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        let mut permits = self.permits.load(Ordering::SeqCst);
+        while permits > 0 {
+            match self.permits.compare_exchange_weak(permits, permits - 1, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return true,
+                Err(now) => permits = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn acquire_until(&self, _order: Order, deadline: Instant) -> bool {
+        self.try_acquire() || self.acquire_slow(Some(deadline))
+    }
+
+    #[inline]
+    fn release(&self, _wake: Wake) {
+        self.release_many(1);
+    }
+
+    #[inline]
+    fn release_many(&self, n: u32) {
+        if n == 0 {
+            return;
+        }
+        // SeqCst, with the load below: the releaser's side of the pair.
+        if self.permits.fetch_add(n, Ordering::SeqCst) > u32::MAX - n {
+            fatal("sema: more than 4294967295 permits");
+        }
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            futex::wake(&raw const self.permits, n);
+        }
+    }
+}
+
+impl ConstSemaphore for FutexSema {
+    const EMPTY: Self = Self { permits: AtomicU32::new(0), waiters: AtomicU32::new(0) };
+}

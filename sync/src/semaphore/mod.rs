@@ -1,0 +1,19 @@
+//! The semaphores: each a backend for the mutex, and of use on its own.
+//!
+//! | semaphore | bytes | waiters stand in | LIFO | handoff | deadlines | blocks |
+//! |---|--:|---|---|---|---|---|
+//! | [`RuntimeSema`] | 4 | the global table of sudog treaps | yes | yes | in line | the G |
+//! | `ParkingLotSema` (feature `parking_lot_core`) | 4 | parking_lot_core's table | no | yes | in line | the thread |
+//! | [`FutexSema`] (Linux) | 8 | the kernel's table | no | no | in line | the thread |
+
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod futex;
+#[cfg(all(feature = "parking_lot_core", not(sudog_loom)))]
+mod parking_lot;
+mod runtime;
+
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+pub use futex::FutexSema;
+#[cfg(all(feature = "parking_lot_core", not(sudog_loom)))]
+pub use parking_lot::ParkingLotSema;
+pub use runtime::RuntimeSema;

@@ -1,0 +1,137 @@
+//! A semaphore on parking_lot_core: its waiters stand in that crate's table.
+//!
+//! | acquirer | releaser |
+//! |---|---|
+//! | locks its bucket, tests the counter, queues | adds to the counter, then locks the bucket and unparks one |
+//! | | handoff: locks the bucket; unparks one with the permit, or adds to the counter if nobody waits |
+//!
+//! The counter is tested, and a handoff decided, under the bucket's lock, so no wake-up is lost; and a release takes
+//! that lock always, because the four bytes have no room to say whether anybody waits.
+//!
+//! It blocks the operating-system thread, whatever runs on it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use parking_lot_core::{DEFAULT_PARK_TOKEN, ParkResult, UnparkToken};
+use sudog_runtime::fatal;
+
+use crate::{ConstSemaphore, Order, Semaphore, Wake};
+
+/// The permit is in the counter: fight for it.
+const WOKEN: UnparkToken = UnparkToken(0);
+/// The permit is yours.
+const GRANTED: UnparkToken = UnparkToken(1);
+
+/// A semaphore whose waiters stand in parking_lot_core's table.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::semaphore::ParkingLotSema;
+/// use sudog_sync::{Order, Semaphore, Wake};
+///
+/// let permits = ParkingLotSema::new(0);
+/// permits.release(Wake::Normal);
+/// permits.acquire(Order::Fifo);
+/// ```
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct ParkingLotSema {
+    permits: AtomicU32,
+}
+
+impl ParkingLotSema {
+    fn key(&self) -> usize {
+        (&raw const self.permits).addr()
+    }
+
+    fn add(&self, n: u32) {
+        if self.permits.fetch_add(n, Ordering::Release) > u32::MAX - n {
+            fatal("sema: more than 4294967295 permits");
+        }
+    }
+
+    /// Parks until there is a permit (true) or until the deadline (false).
+    #[cold]
+    fn acquire_slow(&self, deadline: Option<Instant>) -> bool {
+        loop {
+            let no_permit = || self.permits.load(Ordering::Relaxed) == 0;
+            // SAFETY:
+            // - the key is the address of a word that we own, so no other code parks on it;
+            // - the callbacks neither panic nor call into parking_lot.
+            let outcome = unsafe {
+                parking_lot_core::park(self.key(), no_permit, || (), |_, _| (), DEFAULT_PARK_TOKEN, deadline)
+            };
+            match outcome {
+                // An unpark happens before the return of the park that it ends, so the granter's writes are ours to see.
+                ParkResult::Unparked(GRANTED) => return true,
+                // Woken, or there was a permit: try, whatever the clock says.
+                ParkResult::Unparked(_) | ParkResult::Invalid => {
+                    if self.try_acquire() {
+                        return true;
+                    }
+                }
+                ParkResult::TimedOut => return false,
+            }
+        }
+    }
+}
+
+// SAFETY: a permit is a unit of `permits`, taken by a compare-exchange, or a GRANTED token, delivered once; the tests
+// under the bucket's lock lose no wake-up; releases and acquires are ordered by the counter or by the unparking.
+unsafe impl Semaphore for ParkingLotSema {
+    const LIFO: bool = false;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = true;
+
+    fn new(permits: u32) -> Self {
+        Self { permits: AtomicU32::new(permits) }
+    }
+
+    #[inline]
+    fn acquire(&self, _order: Order) {
+        if !self.try_acquire() {
+            self.acquire_slow(None);
+        }
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        let mut permits = self.permits.load(Ordering::Relaxed);
+        while permits > 0 {
+            match self.permits.compare_exchange_weak(permits, permits - 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => permits = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn acquire_until(&self, _order: Order, deadline: Instant) -> bool {
+        self.try_acquire() || self.acquire_slow(Some(deadline))
+    }
+
+    fn release(&self, wake: Wake) {
+        if wake == Wake::Normal {
+            self.add(1);
+            // SAFETY: our own key; the callback neither panics nor calls into parking_lot.
+            unsafe { parking_lot_core::unpark_one(self.key(), |_| WOKEN) };
+            return;
+        }
+        let grant = |result: parking_lot_core::UnparkResult| {
+            if result.unparked_threads == 0 {
+                self.add(1);
+            }
+            GRANTED
+        };
+        // SAFETY: as above; `add` can abort, but not panic.
+        unsafe { parking_lot_core::unpark_one(self.key(), grant) };
+    }
+}
+
+impl ConstSemaphore for ParkingLotSema {
+    const EMPTY: Self = Self { permits: AtomicU32::new(0) };
+}
