@@ -22,9 +22,12 @@ pub fn dekker_fence() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// A spinning thread can only be freed by another one, so spinning yields.
+/// While time passes, a spin ends by itself, and what it sees on the way is explored like any other step. If time
+/// stands still only another thread can end it, so it yields, by which loom lets all others go first.
 pub fn pause() {
-    loom::thread::yield_now();
+    if !model::time_passes() {
+        loom::thread::yield_now();
+    }
 }
 
 pub fn yield_now() {
@@ -45,28 +48,44 @@ impl Instant {
         Self(model::tick())
     }
 
+    /// As of `std`.
     pub fn saturating_duration_since(self, earlier: Self) -> std::time::Duration {
         std::time::Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
+impl std::ops::Add<std::time::Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, later: std::time::Duration) -> Self {
+        Self(self.0 + later.as_nanos() as u64)
+    }
+}
+
 /// The modelled clock.
 pub mod model {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::cell::Cell;
 
-    // `std`'s atomics: loom need not explore them, because the executions of one model never overlap.
-    static NOW: AtomicU64 = AtomicU64::new(0);
-    static STEP: AtomicU64 = AtomicU64::new(0);
+    // Loom runs all threads of a model on one thread of the machine, the test's; so each test has a clock of its own.
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+        static STEP: Cell<u64> = const { Cell::new(0) };
+    }
 
     /// Starts the clock anew at 0, to advance by `step` nanoseconds each time that somebody reads it.
     /// To be called at the beginning of a model, so that its executions are alike.
     pub fn set_clock(step: u64) {
-        NOW.store(0, Ordering::Relaxed);
-        STEP.store(step, Ordering::Relaxed);
+        NOW.set(0);
+        STEP.set(step);
+    }
+
+    pub(super) fn time_passes() -> bool {
+        STEP.get() > 0
     }
 
     pub(super) fn tick() -> u64 {
-        NOW.fetch_add(STEP.load(Ordering::Relaxed), Ordering::Relaxed)
+        NOW.set(NOW.get() + STEP.get());
+        NOW.get()
     }
 }
 

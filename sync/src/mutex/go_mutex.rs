@@ -327,7 +327,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
         // Go stays in starvation mode while those it hands to have waited too long. An heir's claim is for one handoff.
         let over = old / WAITER == 1 || !me.starving || matches!(P::AWAKE, Awake::StandBy { .. });
-        // Nobody else may set L or clear S now, so this cannot go wrong; Acquire, as it takes the mutex.
+        // Nobody else may set L or clear S now, so this cannot go wrong. Acquire, as it takes the mutex; the permit has
+        // ordered it already, so no model can tell.
         self.state.fetch_sub(if over { WAITER + STARVING - LOCKED } else { WAITER - LOCKED }, Acquire);
     }
 
@@ -463,7 +464,8 @@ fn give_way_at_times<P: Policy>() {
     thread_local! {
         static KEPT: Cell<u32> = const { Cell::new(0) };
     }
-    if let Awake::StandBy { .. } = P::AWAKE {
+    // A model must not hang on how often it ran before.
+    if let (Awake::StandBy { .. }, false) = (P::AWAKE, cfg!(sudog_loom)) {
         KEPT.with(|kept| {
             kept.set(kept.get().wrapping_add(1));
             if kept.get() % TIMES == 0 {

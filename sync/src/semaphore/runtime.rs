@@ -5,7 +5,7 @@ use sudog_runtime::sema::{
 };
 use sudog_runtime::{AtomicU32, Instant};
 
-use crate::{ConstSemaphore, Semaphore};
+use crate::Semaphore;
 
 /// Go's runtime semaphore: see [`sudog_runtime::sema`] for the contract.
 ///
@@ -66,6 +66,6 @@ unsafe impl Semaphore for RuntimeSema {
 }
 
 #[cfg(not(sudog_loom))]
-impl ConstSemaphore for RuntimeSema {
+impl crate::ConstSemaphore for RuntimeSema {
     const EMPTY: Self = Self { permits: AtomicU32::new(0) };
 }

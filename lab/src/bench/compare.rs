@@ -1,0 +1,101 @@
+//! Everything, in about 25 seconds.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs};
+
+use super::mutexbench::Plan;
+use super::summary::Summaries;
+use super::{semtable, uncontended};
+use crate::cli::{CompareArgs, Contenders, DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED};
+use crate::driver::Workload;
+use crate::failure::Failure;
+use crate::locks::LockName;
+use crate::output::Output;
+use crate::report::{Report, ReportFile};
+use crate::table::Table;
+use crate::units;
+
+/// How much of everything.
+struct Scale {
+    rounds: usize,
+    runs: usize,
+    run: Duration,
+    semtable_ns: &'static [usize],
+    semtable_runs: usize,
+}
+
+const FULL: Scale = Scale {
+    rounds: 9,
+    runs: 3,
+    run: Duration::from_millis(130),
+    semtable_ns: &[1000, 4000, 16000, 64000],
+    semtable_runs: 5,
+};
+
+const QUICK: Scale =
+    Scale { rounds: 1, runs: 1, run: Duration::from_millis(20), semtable_ns: &[100, 400], semtable_runs: 1 };
+
+/// Measures everything, prints one table, writes the report.
+pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let scale = if args.quick { QUICK } else { FULL };
+    let path = report.map_or_else(default_report, |path| Ok(path.to_owned()))?;
+    let file = ReportFile::create(&path)?;
+    let plan = Plan {
+        locks: LockName::ALL.to_vec(),
+        threads: vec![1, 2, 4, 16, 64],
+        runs: scale.runs,
+        on: Contenders::Threads,
+        workload: Workload { duration: scale.run, cs: DEFAULT_CS, ncs: 0, seed: DEFAULT_SEED, sample: DEFAULT_SAMPLE },
+    };
+    let steps =
+        scale.rounds * plan.locks.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
+    let progress = output.progress("compare", steps);
+    let alone = uncontended::measure(&plan.locks, scale.rounds, output, &progress)?;
+    let records = plan.measure(output, &progress)?;
+    let queue = semtable::measure(scale.semtable_ns, scale.semtable_runs, output, &progress)?;
+    progress.finish_and_clear();
+
+    let summaries = Summaries::new(&plan, &records);
+    output.text(table(&alone, &summaries))?;
+    output.text(format_args!(
+        "\nT: threads that contend; throughput in acquisitions; min/max: the smallest share over the largest;\n\
+         p99.9: the wait that 999 acquisitions in 1000 do not exceed.\n{}",
+        plan.headline()
+    ))?;
+    for remark in summaries.remarks() {
+        output.text(remark)?;
+    }
+    output.text(semtable::growth(&queue))?;
+    Report { uncontended: &alone, mutexbench: &summaries, semtable: &queue }.write(file, output)
+}
+
+fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
+    let most = summaries.threads.iter().copied().max().unwrap_or(1);
+    let throughputs = summaries.threads.iter().map(|t| format!("T={t}"));
+    let fairness = [format!("min/max T={most}"), format!("p99.9 T={most}"), format!("max wait T={most}")];
+    let header = ["lock".to_owned(), "alone".to_owned()].into_iter().chain(throughputs).chain(fairness);
+    let mut table = Table::new(1, header);
+    for record in alone {
+        let lock = record.lock;
+        let throughputs = summaries.threads.iter().map(|&t| units::rate(summaries.get(lock, t).throughput));
+        let last = summaries.get(lock, most);
+        let fairness = [units::ratio(last.min_max), units::time(last.p999), units::time(last.max)];
+        let row = [lock.name().to_owned(), units::time(record.ns)].into_iter().chain(throughputs).chain(fairness);
+        table.row(row);
+    }
+    table
+}
+
+/// `lab/report.html` in cargo's target directory, which is made if need be: that of the workspace that we are in.
+fn default_report() -> Result<PathBuf, Failure> {
+    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| {
+        let here = env::current_dir().unwrap_or_default();
+        let root = here.ancestors().filter(|dir| dir.join("Cargo.lock").is_file()).last().unwrap_or(&here);
+        root.join("target")
+    });
+    let folder = target.join("lab");
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failure::Usage(format!("cannot write a report in {}: {error}", folder.display())))?;
+    Ok(folder.join("report.html"))
+}

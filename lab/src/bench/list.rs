@@ -1,0 +1,63 @@
+//! What there is to compare, and what it can do.
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::locks::{LockFacts, LockName};
+use crate::output::Output;
+use crate::semaphores::{SemaphoreFacts, SemaphoreName};
+use crate::table::Table;
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Record {
+    Lock {
+        name: LockName,
+        about: &'static str,
+        #[serde(flatten)]
+        facts: LockFacts,
+    },
+    Semaphore {
+        name: SemaphoreName,
+        about: &'static str,
+        #[serde(flatten)]
+        facts: SemaphoreFacts,
+    },
+}
+
+/// Lists them.
+pub fn run(output: Output) -> Result<(), Failure> {
+    let mut locks = Table::new(3, ["lock", "", "deadlines", "bytes"]);
+    for &name in LockName::ALL {
+        let facts = LockFacts::of(name);
+        locks.row([name.name(), name.about(), wait(facts.deadlines), &facts.bytes.to_string()]);
+        output.record(&Record::Lock { name, about: name.about(), facts })?;
+    }
+    let mut semaphores = Table::new(6, ["semaphore", "", "deadlines", "LIFO", "FIFO", "handoff", "bytes"]);
+    for &name in SemaphoreName::ALL {
+        let facts = SemaphoreFacts::of(name);
+        semaphores.row([
+            name.name(),
+            name.about(),
+            wait(facts.deadlines),
+            yes(facts.lifo),
+            yes(facts.fifo),
+            yes(facts.handoff),
+            &facts.bytes.to_string(),
+        ]);
+        output.record(&Record::Semaphore { name, about: name.about(), facts })?;
+    }
+    output.text(format_args!("{locks}\n\n{semaphores}\n"))?;
+    output.text("deadlines: a wait with a deadline stands in line with the others, or polls.")?;
+    output.text("LIFO: a waiter may join the line in front. FIFO: first in, first out.")?;
+    output.text("handoff: a release may give its permit to a waiter past all newcomers.")?;
+    output.text("bytes: of the object itself; what it keeps elsewhere is not counted.")
+}
+
+fn wait(in_line: bool) -> &'static str {
+    if in_line { "in line" } else { "polls" }
+}
+
+fn yes(can: bool) -> &'static str {
+    if can { "yes" } else { "no" }
+}

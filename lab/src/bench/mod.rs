@@ -1,0 +1,26 @@
+//! The commands of the laboratory.
+
+pub mod compare;
+pub mod list;
+pub mod mutexbench;
+pub mod semtable;
+pub mod summary;
+pub mod uncontended;
+
+use crate::cli::{Cli, Command, CompareArgs};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Does what the command line says.
+pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    let output = Output { json: cli.json };
+    let report = cli.report.as_deref();
+    match &cli.command {
+        None => compare::run(&CompareArgs::default(), report, output),
+        Some(Command::Compare(args)) => compare::run(args, report, output),
+        Some(Command::Mutexbench(args)) => mutexbench::run(args, report, output),
+        Some(Command::Uncontended(args)) => uncontended::run(args, output),
+        Some(Command::Semtable(args)) => semtable::run(args, output),
+        Some(Command::List) => list::run(output),
+    }
+}

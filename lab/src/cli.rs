@@ -1,0 +1,255 @@
+//! The command line.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::hash::Hash;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::builder::RangedI64ValueParser;
+use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::locks::LockName;
+
+/// Compares locks for throughput and for fairness. Without a command: compare.
+#[derive(Parser, Debug)]
+#[command(name = "sudog-lab", version)]
+pub struct Cli {
+    /// JSON lines on the standard output, and nothing else
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Where to write the HTML report (compare and mutexbench) [compare: lab/report.html in the target directory]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub report: Option<PathBuf>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Everything in about 25 seconds: one table and a report
+    Compare(CompareArgs),
+    /// Threads that contend for one lock: throughput, fairness, waits
+    Mutexbench(MutexbenchArgs),
+    /// One thread that locks and unlocks: nanoseconds
+    Uncontended(UncontendedArgs),
+    /// Go's BenchmarkSemTable on the queue of the semaphore table
+    Semtable(SemtableArgs),
+    /// The locks and semaphores, and what they can do
+    List,
+}
+
+/// Options of `compare`.
+#[derive(Args, Clone, Default, Debug)]
+pub struct CompareArgs {
+    /// A rehearsal of a few seconds: the figures are worth nothing
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Options of `mutexbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)] // so that the complaint is about the number
+pub struct MutexbenchArgs {
+    /// Locks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
+    pub locks: Option<List<LockName>>,
+
+    /// Numbers of threads
+    #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// How long a run takes
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Runs of each lock with each number of threads, the locks taking turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// Steps of the shared generator in the critical section
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CS, value_parser = steps())]
+    pub cs: u32,
+
+    /// Steps of the thread's own generator outside it
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = steps())]
+    pub ncs: u32,
+
+    /// What the generators start from
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    pub seed: u32,
+
+    /// What contends
+    #[arg(long, value_name = "WHAT", default_value = "threads")]
+    pub on: Contenders,
+
+    /// One wait in N is timed, as well as each of two milliseconds and more; 0: none, to see what timing costs
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
+    pub sample: u32,
+}
+
+/// Options of `uncontended`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct UncontendedArgs {
+    /// Locks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
+    pub locks: Option<List<LockName>>,
+
+    /// Rounds of about 20 ms for each lock, the locks taking turns
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
+    pub rounds: usize,
+}
+
+/// Options of `semtable`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct SemtableArgs {
+    /// Numbers of waiters
+    #[arg(
+        long,
+        value_name = "N,N",
+        default_value = "1000,2000,4000,8000,16000,32000,64000",
+        value_parser = numbers::<2, MAX_WAITERS>
+    )]
+    pub ns: List<usize>,
+
+    /// Repetitions of each
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+}
+
+/// Steps of the shared generator, as in Dice's papers.
+pub const DEFAULT_CS: u32 = 5;
+/// Any number is as good.
+pub const DEFAULT_SEED: u32 = 1;
+/// Timing one in so many costs less than can be told from chance, even where the lock is all there is.
+pub const DEFAULT_SAMPLE: u32 = 512;
+
+const MAX_THREADS: usize = 4096;
+const MAX_RUNS: usize = 10_000;
+const MAX_STEPS: i64 = 1_000_000;
+const MAX_WAITERS: usize = 1 << 20;
+const SECONDS: RangeInclusive<f64> = 0.001..=3600.0;
+
+/// Different values with commas in between. A type of its own, as clap takes a `Vec` for an option that is repeated.
+#[derive(Clone, Debug)]
+pub struct List<T>(pub Vec<T>);
+
+/// What contends for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Contenders {
+    /// Threads of the operating system.
+    Threads,
+}
+
+impl FromStr for Contenders {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "threads" => Ok(Self::Threads),
+            _ => Err("only 'threads' can contend".into()),
+        }
+    }
+}
+
+impl Cli {
+    /// Parses the command line of this process. What was asked for is wrong in one line, or help, which ends the
+    /// process.
+    pub fn from_env() -> Result<Self, Failure> {
+        let cli = Self::try_parse().map_err(|error| {
+            if !error.use_stderr() {
+                error.exit();
+            }
+            let text = error.render().to_string();
+            let line = text.lines().next().unwrap_or_default();
+            Failure::Usage(line.trim_start_matches("error: ").to_owned())
+        })?;
+        match &cli.command {
+            None | Some(Command::Compare(_) | Command::Mutexbench(_)) => Ok(cli),
+            Some(_) if cli.report.is_some() => Err(Failure::Usage("only compare and mutexbench write a report".into())),
+            Some(_) => Ok(cli),
+        }
+    }
+}
+
+fn list<T>(text: &str) -> Result<List<T>, String>
+where
+    T: FromStr<Err: Display> + Copy + Eq + Hash,
+{
+    let values = text.split(',').map(|item| item.trim().parse().map_err(|e: T::Err| e.to_string()));
+    let values: Vec<T> = values.collect::<Result<_, _>>()?;
+    let mut seen = HashSet::new();
+    match values.iter().position(|value| !seen.insert(*value)) {
+        Some(repeated) => Err(format!("'{}' is there twice", text.split(',').nth(repeated).unwrap_or_default().trim())),
+        None => Ok(List(values)),
+    }
+}
+
+fn numbers<const MIN: usize, const MAX: usize>(text: &str) -> Result<List<usize>, String> {
+    let list = list::<usize>(text)?;
+    list.0.iter().try_for_each(|&n| check(n, MIN..=MAX))?;
+    Ok(list)
+}
+
+fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, String> {
+    let n = text.parse().map_err(|e: std::num::ParseIntError| e.to_string())?;
+    check(n, MIN..=MAX)?;
+    Ok(n)
+}
+
+fn steps() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=MAX_STEPS)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
+    check(seconds, SECONDS)?; // nothing that is not a number is in a range
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn check<T: PartialOrd + Display>(value: T, range: RangeInclusive<T>) -> Result<(), String> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(format!("must be from {} to {}", range.start(), range.end())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists() {
+        assert_eq!(numbers::<1, 9>("1, 2,9").unwrap().0, [1, 2, 9]);
+        for bad in ["", "0", "10", "1,1", "1,,2", "x", "-1"] {
+            assert!(numbers::<1, 9>(bad).is_err(), "{bad}");
+        }
+        assert_eq!(list::<LockName>("std,go").unwrap().0, [LockName::Std, LockName::Go]);
+        assert_eq!(list::<LockName>("std,std").unwrap_err(), "'std' is there twice");
+    }
+
+    #[test]
+    fn no_absurd_times() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        for bad in ["0", "-1", "NaN", "inf", "1e9", "1e-9", "soon"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! A laboratory for locks: the same benches for every lock, for throughput and for fairness.
+//!
+//! * [`locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers are
+//!   [`RawLock`](sudog_sync::RawLock)s like ours, and of use outside the laboratory.
+//! * [`driver`] is MutexBench, generic over the lock; [`waits`] and [`metrics`] are how it measures.
+//! * [`mod@bench`] has one module for each command.
+
+pub mod bench;
+pub mod cli;
+pub mod driver;
+pub mod failure;
+pub mod locks;
+pub mod metrics;
+pub mod output;
+mod registry;
+pub mod report;
+pub mod semaphores;
+pub mod table;
+pub mod ticks;
+pub mod units;
+pub mod usage;
+pub mod waits;

@@ -1,0 +1,123 @@
+//! The locks under comparison: ours, and adapters that make every peer a [`RawLock`].
+
+mod parking_lot;
+#[cfg(unix)]
+mod pthread;
+mod std_mutex;
+
+pub use parking_lot::{ParkingLot012, ParkingLot013};
+#[cfg(unix)]
+pub use pthread::Pthread;
+pub use std_mutex::StdMutex;
+
+use serde::Serialize;
+#[cfg(target_os = "linux")]
+use sudog_sync::semaphore::FutexSema;
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog_sync::{GoMutex, RawLock, mutex::policy};
+
+use crate::registry::registry;
+
+registry! {
+    /// The name of a lock.
+    enum LockName;
+    /// Something to do with a lock, whichever it is.
+    trait Job over RawLock;
+    fn with_lock;
+    unknown "lock";
+
+    Go = "go": GoMutex<RuntimeSema>,
+        "the Go mutex with the default policy, over the runtime's semaphore table";
+    Go114 = "go-1.14": GoMutex<RuntimeSema, policy::Go>,
+        "the Go mutex with Go's own constants, over the runtime's semaphore table";
+    GoParkingLotCore = "go+parking_lot_core": GoMutex<ParkingLotSema>,
+        "the Go mutex with the default policy, over parking_lot_core's table";
+    #[cfg(target_os = "linux")]
+    GoFutex = "go+futex": GoMutex<FutexSema>,
+        "the Go mutex with the default policy, over the kernel's futex table";
+    Std = "std": StdMutex,
+        "std::sync::Mutex, poisoning included";
+    ParkingLot012 = "parking_lot_0_12": ParkingLot012<false>,
+        "parking_lot 0.12, unlock";
+    ParkingLot012Fair = "parking_lot_0_12_fair": ParkingLot012<true>,
+        "parking_lot 0.12, unlock_fair";
+    ParkingLot013 = "parking_lot_0_13": ParkingLot013<false>,
+        "parking_lot 0.13, unlock";
+    ParkingLot013Fair = "parking_lot_0_13_fair": ParkingLot013<true>,
+        "parking_lot 0.13, unlock_fair";
+    #[cfg(unix)]
+    Pthread = "pthread": Pthread,
+        "pthread_mutex_t of the C library, default attributes";
+}
+
+impl LockName {
+    /// Whether it is somebody else's lock: not a Go mutex.
+    #[must_use]
+    pub fn is_peer(self) -> bool {
+        !self.name().starts_with("go")
+    }
+}
+
+/// What a lock can and cannot do.
+#[derive(Clone, Copy, Serialize, Debug)]
+pub struct LockFacts {
+    /// Its size; what it keeps elsewhere is not counted.
+    pub bytes: usize,
+    /// [`RawLock::DEADLINES`].
+    pub deadlines: bool,
+}
+
+impl LockFacts {
+    /// The facts of one lock.
+    #[must_use]
+    pub fn of(name: LockName) -> Self {
+        struct Ask;
+        impl Job for Ask {
+            type Out = LockFacts;
+            fn run<L: RawLock>(self) -> LockFacts {
+                LockFacts { bytes: size_of::<L>(), deadlines: L::DEADLINES }
+            }
+        }
+        with_lock(name, Ask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forgotten_guard_leaves_a_lock_that_can_be_moved_and_dropped() {
+        struct Forget;
+        impl Job for Forget {
+            type Out = ();
+            fn run<L: RawLock>(self) {
+                let lock = L::new();
+                let guard = lock.lock();
+                let moved = Box::new(lock);
+                assert!(moved.is_locked() && moved.try_lock().is_none());
+                drop(moved);
+                drop(guard);
+            }
+        }
+        LockName::ALL.iter().for_each(|&name| with_lock(name, Forget));
+    }
+
+    #[test]
+    fn asking_whether_it_is_locked_changes_nothing() {
+        struct Ask;
+        impl Job for Ask {
+            type Out = ();
+            fn run<L: RawLock>(self) {
+                let lock = L::new();
+                assert!(!lock.is_locked());
+                let guard = lock.try_lock().expect("nobody holds it");
+                assert!(lock.is_locked());
+                // SAFETY: acquired above, on this thread.
+                unsafe { lock.unlock(guard) };
+                assert!(!lock.is_locked());
+            }
+        }
+        LockName::ALL.iter().for_each(|&name| with_lock(name, Ask));
+    }
+}

@@ -1,0 +1,177 @@
+//! The page.
+
+use std::fmt::{self, Display, Write};
+
+use super::plot::{self, Quantity};
+use super::{Report, machine};
+use crate::bench::semtable;
+use crate::failure::Failure;
+use crate::table::Table;
+use crate::units;
+
+const STYLE: &str = include_str!("style.css");
+
+/// What the columns of the tables mean.
+const COLUMNS: [(&str, &str); 11] = [
+    ("alone", "lock and unlock by one thread, with nobody else about: the median over the rounds"),
+    ("T", "how many threads contend for the lock, each in a loop; more of them than processors is more than fits"),
+    ("throughput", "acquisitions per second, of all threads together. More is better"),
+    (
+        "min/max",
+        "the acquisitions of the thread that got the fewest over those of the thread that got the most: 1 is even, 0 is \
+         a thread that never got in. Over a short run a lock that is fair in the long run can look uneven",
+    ),
+    (
+        "Jain",
+        "Jain's index of fairness: the part of the threads that, sharing evenly, would make as uneven a whole. 1 is even, \
+         1/T is one thread that had everything",
+    ),
+    (
+        "p50, p99, p99.9",
+        "the wait from request to entry that half, 99 in 100, 999 in 1000 acquisitions do not exceed. Less is better. Of \
+         short waits a random sample is timed; those of about two milliseconds and more are all counted. Each acquisition \
+         counts as one: a thread that gets in a thousand times running waits a thousand times for nothing, and whoever \
+         waits for it waits once. So read them together with the longest wait. None is shorter than it takes to read the \
+         clock",
+    ),
+    ("max wait", "the longest wait that was seen; of the short ones, only those in the sample are"),
+    ("longest run", "the most acquisitions in a row by one thread while others wanted the lock too"),
+    (
+        "max bypass",
+        "the most acquisitions by others between two of one thread: how often it was overtaken, as long as threads do \
+         nothing but want the lock",
+    ),
+    ("geometric mean", "of the ratios in the row"),
+    (
+        "queue + dequeue",
+        "a waiter put into the queue of one bucket of the semaphore table, with n in it, and taken out again. A queue \
+         that looks at every waiter would grow by 4 from n to 4n",
+    ),
+];
+
+const PLOTS: [(&str, Quantity); 3] = [
+    (
+        "Throughput",
+        Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true },
+    ),
+    (
+        "Fairness",
+        Quantity { axis: "min/max", of: |s| s.min_max, label: |share| format!("{share:.1}"), logarithmic: false },
+    ),
+    ("Long waits", Quantity { axis: "p99.9 wait", of: |s| s.p999, label: units::time, logarithmic: true }),
+];
+
+/// The whole page.
+pub fn page(report: &Report<'_>) -> Result<String, Failure> {
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>sudog-lab</title>\n\
+         <style>\n{STYLE}</style>\n<h1>Locks compared</h1>\n\
+         <p>A lock that is fast because one thread keeps it is of no use to the others, and one that is fair because \
+         it is handed from sleeper to sleeper is of no use to anybody. So read throughput and fairness together: in the \
+         first plot high is good, in the second high is good, in the third low is good. Every figure is a median over \
+         runs in which the locks took turns.</p>\n"
+    );
+    section(&mut page, "Where it was measured", definitions(machine::facts()));
+    contended(&mut page, report)?;
+    if !report.uncontended.is_empty() {
+        section(&mut page, "Alone", table(&uncontended(report)));
+    }
+    if !report.semtable.is_empty() {
+        section(&mut page, "The queue of the semaphore table", table(&semtable::table(report.semtable)));
+    }
+    section(&mut page, "What the columns mean", definitions(COLUMNS));
+    page.push_str("</html>\n");
+    Ok(page)
+}
+
+fn contended(page: &mut String, report: &Report<'_>) -> Result<(), Failure> {
+    let summaries = report.mutexbench;
+    let mut plots = String::from("<ul class=\"legend\">");
+    for &lock in &summaries.locks {
+        let plotters::style::RGBColor(r, g, b) = plot::colour(lock);
+        let (name, about) = (Escaped(lock.name()), Escaped(lock.about()));
+        let _ = write!(plots, "<li title=\"{about}\"><span style=\"background:rgb({r},{g},{b})\"></span>{name}</li>");
+    }
+    plots.push_str("</ul>\n<div class=\"plots\">\n");
+    for (title, quantity) in PLOTS {
+        let svg = plot::plot(summaries, quantity)?;
+        let _ = writeln!(plots, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
+    }
+    plots.push_str("</div>\n");
+    section(page, "Contended", plots);
+    section(page, "Contended, in figures", table(&summaries.table()));
+    if let Some((title, ratios)) = summaries.ratios() {
+        let _ = write!(page, "<p>{}</p>\n{}", Escaped(&title), table(&ratios));
+    }
+    for remark in summaries.remarks() {
+        let _ = writeln!(page, "<p>{}</p>", Escaped(&remark));
+    }
+    Ok(())
+}
+
+fn uncontended(report: &Report<'_>) -> Table {
+    let mut table = Table::new(2, ["lock", "", "alone", "ratio to the fastest usual mutex"]);
+    for r in report.uncontended {
+        let ratio = units::ratio(r.ratio.unwrap_or(f64::NAN));
+        table.row([r.lock.name(), r.lock.about(), &units::time(r.ns), &ratio]);
+    }
+    table
+}
+
+fn section(page: &mut String, title: &str, body: impl Display) {
+    let _ = write!(page, "<h2>{}</h2>\n{body}", Escaped(title));
+}
+
+fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str, T)>) -> String {
+    let mut html = String::from("<dl>\n");
+    for (term, text) in pairs {
+        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", Escaped(term), Escaped(text.as_ref()));
+    }
+    html + "</dl>\n"
+}
+
+fn table(table: &Table) -> String {
+    let mut html = String::from("<div class=\"wide\"><table>\n");
+    for (n, row) in table.rows().enumerate() {
+        let (open, tag, close) = if n == 0 { ("<thead>", "th", "</thead>\n<tbody>") } else { ("", "td", "") };
+        html.push_str(open);
+        html.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let class = if table.is_words(column) { " class=\"word\"" } else { "" };
+            let _ = write!(html, "<{tag}{class}>{}</{tag}>", Escaped(cell));
+        }
+        let _ = writeln!(html, "</tr>{close}");
+    }
+    html + "</tbody></table></div>\n"
+}
+
+/// Text that means nothing to HTML.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '&' => f.write_str("&amp;")?,
+                '"' => f.write_str("&quot;")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_gets_through() {
+        assert_eq!(Escaped("<a href=\"x\">&").to_string(), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+}

@@ -1,0 +1,89 @@
+//! Where and with what the figures were taken.
+
+use std::fs;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Facts by name.
+pub fn facts() -> Vec<(&'static str, String)> {
+    vec![
+        ("date", date(SystemTime::now())),
+        ("command", command()),
+        ("processor", cpu_model().unwrap_or_else(unknown)),
+        ("processors", thread::available_parallelism().map_or_else(|_| unknown(), |n| n.to_string())),
+        ("system", kernel().unwrap_or_else(|| std::env::consts::OS.to_owned())),
+        ("compiler", env!("SUDOG_LAB_RUSTC").to_owned()),
+        ("parking_lot", env!("SUDOG_LAB_PARKING_LOT").to_owned()),
+        ("std", "the compiler's".to_owned()),
+        ("pthread", c_library()),
+        ("sudog", env!("CARGO_PKG_VERSION").to_owned()),
+    ]
+}
+
+/// The name that the program was called by tells nothing: ours is shorter.
+fn command() -> String {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    ["sudog-lab".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn cpu_model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn kernel() -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(format!("Linux {}", release.trim()))
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn c_library() -> String {
+    // SAFETY: it returns a string that is terminated and lives as long as the process.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", version.to_string_lossy())
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn c_library() -> String {
+    "the system's".to_owned()
+}
+
+/// Date and time of day, UTC.
+fn date(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let (year, month, day) = civil(seconds / 86_400);
+    let minutes = seconds % 86_400 / 60;
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+/// The civil date, so many days after 1970-01-01. Years are counted from March, so that the leap day is the last one of
+/// the year and the months before it have a regular pattern: five months are 153 days.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468; // since 0000-03-01
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(11_017), (2000, 3, 1));
+        assert_eq!(date(UNIX_EPOCH + Duration::from_secs(1_700_000_000)), "2023-11-14 22:13 UTC");
+    }
+}

@@ -1,0 +1,39 @@
+//! The report: one HTML page that needs nothing else.
+
+mod file;
+mod html;
+mod machine;
+mod plot;
+
+use std::io::Write;
+
+pub use file::ReportFile;
+
+use crate::bench::summary::Summaries;
+use crate::bench::{semtable, uncontended};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// What a report is about. What was not measured is empty, and has no section.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// One thread.
+    pub uncontended: &'a [uncontended::Record],
+    /// Threads that contend.
+    pub mutexbench: &'a Summaries,
+    /// The queue of the semaphore table.
+    pub semtable: &'a [semtable::Record],
+}
+
+impl Report<'_> {
+    /// Writes the page, and says where it is: where that does not disturb, on the standard error if JSON is wanted.
+    pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
+        let path = file.path().display().to_string();
+        file.commit(&html::page(self)?)?;
+        if output.json {
+            // The report is there. That nobody listens is no failure.
+            let _ = writeln!(std::io::stderr(), "report: {path}");
+        }
+        output.text(format_args!("report: {path}"))
+    }
+}

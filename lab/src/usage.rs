@@ -1,0 +1,99 @@
+//! What the operating system counts: for this process, and for everybody.
+
+use std::time::{Duration, Instant};
+
+/// The processors and the switches that a run took; and what others took meanwhile, who disturb it.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// How often a thread was switched from because it waited.
+    pub voluntary_switches: u64,
+    /// How often because somebody else was to run.
+    pub involuntary_switches: u64,
+    /// How many processors the process used, on average.
+    pub cpus: f64,
+    /// How many were used otherwise; nothing, if that cannot be told. To a hundredth of a second, so of a short run it
+    /// says little.
+    pub other_cpus: Option<f64>,
+}
+
+/// The counts at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    time: Instant,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    cpu: Duration,
+    /// Of the whole machine.
+    busy: Option<Duration>,
+}
+
+impl Counts {
+    /// Now. Of all threads, those that have ended included.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn now() -> Self {
+        // SAFETY: an all-zero rusage is a valid one.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` is an rusage to be filled. It cannot fail for RUSAGE_SELF.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        Self {
+            time: Instant::now(),
+            voluntary_switches: usage.ru_nvcsw as u64,
+            involuntary_switches: usage.ru_nivcsw as u64,
+            cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+            busy: busy(),
+        }
+    }
+
+    /// Now. Nothing is counted here.
+    #[cfg(not(unix))]
+    #[must_use]
+    pub fn now() -> Self {
+        Self { time: Instant::now(), voluntary_switches: 0, involuntary_switches: 0, cpu: Duration::ZERO, busy: None }
+    }
+
+    /// From then until now.
+    #[must_use]
+    pub fn usage_until_now(self) -> Usage {
+        let now = Self::now();
+        let seconds = (now.time - self.time).as_secs_f64();
+        let cpu = now.cpu.saturating_sub(self.cpu);
+        let busy = now.busy.zip(self.busy).map(|(now, then)| now.saturating_sub(then));
+        Usage {
+            voluntary_switches: now.voluntary_switches - self.voluntary_switches,
+            involuntary_switches: now.involuntary_switches - self.involuntary_switches,
+            cpus: cpu.as_secs_f64() / seconds,
+            other_cpus: busy.map(|busy| busy.saturating_sub(cpu).as_secs_f64() / seconds),
+        }
+    }
+}
+
+/// How long all processors together have been busy since the machine was started. What a hypervisor has taken away
+/// counts, as it is not ours.
+#[cfg(unix)]
+fn busy() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two already.
+    let times: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
+    let ticks = [0, 1, 2, 5, 6, 7].into_iter().map(|column| times.get(column).copied()).sum::<Option<u64>>()?;
+    // SAFETY: it only looks up a constant.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_use_is_counted_as_ours() {
+        let counts = Counts::now();
+        while counts.time.elapsed() < Duration::from_millis(20) {}
+        let usage = counts.usage_until_now();
+        assert!(usage.cpus >= 0.0 && usage.cpus.is_finite());
+        if cfg!(target_os = "linux") {
+            assert!(usage.other_cpus.is_some());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! How long a thread waits for the lock, measured without slowing it down.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rand_mt::Mt;
+
+use crate::ticks::Ticks;
+
+/// A histogram of waiting times in nanoseconds.
+pub type Waits = Histogram<u64>;
+
+/// An empty histogram: to one part in a hundred, up to an hour.
+#[must_use]
+pub fn empty_waits() -> Waits {
+    const HOUR: u64 = 3_600_000_000_000;
+    Waits::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
+}
+
+/// Records one thread's waits, from the request for the lock to its entry into the critical section.
+///
+/// Reading the time at every acquisition would cost more than a fast lock does, and reading it at a few would miss the
+/// rare long wait, which is what fairness is about. So there are two classes of waits, told apart by the coarse clock,
+/// which is cheap enough to read each time:
+///
+/// * a wait in which two ticks fell is *long*: every one is recorded, with weight 1;
+/// * any other is *short*: one in `rate` on average is timed, and recorded with weight `rate`.
+///
+/// Every wait is in one class and no matter of chance decides in which, so the long ones are counted and the short ones
+/// estimated, and the whole is unbiased: a short wait contributes `rate` with probability 1/`rate`, at gaps that are
+/// random so as not to keep step with anything periodic. A timed wait that turns out to be long is dropped, as the
+/// clock has counted it already.
+#[derive(Debug)]
+pub struct WaitRecorder<'a> {
+    ticks: &'a Ticks,
+    waits: Waits,
+    rate: u32,
+    /// Acquisitions until the next one that is timed.
+    gap: u32,
+    random: Mt,
+}
+
+/// What is known when the lock is requested.
+#[derive(Debug)]
+pub struct Request {
+    tick: usize,
+    time: Option<Instant>,
+}
+
+/// What is known on entry.
+#[derive(Debug)]
+pub struct Wait {
+    from: usize,
+    to: usize,
+    timed: Option<Duration>,
+}
+
+impl<'a> WaitRecorder<'a> {
+    /// Records one short wait in `rate`; with a rate of 0, none.
+    #[must_use]
+    pub fn new(ticks: &'a Ticks, rate: u32, seed: u32) -> Self {
+        let mut recorder = Self { ticks, waits: empty_waits(), rate, gap: u32::MAX, random: Mt::new(seed) };
+        recorder.rearm();
+        recorder
+    }
+
+    /// To be called before the acquisition.
+    #[inline]
+    pub fn request(&mut self) -> Request {
+        self.gap = self.gap.wrapping_sub(1);
+        Request { tick: self.ticks.latest(), time: (self.gap == 0).then(Instant::now) }
+    }
+
+    /// To be called first thing after it.
+    #[inline]
+    pub fn entry(&self, request: Request) -> Wait {
+        Wait { from: request.tick, to: self.ticks.latest(), timed: request.time.map(|t| t.elapsed()) }
+    }
+
+    /// To be called instead of [`WaitRecorder::entry`] when the run is over: the coarse clock stands still by then, so
+    /// it has the length that the wait had reached, if it was a long one.
+    #[inline]
+    pub fn cut_short(&self, request: Request) -> Wait {
+        Wait { from: request.tick, to: self.ticks.latest(), timed: None }
+    }
+
+    /// To be called after the release: it is no part of the critical section.
+    #[inline]
+    pub fn record(&mut self, wait: Wait) {
+        if wait.timed.is_some() {
+            self.rearm();
+        }
+        if let Some(long) = self.ticks.between(wait.from, wait.to) {
+            self.waits.saturating_record(long.as_nanos() as u64);
+        } else if let Some(short) = wait.timed {
+            self.waits.saturating_record_n(short.as_nanos() as u64, self.rate.into());
+        }
+    }
+
+    /// What has been recorded.
+    #[must_use]
+    pub fn into_waits(self) -> Waits {
+        self.waits
+    }
+
+    /// Uniform from 1 to 2 `rate` - 1, so `rate` on average.
+    fn rearm(&mut self) {
+        if self.rate > 0 {
+            self.gap = 1 + self.random.next_u32() % (2 * self.rate - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(recorder: &mut WaitRecorder<'_>, during: impl FnOnce()) {
+        let request = recorder.request();
+        during();
+        let wait = recorder.entry(request);
+        recorder.record(wait);
+    }
+
+    #[test]
+    fn short_waits_weigh_what_they_stand_for() {
+        let ticks = Ticks::new(Duration::ZERO);
+        let mut recorder = WaitRecorder::new(&ticks, 16, 1);
+        (0..160_000).for_each(|_| record(&mut recorder, || ()));
+        let weight = recorder.into_waits().len();
+        assert!((150_000..170_000).contains(&weight), "{weight}");
+    }
+
+    #[test]
+    fn a_long_wait_counts_once_timed_or_not() {
+        for rate in [0, 1, 1_000] {
+            let ticks = Ticks::new(Duration::from_millis(5));
+            let mut recorder = WaitRecorder::new(&ticks, rate, 1);
+            record(&mut recorder, || (1..=5).for_each(|n| ticks.advance(Ticks::PERIOD * n)));
+            let waits = recorder.into_waits();
+            assert_eq!(waits.len(), 1);
+            assert!(waits.equivalent(waits.max(), 4_500_000), "{}", waits.max());
+        }
+    }
+}

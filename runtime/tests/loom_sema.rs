@@ -1,0 +1,231 @@
+//! Models of the semaphore table: every interleaving, on loom's memory model, up to a bound of preemptions.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_sema`
+//!
+//! A lost wake-up shows as a deadlock, which loom reports; a lost or doubled permit as a failed count. Under loom a
+//! deadline has always passed already, so it races with everything that happens after the queueing.
+#![cfg(sudog_loom)]
+
+use loom::sync::Arc;
+use loom::thread;
+use std::sync::atomic::Ordering::Relaxed;
+use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, SemTable, Wake};
+use sudog_runtime::{AtomicU32, Instant};
+
+struct World {
+    table: SemTable<1>,
+    permits: AtomicU32,
+    other: AtomicU32,
+    cancel: Cancel,
+}
+
+impl World {
+    fn acquire(&self) {
+        self.table.acquire(&self.permits, Order::Fifo);
+    }
+
+    fn release(&self, wake: Wake) {
+        self.table.release(&self.permits, wake);
+    }
+
+    fn try_acquire(&self) -> bool {
+        let now = Limit::until(Instant::now());
+        self.table.acquire_limited(&self.permits, Order::Fifo, &now).is_ok()
+    }
+
+    fn left(&self) -> u32 {
+        self.permits.load(Relaxed)
+    }
+}
+
+/// Runs `model` in every interleaving with at most `preemptions` of them.
+fn explore(preemptions: usize, permits: u32, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        sudog_runtime::model::set_clock(0);
+        let world = World {
+            table: SemTable::new(),
+            permits: AtomicU32::new(permits),
+            other: AtomicU32::new(0),
+            cancel: Cancel::new(),
+        };
+        model(Arc::new(world));
+    });
+}
+
+fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
+    let world = world.clone();
+    thread::spawn(move || f(&world))
+}
+
+#[test]
+fn a_release_wakes_the_acquirer() {
+    for wake in [Wake::Normal, Wake::Handoff] {
+        explore(4, 0, move |w| {
+            let waiter = spawn(&w, World::acquire);
+            w.release(wake);
+            waiter.join().unwrap();
+            assert_eq!(w.left(), 0);
+        });
+    }
+}
+
+#[test]
+fn two_releases_wake_two_acquirers() {
+    for wake in [Wake::Normal, Wake::Handoff] {
+        explore(3, 0, move |w| {
+            let waiters = [spawn(&w, World::acquire), spawn(&w, World::acquire)];
+            w.release(wake);
+            w.release(Wake::Normal);
+            for t in waiters {
+                t.join().unwrap();
+            }
+            assert_eq!(w.left(), 0);
+        });
+    }
+}
+
+#[test]
+fn one_release_of_two_wakes_two_acquirers() {
+    explore(3, 0, |w| {
+        let waiters = [spawn(&w, World::acquire), spawn(&w, World::acquire)];
+        w.table.release_many(&w.permits, 2);
+        for t in waiters {
+            t.join().unwrap();
+        }
+        assert_eq!(w.left(), 0);
+    });
+}
+
+#[test]
+fn a_permit_excludes() {
+    explore(3, 1, |w| {
+        let turn = |w: &World| {
+            w.acquire();
+            assert_eq!(w.other.fetch_add(1, Relaxed), 0);
+            w.other.fetch_sub(1, Relaxed);
+            w.release(Wake::Normal);
+        };
+        let other = spawn(&w, turn);
+        turn(&w);
+        other.join().unwrap();
+        assert_eq!(w.left(), 1);
+    });
+}
+
+#[test]
+fn semaphores_that_share_a_bucket_do_not_mix() {
+    explore(3, 0, |w| {
+        let first = spawn(&w, World::acquire);
+        let second = spawn(&w, |w| w.table.acquire(&w.other, Order::Lifo));
+        w.table.release(&w.other, Wake::Normal);
+        second.join().unwrap();
+        w.release(Wake::Handoff);
+        first.join().unwrap();
+        assert_eq!(w.left() + w.other.load(Relaxed), 0);
+    });
+}
+
+/// Go's semrelease with handoff lets a newcomer take the permit on its way; ours must not.
+#[test]
+fn nobody_steals_what_is_handed_over() {
+    explore(3, 0, |w| {
+        let waiter = spawn(&w, World::acquire);
+        let thief = spawn(&w, |w| w.table.waiters(&w.permits) == 1 && w.try_acquire());
+        let releaser = spawn(&w, |w| {
+            let queued = w.table.waiters(&w.permits) == 1;
+            w.release(Wake::Handoff);
+            queued
+        });
+        let queued = releaser.join().unwrap();
+        if thief.join().unwrap() {
+            assert!(!queued, "a newcomer took the permit that was handed to a waiter");
+            w.release(Wake::Normal);
+        }
+        waiter.join().unwrap();
+        assert_eq!(w.left(), 0);
+    });
+}
+
+#[test]
+fn a_deadline_neither_loses_nor_doubles_a_permit() {
+    for wake in [Wake::Normal, Wake::Handoff] {
+        explore(4, 0, move |w| {
+            let waiter = spawn(&w, World::try_acquire);
+            w.release(wake);
+            let got = u32::from(waiter.join().unwrap());
+            assert_eq!(got + w.left(), 1);
+        });
+    }
+}
+
+#[test]
+fn a_deadline_does_not_strand_the_next_in_line() {
+    for wake in [Wake::Normal, Wake::Handoff] {
+        explore(3, 0, move |w| {
+            let patient = spawn(&w, World::acquire);
+            let hasty = spawn(&w, |w| {
+                if w.try_acquire() {
+                    w.release(Wake::Normal);
+                }
+            });
+            w.release(wake);
+            patient.join().unwrap();
+            hasty.join().unwrap();
+            assert_eq!(w.left(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_cancel_neither_loses_nor_doubles_a_permit() {
+    for wake in [Wake::Normal, Wake::Handoff] {
+        explore(3, 0, move |w| {
+            let waiter = spawn(&w, |w| {
+                let limit = Limit { cancel: Some(&w.cancel), ..Limit::default() };
+                w.table.acquire_limited(&w.permits, Order::Fifo, &limit)
+            });
+            let releaser = spawn(&w, move |w| w.release(wake));
+            w.cancel.cancel();
+            releaser.join().unwrap();
+            let got = match waiter.join().unwrap() {
+                Ok(()) => 1,
+                Err(why) => {
+                    assert_eq!(why, Abandoned::Cancelled);
+                    0
+                }
+            };
+            assert_eq!(got + w.left(), 1);
+        });
+    }
+}
+
+#[test]
+fn a_cancel_finds_every_waiter() {
+    explore(4, 0, |w| {
+        let wait = |w: &World| {
+            let limit = Limit { cancel: Some(&w.cancel), ..Limit::default() };
+            w.table.acquire_limited(&w.permits, Order::Fifo, &limit)
+        };
+        let waiters = [spawn(&w, wait), spawn(&w, wait)];
+        w.cancel.cancel();
+        for t in waiters {
+            assert_eq!(t.join().unwrap(), Err(Abandoned::Cancelled));
+        }
+        assert_eq!(w.table.waiters(&w.permits), 0);
+    });
+}
+
+#[test]
+fn a_cancel_meets_a_deadline() {
+    explore(4, 0, |w| {
+        let waiter = spawn(&w, |w| {
+            let limit = Limit { cancel: Some(&w.cancel), ..Limit::until(Instant::now()) };
+            w.table.acquire_limited(&w.permits, Order::Fifo, &limit)
+        });
+        w.cancel.cancel();
+        assert!(waiter.join().unwrap().is_err());
+        assert_eq!(w.table.waiters(&w.permits), 0);
+    });
+}
