@@ -127,8 +127,8 @@ pub struct SemtableArgs {
     pub runs: usize,
 }
 
-/// Steps of the shared generator, as in Dice's papers.
-pub const DEFAULT_CS: u32 = 5;
+/// One step of the shared generator, as in Dice's papers.
+pub const DEFAULT_CS: u32 = 1;
 /// Any number is as good.
 pub const DEFAULT_SEED: u32 = 1;
 /// Timing one in so many costs less than can be told from chance, even where the lock is all there is.

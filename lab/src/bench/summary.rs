@@ -166,15 +166,14 @@ impl Summaries {
         Some(format!("Others used {others:.2} processors meanwhile, so the figures are not to be relied upon."))
     }
 
-    /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not
-    /// meet. One thread alone does not wait, so it has no part in this.
+    /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not meet.
     fn verdict(&self) -> Option<String> {
         if !self.locks.contains(&LockName::Go) || !self.locks.iter().any(|lock| lock.is_peer()) {
             return None;
         }
         let mut text = "Better than go in both throughput and p99.9 wait:".to_owned();
         let mut nobody = true;
-        for &threads in self.threads.iter().filter(|&&threads| threads > 1) {
+        for &threads in &self.threads {
             let go = self.get(LockName::Go, threads);
             let better = |lock: &&LockName| {
                 let peer = self.get(**lock, threads);
@@ -187,7 +186,7 @@ impl Summaries {
             }
         }
         Some(if nobody {
-            format!("{text} no peer at any T above 1.")
+            format!("{text} no peer at any T.")
         } else {
             text.trim_end_matches(';').to_owned() + "."
         })

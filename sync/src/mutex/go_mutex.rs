@@ -303,7 +303,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Sleeps until a permit comes. False if the deadline came first.
     fn sleep(&self, me: &mut Contender) -> bool {
         let order = if me.since.is_some() { Order::Lifo } else { Order::Fifo };
-        let since = *me.since.get_or_insert_with(Instant::now);
+        me.since.get_or_insert_with(Instant::now);
         let woken = match me.deadline {
             None => {
                 self.sema.acquire(order);
@@ -315,7 +315,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             return false;
         }
         if let Awake::Spin { .. } = P::AWAKE {
-            me.starving |= Instant::now().saturating_duration_since(since) > P::THRESHOLD;
+            me.starving |= me.has_waited(P::THRESHOLD);
         }
         true
     }
@@ -409,21 +409,23 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         const SHORTEST: u32 = 4;
         const LONGEST: u32 = 128;
 
-        if !me.woken {
-            // A newcomer may be the heir if nobody is in line. One look shows whether it may lock at once.
-            while old & (LOCKED | WOKEN | STARVING) == LOCKED && old / WAITER == 0 && spin::can_spin(0, 1) {
-                match self.state.compare_exchange_weak(old, old | WOKEN, Relaxed, Relaxed) {
-                    Ok(_) => {
-                        me.woken = true;
-                        old |= WOKEN;
-                        break;
-                    }
-                    Err(now) => old = now,
+        if !spin::can_spin(0, 1) {
+            // One processor: while we watch, the owner does not run. Who has waited long enough claims the mutex asleep.
+            me.starving |= me.has_waited(P::THRESHOLD);
+            return old;
+        }
+        // A newcomer may be the heir if nobody is in line.
+        while !me.woken && old & (LOCKED | WOKEN | STARVING) == LOCKED && old / WAITER == 0 {
+            match self.state.compare_exchange_weak(old, old | WOKEN, Relaxed, Relaxed) {
+                Ok(_) => {
+                    me.woken = true;
+                    old |= WOKEN;
                 }
+                Err(now) => old = now,
             }
-            if !me.woken {
-                return old;
-            }
+        }
+        if !me.woken {
+            return old;
         }
         let start = Instant::now();
         let mut pauses = SHORTEST;
@@ -435,7 +437,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             pauses = (pauses * 2).min(LONGEST);
             let waited = Instant::now().saturating_duration_since(start);
             old = self.state.load(Relaxed);
-            if waited >= P::THRESHOLD + grace || me.out_of_time() {
+            if waited >= P::THRESHOLD.saturating_add(grace) || me.out_of_time() {
                 return old;
             }
             if waited >= P::THRESHOLD && !me.starving {
@@ -481,6 +483,10 @@ fn give_way() {
 }
 
 impl Contender {
+    fn has_waited(&self, threshold: Duration) -> bool {
+        self.since.is_some_and(|since| Instant::now().saturating_duration_since(since) > threshold)
+    }
+
     fn out_of_time(&self) -> bool {
         self.deadline.is_some_and(|d| Instant::now() >= d)
     }
@@ -540,5 +546,29 @@ impl<S, P> fmt::Debug for GoMutex<S, P> {
             .field("starving", &(state & STARVING != 0))
             .field("waiters", &(state / WAITER))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_does_not_run_into_the_flags() {
+        fn check<P: Policy>() {
+            let mu = GoMutex::<RuntimeSema, P>::unlocked();
+            let full = LOCKED | (MAX_WAITERS * WAITER);
+            mu.state.store(full, Relaxed);
+            assert!(!mu.try_lock_for(Duration::from_millis(5)));
+            assert_eq!(mu.state.load(Relaxed), full, "one more than can be counted must not be counted");
+            std::thread::scope(|s| {
+                let patient = s.spawn(|| mu.lock());
+                mu.state.store(0, Relaxed); // everybody is gone
+                patient.join().unwrap();
+            });
+            assert!(mu.is_locked());
+        }
+        check::<Threads>();
+        check::<super::super::policy::Go>();
     }
 }

@@ -1,0 +1,82 @@
+//! Go's semaphore benchmarks.
+//!
+//! `cargo bench --bench sema`. Source: `sync/runtime_sema_test.go` (BenchmarkSemaUncontended, -SyntNonblock,
+//! -SyntBlock) and `runtime/sema_test.go` (BenchmarkSemTable, with a stride that collides).
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use sudog::runtime::sema::detached::DetachedQueue;
+use sudog::runtime::sema::{BUCKETS, Order, Wake, semacquire, semrelease};
+
+/// Two threads share `iterations` of release and acquire; `block` more acquirers than permits.
+fn contended(iterations: u64, block: usize) -> Duration {
+    let permits = AtomicU32::new(0);
+    let start = Barrier::new(3);
+    std::thread::scope(|s| {
+        let blocked: Vec<_> = (0..block).map(|_| s.spawn(|| semacquire(&permits))).collect();
+        let workers = [(); 2].map(|()| {
+            s.spawn(|| {
+                start.wait();
+                for _ in 0..iterations.div_ceil(2) {
+                    semrelease(&permits, Wake::Normal);
+                    semacquire(&permits);
+                }
+            })
+        });
+        start.wait();
+        let began = Instant::now();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        let elapsed = began.elapsed();
+        blocked.iter().for_each(|_| semrelease(&permits, Wake::Normal));
+        elapsed
+    })
+}
+
+fn benches(c: &mut Criterion) {
+    let mut group = c.benchmark_group("Sema");
+    let permits = black_box(Box::new(AtomicU32::new(0)));
+    group.bench_function("Uncontended", |b| {
+        b.iter(|| {
+            semrelease(&permits, Wake::Normal);
+            semacquire(&permits);
+        });
+    });
+    group.bench_function("SyntNonblock", |b| b.iter_custom(|n| contended(n, 0)));
+    group.bench_function("SyntBlock", |b| b.iter_custom(|n| contended(n, 1)));
+    group.finish();
+
+    // Addresses that share a bucket of the table are a multiple of 8 x 251 bytes apart.
+    let addr = |n: usize| 0x10_0000 + n * 8 * BUCKETS;
+    let mut group = c.benchmark_group("SemTable");
+    for n in [1000, 2000, 4000, 8000] {
+        group.throughput(criterion::Throughput::Elements(n as u64));
+        let mut one = DetachedQueue::new((0..n).map(|i| addr(i / (n / 2))));
+        group.bench_function(BenchmarkId::new("OneAddrCollision", n), |b| {
+            b.iter(|| {
+                one.queue_all(Order::Fifo);
+                (0..n).for_each(|i| _ = one.dequeue(addr(i / (n / 2))));
+            });
+        });
+        let mut many = DetachedQueue::new((0..n).map(addr));
+        group.bench_function(BenchmarkId::new("ManyAddrCollision", n), |b| {
+            b.iter(|| {
+                many.queue_all(Order::Fifo);
+                (0..n).for_each(|i| _ = many.dequeue(addr(i)));
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = all;
+    config = Criterion::default().sample_size(10).measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(200));
+    targets = benches
+}
+criterion_main!(all);
