@@ -185,10 +185,6 @@ impl Summaries {
                 nobody = false;
             }
         }
-        Some(if nobody {
-            format!("{text} no peer at any T.")
-        } else {
-            text.trim_end_matches(';').to_owned() + "."
-        })
+        Some(if nobody { format!("{text} no peer at any T.") } else { text.trim_end_matches(';').to_owned() + "." })
     }
 }
