@@ -11,7 +11,11 @@ use std::io::Write;
 #[cold]
 #[inline(never)]
 pub fn fatal(message: &str) -> ! {
-    // One write, so that two threads that die at once do not mix their letters; and nothing to do if it fails.
-    let _ = std::io::stderr().lock().write_all(format!("fatal error: {message}\n").as_bytes());
+    // In parts, as an allocation may be what went wrong; locked, so that two threads that die at once do not mix their
+    // letters. Nothing can be done if it fails.
+    let mut stderr = std::io::stderr().lock();
+    for part in ["fatal error: ", message, "\n"] {
+        let _ = stderr.write_all(part.as_bytes());
+    }
     std::process::abort()
 }

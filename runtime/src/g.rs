@@ -14,6 +14,8 @@
 //! On a deadline the waiter goes back to the queue's lock to unlink itself. If it is no longer linked, step 3 is under
 //! way, and the waiter parks again, without a deadline, to let it finish.
 
+use std::marker::PhantomData;
+
 use crate::shim::{Instant, Parker, yield_now};
 
 /// What waits: the current thread, for as long as this value stands on its stack.
@@ -37,6 +39,8 @@ use crate::shim::{Instant, Parker, yield_now};
 /// ```
 pub struct G {
     parker: Parker,
+    /// Only the thread that it stands for may park it; so it is neither `Send` nor `Sync`.
+    _thread: PhantomData<*const ()>,
 }
 
 /// Why [`G::park`] returned.
@@ -50,11 +54,11 @@ pub enum Unparked {
 }
 
 impl G {
-    /// The calling thread, ready to wait. Allocates nothing.
+    /// The calling thread, ready to wait. Allocates nothing where `std`'s locks do not (on Linux, at least).
     #[inline]
     #[must_use]
     pub fn current() -> Self {
-        Self { parker: Parker::new() }
+        Self { parker: Parker::new(), _thread: PhantomData }
     }
 
     /// Runs `commit`, then blocks until [`G::ready`] has been called once, or until `deadline`. Never returns for

@@ -54,7 +54,7 @@ pub unsafe trait RawLock: Sized + Send + Sync {
         poll_until(deadline, || self.try_lock())
     }
 
-    /// Releases the lock.
+    /// Releases the lock. The lock must stay alive until the call returns, though somebody else may have it before.
     ///
     /// # Safety
     ///
@@ -126,7 +126,8 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         poll_until(deadline, || self.try_acquire().then_some(())).is_some()
     }
 
-    /// Gives a permit, and wakes a waiter if there is one.
+    /// Gives a permit, and wakes a waiter if there is one. The semaphore must stay alive until the call returns, though
+    /// somebody may have the permit before.
     fn release(&self, wake: Wake);
 
     /// Gives `n` permits, and wakes as many waiters.

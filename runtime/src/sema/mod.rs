@@ -20,7 +20,8 @@
 //!
 //! * `semacquire` returns after taking one permit; `semrelease` adds one and wakes a waiter, if there is one.
 //! * Waiters of one address are woken first in, first out; a waiter that loses its permit to a newcomer goes back to
-//!   the front of the line. (Go sends it to the back: `semacquire1` queues it again with the `lifo` flag it came with.)
+//!   the front of the line. (Go sends it to the back: `semacquire1` queues it again with the `lifo` flag it came with.
+//!   Should two that were woken together both lose, the order of the two is that in which they come back.)
 //! * With [`Wake::Handoff`] the permit goes to the first waiter directly and nobody can take it on the way. (In Go it
 //!   can be stolen between the counter's increment and the bucket's lock. That window is closed here.)
 //! * A wait that ends by its deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted to it

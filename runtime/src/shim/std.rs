@@ -40,7 +40,7 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// How many processors this process may run on, asked once.
+/// How many processors this process may run on: those of its main thread, asked once.
 #[inline]
 pub fn num_cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
@@ -61,8 +61,11 @@ pub fn num_cpus() -> u32 {
 fn ask_num_cpus() -> u32 {
     // SAFETY: an all-zero cpu_set_t is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a cpu_set_t of the size given; pid 0 is this thread.
-    let got = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    // Not 0, this thread: the first to ask may be pinned where the others are not.
+    // SAFETY: takes nothing and cannot fail.
+    let main_thread = unsafe { libc::getpid() };
+    // SAFETY: `set` is a cpu_set_t of the size given.
+    let got = unsafe { libc::sched_getaffinity(main_thread, size_of::<libc::cpu_set_t>(), &raw mut set) };
     if got != 0 {
         return 1; // more than 1024 processors, or forbidden: never spinning is always right
     }

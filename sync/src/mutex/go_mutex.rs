@@ -82,14 +82,19 @@ pub struct GoMutex<S = RuntimeSema, P = Threads> {
 /// A contender in the slow path.
 #[derive(Default)]
 struct Contender {
-    /// It has W.
-    woken: bool,
-    /// It has waited too long.
-    starving: bool,
-    /// When it first went to sleep. From then on it sleeps at the head of the line.
-    since: Option<Instant>,
     /// When to give up.
     deadline: Option<Instant>,
+    /// It has W.
+    woken: bool,
+    /// It has waited too long, and will claim the mutex as it goes to sleep.
+    starving: bool,
+    /// When it first went to sleep.
+    since: Option<Instant>,
+    /// `Awake::Spin`: rounds since it last woke.
+    rounds: u32,
+    /// `Awake::StandBy`: when it began to watch, and when it claimed.
+    watching: Option<Instant>,
+    claimed: Option<Instant>,
 }
 
 #[cfg(not(sudog_loom))]
@@ -193,6 +198,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 
     /// Unlocks the mutex, whoever locked it.
+    ///
+    /// The next owner may have the mutex before this call returns. It must not free it before then either: references
+    /// and guards see to that, raw pointers do not.
     ///
     /// An unlocked mutex cannot be unlocked: that ends the process with Go's `fatal error: sync: unlock of unlocked
     /// mutex`, which nothing can recover from.
@@ -308,7 +316,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Sleeps until a permit comes. False if the deadline came first.
     fn sleep(&self, me: &mut Contender) -> bool {
-        let order = if me.since.is_some() { Order::Lifo } else { Order::Fifo };
+        let standing_by = matches!(P::AWAKE, Awake::StandBy { .. });
+        // At the head of the line: who has been there before; and an heir, who was first in line while it watched.
+        let first = me.since.is_some() || (standing_by && me.woken);
+        let order = if first { Order::Lifo } else { Order::Fifo };
         me.since.get_or_insert_with(Instant::now);
         let woken = match me.deadline {
             None => {
@@ -320,22 +331,28 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if !woken && self.leave() {
             return false;
         }
-        if let Awake::Spin { .. } = P::AWAKE {
-            me.starving |= me.has_waited(P::THRESHOLD);
-        }
+        (me.rounds, me.watching, me.claimed) = (0, None, None);
+        me.starving = !standing_by && (me.starving || me.has_waited(P::THRESHOLD));
         true
     }
 
     /// The mutex was handed to us in starvation mode: L is clear, and we are still counted as a waiter.
-    fn accept(&self, old: u32, me: &Contender) {
-        if old & (LOCKED | WOKEN) != 0 || old / WAITER == 0 {
-            fatal("sync: inconsistent mutex state");
+    fn accept(&self, mut old: u32, me: &Contender) {
+        loop {
+            if old & (LOCKED | WOKEN) != 0 || old / WAITER == 0 {
+                fatal("sync: inconsistent mutex state");
+            }
+            // Go stays in starvation mode while those it hands to have waited too long. An heir's claim is for one
+            // handoff. Either way, it ends with the last waiter.
+            let over = old / WAITER == 1 || !me.starving || matches!(P::AWAKE, Awake::StandBy { .. });
+            let new = (old - WAITER + LOCKED) & !if over { STARVING } else { 0 };
+            // Nobody else may set L or clear S now, but one that gives up may take itself off the count. Acquire, as it
+            // takes the mutex; the permit has ordered it already, so no model can tell.
+            match self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
         }
-        // Go stays in starvation mode while those it hands to have waited too long. An heir's claim is for one handoff.
-        let over = old / WAITER == 1 || !me.starving || matches!(P::AWAKE, Awake::StandBy { .. });
-        // Nobody else may set L or clear S now, so this cannot go wrong. Acquire, as it takes the mutex; the permit has
-        // ordered it already, so no model can tell.
-        self.state.fetch_sub(if over { WAITER + STARVING - LOCKED } else { WAITER - LOCKED }, Acquire);
     }
 
     /// Out of time, and no longer in line, but still counted: takes itself off the count, unless an unlock has already
@@ -352,8 +369,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             };
             if mine {
                 // The releaser is between its step on the word and its step on the semaphore; or a newcomer has counted
-                // itself since and taken the permit, and its place in the count is ours to leave.
-                if self.sema.try_acquire() {
+                // itself since and taken the permit, and its place in the count is ours to leave. Asleep, in case the
+                // releaser needs our processor.
+                if self.sema.acquire_until(Order::Lifo, Instant::now() + Duration::from_millis(1)) {
                     return false;
                 }
                 G::yield_now();
@@ -396,14 +414,13 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// [`Awake::Spin`]. Returns the state to act on.
     fn spin(&self, mut old: u32, me: &mut Contender, rounds: u32, pauses: u32) -> u32 {
-        let mut iter = 0;
-        while old & (LOCKED | STARVING) == LOCKED && spin::can_spin(iter, rounds) {
+        while old & (LOCKED | STARVING) == LOCKED && spin::can_spin(me.rounds, rounds) {
             // Tell the owner's unlock that it need not wake anybody: we are awake.
             if !me.woken && old & WOKEN == 0 && old / WAITER != 0 {
                 me.woken = self.state.compare_exchange(old, old | WOKEN, Relaxed, Relaxed).is_ok();
             }
             spin::do_spin(pauses);
-            iter += 1;
+            me.rounds += 1;
             old = self.state.load(Relaxed);
         }
         old
@@ -411,9 +428,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// [`Awake::StandBy`]. Returns the state to act on.
     fn stand_by(&self, mut old: u32, me: &mut Contender, grace: Duration) -> u32 {
-        /// Pauses between two looks at the word: each look takes its cache line away from the owner.
-        const SHORTEST: u32 = 4;
-        const LONGEST: u32 = 128;
+        /// Pauses between two looks at the word: each look takes its cache line away from the owner. (A pause is 25 ns
+        /// on the machine that this was measured on.)
+        const SHORTEST: u32 = 8;
+        const LONGEST: u32 = 256;
 
         if !spin::can_spin(0, 1) {
             // One processor: while we watch, the owner does not run. Who has waited long enough claims the mutex asleep.
@@ -433,35 +451,46 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if !me.woken {
             return old;
         }
-        let start = Instant::now();
+        let watching = *me.watching.get_or_insert_with(Instant::now);
         let mut pauses = SHORTEST;
         loop {
-            if old & LOCKED == 0 && (me.starving || self.looks_abandoned()) {
+            if old & LOCKED == 0 && (me.claimed.is_some() || self.looks_abandoned()) {
                 return old;
             }
             spin::do_spin(pauses);
             if pauses < LONGEST {
                 pauses *= 2;
-            } else {
+            } else if me.claimed.is_none() {
                 G::yield_now(); // to the owner, if it has been waiting for this processor all the while
             }
-            let waited = Instant::now().saturating_duration_since(start);
+            let now = Instant::now();
             old = self.state.load(Relaxed);
-            if waited >= P::THRESHOLD.saturating_add(grace) || me.out_of_time() {
+            if me.out_of_time() {
                 return old;
             }
-            if waited >= P::THRESHOLD && !me.starving {
-                // Failing, it tries again a little later.
-                me.starving = self.state.compare_exchange(old, old | STARVING, Relaxed, Relaxed).is_ok();
+            match me.claimed {
+                None if now.saturating_duration_since(watching) >= P::THRESHOLD => {
+                    match self.state.compare_exchange(old, old | STARVING, Relaxed, Relaxed) {
+                        Ok(_) => {
+                            old |= STARVING;
+                            me.claimed = Some(now);
+                            pauses = SHORTEST; // the mutex is nobody else's now: do not leave it lying
+                        }
+                        Err(now) => old = now, // and try again at the next look
+                    }
+                }
+                Some(claimed) if now.saturating_duration_since(claimed) >= grace => return old, // tired
+                _ => {}
             }
         }
     }
 
     /// Whether the mutex stays unlocked for longer than an owner needs who locks and unlocks in a loop.
     fn looks_abandoned(&self) -> bool {
-        const LOOKS: u32 = 4;
+        const LOOKS: u32 = if cfg!(sudog_loom) { 1 } else { 8 };
+        const PAUSES: u32 = 4;
         (0..LOOKS).all(|_| {
-            spin::do_spin(16);
+            spin::do_spin(PAUSES);
             self.state.load(Relaxed) & LOCKED == 0
         })
     }

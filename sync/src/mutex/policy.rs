@@ -28,8 +28,11 @@ use std::time::Duration;
 /// M.unlock();
 /// ```
 pub trait Policy: Send + Sync + 'static {
-    /// A waiter that has waited this long turns the mutex to starvation mode: newcomers then queue, whether it is
-    /// locked or not, and the mutex goes to those who wait.
+    /// How long is too long. A waiter that has waited for longer turns the mutex to starvation mode: newcomers then
+    /// queue, whether it is locked or not, and the mutex goes to those who wait.
+    ///
+    /// Under [`Awake::Spin`] it is counted from the waiter's first sleep, under [`Awake::StandBy`] from when it began to
+    /// stand by; there, `Duration::MAX` means an heir that never sleeps.
     const THRESHOLD: Duration;
 
     /// What a contender does before it sleeps.
@@ -54,8 +57,9 @@ pub enum Awake {
     /// the next has it, who is awake already. Two contenders are awake at a time, as two are enough to keep a mutex
     /// busy: this is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
     StandBy {
-        /// After its claim the heir watches for this long; then it sleeps at the head of the line. That is the case of
-        /// an owner that holds the mutex for long.
+        /// After its claim the heir watches for this long; then it sleeps at the head of the line (over a semaphore
+        /// that has [`LIFO`](crate::Semaphore::LIFO)), and the unlock hands over to it. That is the case of an owner
+        /// that holds the mutex for long.
         grace: Duration,
     },
 }
