@@ -620,3 +620,46 @@ mod tests {
         check::<super::super::policy::Go>();
     }
 }
+
+#[cfg(all(test, sudog_loom))]
+mod model {
+    use super::super::policy::Go;
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// One accepts what is handed to it while another gives up. To get there by itself a model would need more
+    /// preemptions than it can explore, so S is put in where a starving waiter might have set it.
+    #[test]
+    fn one_accepts_while_another_gives_up() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            sudog_runtime::model::set_clock(2_000_000); // everybody has waited too long
+            let mu: Arc<GoMutex<RuntimeSema, Go>> = Arc::new(RawLock::new());
+            mu.lock();
+            let turn = |deadline: Option<Instant>| {
+                let mu = mu.clone();
+                thread::spawn(move || {
+                    if deadline.is_none_or(|d| mu.try_lock_until(d)) {
+                        if deadline.is_none() {
+                            mu.lock();
+                        }
+                        mu.unlock();
+                    }
+                })
+            };
+            let patient = turn(None);
+            let hasty = turn(Some(Instant::now() + Duration::from_secs(1)));
+            thread::yield_now();
+            let both = LOCKED + 2 * WAITER;
+            if mu.state.compare_exchange(both, both | STARVING, Relaxed, Relaxed).is_err() {
+                loom::skip_branch(); // the two have not come that far, which other models explore
+            }
+            mu.unlock();
+            patient.join().unwrap();
+            hasty.join().unwrap();
+            assert_eq!(mu.state.load(Relaxed), 0);
+        });
+    }
+}
