@@ -92,6 +92,8 @@ struct Contender {
     since: Option<Instant>,
     /// `Awake::Spin`: rounds since it last woke.
     rounds: u32,
+    /// `Awake::StandBy`: it has not been an owner who keeps the mutex from others, nor slept, so there is no sign of one.
+    quick: bool,
     /// `Awake::StandBy`: when it began to watch, and when it claimed.
     watching: Option<Instant>,
     claimed: Option<Instant>,
@@ -259,7 +261,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// False if the deadline came first.
     #[cold]
     fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        let mut me = Contender { deadline, ..Contender::default() };
+        let mut me = Contender { deadline, quick: !has_kept_it(), ..Contender::default() };
         let mut old = self.state.load(Relaxed);
         loop {
             old = match P::AWAKE {
@@ -331,7 +333,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if !woken && self.leave() {
             return false;
         }
-        (me.rounds, me.watching, me.claimed) = (0, None, None);
+        (me.rounds, me.quick, me.watching, me.claimed) = (0, false, None, None);
         me.starving = !standing_by && (me.starving || me.has_waited(P::THRESHOLD));
         true
     }
@@ -432,6 +434,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         /// on the machine that this was measured on.)
         const SHORTEST: u32 = 8;
         const LONGEST: u32 = 256;
+        /// As long as there are no more than so many, a quick contender takes the mutex as soon as it is free.
+        const QUICK: u32 = 64;
 
         if !spin::can_spin(0, 1) {
             // One processor: while we watch, the owner does not run. Who has waited long enough claims the mutex asleep.
@@ -448,13 +452,19 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 Err(now) => old = now,
             }
         }
+        let mut pauses = if me.quick { 1 } else { SHORTEST };
+        while !me.woken && me.quick && pauses <= QUICK && old & (LOCKED | STARVING) == LOCKED && old / WAITER == 0 {
+            spin::do_spin(pauses); // there is an heir, but nobody sleeps yet
+            pauses *= 2;
+            old = self.state.load(Relaxed);
+        }
         if !me.woken {
             return old;
         }
         let watching = *me.watching.get_or_insert_with(Instant::now);
-        let mut pauses = SHORTEST;
         loop {
-            if old & LOCKED == 0 && (me.claimed.is_some() || self.looks_abandoned()) {
+            let at_once = me.claimed.is_some() || (me.quick && pauses <= QUICK);
+            if old & LOCKED == 0 && (at_once || self.looks_abandoned()) {
                 return old;
             }
             spin::do_spin(pauses);
@@ -500,7 +510,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 struct Lately {
     /// Its last unlock left somebody waiting.
     contended: Cell<bool>,
-    /// How many unlocks left somebody waiting awake.
+    /// How many unlocks left somebody waiting awake, since it last had to wait itself.
     kept: Cell<u32>,
 }
 
@@ -523,6 +533,13 @@ fn give_way_at_times<P: Policy>() {
             }
         });
     }
+}
+
+/// Whether this thread, which must wait now, kept a mutex from somebody for many turns before: then others do so too.
+fn has_kept_it() -> bool {
+    const TURNS: u32 = 64;
+    // A model must not hang on what was before it.
+    cfg!(sudog_loom) || LATELY.with(|lately| lately.kept.replace(0)) >= TURNS
 }
 
 #[cold]
