@@ -31,6 +31,10 @@ pub use sudog_sync as sync;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// What most programs import.
 #[cfg(not(sudog_loom))]
 pub mod prelude {

@@ -2,7 +2,8 @@
 //!
 //! Source: `sync_runtime_canSpin` and `sync_runtime_doSpin` of Go's `runtime/proc.go`. Go spins for at most 4 rounds
 //! of 30 pauses, and only where spinning can help: on more than one processor, while another one runs and the own
-//! run queue is empty. The last two are a scheduler's facts; a thread has the first only.
+//! run queue is empty. The last two are a scheduler's facts; of the three a thread can know only the first. What suits threads
+//! is another way of waiting, `policy::Threads` of `sudog-sync`: see `docs/performance.md`.
 
 use crate::shim::{num_cpus, pause};
 

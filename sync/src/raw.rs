@@ -126,7 +126,7 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         poll_until(deadline, || self.try_acquire().then_some(())).is_some()
     }
 
-    /// Gives a permit, and wakes a waiter if there is one. The semaphore must stay alive until the call returns, though
+    /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The semaphore must stay alive until the call returns, though
     /// somebody may have the permit before.
     fn release(&self, wake: Wake);
 

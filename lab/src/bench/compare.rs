@@ -91,7 +91,7 @@ fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
 fn default_report() -> Result<PathBuf, Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| {
         let here = env::current_dir().unwrap_or_default();
-        let root = here.ancestors().filter(|dir| dir.join("Cargo.lock").is_file()).last().unwrap_or(&here);
+        let root = here.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(&here);
         root.join("target")
     });
     let folder = target.join("lab");

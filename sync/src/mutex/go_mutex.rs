@@ -12,9 +12,9 @@
 //! | bit | set means | set by | cleared by |
 //! |---|---|---|---|
 //! | L locked | somebody owns the mutex | its owner-to-be | its owner's unlock |
-//! | W woken | one contender is awake and will see to the mutex: unlocks wake nobody | an unlock, for the waiter that it wakes; a contender, for itself | that contender, as it locks, sleeps or gives up |
-//! | S starving | newcomers may not lock: the mutex is promised | the contender with W, when it has waited too long | the one to whom the promise is kept |
-//! | waiters | how many sleep, or are about to | a contender, before it sleeps | normal mode: the unlock that wakes one; starvation mode: the woken one itself; and one that gives up |
+//! | W woken | one contender is awake and will see to the mutex: unlocks wake nobody | an unlock, for the waiter that it wakes; a contender, for itself; an heir that had claimed leaves it set, for its successor | that contender, as it locks, sleeps or gives up |
+//! | S starving | newcomers may not lock: the mutex is promised | the contender with W, when it has waited too long | the one to whom the promise is kept; one with W that gives up; the last to leave |
+//! | waiters | how many sleep, or are about to | a contender, before it sleeps | normal mode: the unlock that wakes one; starvation mode: the woken one itself, or an heir, for its successor; and one that gives up |
 //!
 //! | unlock leaves | and the mutex goes |
 //! |---|---|
@@ -86,16 +86,19 @@ struct Contender {
     deadline: Option<Instant>,
     /// It has W.
     woken: bool,
-    /// It has waited too long, and will claim the mutex as it goes to sleep.
+    /// It has waited too long, and will claim the mutex as it goes to sleep. (`Awake::StandBy`: on one processor only;
+    /// elsewhere it claims awake.)
     starving: bool,
     /// When it first went to sleep.
     since: Option<Instant>,
     /// `Awake::Spin`: rounds since it last woke.
     rounds: u32,
-    /// `Awake::StandBy`: it has not been an owner who keeps the mutex from others, nor slept, so there is no sign of one.
+    /// `Awake::StandBy`: this thread has not lately kept a mutex from others, and has not slept in this wait: nothing
+    /// suggests an owner who would lock again at once.
     quick: bool,
-    /// `Awake::StandBy`: when it began to watch, and when it claimed.
+    /// `Awake::StandBy`: when it began to watch.
     watching: Option<Instant>,
+    /// `Awake::StandBy`: when it claimed the mutex.
     claimed: Option<Instant>,
 }
 
@@ -135,7 +138,7 @@ impl<S: crate::ConstSemaphore, P: Policy> crate::ConstRawLock for GoMutex<S, P> 
 }
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Locks the mutex, waiting until it can.
+    /// Locks the mutex, waiting until it can. It is not reentrant: its owner would wait for itself.
     #[inline]
     pub fn lock(&self) {
         if !self.lock_fast() {
@@ -168,7 +171,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 
     /// Locks the mutex unless `deadline` comes first; says whether it did. A deadline in the past makes it
-    /// [`GoMutex::try_lock`].
+    /// [`GoMutex::try_lock`], give or take a few microseconds of spinning.
+    ///
+    /// The deadline may be overrun by the time that an unlock takes which is under way at that moment and means us.
     ///
     /// # Examples
     ///
@@ -186,7 +191,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         self.lock_fast() || self.lock_slow(Some(deadline))
     }
 
-    /// [`GoMutex::try_lock_until`], from now.
+    /// [`GoMutex::try_lock_until`], from now. A timeout past the end of time waits for ever.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
@@ -201,8 +206,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Unlocks the mutex, whoever locked it.
     ///
-    /// The next owner may have the mutex before this call returns. It must not free it before then either: references
-    /// and guards see to that, raw pointers do not.
+    /// The next owner can run before this call returns, and this call still uses the mutex: it must not be freed until
+    /// the call has returned. References and guards see to that, raw pointers do not. Under
+    /// [`Threads`](super::policy::Threads) it may yield the processor.
     ///
     /// An unlocked mutex cannot be unlocked: that ends the process with Go's `fatal error: sync: unlock of unlocked
     /// mutex`, which nothing can recover from.
@@ -221,8 +227,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// One compare-exchange, whether others wait or not: an owner who locks again while they sleep pays no more.
     ///
-    /// Which one is a guess from this thread's last unlock. To look at the word first would cost the uncontended path a
-    /// tenth, as the load must wait for the unlock before it; to compare with 0 first costs the contended one a third.
+    /// Which one is a guess from this thread's last unlocks. To look at the word first would cost the uncontended path,
+    /// as the load must wait for the unlock before it; to compare with 0 first, the contended one: `docs/performance.md`.
     #[inline(always)]
     fn lock_fast(&self) -> bool {
         let expect = |old| self.state.compare_exchange(old, old | LOCKED, Acquire, Relaxed).is_ok();
@@ -261,7 +267,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// False if the deadline came first.
     #[cold]
     fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        let mut me = Contender { deadline, quick: !has_kept_it(), ..Contender::default() };
+        let mut me = Contender { deadline, quick: is_quick::<P>(), ..Contender::default() };
         let mut old = self.state.load(Relaxed);
         loop {
             old = match P::AWAKE {
@@ -301,7 +307,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 return true;
             }
             if new / WAITER == old / WAITER {
-                return false; // out of time, and W passed to the owner's unlock
+                return false; // out of time; if we had W it is clear again, so the owner's unlock wakes the next
             }
             if !self.sleep(&mut me) {
                 return false;
@@ -311,7 +317,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 self.accept(old, &me);
                 return true;
             }
-            // In normal mode the unlock that woke us has set W for us and taken us off the count.
+            // In normal mode whoever woke us, an unlock or an heir, has set W for us and taken us off the count.
             me.woken = true;
         }
     }
@@ -357,8 +363,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Out of time, and no longer in line, but still counted: takes itself off the count, unless an unlock has already
-    /// done so and means us. Then it takes the permit of that unlock instead, and returns false.
+    /// Out of time, and no longer in line, but still counted: takes itself off the count, unless an unlock or an heir has
+    /// done so already and means us. Then it takes that one's permit instead, and returns false.
     #[cold]
     fn leave(&self) -> bool {
         let mut old = self.state.load(Relaxed);
@@ -453,7 +459,13 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             }
         }
         let mut pauses = if me.quick { 1 } else { SHORTEST };
-        while !me.woken && me.quick && pauses <= QUICK && old & (LOCKED | STARVING) == LOCKED && old / WAITER == 0 {
+        while !me.woken
+            && me.quick
+            && pauses <= QUICK
+            && !me.out_of_time()
+            && old & (LOCKED | STARVING) == LOCKED
+            && old / WAITER == 0
+        {
             spin::do_spin(pauses); // there is an heir, but nobody sleeps yet
             pauses *= 2;
             old = self.state.load(Relaxed);
@@ -508,9 +520,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
 /// What this thread has lately seen of mutexes, whichever they were. Hints: nothing but speed hangs on them.
 struct Lately {
-    /// Its last unlock left somebody waiting.
+    /// An unlock left somebody waiting, and no lock has found its mutex free of others since.
     contended: Cell<bool>,
-    /// How many unlocks left somebody waiting awake, since it last had to wait itself.
+    /// How many unlocks left somebody waiting awake, since it last had to wait itself. Under `Awake::StandBy` only.
     kept: Cell<u32>,
 }
 
@@ -535,11 +547,14 @@ fn give_way_at_times<P: Policy>() {
     }
 }
 
-/// Whether this thread, which must wait now, kept a mutex from somebody for many turns before: then others do so too.
-fn has_kept_it() -> bool {
+/// Whether this thread, which must wait now, has *not* kept a mutex from somebody for many turns since it last waited.
+/// Those who do so meet others who do. Starts the count anew.
+fn is_quick<P: Policy>() -> bool {
     const TURNS: u32 = 64;
     // A model must not hang on what was before it.
-    cfg!(sudog_loom) || LATELY.with(|lately| lately.kept.replace(0)) >= TURNS
+    matches!(P::AWAKE, Awake::StandBy { .. })
+        && !cfg!(sudog_loom)
+        && LATELY.with(|lately| lately.kept.replace(0)) < TURNS
 }
 
 #[cold]

@@ -50,7 +50,8 @@ pub enum Awake {
         pauses: u32,
     },
     /// One contender, the *heir*, stands by: it watches the mutex, takes it once it is left alone, and claims it, by
-    /// starvation mode, when [`Policy::THRESHOLD`] has passed since it began. All others sleep. The heir is the first
+    /// starvation mode, when [`Policy::THRESHOLD`] has passed since it began. All others sleep, but for newcomers who spin
+    /// for a few microseconds while nobody is in line. The heir is the first
     /// in line, whom an unlock has woken; or a newcomer, if nobody is in line.
     ///
     /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold; then
