@@ -10,20 +10,34 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use sudog::runtime::sema::detached::DetachedQueue;
-use sudog::runtime::sema::{BUCKETS, Order, Wake, semacquire, semrelease};
+use sudog::runtime::sema::{BUCKETS, Order, Wake, semacquire, semrelease, semrelease_many, waiters};
 
-/// Two threads share `iterations` of release and acquire; `block` more acquirers than permits.
-fn contended(iterations: u64, block: usize) -> Duration {
-    let permits = AtomicU32::new(0);
+/// Two semaphores that share a bucket, as they share 8 bytes.
+#[repr(align(8))]
+#[derive(Default)]
+struct Neighbours {
+    permits: AtomicU32,
+    other: AtomicU32,
+}
+
+/// Two threads share `iterations` of release and acquire, while `blocked` others wait in the same bucket, so that each
+/// release looks for waiters.
+fn contended(iterations: u64, blocked: usize) -> Duration {
+    let Neighbours { permits, other } = &Neighbours::default();
     let start = Barrier::new(3);
     std::thread::scope(|s| {
-        let blocked: Vec<_> = (0..block).map(|_| s.spawn(|| semacquire(&permits))).collect();
+        for _ in 0..blocked {
+            s.spawn(|| semacquire(other));
+        }
+        while waiters(other) < blocked {
+            std::thread::yield_now();
+        }
         let workers = [(); 2].map(|()| {
             s.spawn(|| {
                 start.wait();
                 for _ in 0..iterations.div_ceil(2) {
-                    semrelease(&permits, Wake::Normal);
-                    semacquire(&permits);
+                    semrelease(permits, Wake::Normal);
+                    semacquire(permits);
                 }
             })
         });
@@ -33,7 +47,7 @@ fn contended(iterations: u64, block: usize) -> Duration {
             worker.join().unwrap();
         }
         let elapsed = began.elapsed();
-        blocked.iter().for_each(|_| semrelease(&permits, Wake::Normal));
+        semrelease_many(other, blocked as u32);
         elapsed
     })
 }
