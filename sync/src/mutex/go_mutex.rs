@@ -643,7 +643,7 @@ mod tests {
             assert_eq!(mu.state.load(Relaxed), full, "one more than can be counted must not be counted");
             std::thread::scope(|s| {
                 let patient = s.spawn(|| mu.lock());
-                mu.state.store(0, Relaxed); // everybody is gone
+                mu.state.fetch_sub(full, Relaxed); // everybody is gone; if `patient` has W already, it keeps it
                 patient.join().unwrap();
             });
             assert!(mu.is_locked());
