@@ -1,8 +1,14 @@
 //! G: the thing that waits.
 //!
 //! Go's runtime calls a goroutine a *g*; its semaphores, channels and timers know nothing else. Here too, whatever
-//! blocks does it through a [`G`] and whatever wakes does it through [`G::ready`]. Today a G is an operating-system
-//! thread; a goroutine and an async task are two more things that it can be, and no queue will notice.
+//! blocks does it through a [`G`] and whatever wakes does it through [`G::ready`]. A G is one of three things, and no
+//! queue can tell them apart:
+//!
+//! | kind | waits by | is woken by |
+//! |---|---|---|
+//! | operating-system thread | sleeping in the kernel | a futex |
+//! | goroutine | switching to another goroutine of its worker | going to the front of its worker's run queue, or to its inbox |
+//! | async task | returning `Poll::Pending` | its `Waker` |
 //!
 //! | step | who | what |
 //! |---|---|---|
@@ -12,13 +18,16 @@
 //! | 4 | waiter | returns from `park`; its G and all around it may be freed at once |
 //!
 //! On a deadline the waiter goes back to the queue's lock to unlink itself. If it is no longer linked, step 3 is under
-//! way, and the waiter parks again, without a deadline, to let it finish.
+//! way, and the waiter parks again, without a deadline, to let it finish. A goroutine that is unwound while it waits
+//! (its scheduler has ended) leaves `park` by a panic, and does the same, by [`G::await_ready`].
 
 use std::marker::PhantomData;
+use std::task::Waker;
 
-use crate::shim::{Instant, Parker, yield_now};
+use crate::goroutine::{self, FibreRef};
+use crate::shim::{self, Instant, Mutex, Parker};
 
-/// What waits: the current thread, for as long as this value stands on its stack.
+/// What waits: the current thread or goroutine, for as long as this value stands on its stack; or an async task.
 ///
 /// # Examples
 ///
@@ -38,9 +47,23 @@ use crate::shim::{Instant, Parker, yield_now};
 /// });
 /// ```
 pub struct G {
-    parker: Parker,
+    kind: Kind,
     /// Only the thread that it stands for may park it; so it is neither `Send` nor `Sync`.
     _thread: PhantomData<*const ()>,
+}
+
+enum Kind {
+    Thread(Parker),
+    Goroutine(FibreRef),
+    Task(TaskWait),
+}
+
+/// The one place where a task and its waker meet. User code (a `Waker`'s clone, wake and drop) runs outside its lock.
+struct TaskWait(Mutex<TaskState>);
+
+struct TaskState {
+    ready: bool,
+    waker: Option<Waker>,
 }
 
 /// Why [`G::park`] returned.
@@ -54,25 +77,104 @@ pub enum Unparked {
 }
 
 impl G {
-    /// The calling thread, ready to wait. Allocates nothing where `std`'s locks do not (on Linux, at least).
+    /// The calling goroutine, or else the calling thread, ready to wait. Allocates nothing where `std`'s locks do not
+    /// (on Linux, at least).
+    ///
+    /// A goroutine that may not switch now, because its thread is panicking or because it is inside
+    /// [`without_switching`](goroutine::without_switching), counts as its thread.
     #[inline]
     #[must_use]
     pub fn current() -> Self {
-        Self { parker: Parker::new(), _thread: PhantomData }
+        let kind = match goroutine::current() {
+            Some(fibre) => Kind::Goroutine(fibre),
+            None => Kind::Thread(Parker::new()),
+        };
+        Self { kind, _thread: PhantomData }
+    }
+
+    /// An async task, ready to wait: to be [polled](G::poll_ready), not parked.
+    #[inline]
+    #[must_use]
+    pub fn task() -> Self {
+        let wait = TaskWait(Mutex::new(TaskState { ready: false, waker: None }));
+        Self { kind: Kind::Task(wait), _thread: PhantomData }
     }
 
     /// Runs `commit`, then blocks until [`G::ready`] has been called once, or until `deadline`. Never returns for
-    /// another reason.
+    /// another reason; but a goroutine whose scheduler has ended leaves it by a panic.
     ///
-    /// `commit` is what must happen after the switch away from this G: the unlocking of the queue that it stands in.
-    /// A thread needs no switch, so it runs at once.
+    /// `commit` is what must happen once this G counts as parked: the unlocking of the queue that it stands in. A
+    /// goroutine runs it before it switches away, and loses nothing by that: whoever readies it meanwhile can only
+    /// put it into the inbox of its worker, which this very thread will read, after the switch.
+    ///
+    /// # Panics
+    ///
+    /// If it is a task.
     #[inline]
     pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
-        commit();
-        if self.parker.park(deadline) { Unparked::Ready } else { Unparked::Deadline }
+        match &self.kind {
+            Kind::Thread(parker) => {
+                commit();
+                if parker.park(deadline) { Unparked::Ready } else { Unparked::Deadline }
+            }
+            Kind::Goroutine(fibre) => fibre.park(deadline, commit),
+            Kind::Task(_) => panic!("a task is polled, not parked"),
+        }
+    }
+
+    /// Whether a task has been readied since its last wait began; if not, `waker` will be woken when it is.
+    ///
+    /// Once it returns true the G is as new.
+    ///
+    /// # Panics
+    ///
+    /// If it is not a task.
+    #[must_use]
+    pub fn poll_ready(&self, waker: &Waker) -> bool {
+        let Kind::Task(wait) = &self.kind else { panic!("only a task is polled") };
+        let mut new = None;
+        loop {
+            let mut state = wait.0.lock();
+            if std::mem::take(&mut state.ready) {
+                return true;
+            }
+            let old = match &state.waker {
+                Some(old) if old.will_wake(waker) => return false,
+                // The second time round, with the lock taken anew and the clone made outside it.
+                _ if new.is_some() => std::mem::replace(&mut state.waker, new.take()),
+                _ => {
+                    drop(state);
+                    new = Some(waker.clone());
+                    continue;
+                }
+            };
+            drop(state);
+            drop(old);
+            return false;
+        }
+    }
+
+    /// Waits for a `ready` that is under way, without switching to another goroutine: for those who are being dropped.
+    ///
+    /// To be called when the queue's lock has shown that a waker has unlinked this G, whose `ready` has not been
+    /// answered by a return of [`G::park`] or [`G::poll_ready`]. The waker runs on another thread, or has run.
+    pub fn await_ready(&self) {
+        match &self.kind {
+            Kind::Thread(parker) => {
+                parker.park(None);
+            }
+            Kind::Goroutine(fibre) => fibre.await_ready(),
+            Kind::Task(wait) => {
+                while !std::mem::take(&mut wait.0.lock().ready) {
+                    shim::yield_now();
+                }
+            }
+        }
     }
 
     /// Lets a parked G go on, or one that is about to park. What the caller wrote before, the G sees after.
+    ///
+    /// A goroutine of the caller's own worker will be the next to run there.
     ///
     /// # Safety
     ///
@@ -82,13 +184,63 @@ impl G {
     ///   free it before this call ends.
     #[inline]
     pub unsafe fn ready(g: *const Self) {
-        // SAFETY: alive and not yet readied, by the contract.
-        unsafe { Parker::unpark(&raw const (*g).parker) }
+        // SAFETY: by the contract.
+        if let Some(waker) = unsafe { Self::ready_but_for_waker(g) } {
+            waker.wake();
+        }
     }
 
-    /// Go's `Gosched`, for a thread: lets another one run on this processor if one is ready. Nothing may rely on it.
+    /// [`G::ready`]; but a task's waker is left to the caller. For those who ready several at once: a waker is foreign
+    /// code, which might wait for one that has not been readied yet.
+    ///
+    /// # Safety
+    ///
+    /// As for [`G::ready`].
+    #[inline]
+    #[must_use = "the task sleeps until its waker is woken"]
+    pub(crate) unsafe fn ready_but_for_waker(g: *const Self) -> Option<Waker> {
+        // No reference to the whole G is made: it may be freed while this call is under way.
+        // SAFETY: alive until its waiter learns of this call, by the contract; and nobody writes to `kind`.
+        match unsafe { &*(&raw const (*g).kind) } {
+            // SAFETY: alive and not yet readied, by the contract.
+            Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
+            Kind::Goroutine(fibre) => {
+                let fibre = *fibre;
+                // SAFETY: parked, or about to, and not yet readied, by the contract.
+                unsafe { fibre.ready() };
+            }
+            Kind::Task(wait) => {
+                let mut state = wait.0.lock();
+                state.ready = true;
+                // The task's owner may free it when it has had the lock after us: the unlock is the last access.
+                return state.waker.take();
+            }
+        }
+        None
+    }
+
+    /// [`G::ready`] for one that has been given what it waited for: if both are goroutines of one worker it runs at
+    /// once, on what is left of the caller's time slice; if not, the caller gives way to the other goroutines of its
+    /// worker. A caller that is a thread just goes on.
+    ///
+    /// Go's `readyWithTime` and `goyield` at the end of `semrelease1`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`G::ready`].
+    #[inline]
+    pub unsafe fn ready_and_give_way(g: *const Self) {
+        // SAFETY: by the contract.
+        unsafe { Self::ready(g) };
+        goroutine::give_way();
+    }
+
+    /// Go's `Gosched`: lets another goroutine of this worker run; for a thread, another thread of this processor.
+    /// Nothing may rely on it.
     #[inline]
     pub fn yield_now() {
-        yield_now();
+        if !goroutine::yield_now() {
+            shim::yield_now();
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Who waits, and how it is woken: the part of Go's runtime that its `sync` package stands on.
 //!
 //! * [`G`] is the thing that waits. Everything here that blocks does it through a `G`, so that whatever a `G` may be
-//!   stands in the same queues: operating-system threads today.
+//!   stands in the same queues: operating-system threads, goroutines, async tasks.
+//! * [`goroutine`] has the goroutines.
 //! * [`sema`] is Go's runtime semaphore: a bare 32-bit counter anywhere in memory, and a global table of 251 buckets
 //!   where those who found the counter at zero wait by its address.
 //! * [`spin`] is Go's rule for spinning before going to sleep.
@@ -14,6 +15,7 @@
 
 mod fatal;
 mod g;
+pub mod goroutine;
 pub mod sema;
 mod shim;
 pub mod spin;

@@ -2,9 +2,10 @@
 //!
 //! Source: `sync_runtime_canSpin` and `sync_runtime_doSpin` of Go's `runtime/proc.go`. Go spins for at most 4 rounds
 //! of 30 pauses, and only where spinning can help: on more than one processor, while another one runs and the own
-//! run queue is empty. The last two are a scheduler's facts; of the three a thread can know only the first. What suits threads
-//! is another way of waiting, `policy::Threads` of `sudog-sync`: see `docs/performance.md`.
+//! run queue is empty. The last two are a scheduler's facts: a goroutine knows all three, a thread only the first. What
+//! suits threads is another way of waiting, `policy::Threads` of `sudog-sync`: see `docs/performance.md`.
 
+use crate::goroutine;
 use crate::shim::{num_cpus, pause};
 
 /// Go's `active_spin`: how many rounds at most.
@@ -14,11 +15,11 @@ pub const ROUNDS: u32 = 4;
 pub const PAUSES: u32 = 30;
 
 /// Whether round number `iter` (from 0) is worth spinning: `iter` is below `rounds`, and somebody else can run
-/// meanwhile.
+/// meanwhile: on another processor; for a goroutine, on another worker, while its own has nothing else to run.
 #[inline]
 #[must_use]
 pub fn can_spin(iter: u32, rounds: u32) -> bool {
-    iter < rounds && num_cpus() > 1
+    iter < rounds && num_cpus() > 1 && goroutine::may_spin()
 }
 
 /// One round: `pauses` pause instructions.

@@ -3,6 +3,7 @@
 //! Go's `BenchmarkSemTable` does the same through `runtime/export_test.go`.
 
 use super::{Fate, Order, Sudog, Treap};
+use crate::G;
 
 /// The queue of one bucket, and the sudogs to put in it. No thread ever waits here.
 ///
@@ -25,7 +26,7 @@ pub struct DetachedQueue {
 impl DetachedQueue {
     /// A waiter for each of the addresses, none of them queued.
     pub fn new(addrs: impl IntoIterator<Item = usize>) -> Self {
-        Self { treap: Treap::new(), sudogs: addrs.into_iter().map(Sudog::new).collect() }
+        Self { treap: Treap::new(), sudogs: addrs.into_iter().map(|addr| Sudog::new(G::task(), addr)).collect() }
     }
 
     /// Queues every waiter that is not queued, in the order in which [`DetachedQueue::new`] was given them.

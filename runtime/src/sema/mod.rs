@@ -45,13 +45,16 @@
 //! # worker.join().unwrap();
 //! ```
 
+mod acquire;
 mod cancel;
 pub mod detached;
+mod future;
 mod sudog;
 mod table;
 mod treap;
 
 pub use cancel::Cancel;
+pub use future::Acquire;
 pub use table::{Abandoned, BUCKETS, Limit, SemTable};
 
 pub(crate) use sudog::{Fate, Sudog, SudogRef};
@@ -80,14 +83,14 @@ pub enum Wake {
 }
 
 #[cfg(not(sudog_loom))]
-fn with_global<R>(f: impl FnOnce(&SemTable) -> R) -> R {
+fn with_global<R>(f: impl FnOnce(&'static SemTable) -> R) -> R {
     static TABLE: SemTable = SemTable::new();
     f(&TABLE)
 }
 
 /// A model gets a fresh, small table in each execution.
 #[cfg(sudog_loom)]
-fn with_global<R>(f: impl FnOnce(&SemTable<1>) -> R) -> R {
+fn with_global<R>(f: impl FnOnce(&'static SemTable<1>) -> R) -> R {
     loom::lazy_static! { static ref TABLE: SemTable<1> = SemTable::new(); }
     f(&TABLE)
 }
@@ -156,6 +159,49 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
     semacquire_limited(count, order, &Limit::until(deadline)).is_ok()
 }
 
+/// [`semacquire`] as a future, for async tasks: they stand in the same line as threads and goroutines. Not in Go.
+///
+/// See [`Acquire`] for what dropping it does.
+///
+/// # Examples
+///
+/// ```
+/// use std::pin::pin;
+/// use std::sync::atomic::AtomicU32;
+/// use std::task::{Context, Poll, Waker};
+/// use sudog_runtime::sema::{Wake, semacquire_async, semrelease};
+///
+/// let permits = AtomicU32::new(0);
+/// let mut acquire = pin!(semacquire_async(&permits));
+/// let mut cx = Context::from_waker(Waker::noop());
+/// assert_eq!(acquire.as_mut().poll(&mut cx), Poll::Pending); // it stands in line now
+/// semrelease(&permits, Wake::Handoff);
+/// assert_eq!(acquire.as_mut().poll(&mut cx), Poll::Ready(()));
+/// # use std::future::Future;
+/// ```
+pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
+    semacquire_mutex_async(count, Order::Fifo)
+}
+
+/// [`semacquire_async`] that joins the line at the back or at the front.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::sema::{Order, semacquire_mutex_async};
+///
+/// static PERMITS: AtomicU32 = AtomicU32::new(1);
+///
+/// async fn jump_the_queue() {
+///     semacquire_mutex_async(&PERMITS, Order::Lifo).await;
+/// }
+/// # let _ = jump_the_queue();
+/// ```
+pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_> {
+    with_global(|table| table.acquire_async(count, order))
+}
+
 /// Takes a permit if there is one. Never waits.
 ///
 /// # Examples
@@ -195,7 +241,7 @@ pub fn semrelease(count: &AtomicU32, wake: Wake) {
     with_global(|table| table.release(count, wake));
 }
 
-/// Gives `n` permits at once and wakes as many waiters, under one hold of the bucket's lock.
+/// Gives `n` permits at once and wakes as many waiters, 32 of them under one hold of the bucket's lock.
 ///
 /// # Examples
 ///

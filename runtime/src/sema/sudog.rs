@@ -51,9 +51,9 @@ pub(crate) type Link = Option<SudogRef>;
 pub(crate) struct SudogRef(NonNull<Sudog>);
 
 impl Sudog {
-    pub(crate) fn new(addr: usize) -> Self {
+    pub(crate) fn new(g: G, addr: usize) -> Self {
         Self {
-            g: G::current(),
+            g,
             addr,
             child: [Cell::new(None), Cell::new(None)],
             parent: Cell::new(None),

@@ -15,13 +15,15 @@
 //! touch `count`, or, if nobody waits, adds to `count`. Acquirers test `count` under the same lock before they queue,
 //! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over.
 
-use std::pin::pin;
+use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
 
-use super::{Cancel, Fate, Order, Sudog, SudogRef, Treap, Wake};
+use super::acquire::acquire_slow;
+use super::future::Acquire;
+use super::{Cancel, Fate, Order, SudogRef, Treap, Wake};
 use crate::shim::{Mutex, MutexGuard, Ordering, dekker_fence};
-use crate::{AtomicU32, G, Instant, Unparked, fatal};
+use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
 /// How many buckets Go's table has: a prime, against regular strides of addresses.
 pub const BUCKETS: usize = 251;
@@ -48,7 +50,7 @@ pub struct SemTable<const N: usize = BUCKETS> {
 pub(super) struct Bucket {
     /// How many sudogs stand in `queue`, plus those about to: never fewer. Written under the lock only.
     nwait: AtomicU32,
-    queue: Mutex<Treap>,
+    pub(super) queue: Mutex<Treap>,
 }
 
 /// When to stop waiting. The default is never.
@@ -98,7 +100,7 @@ impl Limit<'_> {
         Self { deadline: Some(deadline), cancel: None }
     }
 
-    fn is_cancelled(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         self.cancel.is_some_and(Cancel::is_cancelled)
     }
 }
@@ -145,6 +147,11 @@ impl<const N: usize> SemTable<N> {
         if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit) }
     }
 
+    /// Takes a permit as a future: [`semacquire_mutex_async`](super::semacquire_mutex_async).
+    pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a> {
+        Acquire::new(self.bucket(key(count)), count, order)
+    }
+
     /// Gives a permit: [`semrelease`](super::semrelease).
     #[inline]
     pub fn release(&self, count: &AtomicU32, wake: Wake) {
@@ -155,8 +162,9 @@ impl<const N: usize> SemTable<N> {
                 add(count, 1);
                 // From here on `count` is an address only.
                 if bucket.has_waiters() {
-                    bucket.wake(addr, 1);
+                    bucket.wake_one(addr);
                 }
+                goroutine::safepoint();
             }
         }
     }
@@ -168,8 +176,9 @@ impl<const N: usize> SemTable<N> {
         if n > 0 {
             add(count, n);
             if bucket.has_waiters() {
-                bucket.wake(addr, n);
+                if n == 1 { bucket.wake_one(addr) } else { bucket.wake_many(addr, n) }
             }
+            goroutine::safepoint();
         }
     }
 
@@ -200,7 +209,7 @@ impl<const N: usize> std::fmt::Debug for SemTable<N> {
 
 /// What a semaphore is known by.
 #[inline]
-fn key(count: &AtomicU32) -> usize {
+pub(super) fn key(count: &AtomicU32) -> usize {
     std::ptr::from_ref(count).addr()
 }
 
@@ -226,70 +235,17 @@ fn add(count: &AtomicU32, n: u32) {
     }
 }
 
-#[cold]
-fn acquire_slow(bucket: &Bucket, count: &AtomicU32, mut order: Order, limit: &Limit<'_>) -> Result<(), Abandoned> {
-    let sudog = Sudog::new(key(count));
-    // SAFETY: `sudog` does not move and is dropped after this; it will be queued in `bucket` or nowhere.
-    let registered = pin!(limit.cancel.map(|cancel| unsafe { cancel.registration(&sudog, bucket) }));
-    if let Some(registered) = registered.as_ref().as_pin_ref()
-        && !registered.enter()
-    {
-        return Err(Abandoned::Cancelled);
-    }
-    loop {
-        let mut queue = bucket.queue.lock();
-        bucket.expect_waiter();
-        if take(count) {
-            bucket.forget_waiters(&queue, 1);
-            return Ok(());
-        }
-        // Under the lock: a cancel sets its flag before it comes here for our sudog, so it finds us queued, or we see it.
-        if limit.is_cancelled() {
-            bucket.forget_waiters(&queue, 1);
-            return Err(Abandoned::Cancelled);
-        }
-        // SAFETY:
-        // - it is in no queue: new, or unlinked by the waker that has just readied it;
-        // - it lives on this stack frame, which is not left while it is queued: every way out below comes after an
-        //   unlinking;
-        // - nobody else but the bucket's queue and the cancel, under the bucket's lock, reaches its links.
-        unsafe { queue.queue(&sudog, order) };
-        if sudog.g.park(limit.deadline, || drop(queue)) == Unparked::Deadline {
-            let mut queue = bucket.queue.lock();
-            if sudog.fate.get() == Fate::Queued {
-                // SAFETY: alive, and the lock is held.
-                queue.unlink(unsafe { sudog.vouch() }, Fate::Idle);
-                bucket.forget_waiters(&queue, 1);
-                return Err(Abandoned::DeadlinePassed);
-            }
-            drop(queue);
-            // Somebody unlinked us and will ready us, if it has not. Until it has, this frame must stand.
-            sudog.g.park(None, || ());
-        }
-        match sudog.fate.get() {
-            Fate::Granted => return Ok(()),
-            Fate::Cancelled => return Err(Abandoned::Cancelled),
-            // The permit that we were woken for is ours to take whatever the clock says: were we to leave it, those
-            // behind us would sleep beside it.
-            Fate::Woken if take(count) => return Ok(()),
-            // A newcomer was faster; it will wake the next when it releases. We were first in line, and go back there.
-            Fate::Woken => order = Order::Lifo,
-            Fate::Idle | Fate::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
-        }
-    }
-}
-
 impl Bucket {
     /// Acquirer, step 2. The lock is held.
     #[inline]
-    fn expect_waiter(&self) {
+    pub(super) fn expect_waiter(&self) {
         self.nwait.fetch_add(1, Ordering::SeqCst);
         dekker_fence();
     }
 
     /// Takes back `n` from `nwait`, for waiters who are no longer queued.
     #[inline]
-    fn forget_waiters(&self, _queue: &MutexGuard<'_, Treap>, n: u32) {
+    pub(super) fn forget_waiters(&self, _queue: &MutexGuard<'_, Treap>, n: u32) {
         // Relaxed: a releaser that still reads the old count looks in vain, no more.
         self.nwait.fetch_sub(n, Ordering::Relaxed);
     }
@@ -301,41 +257,60 @@ impl Bucket {
         self.nwait.load(Ordering::SeqCst) != 0
     }
 
-    /// Releaser, steps 3 to 5, for up to `n` waiters of one address.
+    /// Releaser, steps 3 to 5.
     #[cold]
-    fn wake(&self, addr: usize, n: u32) {
+    pub(super) fn wake_one(&self, addr: usize) {
         let mut queue = self.queue.lock();
-        let Some(first) = queue.dequeue(addr, Fate::Woken) else { return };
-        let mut last = first;
-        let mut woken = 1;
-        while woken < n
-            && let Some(next) = queue.dequeue(addr, Fate::Woken)
-        {
-            // Until they are readied, the sudogs are ours: their ring links make a list of them.
-            last.next.set(Some(next));
-            last = next;
-            woken += 1;
-        }
-        self.forget_waiters(&queue, woken);
-        drop(queue);
-        let mut at = Some(first);
-        while let Some(s) = at {
-            at = s.next.get();
+        if let Some(s) = queue.dequeue(addr, Fate::Woken) {
+            self.forget_waiters(&queue, 1);
+            drop(queue);
             // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
             unsafe { G::ready(s.g()) };
         }
     }
 
+    /// Releaser, steps 3 to 5, for up to `n` waiters of one address.
+    ///
+    /// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop
+    /// another task, and this would wait for a `ready` that came after it. So there must be room for their wakers.
+    #[cold]
+    fn wake_many(&self, addr: usize, mut n: u32) {
+        const BATCH: usize = 32;
+        while n > 0 {
+            let mut batch = [const { None }; BATCH];
+            let mut woken = 0;
+            let mut queue = self.queue.lock();
+            while woken < BATCH
+                && (woken as u32) < n
+                && let Some(s) = queue.dequeue(addr, Fate::Woken)
+            {
+                batch[woken] = Some(s);
+                woken += 1;
+            }
+            self.forget_waiters(&queue, woken as u32);
+            drop(queue);
+            let wakers = batch.map(|s| {
+                // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
+                s.and_then(|s| unsafe { G::ready_but_for_waker(s.g()) })
+            });
+            wakers.into_iter().flatten().for_each(Waker::wake);
+            if woken < BATCH {
+                return; // that was all of them
+            }
+            n -= woken as u32;
+        }
+    }
+
     /// Gives a permit to the first waiter, past `count`; or adds it to `count` if nobody waits.
     #[cold]
-    fn hand_off(&self, count: &AtomicU32) {
+    pub(super) fn hand_off(&self, count: &AtomicU32) {
         let mut queue = self.queue.lock();
         match queue.dequeue(key(count), Fate::Granted) {
             Some(s) => {
                 self.forget_waiters(&queue, 1);
                 drop(queue);
                 // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
-                unsafe { G::ready(s.g()) };
+                unsafe { G::ready_and_give_way(s.g()) };
             }
             // Under the lock: whoever queues after us tests `count` first, under the lock too.
             None => add(count, 1),

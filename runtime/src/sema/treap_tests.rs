@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::G;
 
 /// Few enough that lines grow and vanish, enough for a tree of some shape.
 const ADDRS: std::ops::Range<usize> = 1..13;
@@ -29,6 +30,10 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// The lines that the treap should hold. A waiter is its index among the sudogs.
 type Lines = BTreeMap<usize, VecDeque<usize>>;
+
+fn sudog(addr: usize) -> Sudog {
+    Sudog::new(G::current(), addr)
+}
 
 fn is(link: SudogRef, sudog: &Sudog) -> bool {
     std::ptr::eq::<Sudog>(&*link, sudog)
@@ -85,7 +90,7 @@ proptest! {
     #[test]
     fn a_treap_is_a_line_for_each_address(ops in prop::collection::vec(op(), 0..150)) {
         let addr_of = |op: &Op| if let Op::Queue(addr, _) = op { Some(*addr) } else { None };
-        let sudogs: Vec<_> = ops.iter().filter_map(addr_of).map(Sudog::new).collect();
+        let sudogs: Vec<_> = ops.iter().filter_map(addr_of).map(sudog).collect();
         let (mut treap, mut lines, mut fresh) = (Treap::new(), Lines::new(), 0..sudogs.len());
         for op in ops {
             match op {
@@ -129,7 +134,7 @@ proptest! {
 fn ten_thousand_ascending_addresses_make_no_list() {
     const N: usize = 10_000;
     const DEPTH: usize = 64;
-    let sudogs: Vec<_> = (0..N).map(|i| Sudog::new(8 * i)).collect();
+    let sudogs: Vec<_> = (0..N).map(|i| sudog(8 * i)).collect();
     let mut treap = Treap::new();
     for sudog in &sudogs {
         // SAFETY: as in the model's test.

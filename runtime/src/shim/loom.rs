@@ -2,7 +2,7 @@
 
 pub use loom::cell::Cell;
 pub use loom::sync::MutexGuard;
-pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Loom's mutex, without poisoning.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
@@ -19,6 +19,10 @@ impl<T> Mutex<T> {
 
 /// Loom treats sequentially consistent accesses as acquire-release ones but knows fences: see `docs/orderings.md`.
 pub fn dekker_fence() {
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
+pub fn full_fence() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 

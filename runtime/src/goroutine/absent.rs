@@ -1,0 +1,45 @@
+//! Where there are no goroutines: on loom, and on systems that are no Unix.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::{Instant, Unparked};
+
+/// There is none.
+#[derive(Clone, Copy)]
+pub(crate) enum FibreRef {}
+
+impl FibreRef {
+    pub(crate) fn park(self, _: Option<Instant>, _: impl FnOnce()) -> Unparked {
+        match self {}
+    }
+
+    pub(crate) fn await_ready(self) {
+        match self {}
+    }
+
+    pub(crate) unsafe fn ready(self) {
+        match self {}
+    }
+}
+
+pub(crate) fn current() -> Option<FibreRef> {
+    None
+}
+
+pub(crate) fn give_way() {}
+
+pub(crate) fn yield_now() -> bool {
+    false
+}
+
+pub(crate) fn safepoint() {}
+
+pub(crate) fn may_spin() -> bool {
+    true
+}
+
+pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
+
+pub(crate) fn id() -> u64 {
+    0
+}

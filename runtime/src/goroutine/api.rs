@@ -1,0 +1,145 @@
+//! The short calls.
+
+use super::builder::{self, Builder, JoinHandle, Placement};
+use super::context;
+use super::set::{MAX_WORKERS, Set};
+use crate::G;
+
+/// Runs `f` as a goroutine: Go's `go` statement.
+///
+/// It starts on some worker, as soon as one has time, and stays there. A panic in it ends the process, as in Go; for a
+/// result, or a panic that can be caught, use [`spawn`].
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::goroutine::go;
+/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+///
+/// static DONE: AtomicU32 = AtomicU32::new(0);
+///
+/// go(|| semrelease(&DONE, Wake::Normal));
+/// semacquire(&DONE); // this thread waits, as no goroutine called
+/// ```
+#[inline]
+pub fn go<F: FnOnce() + Send + 'static>(f: F) {
+    builder::start(f, None, Placement::Any);
+}
+
+/// [`go`] as a statement. A closure is called; any other expression is evaluated in the goroutine, which takes what it
+/// uses by move.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use sudog_runtime::go;
+///
+/// let (sender, receiver) = channel();
+/// let another = sender.clone();
+/// go!(move || sender.send(1).unwrap());
+/// go!(another.send(2).unwrap());
+/// assert_eq!(receiver.into_iter().sum::<i32>(), 3);
+/// ```
+#[macro_export]
+macro_rules! go {
+    (move || $body:expr) => {
+        $crate::goroutine::go(move || {
+            $body;
+        })
+    };
+    (|| $body:expr) => {
+        $crate::goroutine::go(|| {
+            $body;
+        })
+    };
+    ($body:expr) => {
+        $crate::goroutine::go(move || {
+            $body;
+        })
+    };
+}
+
+/// [`go`] with a handle for the result.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::spawn;
+///
+/// assert_eq!(spawn(|| 6 * 7).join().unwrap(), 42);
+/// assert!(spawn(|| panic!("caught by join")).join().is_err());
+/// ```
+pub fn spawn<T, F>(f: F) -> JoinHandle<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    Builder::new().spawn(f)
+}
+
+/// Lets the other goroutines of this worker run first. For a thread, gives up its processor. Go's `runtime.Gosched`.
+#[inline]
+pub fn gosched() {
+    G::yield_now();
+}
+
+/// What [`goexit`] unwinds with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Goexit;
+
+impl std::fmt::Display for Goexit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the goroutine ended by goexit")
+    }
+}
+
+impl std::error::Error for Goexit {}
+
+/// Ends the calling goroutine: unwinds it, so that its destructors run. Go's `runtime.Goexit`.
+///
+/// Unlike in Go, `catch_unwind` can stop it; whoever does should `resume_unwind` with what it caught.
+///
+/// # Panics
+///
+/// With another message, if the caller is no goroutine. Where panics abort the process, this does.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{Goexit, goexit, spawn};
+///
+/// let result = spawn(|| goexit()).join();
+/// assert!(result.unwrap_err().is::<Goexit>());
+/// ```
+pub fn goexit() -> ! {
+    assert!(context::on_goroutine(), "goexit was called outside of a goroutine");
+    context::unwind()
+}
+
+/// How many goroutines have not ended: stackful and stackless ones, of the runtime, or of the [`ActiveSet`](super::ActiveSet)
+/// that the caller runs in. Go's `runtime.NumGoroutine`.
+#[must_use]
+pub fn num_goroutine() -> usize {
+    Set::here().live()
+}
+
+/// How many workers run goroutines at a time, at most. Go's `runtime.GOMAXPROCS(0)`.
+#[must_use]
+pub fn max_procs() -> usize {
+    Set::global().procs()
+}
+
+/// Sets [`max_procs`], and returns what it was. Go's `runtime.GOMAXPROCS`.
+///
+/// If it becomes less, goroutines that have started on a worker which is now too many stay there, and it runs them, but
+/// takes no others. `n` is at most 256.
+///
+/// # Panics
+///
+/// If `n` is 0.
+pub fn set_max_procs(n: usize) -> usize {
+    assert!(n > 0, "at least one worker is needed");
+    Set::global().set_procs(n.min(MAX_WORKERS))
+}

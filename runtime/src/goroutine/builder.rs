@@ -1,0 +1,303 @@
+//! Starting goroutines, and waiting for their results.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use super::job::{self, Details};
+use super::set::Set;
+use super::{Goexit, context, report};
+use crate::sema::{self, Wake};
+use crate::shim::Mutex;
+
+/// How a goroutine is started: its name, its stack, its place.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{Builder, run};
+///
+/// run(|| {
+///     let handle = Builder::new().name("adder").stack_size(64 << 10).spawn(|| 1 + 1);
+///     assert_eq!(handle.join().unwrap(), 2);
+/// });
+/// ```
+#[derive(Default)]
+#[must_use = "a builder starts nothing until `go` or `spawn` is called"]
+pub struct Builder {
+    details: Details,
+    any_details: bool,
+    placement: Placement,
+}
+
+/// Which worker starts a goroutine, and so runs it to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// Whichever has time for it.
+    #[default]
+    Any,
+    /// The one that the caller runs on. For a caller that is no goroutine: any.
+    Here,
+    /// The one with this number, from 0 to [`max_procs`](super::max_procs)` - 1`.
+    Worker(usize),
+}
+
+/// What a panic does that leaves a goroutine which nobody joins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnPanic {
+    /// Ends the process, as in Go: `panic: ...` and status 2.
+    #[default]
+    EndProcess,
+    /// Ends the goroutine only. The panic hook has had its say.
+    EndGoroutine,
+}
+
+impl Builder {
+    /// A goroutine without a name, with a stack of the default size (256 KiB), on any worker.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names it, for the reports of panics, deadlocks and stack overflows.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.details.name = Some(name.into());
+        self.any_details = true;
+        self
+    }
+
+    /// Gives it a stack of at least this many bytes, with a guard below. Stacks do not grow. One that is not of the
+    /// default size is made for this goroutine, which costs two system calls, and freed after it.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.details.stack_size = Some(bytes);
+        self.any_details = true;
+        self
+    }
+
+    /// Says where it runs.
+    pub fn on(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Says what a panic does if nobody joins it.
+    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
+        self.details.on_panic = on_panic;
+        self.any_details = true;
+        self
+    }
+
+    /// Starts it: [`go`](super::go).
+    ///
+    /// # Panics
+    ///
+    /// If it is placed on a worker that does not exist.
+    pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
+        let details = self.any_details.then(|| Box::new(self.details));
+        start(f, details, self.placement);
+    }
+
+    /// Starts it, with a handle for its result: [`spawn`](super::spawn).
+    ///
+    /// # Panics
+    ///
+    /// If it is placed on a worker that does not exist.
+    pub fn spawn<T, F>(self, f: F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (sender, handle) = packet(self.details.on_panic);
+        self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
+        handle
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.details.name)
+            .field("stack_size", &self.details.stack_size)
+            .field("on", &self.placement)
+            .field("on_panic", &self.details.on_panic)
+            .finish()
+    }
+}
+
+#[inline]
+pub(super) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
+    let set = Set::here();
+    let place = match placement {
+        Placement::Any => None,
+        Placement::Here => context::worker(),
+        Placement::Worker(index) => {
+            assert!(set.start_up_to(index), "no worker {index}: there are {} at most, numbered from 0", set.procs());
+            set.worker(index)
+        }
+    };
+    set.count_made();
+    let work = job::pack(f, details);
+    match place {
+        None => set.submit(work),
+        Some(worker) => set.place(worker, work),
+    }
+}
+
+/// The result of a goroutine to come.
+///
+/// Dropped without a [`join`](JoinHandle::join), it lets the goroutine run on; if that panics, or has panicked, it ends the process
+/// (unless the [`Builder`] said otherwise).
+///
+/// It is a future too, so that an async task can wait for a goroutine.
+pub struct JoinHandle<T> {
+    packet: Option<Arc<Packet<T>>>,
+}
+
+/// Where a goroutine leaves its result.
+struct Packet<T> {
+    /// A permit once the result is there.
+    done: AtomicU32,
+    /// `DETACHED | PANICKED`.
+    fate: AtomicU32,
+    on_panic: OnPanic,
+    waker: Mutex<Option<Waker>>,
+    result: UnsafeCell<Option<thread::Result<T>>>,
+}
+
+// SAFETY: the result is written by the sender before the permit is released, and read by the one who takes the permit,
+// or by the last owner.
+unsafe impl<T: Send> Sync for Packet<T> {}
+
+const DETACHED: u32 = 1;
+const PANICKED: u32 = 2;
+
+/// The goroutine's half of a packet.
+pub(super) struct Sender<T> {
+    packet: Option<Arc<Packet<T>>>,
+}
+
+pub(super) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
+    let packet = Arc::new(Packet {
+        done: AtomicU32::new(0),
+        fate: AtomicU32::new(0),
+        on_panic,
+        waker: Mutex::new(None),
+        result: UnsafeCell::new(None),
+    });
+    (Sender { packet: Some(packet.clone()) }, JoinHandle { packet: Some(packet) })
+}
+
+impl<T> Sender<T> {
+    pub(super) fn send(mut self, result: thread::Result<T>) {
+        if let Some(packet) = self.packet.take() {
+            packet.complete(result);
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    /// It will never run, or was unwound.
+    fn drop(&mut self) {
+        if let Some(packet) = self.packet.take() {
+            packet.complete(Err(Box::new(Goexit)));
+        }
+    }
+}
+
+impl<T> Packet<T> {
+    fn complete(&self, result: thread::Result<T>) {
+        let panicked = matches!(&result, Err(payload) if !payload.is::<Goexit>());
+        // SAFETY: the one sender writes, once, and nobody reads before the permit below.
+        unsafe { *self.result.get() = Some(result) };
+        // AcqRel: whichever of us comes second sees what the other did.
+        if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
+            // SAFETY: the handle is gone, so nobody else reads.
+            self.die(unsafe { &*self.result.get() });
+        }
+        sema::semrelease(&self.done, Wake::Normal);
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn die(&self, result: &Option<thread::Result<T>>) {
+        if let (OnPanic::EndProcess, Some(Err(payload))) = (self.on_panic, result) {
+            report::die_of_panic(&**payload);
+        }
+    }
+
+    /// The result, for the one who has taken the permit.
+    fn take(&self) -> thread::Result<T> {
+        // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
+        unsafe { (*self.result.get()).take() }.expect("a permit means a result")
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the goroutine to end, and returns its result.
+    ///
+    /// # Errors
+    ///
+    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](super::goexit), or was given up with its scheduler.
+    pub fn join(mut self) -> thread::Result<T> {
+        let packet = self.packet.take().expect("joined once");
+        context::note_wait("join", std::ptr::null());
+        sema::semacquire(&packet.done);
+        packet.take()
+    }
+
+    /// Whether the goroutine has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.packet.as_ref().is_none_or(|packet| packet.done.load(Ordering::Acquire) != 0)
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = thread::Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let packet = self.packet.as_ref().expect("polled after it was ready");
+        if !sema::try_semacquire(&packet.done) {
+            let waker = cx.waker().clone();
+            let old = packet.waker.lock().replace(waker);
+            drop(old);
+            // The sender releases the permit, then takes the waker: one of us sees the other, by the lock.
+            if !sema::try_semacquire(&packet.done) {
+                return Poll::Pending;
+            }
+        }
+        let packet = self.packet.take().expect("looked at above");
+        Poll::Ready(packet.take())
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if let Some(packet) = self.packet.take()
+            && packet.fate.fetch_or(DETACHED, Ordering::AcqRel) & PANICKED != 0
+        {
+            // SAFETY: the sender has written and will not write again, and this was the only handle.
+            packet.die(unsafe { &*packet.result.get() });
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish_non_exhaustive()
+    }
+}
+
+/// Drops a panic's payload, whose destructor may panic in its turn.
+pub(super) fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+        std::mem::forget(another);
+    }
+}

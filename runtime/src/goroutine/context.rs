@@ -1,0 +1,238 @@
+//! Which worker this thread is, which goroutine runs on it, and what a goroutine does to wait.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+
+use super::fibre::{Fibre, State, Wait};
+use super::job::{self, Job};
+use super::overflow::Running;
+use super::worker::Worker;
+use super::{Goexit, watcher};
+use crate::{Instant, Unparked};
+
+struct Here {
+    worker: Cell<Option<&'static Worker>>,
+    fibre: Cell<Option<&'static Fibre>>,
+    /// How many `without_switching` are under way.
+    fixed: Cell<u32>,
+}
+
+thread_local! {
+    // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep its address
+    // across a switch, as a goroutine never changes its thread.
+    static HERE: Here = const { Here { worker: Cell::new(None), fibre: Cell::new(None), fixed: Cell::new(0) } };
+}
+
+/// The worker that the calling thread is.
+#[inline]
+pub(super) fn worker() -> Option<&'static Worker> {
+    HERE.with(|here| here.worker.get())
+}
+
+pub(super) fn set_worker(worker: Option<&'static Worker>) {
+    HERE.with(|here| here.worker.set(worker));
+}
+
+/// The goroutine that runs on the calling thread, whether it may switch or not.
+#[inline]
+pub(super) fn fibre() -> Option<&'static Fibre> {
+    HERE.with(|here| here.fibre.get())
+}
+
+/// Runs a fibre on this thread until it suspends.
+#[inline]
+pub(super) fn resume(fibre: &'static Fibre) {
+    HERE.with(|here| {
+        here.fibre.set(Some(fibre));
+        fibre.resume();
+        here.fibre.set(None);
+    });
+}
+
+/// For the report of a stack overflow, from a signal handler.
+pub(super) fn running() -> Option<Running> {
+    let fibre = HERE.try_with(|here| here.fibre.get()).ok().flatten()?;
+    // SAFETY: the thread that would change the name is the one that has stopped here.
+    let name = unsafe { &*fibre.name.as_ptr() };
+    let name: *const [u8] = name.as_ref().map_or(&[], |name| name.as_bytes());
+    Some(Running { guard: fibre.extent.guard(), size: fibre.extent.size(), name, id: fibre.id.get() })
+}
+
+/// A goroutine that waits, or may: the running one.
+#[derive(Clone, Copy)]
+pub(crate) struct FibreRef(&'static Fibre);
+
+/// The calling goroutine, if it may switch.
+#[inline]
+pub(crate) fn current() -> Option<FibreRef> {
+    HERE.with(|here| match here.fibre.get() {
+        // Who switched while its thread panics would make the others look as if they panicked.
+        Some(fibre) if here.fixed.get() == 0 && !thread::panicking() => Some(FibreRef(fibre)),
+        _ => None,
+    })
+}
+
+impl FibreRef {
+    #[inline]
+    pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
+        let fibre = self.0;
+        if fibre.dying.get() {
+            commit();
+            unwind();
+        }
+        if fibre.token.take() {
+            commit();
+            return Unparked::Ready;
+        }
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            commit();
+            return Unparked::Deadline;
+        }
+        fibre.state.set(State::Parked);
+        if let Some(deadline) = deadline {
+            fibre.worker.set_timer(fibre, deadline);
+        }
+        commit();
+        fibre.suspend();
+        if fibre.dying.get() {
+            unwind();
+        }
+        fibre.unparked.get()
+    }
+
+    pub(crate) fn await_ready(self) {
+        while !self.0.token.take() {
+            self.0.worker.take_inbox();
+            crate::shim::pause();
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The goroutine is parked, or about to be, and this is the one `ready` for that.
+    #[inline]
+    pub(crate) unsafe fn ready(self) {
+        let home = self.0.worker;
+        if worker().is_some_and(|here| ptr::eq(here, home)) {
+            home.deliver(self.0, true);
+        } else {
+            // SAFETY: in no inbox, as this is its one `ready`; and it stays alive until its worker has read the inbox.
+            unsafe { home.inbox.push((&raw const self.0.link).cast_mut()) };
+            // The fibre may be gone by now; a worker never is.
+            home.wake();
+        }
+    }
+}
+
+/// Ends the calling goroutine by unwinding it.
+pub(super) fn unwind() -> ! {
+    std::panic::resume_unwind(Box::new(Goexit))
+}
+
+/// The end of a release that has handed over: the others go first.
+#[inline]
+pub(crate) fn give_way() {
+    if let Some(FibreRef(fibre)) = current() {
+        fibre.worker.requeue(fibre);
+    }
+}
+
+/// `gosched`. False if the caller is not a goroutine, or may not switch.
+#[inline]
+pub(crate) fn yield_now() -> bool {
+    let Some(FibreRef(fibre)) = current() else { return false };
+    fibre.worker.requeue(fibre);
+    if fibre.dying.get() {
+        unwind();
+    }
+    true
+}
+
+/// A call into the runtime: the place where a goroutine that has run for long gives way.
+#[inline]
+pub(crate) fn safepoint() {
+    if let Some(fibre) = fibre()
+        && fibre.worker.is_slice_over()
+    {
+        give_way();
+    }
+}
+
+/// Whether spinning may help: the caller is a thread; or its worker has nothing else to run, and another worker may
+/// run whom it waits for.
+#[inline]
+pub(crate) fn may_spin() -> bool {
+    fibre().is_none_or(|fibre| fibre.worker.is_idle_but_for_one())
+}
+
+/// Whether the caller is a goroutine.
+#[inline]
+#[must_use]
+pub fn on_goroutine() -> bool {
+    fibre().is_some()
+}
+
+/// Runs `f` with switching forbidden: whatever blocks in it blocks the whole worker, as it would a thread.
+///
+/// For code that relies on the frames of a thread being strictly nested: a scope that some library keeps in a
+/// thread-local by saving and restoring the outer one. Other goroutines of this worker run only when `f` has returned;
+/// should `f` wait for one of them, it waits for ever.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{run, without_switching};
+///
+/// run(|| without_switching(|| { /* enters and leaves a scoped thread-local */ }));
+/// ```
+pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            HERE.with(|here| here.fixed.set(here.fixed.get() - 1));
+        }
+    }
+    HERE.with(|here| here.fixed.set(here.fixed.get() + 1));
+    let _leave = Leave;
+    f()
+}
+
+/// Says what the calling goroutine is about to wait for, and whose it is: for the deadlock report. `holder`, if not null,
+/// points to the id of the goroutine that holds it, and is alive for as long as the wait.
+#[inline]
+pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
+    if let Some(fibre) = fibre() {
+        fibre.wait.set(Wait { what, since: watcher::coarse_now(), holder });
+    }
+}
+
+/// The id of the calling goroutine, or 0.
+#[inline]
+pub(crate) fn id() -> u64 {
+    fibre().map_or(0, |fibre| fibre.id.get())
+}
+
+pub(super) fn set_name(name: Option<Arc<str>>) {
+    if let Some(fibre) = fibre() {
+        fibre.name.set(name);
+    }
+}
+
+/// Memory for a job, from the worker's spare ones.
+#[inline]
+pub(super) fn spare_job() -> Option<NonNull<Job>> {
+    worker()?.spare_job()
+}
+
+/// A job's memory, to the worker's spare ones, or to the allocator.
+#[inline]
+pub(super) fn keep_job(job: NonNull<Job>) {
+    match worker() {
+        Some(worker) => worker.keep_job(job),
+        // SAFETY: packed, and opened by the caller, who has no more use for it.
+        None => unsafe { job::free(job) },
+    }
+}

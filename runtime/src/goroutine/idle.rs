@@ -1,0 +1,327 @@
+//! The idle protocol: how workers go to sleep and are woken, and how a set of workers knows that nothing is left to do.
+//!
+//! | sleeper | waker |
+//! |---|---|
+//! | 1. [`Idle::prepare`]: lists itself, `asleep = true`, `sleeping += 1` | 1. puts work where a sleeper will look |
+//! | 2. looks for work once more | 2. reads `asleep` (work for one worker) or `sleeping` (work for any) |
+//! | 3. none: [`Idle::sleep`]. Some: [`Idle::abort`] | 3. takes a sleeper off the list, and unparks it |
+//!
+//! Sleeper 1, 2 against waker 1, 2 is a Dekker pair: each writes, then reads what the other writes, with a sequentially
+//! consistent fence between (on the waker's side in [`Idle::wake`] and [`Idle::wake_any`]). So the sleeper finds the
+//! work or the waker finds the sleeper: no wake-up is lost.
+//!
+//! Work for any worker wakes nobody while somebody is *searching*: a searcher is awake, and looks for work everywhere
+//! before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the place of
+//! `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there may be
+//! more.
+//!
+//! The list, and the counts that decide whether the set is at rest, are under a lock: to sleep and to wake cost
+//! microseconds anyway. Whoever takes a sleeper off the list counts it as awake, before its own share in the counts can
+//! end. So `awake == 0` means that there is nobody left who could wake a worker, except the clock (`timed`) and
+//! the world outside (`outside`: blocking calls, and handles that foreign threads hold).
+
+use crate::shim::{AtomicBool, AtomicU32, Cell, Instant, Mutex, Ordering, Parker, full_fence};
+
+/// The workers of one set that sleep, and how many do not.
+pub(crate) struct Idle {
+    /// How many are listed that do any work. Written under the lock; read by wakers without it.
+    sleeping: AtomicU32,
+    /// How many look for work at this moment.
+    searching: AtomicU32,
+    state: Mutex<State>,
+}
+
+struct State {
+    sleepers: Vec<*const Sleeper>,
+    awake: u32,
+    /// Sleepers that will wake by themselves, for something that matters.
+    timed: u32,
+    /// Who else may bring work: blocking calls, handles of foreign threads.
+    outside: u32,
+    /// Set at rest: everybody is to leave.
+    over: bool,
+}
+
+// SAFETY: a listed sleeper is alive (it leaves the list before it dies), and what is in it is either atomic, or touched
+// under the lock, or a parker, which is made for two threads.
+unsafe impl Send for State {}
+
+/// What a worker sleeps on.
+pub(crate) struct Sleeper {
+    asleep: AtomicBool,
+    parker: Parker,
+    /// The rest is under the lock of `Idle`. It will wake by itself, for something that matters.
+    timed: Cell<bool>,
+    /// It does work that any worker can do.
+    any: Cell<bool>,
+    /// It was woken to search.
+    to_search: Cell<bool>,
+}
+
+// SAFETY: the cells are touched under the lock of `Idle`; the rest is made for several threads.
+unsafe impl Sync for Sleeper {}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Woken {
+    /// There is work for this worker, or was.
+    ForWork,
+    /// There is work for any worker, or was: this one is searching now.
+    ToSearch,
+    /// The time is up.
+    ByClock,
+    /// The set is at rest.
+    Over,
+}
+
+impl Sleeper {
+    /// To be made by the thread that will sleep.
+    pub(crate) fn new() -> Self {
+        Self {
+            asleep: AtomicBool::new(false),
+            parker: Parker::new(),
+            timed: Cell::new(false),
+            any: Cell::new(false),
+            to_search: Cell::new(false),
+        }
+    }
+
+    /// Whether it is listed as asleep at this moment.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
+    }
+}
+
+impl Idle {
+    #[cfg(not(sudog_loom))]
+    pub(crate) const fn new() -> Self {
+        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0, over: false };
+        Self { sleeping: AtomicU32::new(0), searching: AtomicU32::new(0), state: Mutex::new(state) }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(crate) fn new() -> Self {
+        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0, over: false };
+        Self { sleeping: AtomicU32::new(0), searching: AtomicU32::new(0), state: Mutex::new(state) }
+    }
+
+    /// A worker joins, awake. The first to join a set that was at rest starts it anew.
+    pub(crate) fn join(&self) {
+        let mut state = self.state.lock();
+        if state.awake == 0 && state.sleepers.is_empty() {
+            state.over = false;
+        }
+        state.awake += 1;
+    }
+
+    /// A worker leaves, awake. With `end`, a set that is at rest without it is over.
+    pub(crate) fn leave(&self, end: bool) {
+        let mut state = self.state.lock();
+        state.awake -= 1;
+        if end {
+            self.end_if_at_rest(&mut state);
+        }
+    }
+
+    /// Something outside the set may bring work from now on.
+    pub(crate) fn outside_begins(&self) {
+        self.state.lock().outside += 1;
+    }
+
+    /// It has brought it, and will bring no more.
+    pub(crate) fn outside_ends(&self, end: bool) {
+        let mut state = self.state.lock();
+        state.outside -= 1;
+        if end {
+            self.end_if_at_rest(&mut state);
+        }
+    }
+
+    /// Runs `f` if nobody is awake, nor will be by the clock, nor from outside. Nobody can be woken meanwhile.
+    pub(crate) fn if_at_rest(&self, f: impl FnOnce()) {
+        let state = self.state.lock();
+        if state.is_at_rest() {
+            f();
+        }
+    }
+
+    /// How many workers are awake.
+    pub(crate) fn awake(&self) -> u32 {
+        self.state.lock().awake
+    }
+
+    // ---- searching ----------------------------------------------------------------------------------------------
+
+    /// An awake worker becomes a searcher.
+    pub(crate) fn begin_search(&self) {
+        self.searching.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A searcher has found work. If it was the last one, another must search in its place: true.
+    #[must_use]
+    pub(crate) fn end_search(&self) -> bool {
+        // Relaxed: the caller goes on to `wake_any` if it was the last, which has the fence.
+        self.searching.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
+    // ---- sleeping -----------------------------------------------------------------------------------------------
+
+    /// Sleeper, step 1; a searcher is none from now on. `timed` if it will wake by itself for something that matters;
+    /// `any` if it can be woken for work that is not its own.
+    pub(crate) fn prepare(&self, sleeper: &Sleeper, timed: bool, any: bool, searching: bool) {
+        let mut state = self.state.lock();
+        state.sleepers.push(sleeper);
+        state.awake -= 1;
+        state.timed += u32::from(timed);
+        sleeper.timed.set(timed);
+        sleeper.any.set(any);
+        sleeper.asleep.store(true, Ordering::Relaxed);
+        self.sleeping.fetch_add(u32::from(any), Ordering::Relaxed);
+        if searching {
+            self.searching.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(state);
+        // Between the stores above and the look for work that follows.
+        full_fence();
+    }
+
+    /// Sleeper, step 3, when there was work after all.
+    pub(crate) fn abort(&self, sleeper: &Sleeper) -> Woken {
+        let unlisted = self.unlist(&mut self.state.lock(), sleeper);
+        if !unlisted {
+            // Somebody took us off the list, and unparks us: that must be over before the next sleep.
+            sleeper.parker.park(None);
+            return self.why(sleeper);
+        }
+        Woken::ForWork
+    }
+
+    /// Sleeper, step 3. With `end`, a set at rest is over.
+    pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>, end: bool) -> Woken {
+        if end {
+            self.end_if_at_rest(&mut self.state.lock());
+        }
+        if !sleeper.parker.park(deadline) {
+            if self.unlist(&mut self.state.lock(), sleeper) {
+                return Woken::ByClock;
+            }
+            sleeper.parker.park(None); // as in `abort`
+        }
+        self.why(sleeper)
+    }
+
+    fn why(&self, sleeper: &Sleeper) -> Woken {
+        let state = self.state.lock();
+        if sleeper.to_search.replace(false) {
+            Woken::ToSearch
+        } else if state.over {
+            Woken::Over
+        } else {
+            Woken::ForWork
+        }
+    }
+
+    /// Takes a sleeper off the list and counts it as awake. False if somebody else has.
+    fn unlist(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
+        let Some(at) = state.sleepers.iter().position(|&s| s == sleeper) else { return false };
+        self.take(state, at);
+        true
+    }
+
+    /// Off the list, and counted as awake.
+    fn take(&self, state: &mut State, at: usize) -> *const Sleeper {
+        let sleeper = state.sleepers.swap_remove(at);
+        // SAFETY: it was listed, so it is alive, and the lock is held, by the caller's borrow.
+        let it = unsafe { &*sleeper };
+        it.asleep.store(false, Ordering::Relaxed);
+        self.sleeping.fetch_sub(u32::from(it.any.get()), Ordering::Relaxed);
+        state.awake += 1;
+        state.timed -= u32::from(it.timed.get());
+        sleeper
+    }
+
+    fn end_if_at_rest(&self, state: &mut State) {
+        if !state.is_at_rest() {
+            return;
+        }
+        state.over = true;
+        while !state.sleepers.is_empty() {
+            let sleeper = self.take(state, 0);
+            // Under the lock, for once: once unparked it may leave, and nobody may join before all are unparked.
+            // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep.
+            unsafe { Parker::unpark(&raw const (*sleeper).parker) };
+        }
+    }
+
+    // ---- waking -------------------------------------------------------------------------------------------------
+
+    /// Waker, steps 2 and 3, for work that this worker alone can do.
+    #[inline]
+    pub(crate) fn wake(&self, sleeper: &Sleeper) {
+        full_fence();
+        if sleeper.asleep.load(Ordering::Relaxed) {
+            self.wake_listed(sleeper);
+        }
+    }
+
+    /// Waker, steps 2 and 3, for work that any worker can do. False if nobody was there to be woken: all are awake,
+    /// or one is searching. The caller may then start another worker.
+    #[inline]
+    pub(crate) fn wake_any(&self) -> Wanted {
+        full_fence();
+        if self.searching.load(Ordering::Relaxed) != 0 {
+            Wanted::Nobody
+        } else if self.sleeping.load(Ordering::Relaxed) != 0 {
+            self.wake_searcher()
+        } else {
+            Wanted::AnotherWorker
+        }
+    }
+
+    #[cold]
+    fn wake_listed(&self, sleeper: &Sleeper) {
+        let unlisted = self.unlist(&mut self.state.lock(), sleeper);
+        if unlisted {
+            // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep; and sleepers outlive
+            // every call that names them.
+            unsafe { Parker::unpark(&raw const sleeper.parker) };
+        }
+    }
+
+    #[cold]
+    fn wake_searcher(&self) -> Wanted {
+        let mut state = self.state.lock();
+        // Looked at again under the lock, so that a burst of wakers wakes one.
+        if self.searching.load(Ordering::Relaxed) != 0 {
+            return Wanted::Nobody;
+        }
+        // The last to fall asleep: its caches are warm.
+        // SAFETY: listed, so alive, and the lock is held.
+        let Some(last) = state.sleepers.iter().rposition(|&s| unsafe { (*s).any.get() }) else {
+            return Wanted::AnotherWorker;
+        };
+        let sleeper = self.take(&mut state, last);
+        self.searching.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: it was listed, so it is alive, and the lock is held.
+        unsafe { (*sleeper).to_search.set(true) };
+        drop(state);
+        // SAFETY: as in `wake_listed`.
+        unsafe { Parker::unpark(&raw const (*sleeper).parker) };
+        Wanted::Nobody
+    }
+}
+
+/// Whether a waker should start another worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// Somebody will see to the work.
+    Nobody,
+    /// All workers are busy.
+    AnotherWorker,
+}
+
+impl State {
+    fn is_at_rest(&self) -> bool {
+        self.awake == 0 && self.timed == 0 && self.outside == 0
+    }
+}

@@ -1,0 +1,284 @@
+//! Wake-ups from elsewhere: a stack that many push on, and one takes away whole.
+//!
+//! ```text
+//!  top ──▶ third ──▶ second ──▶ first ──▶ null        take_all: swaps null in, turns the list round
+//! ```
+//!
+//! The links are in what is pushed, so a push allocates nothing. Nobody takes a single link off, so it does no harm if
+//! between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points to it.
+//!
+//! *No wake-up is lost*, if the one who takes also sleeps. It is a Dekker pair:
+//!
+//! | pusher | sleeper |
+//! |---|---|
+//! | P1: `push`: an RMW of the top, SeqCst | S1: says that it sleeps |
+//! | P2: looks whether the other sleeps, SeqCst | S2: a full fence, then `is_empty` |
+//!
+//! If S2 does not see P1, the fence is before P1 in the order of all sequentially consistent operations, and P1 is before
+//! P2. So P2 comes after S1's fence, and sees S1.
+
+use std::ptr;
+
+use crate::shim::{AtomicPtr, Cell, Ordering, dekker_fence};
+
+/// What stands in an inbox.
+pub(crate) struct Link {
+    /// The pusher's before the push, the drainer's after.
+    next: Cell<*mut Link>,
+}
+
+/// See the top of this file.
+pub(crate) struct Inbox {
+    top: AtomicPtr<Link>,
+}
+
+impl Link {
+    #[cfg(not(sudog_loom))]
+    pub(crate) const fn new() -> Self {
+        Self { next: Cell::new(ptr::null_mut()) }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(crate) fn new() -> Self {
+        Self { next: Cell::new(ptr::null_mut()) }
+    }
+}
+
+impl Inbox {
+    #[cfg(not(sudog_loom))]
+    pub(crate) const fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(crate) fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Puts a link in. What the caller wrote before, the drainer sees.
+    ///
+    /// # Safety
+    ///
+    /// - The link is alive until a [`Drain`] has given it back.
+    /// - From this call until then, nobody else touches it, and it is in no inbox. The caller has lost it as soon as this
+    ///   call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
+    #[inline]
+    pub(crate) unsafe fn push(&self, link: *mut Link) {
+        // Relaxed: we do not look into the link on top.
+        let mut top = self.top.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: alive and ours, by the contract, until the compare-exchange below succeeds.
+            unsafe { (*link).next.set(top) };
+            // Release (in SeqCst) for the drainer. It sees what is further down too: every change of the top is an RMW,
+            // so the pushes before ours head release sequences that ours continues.
+            match self.top.compare_exchange_weak(top, link, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => top = now,
+            }
+        }
+        dekker_fence();
+    }
+
+    /// Takes all links out, in the order in which they were pushed. They are lost if they are not taken from the
+    /// [`Drain`].
+    ///
+    /// It is no look before sleeping: that is [`is_empty`](Self::is_empty).
+    #[inline]
+    pub(crate) fn take_all(&self) -> Drain {
+        // The usual case costs no write to a line that the pushers want.
+        if self.top.load(Ordering::Relaxed).is_null() {
+            return Drain { first: ptr::null_mut() };
+        }
+        Drain::of_stack(self.top.swap(ptr::null_mut(), Ordering::Acquire))
+    }
+
+    /// Whether there was nothing in it: the sleeper's half of the Dekker pair.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.top.load(Ordering::SeqCst).is_null()
+    }
+}
+
+/// What was in an inbox. Each link belongs to the caller again as it is returned.
+#[must_use = "what is in it is in the inbox no more"]
+pub(crate) struct Drain {
+    first: *mut Link,
+}
+
+impl Drain {
+    fn of_stack(mut top: *mut Link) -> Self {
+        let mut first = ptr::null_mut();
+        while !top.is_null() {
+            // SAFETY: pushed and not yet given back, so alive, and ours alone since the swap.
+            let below = unsafe { (*top).next.replace(first) };
+            first = top;
+            top = below;
+        }
+        Self { first }
+    }
+}
+
+impl Iterator for Drain {
+    type Item = *mut Link;
+
+    #[inline]
+    fn next(&mut self) -> Option<*mut Link> {
+        let link = self.first;
+        if link.is_null() {
+            return None;
+        }
+        // SAFETY: as above. It is read before the caller gets the link, and may push it again.
+        self.first = unsafe { (*link).next.get() };
+        Some(link)
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_in_first_out() {
+        let inbox = Inbox::new();
+        let links: [_; 5] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
+        for _ in 0..2 {
+            assert!(inbox.is_empty() && inbox.take_all().next().is_none());
+            for link in links {
+                // SAFETY: alive to the end of the test, and in no inbox.
+                unsafe { inbox.push(link) };
+                assert!(!inbox.is_empty());
+            }
+            assert!(inbox.take_all().eq(links));
+        }
+        // SAFETY: they come from boxes, and are in no inbox.
+        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
+    }
+
+    #[test]
+    fn a_link_may_be_pushed_again_while_the_rest_is_drained() {
+        let inbox = Inbox::new();
+        let links: [_; 3] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
+        // SAFETY: alive to the end of the test, and in no inbox.
+        links.into_iter().for_each(|link| unsafe { inbox.push(link) });
+        let mut seen = Vec::new();
+        for link in inbox.take_all() {
+            seen.push(link);
+            // SAFETY: alive to the end of the test, and given back.
+            unsafe { inbox.push(link) };
+        }
+        assert_eq!(seen, links);
+        assert!(inbox.take_all().eq(links));
+        // SAFETY: they come from boxes, and are in no inbox.
+        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
+    }
+}
+
+/// `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --lib inbox`
+#[cfg(all(test, sudog_loom))]
+mod models {
+    use super::*;
+    use crate::shim::AtomicBool;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[repr(C)]
+    struct Letter {
+        link: Link,
+        text: Cell<usize>,
+    }
+
+    struct World {
+        inbox: Inbox,
+        letters: [Letter; 4],
+        asleep: AtomicBool,
+    }
+
+    impl World {
+        fn new() -> Arc<Self> {
+            let letters = std::array::from_fn(|_| Letter { link: Link::new(), text: Cell::new(0) });
+            Arc::new(Self { inbox: Inbox::new(), letters, asleep: AtomicBool::new(false) })
+        }
+
+        /// Each is sent by one thread, once.
+        fn send(&self, n: usize) {
+            self.letters[n].text.set(n * n);
+            // SAFETY: alive as long as the world is, and in no inbox.
+            unsafe { self.inbox.push((&raw const self.letters[n]).cast::<Link>().cast_mut()) };
+        }
+
+        fn read(&self, link: *mut Link) -> usize {
+            let n = self.letters.iter().position(|letter| ptr::eq(&letter.link, link)).expect("one of ours");
+            assert_eq!(self.letters[n].text.get(), n * n);
+            n
+        }
+
+        fn receive(&self) -> Vec<usize> {
+            self.inbox.take_all().map(|link| self.read(link)).collect()
+        }
+    }
+
+    fn explore(model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(4);
+        builder.check(move || model(World::new()));
+    }
+
+    fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
+        let world = world.clone();
+        thread::spawn(move || f(&world))
+    }
+
+    #[test]
+    fn nothing_is_lost_and_each_pusher_is_served_in_order() {
+        explore(|world| {
+            let pushers = [0, 2].map(|n| {
+                spawn(&world, move |w| {
+                    w.send(n);
+                    w.send(n + 1);
+                })
+            });
+            let mut got = world.receive();
+            got.extend(world.receive());
+            for pusher in pushers {
+                pusher.join().unwrap();
+            }
+            got.extend(world.receive());
+            assert!(world.inbox.is_empty());
+            let place = |n| got.iter().position(|&m| m == n).expect("lost");
+            assert!(got.len() == 4 && place(0) < place(1) && place(2) < place(3), "{got:?}");
+        });
+    }
+
+    /// The drainer takes a link, and sends it again: to a pusher that has seen it on top nothing has changed.
+    #[test]
+    fn a_link_that_comes_back_deceives_no_pusher() {
+        explore(|world| {
+            world.send(0);
+            let pusher = spawn(&world, |w| w.send(1));
+            let mut got = world.receive();
+            assert!(got == [0] || got == [0, 1], "{got:?}");
+            world.send(2);
+            world.send(0);
+            pusher.join().unwrap();
+            got.extend(world.receive());
+            got.sort_unstable();
+            assert_eq!(got, [0, 0, 1, 2]);
+        });
+    }
+
+    /// A pusher that does not see the sleeper asleep has been seen by it.
+    #[test]
+    fn the_pusher_sees_the_sleeper_or_is_seen() {
+        explore(|world| {
+            let pusher = spawn(&world, |w| {
+                w.send(0);
+                w.asleep.load(Ordering::SeqCst)
+            });
+            world.asleep.swap(true, Ordering::SeqCst);
+            dekker_fence();
+            let sleeps = world.inbox.is_empty();
+            let wakes = pusher.join().unwrap();
+            assert!(wakes || !sleeps, "the sleeper sleeps beside what was pushed");
+        });
+    }
+}

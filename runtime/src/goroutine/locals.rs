@@ -1,0 +1,139 @@
+//! Goroutine-locals: what `thread_local!` is to threads.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::builder::drop_payload;
+use super::context;
+use super::fibre::{Fibre, Locals};
+
+/// Declares values that each goroutine has for itself. A thread that is no goroutine has its own, too.
+///
+/// # Examples
+///
+/// ```
+/// use std::cell::Cell;
+/// use sudog_runtime::goroutine::{gosched, run, spawn};
+///
+/// sudog_runtime::goroutine_local! {
+///     /// Whom this goroutine serves.
+///     static USER: Cell<u32> = Cell::new(0);
+/// }
+///
+/// run(|| {
+///     let others = [1, 2].map(|user| {
+///         spawn(move || {
+///             USER.with(|u| u.set(user));
+///             gosched(); // the other one runs, perhaps on this very thread
+///             USER.with(Cell::get)
+///         })
+///     });
+///     assert_eq!(others.map(|other| other.join().unwrap()), [1, 2]);
+///     assert_eq!(USER.with(Cell::get), 0);
+/// });
+/// ```
+#[macro_export]
+macro_rules! goroutine_local {
+    ($($(#[$attr:meta])* $vis:vis static $name:ident: $t:ty = $init:expr;)+) => {
+        $(
+            $(#[$attr])*
+            $vis static $name: $crate::goroutine::LocalKey<$t> = $crate::goroutine::LocalKey::new(|| $init);
+        )+
+    };
+}
+
+/// A goroutine-local value: see [`goroutine_local!`](crate::goroutine_local).
+pub struct LocalKey<T: 'static> {
+    init: fn() -> T,
+    /// So that two keys never have the same address.
+    _place: u8,
+}
+
+thread_local! {
+    static OF_THREAD: RefCell<Locals> = RefCell::new(HashMap::new());
+}
+
+impl<T: 'static> LocalKey<T> {
+    #[doc(hidden)]
+    pub const fn new(init: fn() -> T) -> Self {
+        Self { init, _place: 0 }
+    }
+
+    /// Calls `f` with the value of the calling goroutine, made now if this is the first time.
+    ///
+    /// The value is dropped when the goroutine ends, after its closure. `f` may wait, and the reference stays good: no
+    /// other goroutine can get at it.
+    ///
+    /// # Panics
+    ///
+    /// In the destructors of a thread's own thread-locals, for a thread that is no goroutine.
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        let value: *const dyn Any = match self.find() {
+            Some(value) => value,
+            None => {
+                // Made outside of all borrows: `init` is user code, and may use other locals.
+                let value: Box<dyn Any> = Box::new((self.init)());
+                self.insert(value)
+            }
+        };
+        // SAFETY: boxed, and never removed before the goroutine, or the thread, is at its end; only shared references
+        // to it are ever made.
+        let value = unsafe { &*value };
+        f(value.downcast_ref().expect("the key's address leads to the key's value"))
+    }
+
+    fn key(&'static self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn find(&'static self) -> Option<*const dyn Any> {
+        with_locals(|locals| locals.get(&self.key()).map(|value| &raw const **value))
+    }
+
+    fn insert(&'static self, value: Box<dyn Any>) -> *const dyn Any {
+        with_locals(|locals| {
+            // Should `init` have come here itself, the first value stays: it may have been lent.
+            let value = locals.entry(self.key()).or_insert(value);
+            &raw const **value
+        })
+    }
+}
+
+impl<T> std::fmt::Debug for LocalKey<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("LocalKey { .. }")
+    }
+}
+
+/// `f` is ours, and comes back to no local.
+fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
+    match context::fibre() {
+        Some(fibre) => {
+            let mut locals = fibre.locals.take().unwrap_or_default();
+            let result = f(&mut locals);
+            fibre.locals.set(Some(locals));
+            result
+        }
+        None => OF_THREAD.with(|locals| f(&mut locals.borrow_mut())),
+    }
+}
+
+/// Drops what a goroutine that has ended had.
+#[inline]
+pub(super) fn clear(fibre: &Fibre) {
+    // A destructor may use locals, even make new ones; in the end there are none.
+    while let Some(locals) = fibre.locals.take() {
+        drop_all(locals);
+    }
+}
+
+#[cold]
+fn drop_all(locals: Box<Locals>) {
+    for (_, value) in *locals {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
+            drop_payload(payload);
+        }
+    }
+}

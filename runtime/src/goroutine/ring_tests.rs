@@ -1,0 +1,286 @@
+//! The ring alone, and against thieves: models under loom, a stress test on the machine.
+
+use super::*;
+
+fn work(n: usize) -> Work {
+    Work(NonZeroUsize::new(n).unwrap())
+}
+
+fn batch() -> Batch {
+    [MaybeUninit::uninit(); BATCH]
+}
+
+/// The numbers of the first `n`.
+fn taken(n: usize, out: &Batch) -> Vec<usize> {
+    // SAFETY: the ring said that it has written so many.
+    out[..n].iter().map(|work| unsafe { work.assume_init() }.0.get()).collect()
+}
+
+/// With everything as old as it may be.
+fn steal<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
+    let mut out = batch();
+    let n = ring.steal(ring.tail(), &mut out);
+    taken(n, &out)
+}
+
+#[cfg(not(sudog_loom))]
+mod alone {
+    use super::*;
+
+    // SAFETY, for all of these: one thread, which is the owner.
+    fn push<const N: usize>(ring: &Ring<N>, n: usize) -> Result<(), Work> {
+        // SAFETY: as above.
+        unsafe { ring.push(work(n)) }
+    }
+
+    fn pop<const N: usize>(ring: &Ring<N>) -> Option<usize> {
+        // SAFETY: as above.
+        unsafe { ring.pop() }.map(|work| work.0.get())
+    }
+
+    fn take_half<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
+        let mut out = batch();
+        // SAFETY: as above.
+        let n = unsafe { ring.take_half(&mut out) };
+        taken(n, &out)
+    }
+
+    #[test]
+    fn first_in_first_out_through_every_wrap_around() {
+        for start in [0, u32::MAX as usize - 5, usize::MAX - 5] {
+            let ring = Ring::<4>::starting_at(start);
+            for round in 1..20 {
+                for i in 0..4 {
+                    assert_eq!(ring.len(), i);
+                    assert_eq!(push(&ring, round + i), Ok(()));
+                }
+                assert_eq!(push(&ring, 99), Err(work(99)), "full");
+                assert_eq!((ring.len(), ring.is_empty()), (4, false));
+                assert!((0..4).all(|i| pop(&ring) == Some(round + i)));
+                assert_eq!((pop(&ring), ring.len(), ring.is_empty()), (None, 0, true));
+            }
+        }
+    }
+
+    #[test]
+    fn half_is_rounded_up_and_is_the_older() {
+        for start in [0, usize::MAX - 100] {
+            let ring = Ring::<256>::starting_at(start);
+            assert!((1..=256).all(|i| push(&ring, i).is_ok()));
+            assert!(steal(&ring).into_iter().eq(1..=128));
+            assert!(take_half(&ring).into_iter().eq(129..=192));
+            assert_eq!(pop(&ring), Some(193));
+            assert!(steal(&ring).into_iter().eq(194..=225), "32 of 63");
+            while !steal(&ring).is_empty() {}
+            assert!(ring.is_empty() && take_half(&ring).is_empty());
+            assert_eq!(push(&ring, 1), Ok(()));
+            assert_eq!(take_half(&ring), [1], "1 of 1");
+        }
+    }
+
+    #[test]
+    fn a_thief_takes_nothing_that_is_too_young() {
+        for start in [0, u32::MAX as usize - 2, usize::MAX - 2] {
+            let ring = Ring::<16>::starting_at(start);
+            let old = |older_than| {
+                let mut out = batch();
+                let n = ring.steal(older_than, &mut out);
+                taken(n, &out)
+            };
+            let at_first = ring.tail();
+            assert!((1..=3).all(|i| push(&ring, i).is_ok()));
+            assert!(old(at_first).is_empty());
+            let seen = ring.tail();
+            assert!((4..=10).all(|i| push(&ring, i).is_ok()));
+            assert_eq!(old(seen), [1, 2, 3], "5 is half, but 3 are old");
+            assert!(old(seen).is_empty());
+            assert_eq!(pop(&ring), Some(4));
+            assert!(old(seen).is_empty() && old(at_first).is_empty(), "the head has passed them");
+            assert_eq!(old(ring.tail()), [5, 6, 7]);
+        }
+    }
+
+    /// The owner keeps the ring near full, so that it overflows while it is stolen from.
+    #[test]
+    fn every_word_comes_out_once_whoever_takes_it() {
+        const LAST: usize = if cfg!(miri) { 2_000 } else { 200_000 };
+        let ring = Ring::<256>::starting_at(usize::MAX - 1_000);
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let mut all = std::thread::scope(|s| {
+            let thief = || {
+                let mut got = Vec::new();
+                while !(over.load(Ordering::Acquire) && ring.is_empty()) {
+                    got.extend(steal(&ring));
+                }
+                assert!(got.is_sorted(), "a thief's are in order");
+                got
+            };
+            let thieves = [s.spawn(thief), s.spawn(thief)];
+            let (mut mine, mut i) = (Vec::new(), 1);
+            while i <= LAST {
+                match push(&ring, i) {
+                    Ok(()) => i += 1,
+                    Err(_) if i % 2 == 0 => mine.extend(take_half(&ring)),
+                    Err(_) => mine.extend(pop(&ring)),
+                }
+            }
+            over.store(true, Ordering::Release);
+            assert!(mine.is_sorted(), "the owner's are in order");
+            thieves.into_iter().for_each(|thief| mine.extend(thief.join().unwrap()));
+            mine
+        });
+        all.sort_unstable();
+        assert!(all.into_iter().eq(1..=LAST));
+    }
+}
+
+/// `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --lib ring`
+#[cfg(sudog_loom)]
+mod models {
+    use super::*;
+    use crate::shim::Cell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// What a word stands for is written before the push, and must be seen by whoever gets the word. Loom's cells check
+    /// that the one happens before the other.
+    struct World<const N: usize> {
+        ring: Ring<N>,
+        means: [Cell<usize>; 8],
+    }
+
+    impl<const N: usize> World<N> {
+        /// Only the model's main thread calls the owner's functions.
+        fn push(&self, n: usize) -> bool {
+            self.means[n].set(n * n);
+            // SAFETY: the owner's thread.
+            unsafe { self.ring.push(work(n)) }.is_ok()
+        }
+
+        fn pop(&self) -> Option<usize> {
+            // SAFETY: the owner's thread.
+            unsafe { self.ring.pop() }.map(|work| work.0.get()).inspect(|&n| self.check(n))
+        }
+
+        fn take_half(&self) -> Vec<usize> {
+            let mut out = batch();
+            // SAFETY: the owner's thread.
+            let n = unsafe { self.ring.take_half(&mut out) };
+            taken(n, &out)
+        }
+
+        fn steal(&self) -> Vec<usize> {
+            let got = steal(&self.ring);
+            got.iter().for_each(|&n| self.check(n));
+            got
+        }
+
+        fn check(&self, n: usize) {
+            assert_eq!(self.means[n].get(), n * n);
+        }
+    }
+
+    /// `owner` runs beside so many thieves, on a ring that has `queued` in it, and says what it took and what it has
+    /// pushed last. Then everything must have come out once, and in order for each taker.
+    fn explore<const N: usize>(
+        thieves: usize,
+        steals: usize,
+        queued: usize,
+        owner: fn(&World<N>) -> (Vec<usize>, usize),
+    ) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(if thieves == 1 { 4 } else { 2 });
+        builder.check(move || {
+            let ring = Ring::starting_at(usize::MAX - 1);
+            let world = Arc::new(World { ring, means: std::array::from_fn(|_| Cell::new(0)) });
+            assert!((1..=queued).all(|n| world.push(n)));
+            let thieves: Vec<_> = (0..thieves)
+                .map(|_| {
+                    let world = world.clone();
+                    thread::spawn(move || (0..steals).flat_map(|_| world.steal()).collect::<Vec<_>>())
+                })
+                .collect();
+            let (mut all, last) = owner(&world);
+            assert!(all.is_sorted(), "the owner took {all:?}");
+            for thief in thieves {
+                let got = thief.join().unwrap();
+                assert!(got.is_sorted(), "a thief took {got:?}");
+                all.extend(got);
+            }
+            all.extend(std::iter::from_fn(|| world.pop()));
+            all.sort_unstable();
+            assert!(all.iter().copied().eq(1..=last), "{all:?} of {last}");
+        });
+    }
+
+    /// Every slot is used twice, and again while a thief may still look at it.
+    fn push_and_pop(world: &World<2>) -> (Vec<usize>, usize) {
+        let (mut got, mut n) = (Vec::new(), 1);
+        while n <= 4 {
+            if world.push(n) { n += 1 } else { got.extend(world.pop()) }
+        }
+        got.extend(world.pop());
+        (got, 4)
+    }
+
+    #[test]
+    fn an_owner_and_a_thief() {
+        explore(1, 2, 0, push_and_pop);
+    }
+
+    #[test]
+    fn an_owner_and_two_thieves() {
+        explore(2, 1, 0, push_and_pop);
+    }
+
+    /// The thief takes two at once: the owner may have had the first or the second of them.
+    fn pop_and_push(world: &World<4>) -> (Vec<usize>, usize) {
+        let mut got = Vec::new();
+        got.extend(world.pop());
+        let last = if world.push(5) { 5 } else { 4 };
+        got.extend(world.pop());
+        (got, last)
+    }
+
+    #[test]
+    fn a_thief_of_several() {
+        explore(1, 2, 4, pop_and_push);
+    }
+
+    #[test]
+    fn two_thieves_of_several() {
+        explore(2, 1, 4, pop_and_push);
+    }
+
+    #[test]
+    fn an_overflow_and_two_thieves() {
+        explore::<4>(2, 1, 4, |world| {
+            let mut got = Vec::new();
+            while !world.push(5) {
+                got.extend(world.take_half());
+            }
+            (got, 5)
+        });
+    }
+
+    /// What the thief has seen at first it may take, not what came after.
+    #[test]
+    fn a_thief_takes_only_what_is_old() {
+        loom::model(|| {
+            let world = Arc::new(World { ring: Ring::<4>::starting_at(usize::MAX), means: Default::default() });
+            assert!(world.push(1));
+            let seen = world.ring.tail();
+            let thief = thread::spawn({
+                let world = world.clone();
+                move || {
+                    let mut out = batch();
+                    let n = world.ring.steal(seen, &mut out);
+                    taken(n, &out)
+                }
+            });
+            assert!(world.push(2) && world.push(3));
+            assert_eq!(thief.join().unwrap(), [1]);
+            assert_eq!((world.pop(), world.pop(), world.pop()), (Some(2), Some(3), None));
+        });
+    }
+}

@@ -1,0 +1,239 @@
+//! Making the calling thread a worker: [`run`], and the schedulers of source 004, [`run_local`] and [`ActiveSet`].
+
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+use super::set::Set;
+use super::worker::Worker;
+use super::{Goexit, context, deadlock, job, overflow, watcher};
+
+/// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
+///
+/// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow. Other
+/// workers are started when there is work for them, as many as [`max_procs`](super::max_procs) says, this one included.
+///
+/// When `main` returns, so does this, without waiting for other goroutines. Those that were started on this thread are
+/// unwound, as by [`goexit`](super::goexit): their destructors run. Those on other workers go on.
+///
+/// Called from a goroutine it just calls `main`.
+///
+/// If nothing can ever wake the main goroutine, the process ends with `fatal error: all goroutines are asleep -
+/// deadlock!`, status 2, and a list of them. That can be proven only on Linux, and only if every thread of the process
+/// is one of this runtime's.
+///
+/// # Panics
+///
+/// As `main` does.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::goroutine::{go, run};
+/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+///
+/// static DONE: AtomicU32 = AtomicU32::new(0);
+///
+/// let answer = run(|| {
+///     go(|| semrelease(&DONE, Wake::Normal));
+///     semacquire(&DONE);
+///     42
+/// });
+/// assert_eq!(answer, 42);
+/// ```
+pub fn run<T>(main: impl FnOnce() -> T) -> T {
+    if context::worker().is_some() {
+        return main();
+    }
+    let set = Set::global();
+    let worker = set.enter();
+    watcher::start();
+    watcher::rouse();
+    deadlock::main_begins();
+    let result = on_worker(worker, main, || worker.stop());
+    deadlock::main_ends();
+    match result {
+        Ok(result) => result,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Goroutines of their own, run by one or more threads, until nothing is left to do.
+///
+/// The schedulers of Skaller's *Communicating Sequential Processes in C++* (6.1): several share one active set, or each
+/// has its own. A scheduler is a call of [`ActiveSet::run_local`]; goroutines that its goroutines start belong to the
+/// set, and are started by any of its schedulers; once started they stay there.
+///
+/// The set is *at rest* when nobody in it can run: no goroutine is ready, no timer set, no blocking call under way, and
+/// no [`Outside`] handle alive. Then all its schedulers return, and the goroutines that still wait, for what can no
+/// longer come, are unwound: their destructors run.
+///
+/// # Examples
+///
+/// Two threads run the goroutines of one set.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use sudog_runtime::goroutine::{ActiveSet, go};
+///
+/// static RUNS: AtomicU32 = AtomicU32::new(0);
+///
+/// let set = ActiveSet::new();
+/// std::thread::scope(|s| {
+///     for _ in 0..2 {
+///         s.spawn(|| set.run_local(|| (0..10).for_each(|_| go(|| _ = RUNS.fetch_add(1, Ordering::Relaxed)))));
+///     }
+/// });
+/// assert_eq!(RUNS.load(Ordering::Relaxed), 20);
+/// ```
+pub struct ActiveSet {
+    set: &'static Set,
+}
+
+/// A promise, or a threat, that a foreign thread may still wake a goroutine of an [`ActiveSet`]: while it lives, the
+/// set is not at rest.
+///
+/// Without one, a foreign thread may wake goroutines all the same, but the set may be over by then; the wake-up then
+/// finds nobody.
+#[must_use = "the set does not wait for a handle that has been dropped"]
+pub struct Outside<'a> {
+    set: &'static Set,
+    _set: std::marker::PhantomData<&'a ActiveSet>,
+}
+
+/// Runs `main` and all goroutines that come of it on the calling thread, until nothing is left to do; then unwinds those
+/// that wait for what can no longer come. [`ActiveSet::run_local`] on a set of its own.
+///
+/// # Panics
+///
+/// As `main` does, when all is done. If the caller is a goroutine.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{go, run_local};
+///
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// run_local(move || {
+///     for i in 0..3 {
+///         let sender = sender.clone();
+///         go(move || sender.send(i).unwrap());
+///     }
+/// });
+/// assert_eq!(receiver.into_iter().sum::<i32>(), 3); // run_local has waited for all three
+/// ```
+pub fn run_local<T>(main: impl FnOnce() -> T) -> T {
+    ActiveSet::new().run_local(main)
+}
+
+impl ActiveSet {
+    /// A set without goroutines.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { set: Set::local() }
+    }
+
+    /// A scheduler: runs `main`, and goroutines of this set, on the calling thread, until the set is at rest.
+    ///
+    /// # Panics
+    ///
+    /// As `main` does, when all is done. If the caller is a goroutine: its worker has other things to do.
+    pub fn run_local<T>(&self, main: impl FnOnce() -> T) -> T {
+        assert!(context::worker().is_none(), "run_local was called from a goroutine");
+        let worker = self.set.enter();
+        match on_worker(worker, main, || ()) {
+            Ok(result) => result,
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    /// A handle for a foreign thread that will wake goroutines of this set.
+    pub fn outside(&self) -> Outside<'_> {
+        self.set.idle.outside_begins();
+        Outside { set: self.set, _set: std::marker::PhantomData }
+    }
+
+    /// How many goroutines of this set have not ended.
+    #[must_use]
+    pub fn num_goroutine(&self) -> usize {
+        self.set.live()
+    }
+}
+
+impl Default for ActiveSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for ActiveSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ActiveSet").field("num_goroutine", &self.num_goroutine()).finish()
+    }
+}
+
+impl Drop for ActiveSet {
+    fn drop(&mut self) {
+        // What nobody has started when the set was over. Its destructors may start goroutines: elsewhere.
+        for work in std::iter::from_fn(|| self.set.pop_global(1).next()) {
+            self.set.count_end();
+            // SAFETY: packed, and in no queue any more.
+            unsafe { job::discard_work(work) };
+        }
+        self.set.recycle();
+    }
+}
+
+impl Drop for Outside<'_> {
+    fn drop(&mut self) {
+        self.set.idle.outside_ends(true);
+    }
+}
+
+impl std::fmt::Debug for Outside<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("Outside")
+    }
+}
+
+/// Runs `main` as a goroutine of this worker, and the worker until it stops or its set is over; then reclaims it.
+fn on_worker<T>(worker: &'static Worker, main: impl FnOnce() -> T, ended: impl FnOnce()) -> thread::Result<T> {
+    let _stack = overflow::prepare_thread();
+    let set = worker.set();
+    let result = UnsafeCell::new(None);
+    let place = result.get();
+    let body = move || {
+        let outcome = catch_unwind(AssertUnwindSafe(main));
+        let exited = matches!(&outcome, Err(payload) if payload.is::<Goexit>());
+        // SAFETY: `result` outlives this goroutine, which runs on this thread and is over before `reclaim` returns.
+        unsafe { *place = Some(outcome) };
+        if exited && !set.ends_at_rest() && !worker.is_stopped() {
+            deadlock::main_exits(); // and the others go on
+        } else {
+            ended();
+        }
+    };
+    set.count_made();
+    // SAFETY: the closure stays on this thread, and all that it borrows outlives this call, which does not return
+    // before the closure has been run or dropped.
+    let work = unsafe { job::pack_unchecked(body, main_details()) };
+    worker.begin_with(work);
+    worker.run();
+    let clean = worker.reclaim();
+    set.leave(worker, clean);
+    if !clean && !ended_normally(&result) {
+        // Panics abort, so the main goroutine cannot be unwound; and it may have lent out what it borrows from our caller.
+        crate::fatal("all goroutines are asleep - deadlock!");
+    }
+    result.into_inner().unwrap_or_else(|| Err(Box::new(Goexit)))
+}
+
+fn ended_normally<T>(result: &UnsafeCell<Option<T>>) -> bool {
+    // SAFETY: the main goroutine, which writes it, does not run any more.
+    unsafe { (*result.get()).is_some() }
+}
+
+fn main_details() -> Option<Box<job::Details>> {
+    Some(Box::new(job::Details { name: Some("main".into()), ..job::Details::default() }))
+}

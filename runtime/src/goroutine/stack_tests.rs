@@ -1,0 +1,308 @@
+//! The stacks against the kernel: what traps, what is resident, how many mappings there are.
+
+use std::process::Command;
+
+use corosensei::{Coroutine, CoroutineResult};
+
+use super::*;
+
+/// Names the test that a copy of this program is to run, in a process that it may spoil.
+const CHILD: &str = "SUDOG_STACK_TEST_CHILD";
+
+/// A pool that no other test uses.
+fn pool(reserve: usize, markers: fn() -> bool) -> &'static Pool {
+    Box::leak(Box::new(Pool::new(reserve, markers)))
+}
+
+fn no_markers() -> bool {
+    false
+}
+
+fn byte(at: usize) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(at)
+}
+
+/// Every page of the guard traps, the first one above does not.
+fn assert_guarded(stack: &PooledStack) {
+    let guard = stack.guard();
+    assert!(guard.len() >= GUARD, "{guard:?}");
+    assert_eq!(guard.start, stack.limit().get(), "the guard is the lowest part");
+    for at in guard.clone().step_by(page()) {
+        assert!(traps(byte(at)), "{at:#x} in {guard:#x?}");
+    }
+    assert!(traps(byte(guard.end - 1)) && !traps(byte(guard.end)), "{guard:#x?}");
+}
+
+/// Touches the stack from its header down to `depth` bytes below its top.
+fn touch(stack: &PooledStack, depth: usize) {
+    let top = stack.guard().end + stack.size();
+    for at in (top - depth..top).step_by(128) {
+        // SAFETY: on our stack, which runs nothing.
+        unsafe { byte(at).write_volatile(1) };
+    }
+}
+
+/// How many pages of it are in memory.
+fn resident(range: Range<usize>) -> usize {
+    let mut pages = vec![0; range.len().div_ceil(page())];
+    // SAFETY: a byte for each page.
+    let got = unsafe { libc::mincore(byte(range.start).cast(), range.len(), pages.as_mut_ptr()) };
+    assert_eq!(got, 0, "{range:#x?}: {}", io::Error::last_os_error());
+    pages.iter().filter(|&&page| page & 1 != 0).count()
+}
+
+fn usable(stack: &PooledStack) -> Range<usize> {
+    let floor = stack.guard().end;
+    floor..floor + stack.size()
+}
+
+/// How many of the process's mappings have a part in it.
+fn mappings(range: &Range<usize>) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
+    let hex = |text| usize::from_str_radix(text, 16).expect("an address");
+    let bounds = maps.lines().map(|line| line.split_once(' ').and_then(|(at, _)| at.split_once('-')).expect("a range"));
+    bounds.filter(|&(low, high)| hex(low) < range.end && hex(high) > range.start).count()
+}
+
+fn region(pool: &Pool) -> Range<usize> {
+    let state = pool.state.lock();
+    let low = state.low.addr().get();
+    low..low + state.slots as usize * stride()
+}
+
+#[test]
+fn header_and_stack_share_the_first_page_in_every_colour() {
+    let pool = pool(RESERVE_MIN, markers_work);
+    let stacks: Vec<_> = (0..2 * COLOURS).map(|_| pool.take().expect("a stack")).collect();
+    let mut offsets = Vec::new();
+    for stack in &stacks {
+        let (base, top) = (stack.base().get(), usable(stack).end);
+        assert_eq!(stack.header().addr().get(), base);
+        assert_eq!(base % HEADER_ALIGN, 0);
+        assert!(base + HEADER <= top);
+        assert!(base - 2944 >= top - 4096, "{base:#x} below {top:#x}");
+        assert_eq!(usable(stack).len(), DEFAULT_SIZE);
+        offsets.push(top - base);
+    }
+    offsets.sort_unstable();
+    offsets.dedup();
+    assert_eq!(offsets.len(), COLOURS as usize, "{offsets:?}");
+}
+
+#[test]
+fn a_blocked_coroutine_costs_one_page() {
+    let pool = pool(RESERVE_MIN, markers_work);
+    for _ in 0..COLOURS {
+        let stack = pool.take().expect("a stack");
+        let usable = usable(&stack);
+        assert_eq!(resident(usable.clone()), 0, "untouched");
+        // SAFETY: HEADER bytes, ours.
+        unsafe { stack.header().write_bytes(1, HEADER) };
+        let mut blocked = Coroutine::with_stack(stack, |yielder, ()| yielder.suspend(()));
+        assert!(matches!(blocked.resume(()), CoroutineResult::Yield(())));
+        assert_eq!(resident(usable), 1);
+        assert!(matches!(blocked.resume(()), CoroutineResult::Return(())));
+    }
+}
+
+#[test]
+fn guards_outlast_trim_and_reuse() {
+    for markers in [markers_work, no_markers] {
+        let pool = pool(RESERVE_MIN, markers);
+        let others = [(); 2].map(|()| pool.take().expect("a stack"));
+        for _ in 0..3 {
+            let stack = pool.take().expect("a stack");
+            assert_eq!(stack.limit().get(), region(pool).start + 2 * stride(), "the same slot each time");
+            assert_guarded(&stack);
+            touch(&stack, DEFAULT_SIZE);
+            assert_guarded(&stack);
+            // SAFETY: it runs nothing.
+            unsafe { stack.trim() };
+            assert_guarded(&stack);
+            // SAFETY: as above; more than `trim`, the guard included.
+            unsafe { discard(stack.low, stride()) };
+            assert_guarded(&stack);
+        }
+        others.iter().for_each(assert_guarded);
+    }
+}
+
+#[test]
+fn trim_gives_back_what_a_deep_use_has_taken() {
+    let stack = take(None).expect("a stack");
+    let usable = usable(&stack);
+    touch(&stack, DEFAULT_SIZE);
+    assert_eq!(resident(usable.clone()), DEFAULT_SIZE / page());
+    // SAFETY: it runs nothing.
+    unsafe { stack.trim() };
+    assert_eq!(resident(usable.clone()), KEEP.div_ceil(page()));
+    // SAFETY: ours.
+    assert_eq!(unsafe { byte(usable.end - KEEP).read_volatile() }, 1, "what is above stays");
+    // SAFETY: ours.
+    assert_eq!(unsafe { byte(usable.end - KEEP - 128).read_volatile() }, 0, "what was below is gone");
+}
+
+#[test]
+fn a_stack_given_back_costs_nothing() {
+    let pool = pool(RESERVE_MIN, markers_work);
+    let stack = pool.take().expect("a stack");
+    let usable = usable(&stack);
+    touch(&stack, DEFAULT_SIZE);
+    drop(stack);
+    assert_eq!(resident(usable.clone()), 0);
+    let again = pool.take().expect("a stack");
+    assert_eq!(again.guard().end, usable.start);
+}
+
+#[test]
+fn other_sizes_have_their_own_mapping() {
+    for markers in [markers_work(), false] {
+        let stack = own(round(100_000).expect("a size"), markers).expect("a stack");
+        assert_eq!(stack.size(), 100_000_usize.next_multiple_of(page()));
+        assert_guarded(&stack);
+        touch(&stack, stack.size());
+        // SAFETY: it runs nothing.
+        unsafe { stack.trim() };
+        assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()));
+        assert_guarded(&stack);
+    }
+    for (asked, size) in [(0, MIN_SIZE), (1, MIN_SIZE), (MIN_SIZE + 1, MIN_SIZE + page()), (1 << 20, 1 << 20)] {
+        let stack = take(Some(asked)).expect("a stack");
+        assert_eq!(stack.size(), size.next_multiple_of(page()), "{asked}");
+        assert!(matches!(stack.home, Home::Own));
+        // SAFETY: it runs nothing. The smallest has nothing to trim.
+        unsafe { stack.trim() };
+        assert_guarded(&stack);
+    }
+    for asked in [None, Some(DEFAULT_SIZE), Some(DEFAULT_SIZE - 1)] {
+        assert!(matches!(take(asked).expect("a stack").home, Home::Slot(..)), "{asked:?}");
+    }
+}
+
+#[test]
+fn absurd_sizes_are_refused() {
+    for size in [usize::MAX, usize::MAX - 4095, isize::MAX as usize, MAX_SIZE + 1] {
+        let error = take(Some(size)).err().expect("an error");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(&format!("stack of {size} bytes")), "{error}");
+    }
+}
+
+#[test]
+fn own_mappings_are_unmapped() {
+    // More than there are addresses, if each stayed.
+    for round in 0..1 << 12 {
+        match take(Some(MAX_SIZE)) {
+            Ok(_) => {}
+            Err(error) if round == 0 => return eprintln!("skipped, the system grants no {MAX_SIZE} bytes: {error}"),
+            Err(error) => panic!("{round}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_region_that_is_used_up_says_so() {
+    let pool = pool(RESERVE_MIN, markers_work);
+    let room = RESERVE_MIN / stride();
+    assert!(room > GROW as usize, "more than one step");
+    let mut stacks: Vec<_> = (0..room).map(|_| pool.take().expect("a stack")).collect();
+    stacks.iter().for_each(assert_guarded);
+    let error = pool.take().err().expect("an error");
+    assert!(error.to_string().contains(&format!("all {room} stacks")), "{error}");
+    stacks.pop();
+    assert!(pool.take().is_ok(), "one is free again");
+}
+
+#[test]
+fn a_hundred_thousand_stacks_take_two_mappings_and_a_page_each() {
+    const N: usize = 100_000;
+    if !markers_work() {
+        return eprintln!("skipped: this kernel has no MADV_GUARD_INSTALL");
+    }
+    let pool = pool(1 << 36, markers_work);
+    let stacks: Vec<_> = (0..N)
+        .map(|_| {
+            let stack = pool.take().expect("a stack");
+            touch(&stack, page());
+            stack
+        })
+        .collect();
+    let region = region(pool);
+    let mappings = mappings(&region);
+    assert!(mappings <= 2, "{mappings} mappings");
+    assert_eq!(resident(region.start..region.start + N * stride()), N);
+    stacks.iter().step_by(N / 100).for_each(assert_guarded);
+    drop(stacks);
+    assert_eq!(resident(region.start..region.start + N * stride()), 0);
+}
+
+#[test]
+fn without_markers_a_stack_takes_two_mappings() {
+    let pool = pool(RESERVE_MIN, no_markers);
+    let stacks: Vec<_> = (0..100).map(|_| pool.take().expect("a stack")).collect();
+    stacks.iter().for_each(assert_guarded);
+    let low = region(pool).start;
+    assert_eq!(mappings(&(low..low + stacks.len() * stride())), 2 * stacks.len());
+    drop(stacks);
+    let stack = pool.take().expect("a stack");
+    touch(&stack, DEFAULT_SIZE);
+    assert_guarded(&stack);
+}
+
+#[test]
+fn without_markers_the_error_names_the_limit() {
+    const NAME: &str = "without_markers_the_error_names_the_limit";
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").expect("/proc");
+    let limit: usize = limit.trim().parse().expect("a number");
+    if limit > 200_000 {
+        return eprintln!("skipped: vm.max_map_count is {limit}");
+    }
+    if std::env::var(CHILD).is_ok_and(|child| child == NAME) {
+        let pool = pool(1 << 36, no_markers);
+        let mut stacks = Vec::with_capacity(limit);
+        let error = loop {
+            match pool.take() {
+                Ok(stack) => stacks.push(stack),
+                Err(error) => break error,
+            }
+        };
+        let (taken, last) = (stacks.len(), stacks.pop());
+        assert!((limit / 2 - 1000..=limit / 2).contains(&taken), "{taken} of {limit}");
+        drop(last);
+        assert!(pool.take().is_ok(), "the pool still works");
+        drop(stacks);
+        println!("the error: {error}");
+        return;
+    }
+    // In a process of its own: at the limit, nothing else can be mapped either.
+    let program = std::env::current_exe().expect("this program");
+    let test = std::thread::current().name().expect("the test's name").to_owned();
+    let out = Command::new(program).args(["--exact", &test, "--nocapture"]).env(CHILD, NAME).output().expect("a child");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("the error: ") && text.contains("vm.max_map_count"), "{text}");
+}
+
+#[test]
+fn threads_share_the_pool() {
+    let pool = pool(RESERVE_MIN, markers_work);
+    std::thread::scope(|scope| {
+        for thread in 1..=4_u8 {
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    let stacks = [(); 3].map(|()| pool.take().expect("a stack"));
+                    for stack in &stacks {
+                        // SAFETY: ours alone, if the pool is right.
+                        unsafe { stack.header().write_volatile(thread) };
+                    }
+                    for stack in &stacks {
+                        // SAFETY: as above.
+                        assert_eq!(unsafe { stack.header().read_volatile() }, thread);
+                    }
+                }
+            });
+        }
+    });
+    let used = pool.state.lock().used;
+    assert!(used <= 12, "{used} slots for 12 stacks");
+}

@@ -1,0 +1,266 @@
+//! Sleeping, timers, tickers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{context, watcher};
+use crate::G;
+use crate::sema::{Order, semacquire_until, semrelease_many};
+
+/// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::{run, sleep};
+///
+/// run(|| sleep(Duration::from_millis(1)));
+/// ```
+pub fn sleep(d: Duration) {
+    if context::current().is_none() {
+        return thread::sleep(d);
+    }
+    context::note_wait("sleep", std::ptr::null());
+    // Nobody knows this G, so nobody readies it. A sleep past the end of time has no end.
+    G::current().park(Instant::now().checked_add(d), || ());
+}
+
+/// A future that is ready after `d`. For async tasks; in a goroutine use [`sleep`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::{block_on, sleep_async};
+///
+/// block_on(sleep_async(Duration::from_millis(1)));
+/// ```
+#[must_use = "a future does nothing unless it is awaited"]
+pub fn sleep_async(d: Duration) -> SleepAsync {
+    SleepAsync { when: Instant::now().checked_add(d), timer: None }
+}
+
+/// See [`sleep_async`].
+#[derive(Debug)]
+pub struct SleepAsync {
+    /// None: never.
+    when: Option<Instant>,
+    timer: Option<(Instant, u64)>,
+}
+
+impl Future for SleepAsync {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(old) = self.timer.take() {
+            watcher::cancel(old);
+        }
+        match self.when {
+            Some(when) if when <= Instant::now() => Poll::Ready(()),
+            Some(when) => {
+                self.timer = Some(watcher::at(when, cx.waker().clone()));
+                Poll::Pending
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for SleepAsync {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            watcher::cancel(timer);
+        }
+    }
+}
+
+/// Fires once, after a while, unless it is stopped. Go's `time.Timer`, without the channel.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::Timer;
+///
+/// let timer = Timer::new(Duration::from_millis(1));
+/// assert!(timer.wait());
+/// assert!(!timer.stop()); // it has fired
+/// ```
+#[derive(Debug)]
+pub struct Timer {
+    state: Mutex<TimerState>,
+    /// Permits for those who wait, when it is stopped or set anew.
+    changed: AtomicU32,
+}
+
+#[derive(Debug)]
+struct TimerState {
+    /// None: stopped, or its firing has been waited for.
+    when: Option<Instant>,
+    waiters: u32,
+}
+
+/// A [`Timer`] that fires after `d`. Go's `time.After`: wait by [`Timer::wait`].
+#[must_use]
+pub fn after(d: Duration) -> Timer {
+    Timer::new(d)
+}
+
+/// Calls `f` in a goroutine of its own after `d`, unless the timer is stopped before. Go's `time.AfterFunc`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::after_func;
+///
+/// let timer = after_func(Duration::from_secs(3600), || unreachable!());
+/// assert!(timer.stop());
+/// ```
+pub fn after_func(d: Duration, f: impl FnOnce() + Send + 'static) -> Arc<Timer> {
+    let timer = Arc::new(Timer::new(d));
+    let fires = timer.clone();
+    super::go(move || {
+        if fires.wait() {
+            f();
+        }
+    });
+    timer
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Further away than anybody waits.
+fn saturating_add(d: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(d).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))
+}
+
+impl Timer {
+    /// A timer that fires after `d`.
+    #[must_use]
+    pub fn new(d: Duration) -> Self {
+        let state = TimerState { when: Some(saturating_add(d)), waiters: 0 };
+        Self { state: Mutex::new(state), changed: AtomicU32::new(0) }
+    }
+
+    /// Waits until it fires: true. False, at once, if it is stopped, or has fired and somebody has waited for that.
+    pub fn wait(&self) -> bool {
+        loop {
+            let mut state = lock(&self.state);
+            let Some(when) = state.when else { return false };
+            if when <= Instant::now() {
+                state.when = None;
+                return true;
+            }
+            state.waiters += 1;
+            drop(state);
+            context::note_wait("timer", std::ptr::null());
+            if !semacquire_until(&self.changed, Order::Fifo, when) {
+                let mut state = lock(&self.state);
+                state.waiters = state.waiters.saturating_sub(1);
+            }
+            // A permit left over from a change at that very moment costs somebody another round, no more.
+        }
+    }
+
+    /// Stops it. False if it was stopped, or has fired and somebody has waited for that.
+    pub fn stop(&self) -> bool {
+        self.change(None)
+    }
+
+    /// Lets it fire `d` from now, whatever it did before. The result is that of [`Timer::stop`].
+    pub fn reset(&self, d: Duration) -> bool {
+        self.change(Some(saturating_add(d)))
+    }
+
+    fn change(&self, when: Option<Instant>) -> bool {
+        let mut state = lock(&self.state);
+        let was_set = std::mem::replace(&mut state.when, when).is_some();
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        semrelease_many(&self.changed, waiters);
+        was_set
+    }
+}
+
+/// Ticks at regular intervals. Go's `time.Ticker`, without the channel: ticks that nobody waits for in time are dropped.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::Ticker;
+///
+/// let ticker = Ticker::new(Duration::from_millis(1));
+/// assert!(ticker.tick() && ticker.tick());
+/// ticker.stop();
+/// assert!(!ticker.tick());
+/// ```
+#[derive(Debug)]
+pub struct Ticker {
+    timer: Timer,
+    period: Mutex<Duration>,
+}
+
+impl Ticker {
+    /// A ticker whose first tick comes after one period.
+    ///
+    /// # Panics
+    ///
+    /// If the period is zero: `non-positive interval for NewTicker`, as in Go.
+    #[must_use]
+    pub fn new(period: Duration) -> Self {
+        assert!(!period.is_zero(), "non-positive interval for NewTicker");
+        Self { timer: Timer::new(period), period: Mutex::new(period) }
+    }
+
+    /// Waits for the next tick: true. False if the ticker is stopped. Each tick is for one who waits.
+    pub fn tick(&self) -> bool {
+        loop {
+            // The next tick is set from the time of this one, so that they do not drift; those that were missed are left out.
+            let mut state = lock(&self.timer.state);
+            let Some(when) = state.when else { return false };
+            let now = Instant::now();
+            if when <= now {
+                let period = *lock(&self.period);
+                let missed = (now - when).as_nanos() / period.as_nanos().max(1);
+                let missed = u32::try_from(missed).unwrap_or(u32::MAX);
+                let next = when.checked_add(period.saturating_mul(missed.saturating_add(1)));
+                state.when = Some(next.filter(|&next| next > now).unwrap_or_else(|| saturating_add(period)));
+                return true;
+            }
+            state.waiters += 1;
+            drop(state);
+            context::note_wait("ticker", std::ptr::null());
+            if !semacquire_until(&self.timer.changed, Order::Fifo, when) {
+                let mut state = lock(&self.timer.state);
+                state.waiters = state.waiters.saturating_sub(1);
+            }
+        }
+    }
+
+    /// No more ticks.
+    pub fn stop(&self) {
+        self.timer.stop();
+    }
+
+    /// Ticks every `period` from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the period is zero: `non-positive interval for Ticker.Reset`, as in Go.
+    pub fn reset(&self, period: Duration) {
+        assert!(!period.is_zero(), "non-positive interval for Ticker.Reset");
+        *lock(&self.period) = period;
+        self.timer.reset(period);
+    }
+}

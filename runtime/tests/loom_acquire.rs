@@ -1,0 +1,224 @@
+//! Models of acquiring as a future: async tasks in line with threads.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_acquire`
+//!
+//! A lost wake-up shows as a deadlock, which loom reports; a lost or doubled permit as a failed count.
+#![cfg(sudog_loom)]
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::task::{Context, Poll, Wake as _, Waker};
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicBool;
+use loom::thread::{self, Thread};
+use sudog_runtime::AtomicU32;
+use sudog_runtime::sema::{self, Order, SemTable, Wake};
+
+/// Unparks the thread that it was made on.
+struct Unpark {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+impl Unpark {
+    fn new() -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() })
+    }
+
+    fn wait(&self) {
+        while !self.woken.load(Acquire) {
+            thread::park();
+        }
+        self.woken.store(false, Relaxed);
+    }
+}
+
+impl std::task::Wake for Unpark {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.woken.store(true, Release);
+        self.thread.unpark();
+    }
+}
+
+fn finish(mut future: Pin<&mut impl Future<Output = ()>>) {
+    let unpark = Unpark::new();
+    let waker = Waker::from(unpark.clone());
+    while future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        unpark.wait();
+    }
+}
+
+struct World {
+    table: SemTable<1>,
+    permits: AtomicU32,
+}
+
+impl World {
+    fn acquire_async(&self) -> sema::Acquire<'_> {
+        self.table.acquire_async(&self.permits, Order::Fifo)
+    }
+
+    fn acquire_as_task(&self) {
+        finish(pin!(self.acquire_async()));
+    }
+
+    fn acquire(&self) {
+        self.table.acquire(&self.permits, Order::Fifo);
+    }
+
+    /// Says whether it has a permit; if not, it has been in line, and left it.
+    fn poll_and_drop(&self) -> bool {
+        pin!(self.acquire_async()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    fn release(&self, wake: Wake) {
+        self.table.release(&self.permits, wake);
+    }
+
+    fn left(&self) -> u32 {
+        self.permits.load(Relaxed)
+    }
+}
+
+const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
+
+fn explore(preemptions: usize, permits: u32, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        sudog_runtime::model::set_clock(0);
+        model(Arc::new(World { table: SemTable::new(), permits: AtomicU32::new(permits) }));
+    });
+}
+
+fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
+    let world = world.clone();
+    thread::spawn(move || f(&world))
+}
+
+#[test]
+fn a_release_wakes_the_task() {
+    for wake in WAKES {
+        explore(4, 0, move |w| {
+            let task = spawn(&w, World::acquire_as_task);
+            w.release(wake);
+            task.join().unwrap();
+            assert_eq!(w.left() as usize + w.table.waiters(&w.permits), 0);
+        });
+    }
+}
+
+#[test]
+fn a_task_and_a_thread_stand_in_one_line() {
+    for wake in WAKES {
+        explore(3, 0, move |w| {
+            let waiters = [spawn(&w, World::acquire_as_task), spawn(&w, World::acquire)];
+            w.release(wake);
+            w.release(Wake::Normal);
+            for t in waiters {
+                t.join().unwrap();
+            }
+            assert_eq!(w.left(), 0);
+        });
+    }
+}
+
+#[test]
+fn one_release_of_two_wakes_a_task_and_a_thread() {
+    explore(3, 0, |w| {
+        let waiters = [spawn(&w, World::acquire_as_task), spawn(&w, World::acquire)];
+        w.table.release_many(&w.permits, 2);
+        for t in waiters {
+            t.join().unwrap();
+        }
+        assert_eq!(w.left(), 0);
+    });
+}
+
+/// It joins the line again, at the front.
+#[test]
+fn a_task_that_is_beaten_to_its_permit_waits_for_the_next() {
+    explore(3, 0, |w| {
+        let task = spawn(&w, World::acquire_as_task);
+        let thief = spawn(&w, |w| {
+            if w.poll_and_drop() {
+                w.release(Wake::Normal);
+            }
+        });
+        w.release(Wake::Normal);
+        task.join().unwrap();
+        thief.join().unwrap();
+        assert_eq!(w.left(), 0);
+    });
+}
+
+#[test]
+fn a_drop_neither_loses_nor_doubles_a_permit() {
+    for wake in WAKES {
+        explore(4, 0, move |w| {
+            let task = spawn(&w, World::poll_and_drop);
+            w.release(wake);
+            let got = u32::from(task.join().unwrap());
+            assert_eq!(got + w.left(), 1);
+            assert_eq!(w.table.waiters(&w.permits), 0);
+        });
+    }
+}
+
+#[test]
+fn a_drop_passes_on_what_it_was_given() {
+    for wake in WAKES {
+        explore(3, 0, move |w| {
+            let patient = spawn(&w, World::acquire);
+            let hasty = spawn(&w, |w| {
+                if w.poll_and_drop() {
+                    w.release(Wake::Normal);
+                }
+            });
+            w.release(wake);
+            patient.join().unwrap();
+            hasty.join().unwrap();
+            assert_eq!(w.left(), 0);
+        });
+    }
+}
+
+/// A release may come between any two polls; it is the waker of the last one that counts.
+#[test]
+fn the_last_waker_is_woken() {
+    explore(4, 0, |w| {
+        let task = spawn(&w, |w| {
+            let mut acquire = pin!(w.acquire_async());
+            if acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
+                finish(acquire);
+            }
+        });
+        w.release(Wake::Normal);
+        task.join().unwrap();
+        assert_eq!(w.left(), 0);
+    });
+}
+
+/// Begun on one thread, ended on another; loom's cells see whether the two and the releaser get into each other's way.
+#[test]
+fn a_future_may_be_sent() {
+    for wake in WAKES {
+        explore(3, 0, move |w| {
+            let world: *const World = &*w;
+            let releaser = spawn(&w, move |w| w.release(wake));
+            // SAFETY: the future, which borrows the world, is over before this model ends.
+            let mut acquire = Box::pin(unsafe { &*world }.acquire_async());
+            let ready = acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            let other = thread::spawn(move || {
+                if !ready {
+                    finish(acquire.as_mut());
+                }
+            });
+            other.join().unwrap();
+            releaser.join().unwrap();
+            assert_eq!(w.left(), 0);
+        });
+    }
+}
