@@ -16,8 +16,8 @@
 //! more.
 //!
 //! The list, and the counts that decide whether the set is at rest, are under a lock: to sleep and to wake cost
-//! microseconds anyway. Whoever takes a sleeper off the list counts it as awake, before its own share in the counts can
-//! end. So `awake == 0` means that there is nobody left who could wake a worker, except the clock (`timed`) and
+//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. Whoever
+//! takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake == 0` means that there is nobody left who could wake a worker, except the clock (`timed`) and
 //! the world outside (`outside`: blocking calls, and handles that foreign threads hold).
 
 use crate::shim::{AtomicBool, AtomicU32, Cell, Instant, Mutex, Ordering, Parker, full_fence};
@@ -54,6 +54,8 @@ pub(crate) struct Sleeper {
     timed: Cell<bool>,
     /// It does work that any worker can do.
     any: Cell<bool>,
+    /// It has looked once more and found nothing: it counts as awake no more.
+    asleep_for_good: Cell<bool>,
     /// It was woken to search.
     to_search: Cell<bool>,
 }
@@ -82,6 +84,7 @@ impl Sleeper {
             parker: Parker::new(),
             timed: Cell::new(false),
             any: Cell::new(false),
+            asleep_for_good: Cell::new(false),
             to_search: Cell::new(false),
         }
     }
@@ -171,9 +174,8 @@ impl Idle {
     pub(crate) fn prepare(&self, sleeper: &Sleeper, timed: bool, any: bool, searching: bool) {
         let mut state = self.state.lock();
         state.sleepers.push(sleeper);
-        state.awake -= 1;
-        state.timed += u32::from(timed);
         sleeper.timed.set(timed);
+        sleeper.asleep_for_good.set(false);
         sleeper.any.set(any);
         sleeper.asleep.store(true, Ordering::Relaxed);
         self.sleeping.fetch_add(u32::from(any), Ordering::Relaxed);
@@ -198,9 +200,18 @@ impl Idle {
 
     /// Sleeper, step 3. With `end`, a set at rest is over.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>, end: bool) -> Woken {
-        if end {
-            self.end_if_at_rest(&mut self.state.lock());
+        let mut state = self.state.lock();
+        if sleeper.asleep.load(Ordering::Relaxed) {
+            // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have found
+            // is no set's at rest.
+            sleeper.asleep_for_good.set(true);
+            state.awake -= 1;
+            state.timed += u32::from(sleeper.timed.get());
+            if end {
+                self.end_if_at_rest(&mut state);
+            }
         }
+        drop(state);
         if !sleeper.parker.park(deadline) {
             if self.unlist(&mut self.state.lock(), sleeper) {
                 return Woken::ByClock;
@@ -228,15 +239,17 @@ impl Idle {
         true
     }
 
-    /// Off the list, and counted as awake.
+    /// Off the list, and counted as awake (again).
     fn take(&self, state: &mut State, at: usize) -> *const Sleeper {
         let sleeper = state.sleepers.swap_remove(at);
         // SAFETY: it was listed, so it is alive, and the lock is held, by the caller's borrow.
         let it = unsafe { &*sleeper };
         it.asleep.store(false, Ordering::Relaxed);
         self.sleeping.fetch_sub(u32::from(it.any.get()), Ordering::Relaxed);
-        state.awake += 1;
-        state.timed -= u32::from(it.timed.get());
+        if it.asleep_for_good.replace(false) {
+            state.awake += 1;
+            state.timed -= u32::from(it.timed.get());
+        }
         sleeper
     }
 
@@ -247,7 +260,7 @@ impl Idle {
         state.over = true;
         while !state.sleepers.is_empty() {
             let sleeper = self.take(state, 0);
-            // Under the lock, for once: once unparked it may leave, and nobody may join before all are unparked.
+            // Under the lock, for once; it is the end.
             // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep.
             unsafe { Parker::unpark(&raw const (*sleeper).parker) };
         }
@@ -323,5 +336,183 @@ pub(crate) enum Wanted {
 impl State {
     fn is_at_rest(&self) -> bool {
         self.awake == 0 && self.timed == 0 && self.outside == 0
+    }
+}
+
+#[cfg(all(test, sudog_loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Where work is put: the number of pieces that nobody has taken.
+    struct Queue(AtomicU32);
+
+    impl Queue {
+        fn take(&self) -> bool {
+            let mut n = self.0.load(Ordering::Acquire);
+            while n > 0 {
+                match self.0.compare_exchange(n, n - 1, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => return true,
+                    Err(now) => n = now,
+                }
+            }
+            false
+        }
+    }
+
+    fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(model);
+    }
+
+    /// Work for one worker: it is never asleep for ever while there is some.
+    #[test]
+    fn a_wake_up_for_one_worker_is_not_lost() {
+        check(4, || {
+            let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
+            let sleeper = Arc::new(Sleeper::new());
+            idle.join();
+            let waker = {
+                let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
+                thread::spawn(move || {
+                    queue.0.fetch_add(1, Ordering::Relaxed);
+                    idle.wake(&sleeper);
+                })
+            };
+            while !queue.take() {
+                idle.prepare(&sleeper, false, true, false);
+                if queue.0.load(Ordering::Relaxed) > 0 {
+                    idle.abort(&sleeper);
+                } else {
+                    idle.sleep(&sleeper, None, false);
+                }
+            }
+            waker.join().unwrap();
+            assert_eq!(idle.awake(), 1);
+            assert_eq!(idle.sleeping.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    /// A sleep with a deadline, which has always passed, against a waker: every unpark is answered, and the counts are
+    /// right in the end.
+    #[test]
+    fn the_clock_against_a_waker() {
+        check(4, || {
+            let idle = Arc::new(Idle::new());
+            let sleeper = Arc::new(Sleeper::new());
+            idle.join();
+            let waker = {
+                let (idle, sleeper) = (idle.clone(), sleeper.clone());
+                thread::spawn(move || idle.wake(&sleeper))
+            };
+            for _ in 0..2 {
+                idle.prepare(&sleeper, true, true, false);
+                idle.sleep(&sleeper, Some(Instant::now()), false);
+            }
+            waker.join().unwrap();
+            idle.if_at_rest(|| panic!("awake"));
+            idle.leave(false);
+            let mut at_rest = false;
+            idle.if_at_rest(|| at_rest = true);
+            assert!(at_rest, "nobody is awake, and no timer counts");
+        });
+    }
+
+    /// A worker of a set that ends when it is at rest.
+    fn worker(idle: &Idle, queue: &Queue) {
+        let sleeper = Sleeper::new();
+        let mut searching = false;
+        loop {
+            if queue.take() {
+                if std::mem::take(&mut searching) && idle.end_search() {
+                    idle.wake_any();
+                }
+                continue;
+            }
+            idle.prepare(&sleeper, false, true, searching);
+            let woken = if queue.0.load(Ordering::Relaxed) > 0 {
+                idle.abort(&sleeper)
+            } else {
+                idle.sleep(&sleeper, None, true)
+            };
+            searching = woken == Woken::ToSearch;
+            if woken == Woken::Over {
+                idle.leave(true);
+                return;
+            }
+        }
+    }
+
+    /// Work for any worker: none is left when the set is over, and the set does end.
+    #[test]
+    fn no_work_is_left_when_the_set_is_over() {
+        check(3, || {
+            let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
+            idle.outside_begins();
+            idle.join();
+            idle.join();
+            let other = {
+                let (idle, queue) = (idle.clone(), queue.clone());
+                thread::spawn(move || worker(&idle, &queue))
+            };
+            let waker = {
+                let (idle, queue) = (idle.clone(), queue.clone());
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        queue.0.fetch_add(1, Ordering::Relaxed);
+                        idle.wake_any();
+                    }
+                    idle.outside_ends(true);
+                })
+            };
+            worker(&idle, &queue);
+            other.join().unwrap();
+            waker.join().unwrap();
+            assert_eq!(queue.0.load(Ordering::Relaxed), 0);
+            assert_eq!(idle.searching.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    /// A searcher that finds work and was the last wakes another: two pieces of work, of which each keeps its worker until
+    /// the other has begun, are both begun.
+    #[test]
+    fn where_one_piece_of_work_was_there_may_be_more() {
+        check(3, || {
+            let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
+            let begun = Arc::new(AtomicU32::new(0));
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    idle.join();
+                    let (idle, queue, begun) = (idle.clone(), queue.clone(), begun.clone());
+                    thread::spawn(move || {
+                        let sleeper = Sleeper::new();
+                        let mut searching = false;
+                        while !queue.take() {
+                            idle.prepare(&sleeper, false, true, searching);
+                            let woken = if queue.0.load(Ordering::Relaxed) > 0 {
+                                idle.abort(&sleeper)
+                            } else {
+                                idle.sleep(&sleeper, None, false)
+                            };
+                            searching = woken == Woken::ToSearch;
+                        }
+                        if searching && idle.end_search() {
+                            idle.wake_any();
+                        }
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        while begun.load(Ordering::Relaxed) < 2 {
+                            thread::yield_now();
+                        }
+                    })
+                })
+                .collect();
+            queue.0.fetch_add(2, Ordering::Relaxed);
+            idle.wake_any();
+            for worker in workers {
+                worker.join().unwrap();
+            }
+        });
     }
 }
