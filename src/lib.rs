@@ -1,5 +1,5 @@
-//! Go's concurrency for Rust: the runtime semaphore with its 251-bucket table of sudog treaps, and the mutex with
-//! starvation mode; sound, and measured against the locks that people use today.
+//! Go's concurrency for Rust: the runtime semaphore with its 251-bucket table of sudog treaps, the mutex with
+//! starvation mode, and goroutines; sound, and measured against Go and the locks that people use today.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,13 +19,22 @@
 //!   semaphores beneath, to be exchanged by a type parameter.
 //! * [`runtime`]: what those are made of. [`runtime::sema`] is Go's `semacquire` and `semrelease`; [`runtime::G`] is the
 //!   thing that waits.
+//! * [`runtime::goroutine`]: goroutines. [`go`](fn@go), [`run`], [`spawn`] and the rest of the short names are here too.
 //! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
 //!
 //! Features: `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays for `lock_api`,
-//! `crossbeam-utils` and, on Linux, `libc`.
+//! `crossbeam-utils` and, on Unix, `async-task`, `corosensei` and `libc`.
 
 pub use sudog_runtime as runtime;
 pub use sudog_sync as sync;
+
+#[cfg(all(unix, not(sudog_loom)))]
+pub use sudog_runtime::goroutine::{
+    ActiveSet, Builder, JoinHandle, after, after_func, block_on, blocking, go, go_async, goexit, gosched, max_procs,
+    num_goroutine, run, run_local, set_max_procs, sleep, sleep_async, spawn, spawn_async,
+};
+#[cfg(all(unix, not(sudog_loom)))]
+pub use sudog_runtime::{go, goroutine_local};
 
 #[cfg(not(sudog_loom))]
 #[doc = include_str!("../docs/guide.md")]
@@ -35,8 +44,16 @@ pub mod guide {}
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(all(doctest, unix))]
+#[doc = include_str!("../docs/goroutines.md")]
+struct Goroutines;
+
 /// What most programs import.
 #[cfg(not(sudog_loom))]
 pub mod prelude {
+    #[cfg(unix)]
+    pub use sudog_runtime::goroutine::{go, run, sleep, spawn};
+    #[cfg(unix)]
+    pub use sudog_runtime::go;
     pub use sudog_sync::{GoMutex, Mutex, MutexGuard, MutexOver};
 }

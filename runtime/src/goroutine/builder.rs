@@ -11,8 +11,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use super::job::{self, Details};
+use super::ring::Work;
 use super::set::Set;
-use super::{Goexit, context, report};
+use super::{Goexit, context, report, run};
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
 
@@ -118,6 +119,18 @@ impl Builder {
     }
 }
 
+impl Builder {
+    /// [`run`](super::run) with a name and a stack size of one's own for the main goroutine. Its place is the calling
+    /// thread, whatever [`Builder::on`] said.
+    ///
+    /// # Panics
+    ///
+    /// As `main` does.
+    pub fn run<T>(self, main: impl FnOnce() -> T) -> T {
+        run::run_with(main, Box::new(self.details))
+    }
+}
+
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
@@ -131,17 +144,29 @@ impl std::fmt::Debug for Builder {
 
 #[inline]
 pub(super) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
+    match (placement, context::worker()) {
+        (Placement::Any, Some(worker)) => {
+            worker.count_made();
+            worker.submit(job::pack(f, details, Some(worker)));
+        }
+        (placement, worker) => start_elsewhere(job::pack(f, details, worker), placement),
+    }
+}
+
+#[cold]
+fn start_elsewhere(work: Work, placement: Placement) {
     let set = Set::here();
     let place = match placement {
         Placement::Any => None,
         Placement::Here => context::worker(),
+        Placement::Worker(index) if set.start_up_to(index) => set.worker(index),
         Placement::Worker(index) => {
-            assert!(set.start_up_to(index), "no worker {index}: there are {} at most, numbered from 0", set.procs());
-            set.worker(index)
+            // SAFETY: just packed, and in no queue.
+            unsafe { job::discard_work(work) };
+            panic!("no worker {index}: there are {} at most, numbered from 0", set.procs());
         }
     };
     set.count_made();
-    let work = job::pack(f, details);
     match place {
         None => set.submit(work),
         Some(worker) => set.place(worker, work),

@@ -1,13 +1,12 @@
 //! Which worker this thread is, which goroutine runs on it, and what a goroutine does to wait.
 
 use std::cell::Cell;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use super::fibre::{Fibre, State, Wait};
-use super::job::{self, Job};
 use super::overflow::Running;
 use super::worker::Worker;
 use super::{Goexit, watcher};
@@ -218,21 +217,5 @@ pub(crate) fn id() -> u64 {
 pub(super) fn set_name(name: Option<Arc<str>>) {
     if let Some(fibre) = fibre() {
         fibre.name.set(name);
-    }
-}
-
-/// Memory for a job, from the worker's spare ones.
-#[inline]
-pub(super) fn spare_job() -> Option<NonNull<Job>> {
-    worker()?.spare_job()
-}
-
-/// A job's memory, to the worker's spare ones, or to the allocator.
-#[inline]
-pub(super) fn keep_job(job: NonNull<Job>) {
-    match worker() {
-        Some(worker) => worker.keep_job(job),
-        // SAFETY: packed, and opened by the caller, who has no more use for it.
-        None => unsafe { job::free(job) },
     }
 }

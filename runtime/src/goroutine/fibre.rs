@@ -167,7 +167,7 @@ impl Fibre {
         match unsafe { unpack(work) } {
             Unpacked::Job(job) => {
                 // SAFETY: as above.
-                unsafe { Job::run(job) };
+                unsafe { Job::run(job, self.worker) };
                 self.worker.end(self);
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.

@@ -21,6 +21,7 @@ use async_task::Runnable;
 use super::builder::{OnPanic, drop_payload};
 use super::inbox::Link;
 use super::ring::Work;
+use super::worker::Worker;
 use super::{context, report};
 
 /// How many words of closure a job holds itself.
@@ -38,7 +39,7 @@ pub(super) struct Job {
 
 struct Vtable {
     /// Takes the closure out, frees the job, and runs the closure. Never unwinds.
-    run: unsafe fn(NonNull<Job>),
+    run: unsafe fn(NonNull<Job>, &'static Worker),
     /// Drops the closure, and frees the job.
     discard: unsafe fn(NonNull<Job>),
 }
@@ -66,9 +67,12 @@ const fn is_inline<F>() -> bool {
 
 /// Packs a closure.
 #[inline]
-pub(super) fn pack<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>) -> Work {
+pub(super) fn pack<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+where
+    F: FnOnce() + Send + 'static,
+{
     // SAFETY: it may go to any thread, and live for as long as it likes.
-    unsafe { pack_unchecked(f, details) }
+    unsafe { pack_unchecked(f, details, worker) }
 }
 
 /// [`pack`] for any closure.
@@ -77,10 +81,12 @@ pub(super) fn pack<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Detai
 ///
 /// It is run or dropped on a thread that may have it, before what it borrows ends.
 #[inline]
-pub(super) unsafe fn pack_unchecked<F: FnOnce()>(f: F, details: Option<Box<Details>>) -> Work {
+pub(super) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+where
+    F: FnOnce(),
+{
     let vtable = const { &Vtable { run: run::<F>, discard: discard::<F> } };
-    let job =
-        context::spare_job().unwrap_or_else(|| NonNull::from(Box::leak(Box::<MaybeUninit<Job>>::new_uninit())).cast());
+    let job = worker.and_then(Worker::spare_job).unwrap_or_else(new_job);
     let closure = [MaybeUninit::uninit(); WORDS];
     // SAFETY: `job` is unused memory of the right layout, and ours alone.
     unsafe { job.write(Job { link: Link::new(), vtable, details, closure }) };
@@ -94,6 +100,11 @@ pub(super) unsafe fn pack_unchecked<F: FnOnce()>(f: F, details: Option<Box<Detai
         unsafe { place.cast::<Box<F>>().write(Box::new(f)) };
     }
     Work(job.addr_and_expose())
+}
+
+#[cold]
+fn new_job() -> NonNull<Job> {
+    NonNull::from(Box::leak(Box::<MaybeUninit<Job>>::new_uninit())).cast()
 }
 
 trait Expose {
@@ -144,6 +155,11 @@ pub(super) unsafe fn discard_work(work: Work) {
     }
 }
 
+/// Whether it is a job, and no task.
+pub(super) fn is_job(work: Work) -> bool {
+    work.0.get() & 1 == 0
+}
+
 /// The size of stack that a piece of work asks for.
 #[inline]
 pub(super) fn stack_size(work: Work) -> Option<usize> {
@@ -187,9 +203,10 @@ impl Job {
     /// # Safety
     ///
     /// `this` was packed, and nobody else has it.
-    pub(super) unsafe fn run(this: NonNull<Self>) {
+    #[inline]
+    pub(super) unsafe fn run(this: NonNull<Self>, worker: &'static Worker) {
         // SAFETY: alive and ours, by the contract.
-        unsafe { (this.as_ref().vtable.run)(this) };
+        unsafe { (this.as_ref().vtable.run)(this, worker) };
     }
 }
 
@@ -199,7 +216,7 @@ impl Job {
 ///
 /// `job` was packed from an `F`, and nobody else has it.
 #[inline]
-unsafe fn open<F>(job: NonNull<Job>) -> (F, Option<Box<Details>>) {
+unsafe fn open<F>(job: NonNull<Job>, worker: Option<&'static Worker>) -> (F, Option<Box<Details>>) {
     // SAFETY: ours alone, by the contract; the fields are read once each, and the memory is not used as a job again.
     let details = unsafe { ptr::read(&raw const (*job.as_ptr()).details) };
     // SAFETY: as above.
@@ -207,13 +224,17 @@ unsafe fn open<F>(job: NonNull<Job>) -> (F, Option<Box<Details>>) {
     // SAFETY: what `pack` wrote there.
     let f =
         if is_inline::<F>() { unsafe { place.cast::<F>().read() } } else { *unsafe { place.cast::<Box<F>>().read() } };
-    context::keep_job(job);
+    match worker {
+        Some(worker) => worker.keep_job(job),
+        // SAFETY: packed, and empty now.
+        None => unsafe { free(job) },
+    }
     (f, details)
 }
 
-unsafe fn run<F: FnOnce()>(job: NonNull<Job>) {
+unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
     // SAFETY: by the contract of the vtable.
-    let (f, details) = unsafe { open::<F>(job) };
+    let (f, details) = unsafe { open::<F>(job, Some(worker)) };
     let on_panic = match details {
         None => OnPanic::default(),
         Some(details) => {
@@ -228,7 +249,7 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>) {
 
 unsafe fn discard<F>(job: NonNull<Job>) {
     // SAFETY: by the contract of the vtable.
-    let (f, details) = unsafe { open::<F>(job) };
+    let (f, details) = unsafe { open::<F>(job, context::worker()) };
     // What a closure's captures do in their destructors is the user's; it must not tear the scheduler down.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop((f, details)))) {
         ended_by_panic(payload, OnPanic::default());

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Once, OnceLock};
 
-use super::stack::{guard_len, map, set_protection, unmap};
+use super::stack::memory::{guard_len, map, set_protection, unmap};
 
 /// What runs on a thread at this moment.
 pub(crate) struct Running {
@@ -191,7 +191,7 @@ fn make_alternate() -> io::Result<(NonNull<u8>, usize)> {
     // SAFETY: looks a number up; 0 if the kernel does not know it.
     let saved = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
     #[cfg(not(target_os = "linux"))]
-    let saved = 0;
+    let saved = 0_usize;
     let size = (saved + (64 << 10)).next_multiple_of(guard_len());
     let len = size + guard_len();
     let low = map(len, libc::PROT_READ | libc::PROT_WRITE)?;
@@ -228,6 +228,6 @@ impl Drop for AltStack {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
 #[path = "overflow_tests.rs"]
 mod tests;

@@ -1,40 +1,25 @@
-//! Processes that end by a fault. Each is a copy of this program that runs one test, which it finds by this variable.
+//! Processes that end by a fault. Each is a copy of this program that runs one test.
 
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use corosensei::Coroutine;
 
-use super::super::stack;
+use super::super::stack::tests::child;
+use super::super::stack::{self, PooledStack};
 use super::*;
 
-const CHILD: &str = "SUDOG_OVERFLOW_TEST_CHILD";
 const NAME: &[u8] = b"the one that recurs";
 
 thread_local! {
-    /// Guard, size, name's length, id.
-    static RUNNING: Cell<Option<(usize, usize, usize, usize, u64)>> = const { Cell::new(None) };
+    /// Where its guard begins, its size, its name's length.
+    static RUNNING: Cell<Option<(usize, usize, usize)>> = const { Cell::new(None) };
 }
 
 fn describe() -> Option<Running> {
-    RUNNING.get().map(|(low, high, size, name, id)| Running {
-        guard: low..high,
-        size,
-        name: &raw const NAME[..name],
-        id,
-    })
-}
-
-/// Runs the test named, in a process of its own, as `case`; `None` in that process.
-fn child(case: &str) -> Option<Output> {
-    if std::env::var(CHILD).is_ok_and(|child| child == case) {
-        return None;
-    }
-    let program = std::env::current_exe().expect("this program");
-    let test = std::thread::current().name().expect("the test's name").to_owned();
-    let mut command = Command::new(program);
-    Some(command.args(["--exact", &test, "--nocapture"]).env(CHILD, case).output().expect("a child"))
+    let (low, size, name) = RUNNING.get()?;
+    Some(Running { guard: low..low + guard_len(), size, name: &raw const NAME[..name], id: 7 })
 }
 
 #[track_caller]
@@ -51,23 +36,26 @@ fn deep(n: u64) -> u64 {
     if n == u64::MAX { 0 } else { deep(n + 1) + frame[31] }
 }
 
+fn run_as(stack: &PooledStack, name: usize) {
+    RUNNING.set(Some((stack.extent().guard().start, stack.extent().size(), name)));
+}
+
 /// Overflows a stack of that size, as goroutine 7.
 fn overflow(size: Option<usize>, name: usize) {
     let stack = stack::take(size).expect("a stack");
-    let guard = stack.guard();
-    RUNNING.set(Some((guard.start, guard.end, stack.size(), name, 7)));
+    run_as(&stack, name);
     Coroutine::with_stack(stack, |_: &corosensei::Yielder<(), ()>, ()| deep(0)).resume(());
 }
 
 /// A fault that is nobody's stack: in the page at 0, which is never mapped.
 fn fault() {
     // SAFETY: is not safe.
-    unsafe { std::hint::black_box(8 as *const u64).read_volatile() };
+    unsafe { std::hint::black_box(16 as *const u64).read_volatile() };
 }
 
 #[test]
 fn an_overflow_names_the_goroutine() {
-    let Some(out) = child("pool") else {
+    let Some(out) = child(module_path!(), "an_overflow_names_the_goroutine") else {
         install(describe);
         return overflow(None, NAME.len());
     };
@@ -79,7 +67,7 @@ fn an_overflow_names_the_goroutine() {
 
 #[test]
 fn an_overflow_of_a_nameless_one_with_a_small_stack() {
-    let Some(out) = child("own") else {
+    let Some(out) = child(module_path!(), "an_overflow_of_a_nameless_one_with_a_small_stack") else {
         install(describe);
         return overflow(Some(1 << 15), 0);
     };
@@ -102,7 +90,7 @@ fn a_thread_of_others_has_an_alternate_stack_too() {
         overflow(None, 0);
         null_mut()
     }
-    let Some(out) = child("foreign") else {
+    let Some(out) = child(module_path!(), "a_thread_of_others_has_an_alternate_stack_too") else {
         install(describe);
         let mut thread = MaybeUninit::uninit();
         // SAFETY: a function that needs no argument; the thread is joined.
@@ -127,13 +115,14 @@ fn threads_keep_the_alternate_stack_they_have() {
 
 #[test]
 fn an_overflow_of_a_thread_is_stds() {
-    let Some(out) = child("thread") else {
+    let Some(out) = child(module_path!(), "an_overflow_of_a_thread_is_stds") else {
         install(describe);
+        install(describe); // must not take ourselves for who was there before
         // Not in any goroutine, then beside one: its guard is elsewhere.
         let stack = stack::take(None).expect("a stack");
         return drop(
             std::thread::spawn(move || {
-                RUNNING.set(Some((stack.guard().start, stack.guard().end, stack.size(), 0, 7)));
+                run_as(&stack, 0);
                 deep(0)
             })
             .join(),
@@ -144,7 +133,7 @@ fn an_overflow_of_a_thread_is_stds() {
 
 #[test]
 fn a_wild_pointer_still_faults() {
-    let Some(out) = child("wild") else {
+    let Some(out) = child(module_path!(), "a_wild_pointer_still_faults") else {
         install(describe);
         return fault();
     };
@@ -153,7 +142,7 @@ fn a_wild_pointer_still_faults() {
 
 #[test]
 fn the_default_action_is_restored() {
-    let Some(out) = child("default") else {
+    let Some(out) = child(module_path!(), "the_default_action_is_restored") else {
         // SAFETY: std's handler is not needed here.
         unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
         install(describe);
@@ -168,7 +157,7 @@ fn a_handler_without_siginfo_is_called() {
         // SAFETY: async-signal-safe.
         unsafe { libc::_exit(signal + 50) };
     }
-    let Some(out) = child("plain") else {
+    let Some(out) = child(module_path!(), "a_handler_without_siginfo_is_called") else {
         // SAFETY: `exit` is async-signal-safe.
         unsafe { libc::signal(libc::SIGSEGV, exit as *const () as libc::sighandler_t) };
         install(describe);
@@ -179,8 +168,8 @@ fn a_handler_without_siginfo_is_called() {
 
 #[test]
 fn a_long_name_is_written_whole() {
-    const LONG: [u8; 1000] = [b'x'; 1000];
-    let Some(out) = child("long") else {
+    static LONG: [u8; 1000] = [b'x'; 1000];
+    let Some(out) = child(module_path!(), "a_long_name_is_written_whole") else {
         die(&Running { guard: 0..1, size: usize::MAX, name: &raw const LONG[..], id: u64::MAX });
     };
     let says =

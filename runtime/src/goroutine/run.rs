@@ -43,6 +43,10 @@ use super::{Goexit, context, deadlock, job, overflow, watcher};
 /// assert_eq!(answer, 42);
 /// ```
 pub fn run<T>(main: impl FnOnce() -> T) -> T {
+    run_with(main, main_details())
+}
+
+pub(super) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) -> T {
     if context::worker().is_some() {
         return main();
     }
@@ -51,7 +55,7 @@ pub fn run<T>(main: impl FnOnce() -> T) -> T {
     watcher::start();
     watcher::rouse();
     deadlock::main_begins();
-    let result = on_worker(worker, main, || worker.stop());
+    let result = on_worker(worker, main, details, || worker.stop());
     deadlock::main_ends();
     match result {
         Ok(result) => result,
@@ -142,7 +146,7 @@ impl ActiveSet {
     pub fn run_local<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(context::worker().is_none(), "run_local was called from a goroutine");
         let worker = self.set.enter();
-        match on_worker(worker, main, || ()) {
+        match on_worker(worker, main, main_details(), || ()) {
             Ok(result) => result,
             Err(payload) => resume_unwind(payload),
         }
@@ -175,12 +179,6 @@ impl std::fmt::Debug for ActiveSet {
 
 impl Drop for ActiveSet {
     fn drop(&mut self) {
-        // What nobody has started when the set was over. Its destructors may start goroutines: elsewhere.
-        for work in std::iter::from_fn(|| self.set.pop_global(1).next()) {
-            self.set.count_end();
-            // SAFETY: packed, and in no queue any more.
-            unsafe { job::discard_work(work) };
-        }
         self.set.recycle();
     }
 }
@@ -198,7 +196,12 @@ impl std::fmt::Debug for Outside<'_> {
 }
 
 /// Runs `main` as a goroutine of this worker, and the worker until it stops or its set is over; then reclaims it.
-fn on_worker<T>(worker: &'static Worker, main: impl FnOnce() -> T, ended: impl FnOnce()) -> thread::Result<T> {
+fn on_worker<T>(
+    worker: &'static Worker,
+    main: impl FnOnce() -> T,
+    details: Box<job::Details>,
+    ended: impl FnOnce(),
+) -> thread::Result<T> {
     let _stack = overflow::prepare_thread();
     let set = worker.set();
     let result = UnsafeCell::new(None);
@@ -217,11 +220,18 @@ fn on_worker<T>(worker: &'static Worker, main: impl FnOnce() -> T, ended: impl F
     set.count_made();
     // SAFETY: the closure stays on this thread, and all that it borrows outlives this call, which does not return
     // before the closure has been run or dropped.
-    let work = unsafe { job::pack_unchecked(body, main_details()) };
+    let work = unsafe { job::pack_unchecked(body, Some(details), Some(worker)) };
     worker.begin_with(work);
     worker.run();
+    if set.ends_at_rest() {
+        set.cancel_tasks();
+    }
     let clean = worker.reclaim();
     set.leave(worker, clean);
+    if set.ends_at_rest() {
+        // What nobody has begun, if destructors have started it; and the futures of the tasks that were given up.
+        set.discard_work();
+    }
     if !clean && !ended_normally(&result) {
         // Panics abort, so the main goroutine cannot be unwound; and it may have lent out what it borrows from our caller.
         crate::fatal("all goroutines are asleep - deadlock!");
@@ -234,6 +244,6 @@ fn ended_normally<T>(result: &UnsafeCell<Option<T>>) -> bool {
     unsafe { (*result.get()).is_some() }
 }
 
-fn main_details() -> Option<Box<job::Details>> {
-    Some(Box::new(job::Details { name: Some("main".into()), ..job::Details::default() }))
+fn main_details() -> Box<job::Details> {
+    Box::new(job::Details { name: Some("main".into()), ..job::Details::default() })
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use super::idle::Woken;
 use super::ring::BATCH;
-use super::worker::{AGE, NAP, SPIN, TRIM, Worker};
+use super::watcher;
+use super::worker::{AGE, NAP, SPIN, Worker};
 use crate::{Instant, shim};
 
 /// What a look at the others' rings found.
@@ -58,7 +59,7 @@ impl Worker {
         self.trim(now);
         let timer = self.next_timer();
         let nap = (found == Found::Young).then(|| now + NAP);
-        let trim = self.wants_trim().then(|| now + TRIM);
+        let trim = self.next_trim(now);
         let deadline = [timer, nap, trim].into_iter().flatten().min();
         set.idle.prepare(&self.sleeper, timer.is_some(), takes_work, self.own.searching.replace(false));
         // Anything that came before the wakers could see us asleep. Young work is no reason to stay awake: the nap is
@@ -71,6 +72,7 @@ impl Worker {
             set.idle.sleep(&self.sleeper, deadline, set.ends_at_rest())
         };
         self.own.searching.set(woken == Woken::ToSearch);
+        watcher::rouse();
         woken
     }
 

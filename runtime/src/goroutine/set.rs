@@ -1,10 +1,12 @@
 //! A set of workers that share their work: the whole runtime, or the schedulers of one [`ActiveSet`](super::ActiveSet).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use async_task::Task;
 use crossbeam_utils::CachePadded;
 
 use super::idle::{Idle, Wanted};
@@ -34,6 +36,9 @@ pub(super) struct Set {
     /// Goroutines and tasks made and ended by threads that are no workers of this set.
     made: AtomicU64,
     ended: AtomicU64,
+    /// The tasks of a local set, to be given up when it is over.
+    tasks: Mutex<HashMap<u64, Task<()>, BuildHasherDefault<DefaultHasher>>>,
+    next_task: AtomicU64,
 }
 
 static GLOBAL: Set = Set::new();
@@ -58,6 +63,8 @@ impl Set {
             local: AtomicBool::new(false),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            tasks: Mutex::new(HashMap::with_hasher(BuildHasherDefault::new())),
+            next_task: AtomicU64::new(0),
         }
     }
 
@@ -118,6 +125,7 @@ impl Set {
         self.places.fetch_max(index + 1, Ordering::Relaxed);
         worker.join(self, index);
         self.idle.join();
+        watcher::rouse();
         context::set_worker(Some(worker));
         worker
     }
@@ -260,6 +268,42 @@ impl Set {
         self.global_len.store(global.len(), Ordering::Relaxed);
         drop(global);
         out.into_iter().map_while(|work| work)
+    }
+
+    /// Drops work that has not begun, of a set that is over. Destructors may bring more.
+    pub(super) fn discard_work(&'static self) {
+        while let Some(work) = self.pop_global(1).next() {
+            if job::is_job(work) {
+                self.count_end(); // a task counts itself
+            }
+            // SAFETY: packed, and in no queue any more.
+            unsafe { job::discard_work(work) };
+        }
+    }
+
+    // ---- the tasks of a local set ---------------------------------------------------------------------------------
+
+    /// A name for a task to come. Of a local set only.
+    pub(super) fn name_task(&self) -> Option<u64> {
+        self.ends_at_rest().then(|| self.next_task.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn keep_task(&self, name: u64, task: Task<()>) {
+        lock(&self.tasks).insert(name, task);
+    }
+
+    /// The task has ended.
+    pub(super) fn forget_task(&self, name: u64) {
+        let task = lock(&self.tasks).remove(&name);
+        if let Some(task) = task {
+            task.detach();
+        }
+    }
+
+    /// Gives up all tasks: their futures will be dropped.
+    pub(super) fn cancel_tasks(&self) {
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        drop(tasks);
     }
 
     pub(super) fn has_work_in_rings(&self) -> bool {

@@ -16,21 +16,21 @@
 //!   then costs two mappings, and `vm.max_map_count` (65,530 by default) ends it at 32,000 stacks.
 //!   One page would stop Rust, whose functions touch each page of their frames in turn from the top. Four also stop C
 //!   code, which does not as a rule, as long as its frames are below 16 KiB.
-//! * **One page** of 4 KiB is all that a goroutine touches which needs no more than 2.9 KiB of stack: the header, for
+//! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack: the header, for
 //!   the caller's control block, and the *colour* are in it. The colour shifts header and stack by a multiple of 128
 //!   bytes, eight in turn: at equal offsets in their pages, what many goroutines use most would share few sets of the L1
 //!   cache. Huge pages are off, they would make each stack 2 MiB.
 
-use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-#[cfg(target_os = "linux")]
-use std::sync::OnceLock;
 
 use corosensei::stack::{Stack, StackPointer};
 
+use self::memory::{context, discard, guard_len, map, markers_work, page, protect, set_protection, unmap};
 use crate::shim::{AtomicU32, Mutex, Ordering};
+
+pub(super) mod memory;
 
 /// What a stack has unless one asks: usable bytes, header and colour included.
 pub(crate) const DEFAULT_SIZE: usize = 256 << 10;
@@ -44,10 +44,9 @@ const MIN_SIZE: usize = 16 << 10;
 const MAX_SIZE: usize = if cfg!(target_pointer_width = "64") { 1 << 36 } else { 1 << 28 };
 /// What [`PooledStack::trim`] leaves, rounded up to pages.
 const KEEP: usize = 16 << 10;
-/// Rounded up to pages.
-const GUARD: usize = 16 << 10;
 const COLOUR_STEP: usize = 128;
 const COLOURS: u32 = 8;
+const _: () = assert!(HEADER.is_multiple_of(HEADER_ALIGN) && COLOUR_STEP.is_multiple_of(HEADER_ALIGN));
 /// Addresses to reserve, and the fewest that are worth having. 4 TiB are 16 million stacks.
 const RESERVE: usize = if cfg!(target_pointer_width = "64") { 1 << 42 } else { 1 << 29 };
 const RESERVE_MIN: usize = 1 << 26;
@@ -84,16 +83,15 @@ fn own(size: usize, markers: bool) -> io::Result<PooledStack> {
     // Relaxed: any colour will do.
     // SAFETY: mapped above: guard and stack.
     let stack = unsafe { PooledStack::new(low, size, COLOUR.fetch_add(1, Ordering::Relaxed), Home::Own) };
-    protect(low, markers)?; // if it fails, `stack` unmaps it all
+    // SAFETY: the lower end of it, not in use. If this fails, `stack` unmaps it all.
+    unsafe { protect(low, markers) }?;
     Ok(stack)
 }
 
 /// A stack to run a coroutine on. Dropping it gives back its memory, and its place in the pool.
 pub(crate) struct PooledStack {
-    low: NonNull<u8>,
-    floor: NonNull<u8>,
+    extent: Extent,
     header: NonNull<u8>,
-    size: usize,
     home: Home,
 }
 
@@ -116,7 +114,7 @@ unsafe impl Stack for PooledStack {
 
     #[inline]
     fn limit(&self) -> StackPointer {
-        self.low.expose_provenance()
+        self.extent.low.expose_provenance()
     }
 }
 
@@ -130,7 +128,7 @@ impl PooledStack {
             let floor = low.add(guard_len());
             (floor, floor.add(size - colour - HEADER))
         };
-        Self { low, floor, header, size, home }
+        Self { extent: Extent { low, floor, size }, header, home }
     }
 
     /// [`HEADER`] bytes for the caller, above the stack, aligned to [`HEADER_ALIGN`]; zero or what was there before.
@@ -142,7 +140,7 @@ impl PooledStack {
     /// Where it is.
     #[inline]
     pub(crate) fn extent(&self) -> Extent {
-        Extent { low: self.low, floor: self.floor, size: self.size }
+        self.extent
     }
 }
 
@@ -175,22 +173,23 @@ impl Extent {
     #[cold]
     pub(crate) unsafe fn trim(&self) {
         let keep = KEEP.next_multiple_of(page());
-        // SAFETY: this memory is ours, and not in use by the contract.
-        unsafe { discard(self.floor, self.size.saturating_sub(keep)) };
+        // SAFETY: the stack's memory, and not in use by the contract. MIN_SIZE in pages is not less than `keep`.
+        unsafe { discard(self.floor, self.size - keep) };
     }
 }
 
 impl Drop for PooledStack {
     fn drop(&mut self) {
+        let Extent { low, floor, size } = self.extent;
         match self.home {
             Home::Slot(pool, slot) => {
                 // Before anybody else can have it.
                 // SAFETY: this memory is ours, for the last time.
-                unsafe { discard(self.floor, self.size) };
+                unsafe { discard(floor, size) };
                 pool.state.lock().free.push(slot); // does not allocate: see `fresh`
             }
             // SAFETY: as mapped by `own`, and nobody else's.
-            Home::Own => unsafe { unmap(self.low, self.size + guard_len()) },
+            Home::Own => unsafe { unmap(low, size + guard_len()) },
         }
     }
 }
@@ -263,7 +262,8 @@ impl State {
         }
         // Room for every slot that there is, here, where it may fail.
         self.free.try_reserve(slot as usize + 1)?;
-        protect(self.at(slot), (pool.markers)())?;
+        // SAFETY: the lower end of a slot that nobody uses yet.
+        unsafe { protect(self.at(slot), (pool.markers)()) }?;
         self.used += 1;
         Ok(slot)
     }
@@ -297,124 +297,10 @@ fn address_limit() -> usize {
     usize::MAX
 }
 
-fn page() -> usize {
-    // SAFETY: takes nothing, and is never unknown.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
-pub(super) fn guard_len() -> usize {
-    GUARD.next_multiple_of(page())
-}
-
 fn stride() -> usize {
     DEFAULT_SIZE.next_multiple_of(page()) + guard_len()
 }
 
-fn context(what: impl Display, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what}: {error}"))
-}
-
-/// Not counted as used until it is (`NORESERVE`), where the system makes that difference.
-pub(super) fn map(len: usize, protection: libc::c_int) -> io::Result<NonNull<u8>> {
-    #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd"))]
-    const KIND: libc::c_int = libc::MAP_NORESERVE;
-    #[cfg(target_os = "openbsd")]
-    const KIND: libc::c_int = libc::MAP_STACK; // else the kernel ends who runs on it
-    #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd", target_os = "openbsd")))]
-    const KIND: libc::c_int = 0;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANON | KIND;
-    // SAFETY: a new mapping at an address of the system's choice touches nobody's memory.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
-    if at == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // Fails where the kernel has no huge pages: as well.
-    #[cfg(target_os = "linux")]
-    // SAFETY: the mapping just made.
-    unsafe {
-        libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
-    }
-    Ok(NonNull::new(at.cast()).expect("mmap gives no null"))
-}
-
-/// # Safety
-/// The memory is a whole mapping of the caller's, and not in use.
-pub(super) unsafe fn unmap(at: NonNull<u8>, len: usize) {
-    // SAFETY: by the contract.
-    unsafe { libc::munmap(at.as_ptr().cast(), len) };
-}
-
-/// # Safety
-/// The memory is the caller's, in whole pages, and nobody uses it in a way that `protection` forbids.
-pub(super) unsafe fn set_protection(at: NonNull<u8>, len: usize, protection: libc::c_int) -> io::Result<()> {
-    // SAFETY: by the contract.
-    match unsafe { libc::mprotect(at.as_ptr().cast(), len, protection) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Gives the memory back to the system, and keeps the addresses. What is in it is lost, now or later.
-///
-/// # Safety
-/// The memory is the caller's, in whole pages, and not in use.
-unsafe fn discard(at: NonNull<u8>, len: usize) {
-    // Elsewhere DONTNEED is a hint only.
-    const DISCARD: libc::c_int = if cfg!(target_os = "linux") { libc::MADV_DONTNEED } else { libc::MADV_FREE };
-    // Fails if it is locked (`mlockall`), which means that it is to stay.
-    // SAFETY: by the contract.
-    unsafe { libc::madvise(at.as_ptr().cast(), len, DISCARD) };
-}
-
-/// Makes the guard at `low`, the start of a slot or mapping that nobody uses yet.
-fn protect(low: NonNull<u8>, markers: bool) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    if markers && install_markers(low, guard_len()) {
-        return Ok(());
-    }
-    // Also where markers have failed: locked memory takes none.
-    let _ = markers;
-    // SAFETY: the caller's, and nobody uses it.
-    unsafe { set_protection(low, guard_len(), libc::PROT_NONE) }.map_err(|e| {
-        let text = "no guard for a goroutine's stack; without MADV_GUARD_INSTALL (Linux 6.13) each stack takes two \
-                    memory mappings, and vm.max_map_count limits these";
-        context(text, e)
-    })
-}
-
-#[cfg(target_os = "linux")]
-fn install_markers(at: NonNull<u8>, len: usize) -> bool {
-    const MADV_GUARD_INSTALL: libc::c_int = 102; // libc has no name for it yet
-    // SAFETY: frees pages that nobody uses and makes them trap, or fails.
-    unsafe { libc::madvise(at.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
-}
-
-/// Whether the kernel has guard markers, and they trap: an emulator may take any advice for a hint, and agree.
-#[cfg(target_os = "linux")]
-fn markers_work() -> bool {
-    static WORK: OnceLock<bool> = OnceLock::new();
-    *WORK.get_or_init(|| {
-        let Ok(at) = map(page(), libc::PROT_READ | libc::PROT_WRITE) else { return false };
-        let work = install_markers(at, page()) && traps(at.as_ptr());
-        // SAFETY: as mapped above.
-        unsafe { unmap(at, page()) };
-        work
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn markers_work() -> bool {
-    false
-}
-
-/// Whether reading the byte would trap. The kernel tries it, as the name of a file.
-#[cfg(target_os = "linux")]
-fn traps(at: *const u8) -> bool {
-    // SAFETY: the kernel checks each byte before it reads it.
-    let found = unsafe { libc::access(at.cast(), libc::F_OK) };
-    found != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
-}
-
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
 #[path = "stack_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,13 +1,34 @@
 //! The stacks against the kernel: what traps, what is resident, how many mappings there are.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use corosensei::{Coroutine, CoroutineResult};
 
+use super::memory::traps;
 use super::*;
 
-/// Names the test that a copy of this program is to run, in a process that it may spoil.
-const CHILD: &str = "SUDOG_STACK_TEST_CHILD";
+/// Runs the test of that name, its caller, in a process that it may spoil; `None` in that process.
+pub(crate) fn child(module: &str, name: &str) -> Option<Output> {
+    const CHILD: &str = "SUDOG_TEST_CHILD";
+    if std::env::var(CHILD).is_ok_and(|child| child == name) {
+        // SAFETY: takes a number. It ends a process whose fault recurs for ever.
+        unsafe { libc::alarm(60) };
+        return None;
+    }
+    let test = format!("{}::{name}", module.split_once("::").expect("a crate's module").1);
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    // A backtrace needs memory, and hangs where there is none.
+    command.args(["--exact", &test, "--nocapture"]).env(CHILD, name).env("RUST_BACKTRACE", "0");
+    Some(command.output().expect("a child"))
+}
+
+/// What such a process printed. It must have passed its test.
+fn said(out: Output) -> String {
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+    text
+}
 
 /// A pool that no other test uses.
 fn pool(reserve: usize, markers: fn() -> bool) -> &'static Pool {
@@ -24,8 +45,8 @@ fn byte(at: usize) -> *mut u8 {
 
 /// Every page of the guard traps, the first one above does not.
 fn assert_guarded(stack: &PooledStack) {
-    let guard = stack.guard();
-    assert!(guard.len() >= GUARD, "{guard:?}");
+    let guard = stack.extent.guard();
+    assert!(guard.len() >= 16 << 10, "{guard:?}");
     assert_eq!(guard.start, stack.limit().get(), "the guard is the lowest part");
     for at in guard.clone().step_by(page()) {
         assert!(traps(byte(at)), "{at:#x} in {guard:#x?}");
@@ -35,7 +56,7 @@ fn assert_guarded(stack: &PooledStack) {
 
 /// Touches the stack from its header down to `depth` bytes below its top.
 fn touch(stack: &PooledStack, depth: usize) {
-    let top = stack.guard().end + stack.size();
+    let top = stack.extent.guard().end + stack.extent.size();
     for at in (top - depth..top).step_by(128) {
         // SAFETY: on our stack, which runs nothing.
         unsafe { byte(at).write_volatile(1) };
@@ -52,8 +73,8 @@ fn resident(range: Range<usize>) -> usize {
 }
 
 fn usable(stack: &PooledStack) -> Range<usize> {
-    let floor = stack.guard().end;
-    floor..floor + stack.size()
+    let floor = stack.extent.guard().end;
+    floor..floor + stack.extent.size()
 }
 
 /// How many of the process's mappings have a part in it.
@@ -117,10 +138,10 @@ fn guards_outlast_trim_and_reuse() {
             touch(&stack, DEFAULT_SIZE);
             assert_guarded(&stack);
             // SAFETY: it runs nothing.
-            unsafe { stack.trim() };
+            unsafe { stack.extent.trim() };
             assert_guarded(&stack);
             // SAFETY: as above; more than `trim`, the guard included.
-            unsafe { discard(stack.low, stride()) };
+            unsafe { discard(stack.extent.low, stride()) };
             assert_guarded(&stack);
         }
         others.iter().for_each(assert_guarded);
@@ -134,7 +155,7 @@ fn trim_gives_back_what_a_deep_use_has_taken() {
     touch(&stack, DEFAULT_SIZE);
     assert_eq!(resident(usable.clone()), DEFAULT_SIZE / page());
     // SAFETY: it runs nothing.
-    unsafe { stack.trim() };
+    unsafe { stack.extent.trim() };
     assert_eq!(resident(usable.clone()), KEEP.div_ceil(page()));
     // SAFETY: ours.
     assert_eq!(unsafe { byte(usable.end - KEEP).read_volatile() }, 1, "what is above stays");
@@ -151,27 +172,29 @@ fn a_stack_given_back_costs_nothing() {
     drop(stack);
     assert_eq!(resident(usable.clone()), 0);
     let again = pool.take().expect("a stack");
-    assert_eq!(again.guard().end, usable.start);
+    assert_eq!(again.extent.guard().end, usable.start);
 }
 
 #[test]
 fn other_sizes_have_their_own_mapping() {
     for markers in [markers_work(), false] {
         let stack = own(round(100_000).expect("a size"), markers).expect("a stack");
-        assert_eq!(stack.size(), 100_000_usize.next_multiple_of(page()));
+        assert_eq!(stack.extent.size(), 100_000_usize.next_multiple_of(page()));
         assert_guarded(&stack);
-        touch(&stack, stack.size());
+        touch(&stack, stack.extent.size());
         // SAFETY: it runs nothing.
-        unsafe { stack.trim() };
+        unsafe { stack.extent.trim() };
         assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()));
         assert_guarded(&stack);
     }
     for (asked, size) in [(0, MIN_SIZE), (1, MIN_SIZE), (MIN_SIZE + 1, MIN_SIZE + page()), (1 << 20, 1 << 20)] {
         let stack = take(Some(asked)).expect("a stack");
-        assert_eq!(stack.size(), size.next_multiple_of(page()), "{asked}");
+        assert_eq!(stack.extent.size(), size.next_multiple_of(page()), "{asked}");
         assert!(matches!(stack.home, Home::Own));
-        // SAFETY: it runs nothing. The smallest has nothing to trim.
-        unsafe { stack.trim() };
+        touch(&stack, stack.extent.size());
+        // SAFETY: it runs nothing.
+        unsafe { stack.extent.trim() };
+        assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()), "the smallest has nothing to trim");
         assert_guarded(&stack);
     }
     for asked in [None, Some(DEFAULT_SIZE), Some(DEFAULT_SIZE - 1)] {
@@ -209,6 +232,7 @@ fn a_region_that_is_used_up_says_so() {
     stacks.iter().for_each(assert_guarded);
     let error = pool.take().err().expect("an error");
     assert!(error.to_string().contains(&format!("all {room} stacks")), "{error}");
+    assert!(pool.state.lock().free.capacity() >= room, "giving back must not allocate");
     stacks.pop();
     assert!(pool.take().is_ok(), "one is free again");
 }
@@ -216,7 +240,10 @@ fn a_region_that_is_used_up_says_so() {
 #[test]
 fn a_hundred_thousand_stacks_take_two_mappings_and_a_page_each() {
     const N: usize = 100_000;
-    if !markers_work() {
+    // Whether or not `markers_work` sees it.
+    let at = map(page(), libc::PROT_READ | libc::PROT_WRITE).expect("a page");
+    // SAFETY: the page just mapped. 102 is MADV_GUARD_INSTALL.
+    if unsafe { libc::madvise(at.as_ptr().cast(), page(), 102) } != 0 || !traps(at.as_ptr()) {
         return eprintln!("skipped: this kernel has no MADV_GUARD_INSTALL");
     }
     let pool = pool(1 << 36, markers_work);
@@ -249,38 +276,61 @@ fn without_markers_a_stack_takes_two_mappings() {
     assert_guarded(&stack);
 }
 
+/// Takes stacks until there are no more, and says how many there are and why.
+fn exhaust(pool: &'static Pool) -> (usize, io::Error) {
+    let mut stacks = Vec::with_capacity(1 << 17);
+    let error = loop {
+        match pool.take() {
+            Ok(stack) => stacks.push(stack),
+            Err(error) => break error,
+        }
+    };
+    stacks.last().map(assert_guarded);
+    stacks.pop();
+    assert!(pool.take().is_ok(), "the pool still works");
+    (stacks.len() + 1, error)
+}
+
 #[test]
 fn without_markers_the_error_names_the_limit() {
-    const NAME: &str = "without_markers_the_error_names_the_limit";
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").expect("/proc");
     let limit: usize = limit.trim().parse().expect("a number");
     if limit > 200_000 {
         return eprintln!("skipped: vm.max_map_count is {limit}");
     }
-    if std::env::var(CHILD).is_ok_and(|child| child == NAME) {
-        let pool = pool(1 << 36, no_markers);
-        let mut stacks = Vec::with_capacity(limit);
-        let error = loop {
-            match pool.take() {
-                Ok(stack) => stacks.push(stack),
-                Err(error) => break error,
-            }
-        };
-        let (taken, last) = (stacks.len(), stacks.pop());
+    // At the limit, nothing else can be mapped either.
+    let Some(out) = child(module_path!(), "without_markers_the_error_names_the_limit") else {
+        let (taken, error) = exhaust(pool(1 << 36, no_markers));
         assert!((limit / 2 - 1000..=limit / 2).contains(&taken), "{taken} of {limit}");
-        drop(last);
-        assert!(pool.take().is_ok(), "the pool still works");
-        drop(stacks);
-        println!("the error: {error}");
-        return;
-    }
-    // In a process of its own: at the limit, nothing else can be mapped either.
-    let program = std::env::current_exe().expect("this program");
-    let test = std::thread::current().name().expect("the test's name").to_owned();
-    let out = Command::new(program).args(["--exact", &test, "--nocapture"]).env(CHILD, NAME).output().expect("a child");
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
+        return println!("the error: {error}");
+    };
+    let text = said(out);
     assert!(text.contains("the error: ") && text.contains("vm.max_map_count"), "{text}");
+}
+
+/// As under `ulimit -v` and `ulimit -d`; the kernel's strict accounting fails at the same call as the latter.
+#[test]
+fn a_process_with_limits_takes_its_part_and_says_what_it_lacks() {
+    fn limit(what: libc::__rlimit_resource_t, bytes: usize) {
+        let limit = libc::rlimit { rlim_cur: bytes as libc::rlim_t, rlim_max: bytes as libc::rlim_t };
+        // SAFETY: reads the struct.
+        assert_eq!(unsafe { libc::setrlimit(what, &raw const limit) }, 0);
+    }
+    let name = "a_process_with_limits_takes_its_part_and_says_what_it_lacks";
+    let Some(out) = child(module_path!(), name) else {
+        let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+        let data = status.lines().find_map(|line| line.strip_prefix("VmData:")).expect("VmData");
+        let data: usize = data.trim().trim_end_matches(" kB").parse().expect("a number");
+        limit(libc::RLIMIT_AS, 4 << 30);
+        limit(libc::RLIMIT_DATA, (data << 10) + (100 << 20));
+        let pool = pool(RESERVE, markers_work);
+        let (taken, error) = exhaust(pool);
+        assert!(region(pool).len() <= 1 << 30, "a quarter");
+        assert_eq!(taken, 2 * GROW as usize, "{error}");
+        return println!("the error: {error}");
+    };
+    let text = said(out);
+    assert!(text.contains(&format!("the error: no memory for {GROW} more stacks")), "{text}");
 }
 
 #[test]
@@ -289,12 +339,13 @@ fn threads_share_the_pool() {
     std::thread::scope(|scope| {
         for thread in 1..=4_u8 {
             scope.spawn(move || {
-                for _ in 0..2000 {
+                for _ in 0..20_000 {
                     let stacks = [(); 3].map(|()| pool.take().expect("a stack"));
                     for stack in &stacks {
                         // SAFETY: ours alone, if the pool is right.
                         unsafe { stack.header().write_volatile(thread) };
                     }
+                    std::thread::yield_now(); // for whoever would still empty them
                     for stack in &stacks {
                         // SAFETY: as above.
                         assert_eq!(unsafe { stack.header().read_volatile() }, thread);

@@ -72,22 +72,29 @@ where
 
 fn start(future: impl Future<Output = ()> + Send + 'static) {
     /// Counts the task's end, however it ends.
-    struct Live(&'static Set);
+    struct Live(&'static Set, Option<u64>);
     impl Drop for Live {
         fn drop(&mut self) {
             self.0.count_end();
+            if let Some(name) = self.1 {
+                self.0.forget_task(name);
+            }
         }
     }
 
     let set = Set::here();
     set.count_made();
-    let live = Live(set);
+    let name = set.name_task();
+    let live = Live(set, name);
     let future = async move {
         let _live = live;
         future.await;
     };
     let (runnable, task) = async_task::spawn(future, move |runnable: Runnable| set.submit(job::pack_task(runnable)));
-    task.detach();
+    match name {
+        Some(name) => set.keep_task(name, task), // before it can end
+        None => task.detach(),
+    }
     runnable.schedule();
 }
 

@@ -100,7 +100,7 @@ pub(super) fn has_timers() -> bool {
 fn watch() {
     let begun = Instant::now();
     let set = Set::global();
-    let mut turns = [u64::MAX; MAX_WORKERS];
+    let mut turns = [None; MAX_WORKERS];
     let mut quiet = 0;
     loop {
         let now = Instant::now();
@@ -110,11 +110,11 @@ fn watch() {
         for worker in set.workers() {
             let seen = worker.turns.load(Ordering::Relaxed);
             if worker.sleeper.is_asleep() {
-                turns[worker.place()] = u64::MAX;
+                turns[worker.place()] = None;
                 continue;
             }
             awake = true;
-            if std::mem::replace(&mut turns[worker.place()], seen) == seen {
+            if turns[worker.place()].replace(seen) == Some(seen) {
                 worker.preempt.store(true, Ordering::Relaxed);
             }
         }

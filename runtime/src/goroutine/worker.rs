@@ -17,7 +17,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -47,6 +47,10 @@ const SPARE_FIBRES: usize = 64;
 const SPARE_JOBS: u32 = 256;
 /// How often a worker looks where it usually does not.
 const NOW_AND_THEN: u32 = 64;
+/// How often a worker that is never idle thinks of its spare memory.
+const SELDOM: u32 = 1 << 16;
+/// How many fibres it looks at then: a millisecond's work.
+const TRIM_AT_ONCE: usize = 1024;
 
 /// See the top of this file. Workers are never freed, so that a late wake-up does no harm; they are used again.
 pub(super) struct Worker {
@@ -60,7 +64,7 @@ pub(super) struct Worker {
     /// The watcher asks the running goroutine to give way.
     pub(super) preempt: AtomicBool,
     /// How many choices it has made: by this the watcher sees a goroutine that runs for long.
-    pub(super) turns: CachePadded<AtomicU64>,
+    pub(super) turns: CachePadded<AtomicU32>,
     /// Goroutines and tasks made and ended here. Written by the owner only.
     pub(super) made: AtomicU64,
     pub(super) ended: AtomicU64,
@@ -74,7 +78,6 @@ pub(super) struct Own {
     /// What `pick` has chosen for a fibre that could not run it itself.
     pub(super) chosen: Cell<Option<Chosen>>,
     timers: UnsafeCell<TimerHeap<&'static Fibre>>,
-    ticks: Cell<u32>,
     /// Since when the slice runs: looked up at the first call that asks.
     slice: Cell<Option<Instant>>,
     calls: Cell<u32>,
@@ -155,7 +158,7 @@ impl Worker {
             set: AtomicPtr::new(ptr::null_mut()),
             index: AtomicUsize::new(0),
             preempt: AtomicBool::new(false),
-            turns: CachePadded::new(AtomicU64::new(0)),
+            turns: CachePadded::new(AtomicU32::new(0)),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             own: CachePadded::new(Own {
@@ -163,7 +166,6 @@ impl Worker {
                 run_queue: FibreQueue::new(),
                 chosen: Cell::new(None),
                 timers: UnsafeCell::new(TimerHeap::new()),
-                ticks: Cell::new(0),
                 slice: Cell::new(None),
                 calls: Cell::new(0),
                 fibres: Cell::new(None),
@@ -276,8 +278,9 @@ impl Worker {
     #[inline]
     fn pick(&'static self) -> Option<Chosen> {
         let own = &*self.own;
-        let tick = own.ticks.get().wrapping_add(1);
-        own.ticks.set(tick);
+        // A plain load and store: the owner alone writes, the watcher reads.
+        let tick = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(tick, Ordering::Relaxed);
         if !self.inbox.is_empty() {
             self.take_inbox();
         }
@@ -338,8 +341,6 @@ impl Worker {
     /// Where a worker looks once in a while, so that nothing waits for ever behind the rest.
     #[cold]
     fn now_and_then(&'static self) {
-        // One store, of a line that the watcher alone reads.
-        self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.fire_timers();
         self.take_placed();
         if self.takes_work() && self.set().has_global_work() {
@@ -347,6 +348,9 @@ impl Worker {
         }
         if !self.takes_work() {
             self.empty_ring();
+        }
+        if self.turns.load(Ordering::Relaxed).is_multiple_of(SELDOM) && self.wants_trim() {
+            self.trim(Instant::now());
         }
     }
 
@@ -432,15 +436,19 @@ impl Worker {
             _ => own.trimmed.set(Some(now)),
         }
         let unneeded = own.least_spares.get().saturating_sub(SPARE_FIBRES).div_ceil(2);
-        for _ in 0..unneeded {
+        for _ in 0..unneeded.min(TRIM_AT_ONCE) {
             let Some(fibre) = own.spare.get() else { break };
             own.spare.set(fibre.next.get());
             own.spares.set(own.spares.get() - 1);
             self.forget(fibre);
         }
+        if unneeded > TRIM_AT_ONCE {
+            own.trimmed.set(now.checked_sub(TRIM * 49 / 50)); // more of it soon
+        }
         own.least_spares.set(own.spares.get());
         let mut at = own.spare.get();
-        while let Some(fibre) = at {
+        for _ in 0..TRIM_AT_ONCE {
+            let Some(fibre) = at else { break };
             fibre.trim();
             at = fibre.next.get();
         }
@@ -460,8 +468,12 @@ impl Worker {
         }
     }
 
-    /// Whether there is something to trim sooner or later.
-    pub(super) fn wants_trim(&self) -> bool {
+    /// When there will be something to trim.
+    pub(super) fn next_trim(&self, now: Instant) -> Option<Instant> {
+        self.wants_trim().then(|| self.own.trimmed.get().unwrap_or(now) + TRIM)
+    }
+
+    fn wants_trim(&self) -> bool {
         self.own.spares.get() > SPARE_FIBRES
     }
 

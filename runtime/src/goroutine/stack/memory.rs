@@ -1,0 +1,131 @@
+//! Stacks as the kernel sees them: mappings, protections, guards.
+
+use std::fmt::Display;
+use std::io;
+use std::ptr::NonNull;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
+
+/// Rounded up to pages.
+const GUARD: usize = 16 << 10;
+
+pub(crate) fn page() -> usize {
+    // SAFETY: takes nothing, and is never unknown.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+pub(crate) fn guard_len() -> usize {
+    GUARD.next_multiple_of(page())
+}
+
+/// Not counted as used until it is (`NORESERVE`), where the system makes that difference.
+pub(crate) fn map(len: usize, protection: libc::c_int) -> io::Result<NonNull<u8>> {
+    #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd"))]
+    const KIND: libc::c_int = libc::MAP_NORESERVE;
+    #[cfg(target_os = "openbsd")]
+    const KIND: libc::c_int = libc::MAP_STACK; // else the kernel ends who runs on it
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd", target_os = "openbsd")))]
+    const KIND: libc::c_int = 0;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANON | KIND;
+    // SAFETY: a new mapping at an address of the system's choice touches nobody's memory.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // Fails where the kernel has no huge pages, which is as well.
+    #[cfg(target_os = "linux")]
+    // SAFETY: the mapping just made.
+    unsafe {
+        libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
+    }
+    Ok(NonNull::new(at.cast()).expect("mmap gives no null"))
+}
+
+/// # Safety
+/// The memory is a whole mapping of the caller's, and not in use.
+pub(crate) unsafe fn unmap(at: NonNull<u8>, len: usize) {
+    // SAFETY: by the contract.
+    unsafe { libc::munmap(at.as_ptr().cast(), len) };
+}
+
+/// # Safety
+/// The memory is the caller's, in whole pages, and nobody uses it in a way that `protection` forbids.
+pub(crate) unsafe fn set_protection(at: NonNull<u8>, len: usize, protection: libc::c_int) -> io::Result<()> {
+    // SAFETY: by the contract.
+    match unsafe { libc::mprotect(at.as_ptr().cast(), len, protection) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives the memory back to the system, and keeps the addresses. What is in it is lost, now or later.
+///
+/// # Safety
+/// The memory is the caller's, in whole pages, and not in use.
+pub(crate) unsafe fn discard(at: NonNull<u8>, len: usize) {
+    // Elsewhere DONTNEED is a hint only.
+    const DISCARD: libc::c_int = if cfg!(target_os = "linux") { libc::MADV_DONTNEED } else { libc::MADV_FREE };
+    // Fails if it is locked (`mlockall`), which means that it is to stay.
+    // SAFETY: by the contract.
+    unsafe { libc::madvise(at.as_ptr().cast(), len, DISCARD) };
+}
+
+/// Makes the guard: [`guard_len`] bytes at `low`.
+///
+/// # Safety
+/// They are the caller's, and nobody uses them.
+pub(crate) unsafe fn protect(low: NonNull<u8>, markers: bool) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: by the contract.
+    if markers && unsafe { install_markers(low, guard_len()) } {
+        return Ok(());
+    }
+    // Also where markers have failed: locked memory takes none.
+    let _ = markers;
+    // SAFETY: by the contract.
+    unsafe { set_protection(low, guard_len(), libc::PROT_NONE) }.map_err(|e| {
+        let text = "no guard for a goroutine's stack; without MADV_GUARD_INSTALL (Linux 6.13) each stack takes two \
+                    memory mappings, and vm.max_map_count limits these";
+        context(text, e)
+    })
+}
+
+/// # Safety
+/// The memory is the caller's, in whole pages, and nobody uses it.
+#[cfg(target_os = "linux")]
+unsafe fn install_markers(at: NonNull<u8>, len: usize) -> bool {
+    const MADV_GUARD_INSTALL: libc::c_int = 102; // libc has no name for it yet
+    // SAFETY: by the contract; it frees these pages and makes them trap, or fails.
+    unsafe { libc::madvise(at.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
+}
+
+/// Whether the kernel has guard markers, and they trap: an emulator may take any advice for a hint, and agree.
+#[cfg(target_os = "linux")]
+pub(crate) fn markers_work() -> bool {
+    static WORK: OnceLock<bool> = OnceLock::new();
+    *WORK.get_or_init(|| {
+        let Ok(at) = map(page(), libc::PROT_READ | libc::PROT_WRITE) else { return false };
+        // SAFETY: the page mapped above.
+        let work = unsafe { install_markers(at, page()) } && traps(at.as_ptr());
+        // SAFETY: as mapped above.
+        unsafe { unmap(at, page()) };
+        work
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn markers_work() -> bool {
+    false
+}
+
+/// Whether reading the byte would trap. The kernel tries it, as the name of a file.
+#[cfg(target_os = "linux")]
+pub(crate) fn traps(at: *const u8) -> bool {
+    // SAFETY: the kernel checks each byte before it reads it.
+    let found = unsafe { libc::access(at.cast(), libc::F_OK) };
+    found != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
+}
+
+pub(crate) fn context(what: impl Display, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
