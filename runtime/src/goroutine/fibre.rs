@@ -102,7 +102,7 @@ impl Wait {
     pub(super) const NONE: Self = Self { what: "", since: 0, holder: ptr::null() };
 }
 
-const _: () = assert!(size_of::<Fibre>() <= stack::HEADER);
+const _: () = assert!(size_of::<Fibre>() <= stack::HEADER && align_of::<Fibre>() <= stack::HEADER_ALIGN);
 
 impl Fibre {
     /// A spare fibre, not yet in any list.

@@ -221,9 +221,13 @@ unsafe fn open<F>(job: NonNull<Job>, worker: Option<&'static Worker>) -> (F, Opt
     let details = unsafe { ptr::read(&raw const (*job.as_ptr()).details) };
     // SAFETY: as above.
     let place = unsafe { &raw const (*job.as_ptr()).closure };
-    // SAFETY: what `pack` wrote there.
-    let f =
-        if is_inline::<F>() { unsafe { place.cast::<F>().read() } } else { *unsafe { place.cast::<Box<F>>().read() } };
+    let f = if is_inline::<F>() {
+        // SAFETY: what `pack` wrote there.
+        unsafe { place.cast::<F>().read() }
+    } else {
+        // SAFETY: as above.
+        *unsafe { place.cast::<Box<F>>().read() }
+    };
     match worker {
         Some(worker) => worker.keep_job(job),
         // SAFETY: packed, and empty now.

@@ -125,13 +125,13 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
 pub(super) fn clear(fibre: &Fibre) {
     // A destructor may use locals, even make new ones; in the end there are none.
     while let Some(locals) = fibre.locals.take() {
-        drop_all(locals);
+        drop_all(*locals);
     }
 }
 
 #[cold]
-fn drop_all(locals: Box<Locals>) {
-    for (_, value) in *locals {
+fn drop_all(locals: Locals) {
+    for (_, value) in locals {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
             drop_payload(payload);
         }

@@ -163,13 +163,7 @@ impl<const N: usize> Ring<N> {
         // Acquire, so that the tail is of the same time or later. Had anything been queued when the head was read, the
         // tail would have been past the head already, and it does not go back.
         let head = self.head.load(Ordering::Acquire);
-        head == self.tail.load(Ordering::Acquire)
-    }
-
-    /// How many are queued, more or less, if others are at it.
-    pub(crate) fn len(&self) -> usize {
-        let head = self.head.load(Ordering::Acquire);
-        self.tail.load(Ordering::Acquire).wrapping_sub(head).min(N)
+        head == self.tail.load(Ordering::Relaxed)
     }
 
     /// Takes `n` from `head` on, or says where the head is instead. `out` may be written to in both cases.
@@ -179,6 +173,7 @@ impl<const N: usize> Ring<N> {
     /// `head..head + n` lies before a tail that the caller has written or loaded with Acquire.
     #[inline]
     unsafe fn claim(&self, head: usize, n: usize, out: &mut Batch) -> Result<(), usize> {
+        debug_assert!(n <= N / 2, "{n} of {N}");
         for (i, out) in out[..n].iter_mut().enumerate() {
             // SAFETY: by the contract.
             out.write(unsafe { self.read(head.wrapping_add(i)) });

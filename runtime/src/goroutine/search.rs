@@ -109,10 +109,12 @@ impl Worker {
                 let mut loot = [const { MaybeUninit::uninit() }; BATCH];
                 let n = victim.ring.steal(seen[index], &mut loot);
                 for work in &loot[..n] {
-                    // SAFETY: `steal` has filled the first `n`; and this is the owner, whose ring was empty and has
-                    // room for them.
-                    let pushed = unsafe { self.ring.push(work.assume_init()) };
-                    debug_assert!(pushed.is_ok());
+                    // SAFETY: `steal` has filled the first `n`.
+                    let work = unsafe { work.assume_init() };
+                    // SAFETY: this is the owner.
+                    if let Err(work) = unsafe { self.ring.push(work) } {
+                        self.set().push_global([work]); // never, as our ring is empty
+                    }
                 }
                 if n > 0 {
                     return Some(Found::Work);

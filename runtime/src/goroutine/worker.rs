@@ -297,7 +297,7 @@ impl Worker {
         }
         own.slice.set(None);
         own.calls.set(0);
-        let from_ring = || self.from_ring().map(Chosen::Work);
+        let from_ring = || self.next_work().map(Chosen::Work);
         let from_queue = || own.run_queue.pop().map(Chosen::Fibre);
         let chosen = if tick & 1 == 0 { from_ring().or_else(from_queue) } else { from_queue().or_else(from_ring) };
         chosen.or_else(|| self.look_around())
@@ -305,16 +305,16 @@ impl Worker {
 
     /// From the ring, or from the global queue: goroutines that keep yielding must not keep those out.
     #[inline]
-    fn from_ring(&'static self) -> Option<Work> {
+    fn next_work(&'static self) -> Option<Work> {
         // SAFETY: this is the owner.
         if let Some(work) = unsafe { self.ring.pop() } {
             return Some(work);
         }
-        if self.set().has_global_work() { self.from_global() } else { None }
+        if self.set().has_global_work() { self.next_global() } else { None }
     }
 
     #[cold]
-    fn from_global(&'static self) -> Option<Work> {
+    fn next_global(&'static self) -> Option<Work> {
         if self.takes_work() {
             self.take_global(BATCH);
         }
