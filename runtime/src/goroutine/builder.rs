@@ -13,7 +13,7 @@ use std::thread;
 use super::job::{self, Details};
 use super::ring::Work;
 use super::set::Set;
-use super::{Goexit, context, report, run};
+use super::{Goexit, context, report, run, stack};
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
 
@@ -74,7 +74,14 @@ impl Builder {
 
     /// Gives it a stack of at least this many bytes, with a guard below. Stacks do not grow. One that is not of the
     /// default size is made for this goroutine, which costs two system calls, and freed after it.
+    ///
+    /// # Panics
+    ///
+    /// If the size is absurd: more than 64 GiB.
     pub fn stack_size(mut self, bytes: usize) -> Self {
+        if let Err(error) = stack::check(bytes) {
+            panic!("{error}");
+        }
         self.details.stack_size = Some(bytes);
         self.any_details = true;
         self

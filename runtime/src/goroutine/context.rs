@@ -1,7 +1,7 @@
 //! Which worker this thread is, which goroutine runs on it, and what a goroutine does to wait.
 
 use std::cell::Cell;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread;
@@ -10,7 +10,7 @@ use super::fibre::{Fibre, State, Wait};
 use super::overflow::Running;
 use super::worker::Worker;
 use super::{Goexit, watcher};
-use crate::{Instant, Unparked};
+use crate::{Instant, Unparked, shim};
 
 struct Here {
     worker: Cell<Option<&'static Worker>>,
@@ -60,16 +60,24 @@ pub(super) fn running() -> Option<Running> {
     Some(Running { guard: fibre.extent.guard(), size: fibre.extent.size(), name, id: fibre.id.get() })
 }
 
-/// A goroutine that waits, or may: the running one.
+/// A goroutine that waits, or may.
+///
+/// It says who, no more: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and those
+/// who have found it to be the running one look into the fibre.
 #[derive(Clone, Copy)]
-pub(crate) struct FibreRef(&'static Fibre);
+pub(crate) struct FibreRef(NonNull<Fibre>);
 
 /// The calling goroutine, if it may switch.
 #[inline]
 pub(crate) fn current() -> Option<FibreRef> {
+    switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
+}
+
+#[inline]
+fn switchable() -> Option<&'static Fibre> {
     HERE.with(|here| match here.fibre.get() {
         // Who switched while its thread panics would make the others look as if they panicked.
-        Some(fibre) if here.fixed.get() == 0 && !thread::panicking() => Some(FibreRef(fibre)),
+        Some(fibre) if here.fixed.get() == 0 && !thread::panicking() => Some(fibre),
         _ => None,
     })
 }
@@ -77,7 +85,7 @@ pub(crate) fn current() -> Option<FibreRef> {
 impl FibreRef {
     #[inline]
     pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
-        let fibre = self.0;
+        let fibre = self.running();
         if fibre.dying.get() {
             commit();
             unwind();
@@ -89,6 +97,10 @@ impl FibreRef {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             commit();
             return Unparked::Deadline;
+        }
+        if switchable().is_none() {
+            commit();
+            return stay(fibre, deadline);
         }
         fibre.state.set(State::Parked);
         if let Some(deadline) = deadline {
@@ -103,9 +115,15 @@ impl FibreRef {
     }
 
     pub(crate) fn await_ready(self) {
-        while !self.0.token.take() {
-            self.0.worker.take_inbox();
-            crate::shim::pause();
+        stay(self.running(), None);
+    }
+
+    /// The fibre, which must be the one that runs here: a `G` can be left where another goroutine of this thread finds it.
+    #[inline]
+    fn running(self) -> &'static Fibre {
+        match fibre() {
+            Some(fibre) if ptr::eq(fibre, self.0.as_ptr()) => fibre,
+            _ => panic!("a G was parked by another than the goroutine that it stands for"),
         }
     }
 
@@ -114,16 +132,32 @@ impl FibreRef {
     /// The goroutine is parked, or about to be, and this is the one `ready` for that.
     #[inline]
     pub(crate) unsafe fn ready(self) {
-        let home = self.0.worker;
+        // SAFETY: it waits, so it is alive.
+        let home = unsafe { self.0.as_ref() }.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
-            home.deliver(self.0, true);
+            // SAFETY: as above; and it is a fibre of this thread.
+            home.deliver(unsafe { self.0.as_ref() }, true);
         } else {
+            // The link is the fibre's first field.
             // SAFETY: in no inbox, as this is its one `ready`; and it stays alive until its worker has read the inbox.
-            unsafe { home.inbox.push((&raw const self.0.link).cast_mut()) };
+            unsafe { home.inbox.push(self.0.cast().as_ptr()) };
             // The fibre may be gone by now; a worker never is.
             home.wake();
         }
     }
+}
+
+/// Waits for `ready` without switching: the whole worker waits.
+#[cold]
+fn stay(fibre: &'static Fibre, deadline: Option<Instant>) -> Unparked {
+    while !fibre.token.take() {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Unparked::Deadline;
+        }
+        fibre.worker.take_inbox();
+        shim::yield_now();
+    }
+    Unparked::Ready
 }
 
 /// Ends the calling goroutine by unwinding it.
@@ -134,7 +168,7 @@ pub(super) fn unwind() -> ! {
 /// The end of a release that has handed over: the others go first.
 #[inline]
 pub(crate) fn give_way() {
-    if let Some(FibreRef(fibre)) = current() {
+    if let Some(fibre) = switchable() {
         fibre.worker.requeue(fibre);
     }
 }
@@ -142,7 +176,7 @@ pub(crate) fn give_way() {
 /// `gosched`. False if the caller is not a goroutine, or may not switch.
 #[inline]
 pub(crate) fn yield_now() -> bool {
-    let Some(FibreRef(fibre)) = current() else { return false };
+    let Some(fibre) = switchable() else { return false };
     fibre.worker.requeue(fibre);
     if fibre.dying.get() {
         unwind();

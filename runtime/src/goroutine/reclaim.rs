@@ -6,8 +6,8 @@
 //! Where panics abort it cannot be done: then stacks, and the worker, are left as they are for ever.
 
 use super::fibre::{Fibre, State};
-use super::job;
 use super::worker::{Chosen, Worker};
+use super::{context, job};
 use crate::Unparked;
 
 impl Worker {
@@ -54,7 +54,8 @@ impl Worker {
             fibre.token.set(true);
         }
         fibre.dying.set(true);
-        self.resume(fibre);
+        fibre.state.set(State::Running);
+        context::resume(fibre); // not `Worker::resume`, which may free it
         debug_assert_eq!(fibre.state.get(), State::Spare, "a dying goroutine never suspends");
         fibre.dying.set(false);
         fibre.token.set(false);

@@ -111,7 +111,7 @@ pub struct Outside<'a> {
 ///
 /// # Panics
 ///
-/// As `main` does, when all is done. If the caller is a goroutine.
+/// As [`ActiveSet::run_local`].
 ///
 /// # Examples
 ///
@@ -142,12 +142,16 @@ impl ActiveSet {
     ///
     /// # Panics
     ///
-    /// As `main` does, when all is done. If the caller is a goroutine: its worker has other things to do.
+    /// When all is done: as `main` does, or because `main` waited for what could no longer come. At once, if the caller is a
+    /// goroutine: its worker has other things to do.
     pub fn run_local<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(context::worker().is_none(), "run_local was called from a goroutine");
         let worker = self.set.enter();
         match on_worker(worker, main, main_details(), || ()) {
             Ok(result) => result,
+            Err(payload) if payload.is::<Goexit>() => {
+                panic!("the main goroutine of run_local waited for what could no longer come, or called goexit")
+            }
             Err(payload) => resume_unwind(payload),
         }
     }

@@ -24,13 +24,31 @@ enum Found {
 }
 
 impl Worker {
-    /// Returns when there may be work, or when the set is at rest.
+    /// Returns when there may be work, or when the set is at rest. It is no searcher then: who runs goroutines and counts as
+    /// searching would keep all others asleep.
     #[cold]
     pub(super) fn wait_for_work(&'static self) -> Woken {
+        loop {
+            match self.search_and_sleep() {
+                Woken::ToSearch => debug_assert!(self.own.searching.get()),
+                woken => {
+                    debug_assert!(!self.own.searching.get());
+                    return woken;
+                }
+            }
+        }
+    }
+
+    fn search_and_sleep(&'static self) -> Woken {
         let set = self.set();
         let takes_work = self.takes_work();
         if takes_work && !self.own.searching.replace(true) {
             set.idle.begin_search();
+        }
+        if !takes_work && self.own.searching.replace(false) {
+            // It was woken to search, and `set_max_procs` has taken it out since it fell asleep: somebody else must.
+            let _ = set.idle.end_search();
+            set.wake_for_work();
         }
         self.own.looked.set(None);
         let begun = Instant::now();

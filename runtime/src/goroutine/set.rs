@@ -96,7 +96,8 @@ impl Set {
 
     /// No worker is in it, and nobody will use it any more.
     pub(super) fn recycle(&'static self) {
-        lock(&SPARE_SETS).push(self);
+        // Not one that a leaked handle would keep from ever being at rest.
+        self.idle.if_at_rest(|| lock(&SPARE_SETS).push(self));
     }
 
     pub(super) fn ends_at_rest(&self) -> bool {
@@ -139,6 +140,10 @@ impl Set {
         self.made.fetch_add(worker.made.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         self.ended.fetch_add(worker.ended.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         self.idle.leave(self.ends_at_rest());
+        // Another may have to take its place.
+        if self.has_global_work() {
+            self.wake_for_work();
+        }
         if clean {
             lock(&SPARE_WORKERS).push(worker);
         }
@@ -165,6 +170,13 @@ impl Set {
     pub(super) fn worker(&'static self, index: usize) -> Option<&'static Worker> {
         // SAFETY: as in `workers`.
         unsafe { self.workers.get(index)?.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// How many workers stand before this one. Those that `run` has made leave, and their places may stay free.
+    #[cold]
+    pub(super) fn rank(&self, worker: &Worker) -> usize {
+        let before = &self.workers[..worker.place()];
+        before.iter().filter(|place| !place.load(Ordering::Relaxed).is_null()).count()
     }
 
     /// How many workers do any work.

@@ -67,6 +67,15 @@ pub(crate) fn take(size: Option<usize>) -> io::Result<PooledStack> {
     }
 }
 
+/// Whether [`take`] would try.
+///
+/// # Errors
+///
+/// As its `InvalidInput`.
+pub(crate) fn check(size: usize) -> io::Result<()> {
+    round(size).map(|_| ())
+}
+
 fn round(size: usize) -> io::Result<usize> {
     if size > MAX_SIZE {
         let text = format!("a goroutine's stack of {size} bytes: more than the {MAX_SIZE} that are allowed");

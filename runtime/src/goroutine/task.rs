@@ -40,8 +40,8 @@ use crate::sema;
 /// });
 /// ```
 pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
-    start(async move {
-        if let Err(payload) = CatchUnwind(future).await {
+    start(future, |result: thread::Result<()>| {
+        if let Err(payload) = result {
             if !payload.is::<super::Goexit>() {
                 report::die_of_panic(&*payload);
             }
@@ -66,31 +66,20 @@ where
     F::Output: Send + 'static,
 {
     let (sender, handle) = builder::packet(OnPanic::EndProcess);
-    start(async move { sender.send(CatchUnwind(future).await) });
+    start(future, move |result| sender.send(result));
     handle
 }
 
-fn start(future: impl Future<Output = ()> + Send + 'static) {
-    /// Counts the task's end, however it ends.
-    struct Live(&'static Set, Option<u64>);
-    impl Drop for Live {
-        fn drop(&mut self) {
-            self.0.count_end();
-            if let Some(name) = self.1 {
-                self.0.forget_task(name);
-            }
-        }
-    }
-
+fn start<F, D>(future: F, done: D)
+where
+    F: Future + Send + 'static,
+    D: FnOnce(thread::Result<F::Output>) + Send + 'static,
+{
     let set = Set::here();
     set.count_made();
     let name = set.name_task();
-    let live = Live(set, name);
-    let future = async move {
-        let _live = live;
-        future.await;
-    };
-    let (runnable, task) = async_task::spawn(future, move |runnable: Runnable| set.submit(job::pack_task(runnable)));
+    let body = Body { future, done: Some(done), _live: Live(set, name) };
+    let (runnable, task) = async_task::spawn(body, move |runnable: Runnable| set.submit(job::pack_task(runnable)));
     match name {
         Some(name) => set.keep_task(name, task), // before it can end
         None => task.detach(),
@@ -98,19 +87,43 @@ fn start(future: impl Future<Output = ()> + Send + 'static) {
     runnable.schedule();
 }
 
-/// A future whose panic is its result.
-struct CatchUnwind<F>(F);
+/// What a task is made of. Written out, not an `async` block: that would hold the future twice, before and in its await.
+struct Body<F, D> {
+    future: F,
+    done: Option<D>,
+    _live: Live,
+}
 
-impl<F: Future> Future for CatchUnwind<F> {
-    type Output = thread::Result<F::Output>;
+/// Counts the task's end, however it ends.
+struct Live(&'static Set, Option<u64>);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the projection of a pin to the only field; `Self` is `Unpin` only if it is, and has no `Drop`.
-        let future = unsafe { self.map_unchecked_mut(|this| &mut this.0) };
-        match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(payload) => Poll::Ready(Err(payload)),
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.count_end();
+        if let Some(name) = self.1 {
+            self.0.forget_task(name);
         }
+    }
+}
+
+impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: nothing is moved out of the pin but `done`, which is never pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: the projection of a pin to a field that is always pinned: `Body` has no `Drop`, and is `Unpin` only if
+        // the future is.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(payload) => Err(payload),
+        };
+        if let Some(done) = this.done.take() {
+            done(result);
+        }
+        Poll::Ready(())
     }
 }
 

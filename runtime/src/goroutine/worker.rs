@@ -604,7 +604,8 @@ impl Worker {
     /// Whether it may do work that others could do too: not if `set_max_procs` has taken it out.
     #[inline]
     pub(super) fn takes_work(&self) -> bool {
-        self.index.load(Ordering::Relaxed) < self.set().procs()
+        let set = self.set();
+        self.place() < set.procs() || set.rank(self) < set.procs()
     }
 
     /// Whether something is queued here that came from others, or that others may take.
