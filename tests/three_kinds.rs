@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex as StdMutex};
 use common::{Watchdog, eventually};
 use sudog::runtime::goroutine::{self, Builder, go_async, run, spawn, spawn_async};
 use sudog::runtime::sema::{self, Wake, semacquire, semacquire_async, semrelease};
+use sudog::sync::mutex::policy;
+use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, LockAsync, Mutex};
 
 
@@ -56,12 +58,13 @@ fn the_three_kinds_are_served_in_the_order_in_which_they_came() {
     eventually(|| permits.load(Ordering::Relaxed) == 1);
 }
 
-/// The same for the mutex: nobody new comes while they are served, so normal mode is first in, first out too.
+/// The same for the mutex with Go's policy: nobody new comes while they are served, so normal mode is first in, first out
+/// too. (Under the default one a thread stands by, and sleeps at the head of the line.)
 #[test]
 fn one_mutex_serves_the_three_kinds_in_order() {
     let _watchdog = Watchdog::new();
     const EACH: u32 = 4;
-    let mutex = Arc::new(GoMutex::new());
+    let mutex = Arc::new(GoMutex::<RuntimeSema, policy::Go>::unlocked());
     let served = Arc::new(StdMutex::new(Vec::new()));
     mutex.lock();
     let mut threads = Vec::new();

@@ -118,28 +118,30 @@ pub fn goexit() -> ! {
     context::unwind()
 }
 
-/// How many goroutines have not ended: stackful and stackless ones, of the runtime, or of the [`ActiveSet`](super::ActiveSet)
-/// that the caller runs in. Go's `runtime.NumGoroutine`.
+/// How many goroutines have not ended, stackful and stackless ones: of the [`run`](super::run) or the
+/// [`ActiveSet`](super::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in the background.
+/// Go's `runtime.NumGoroutine`.
 #[must_use]
 pub fn num_goroutine() -> usize {
     Set::here().live()
 }
 
-/// How many workers run goroutines at a time, at most. Go's `runtime.GOMAXPROCS(0)`.
+/// How many workers run goroutines at a time, at most: those of the caller's [`run`](super::run), or those in the background.
+/// Go's `runtime.GOMAXPROCS(0)`.
 #[must_use]
 pub fn max_procs() -> usize {
-    Set::global().procs()
+    Set::here().procs()
 }
 
 /// Sets [`max_procs`], and returns what it was. Go's `runtime.GOMAXPROCS`.
 ///
 /// If it becomes less, goroutines that have started on a worker which is now too many stay there, and it runs them, but
-/// takes no others. `n` is at most 256.
+/// takes no others. `n` is at most 256. Called by a thread that is no worker, it is for each [`run`](super::run) to come, too.
 ///
 /// # Panics
 ///
 /// If `n` is 0.
 pub fn set_max_procs(n: usize) -> usize {
     assert!(n > 0, "at least one worker is needed");
-    Set::global().set_procs(n.min(MAX_WORKERS))
+    Set::here().set_procs(n.min(MAX_WORKERS))
 }

@@ -5,42 +5,26 @@
 //! way, no work is queued, and that *every* thread of the process is one of ours. The last is read from
 //! `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use super::set::Set;
+use super::set::{Set, main};
 use super::{blocking, report, watcher};
 
-/// How many `run` wait for their main goroutine.
-static MAINS: AtomicUsize = AtomicUsize::new(0);
-/// How many of those mains have ended by `goexit`.
-static EXITED_MAINS: AtomicUsize = AtomicUsize::new(0);
-
-pub(super) fn main_begins() {
-    MAINS.fetch_add(1, Ordering::Relaxed);
-}
-
-pub(super) fn main_ends() {
-    MAINS.fetch_sub(1, Ordering::Relaxed);
-}
-
-pub(super) fn main_exits() {
-    EXITED_MAINS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Ends the process if nothing can ever wake the main goroutine.
-pub(super) fn look(set: &'static Set) {
-    if MAINS.load(Ordering::Relaxed) == 0 {
+/// Ends the process if nothing can ever wake the main goroutine of a `run`.
+pub(super) fn look(sets: &[&'static Set]) {
+    let waiting = sets.iter().filter(|set| set.main() != main::NONE).count();
+    // With several `run`s, one may wake the other; to hold all their locks at a time is not worth it.
+    if waiting != 1 || watcher::has_timers() || !sets.iter().all(|set| set.idle.is_at_rest()) {
         return;
     }
+    let Some(set) = sets.iter().find(|set| set.main() != main::NONE) else { return };
     set.idle.if_at_rest(|| {
-        // Nobody can be woken while this runs: to wake takes the lock that it runs under.
-        let queued = set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
-        if queued || watcher::has_timers() || !all_threads_are_ours(set) {
+        // Nobody of this set can be woken while this runs: to wake takes the lock that it runs under. Of the others, nobody
+        // was awake, nor would have been by the clock or from outside: so nobody could wake them.
+        let queued = |set: &&Set| set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
+        if sets.iter().any(|set| queued(&&**set)) || !all_threads_are_ours(sets) {
             return;
         }
-        let no_main = EXITED_MAINS.load(Ordering::Relaxed) == MAINS.load(Ordering::Relaxed);
-        let list = report::goroutines(set);
-        report::say(&if no_main && list.is_empty() {
+        let list: String = sets.iter().map(|set| report::goroutines(set)).collect();
+        report::say(&if set.main() == main::EXITED && list.is_empty() {
             "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()
         } else {
             format!("fatal error: all goroutines are asleep - deadlock!\n\n{list}")
@@ -49,8 +33,9 @@ pub(super) fn look(set: &'static Set) {
     });
 }
 
-/// Whether the process has no thread but the workers of this set, the watcher, and the idle threads for blocking calls.
-fn all_threads_are_ours(set: &Set) -> bool {
+/// Whether the process has no thread but workers, the watcher, and the idle threads for blocking calls.
+fn all_threads_are_ours(sets: &[&'static Set]) -> bool {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
-    tasks.count() == set.workers().count() + blocking::threads() + 1
+    let workers: usize = sets.iter().map(|set| set.workers().count()).sum();
+    tasks.count() == workers + blocking::threads() + 1
 }

@@ -28,6 +28,8 @@ pub(crate) struct Idle {
     sleeping: AtomicU32,
     /// How many look for work at this moment.
     searching: AtomicU32,
+    /// Everybody is to leave. Written under the lock.
+    over: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -38,8 +40,6 @@ struct State {
     timed: u32,
     /// Who else may bring work: blocking calls, handles of foreign threads.
     outside: u32,
-    /// Set at rest: everybody is to leave.
-    over: bool,
 }
 
 // SAFETY: a listed sleeper is alive (it leaves the list before it dies), and what is in it is either atomic, or touched
@@ -98,23 +98,36 @@ impl Sleeper {
 impl Idle {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
-        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0, over: false };
-        Self { sleeping: AtomicU32::new(0), searching: AtomicU32::new(0), state: Mutex::new(state) }
+        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0 };
+        let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { sleeping, searching, over: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
-        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0, over: false };
-        Self { sleeping: AtomicU32::new(0), searching: AtomicU32::new(0), state: Mutex::new(state) }
+        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0 };
+        let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { sleeping, searching, over: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
-    /// A worker joins, awake. The first to join a set that was at rest starts it anew.
-    pub(crate) fn join(&self) {
+    /// A worker joins, awake. With `anew`, the first one starts a set that was over.
+    pub(crate) fn join(&self, anew: bool) {
         let mut state = self.state.lock();
-        if state.awake == 0 && state.sleepers.is_empty() {
-            state.over = false;
+        if anew && state.awake == 0 && state.sleepers.is_empty() {
+            self.over.store(false, Ordering::Relaxed);
         }
         state.awake += 1;
+    }
+
+    /// Whether everybody is to leave. To be asked now and then by those who are awake; sleepers are woken.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Tells everybody to leave.
+    pub(crate) fn shut_down(&self) {
+        self.end(&mut self.state.lock());
     }
 
     /// A worker leaves, awake. With `end`, a set that is at rest without it is over.
@@ -146,6 +159,11 @@ impl Idle {
         if state.is_at_rest() {
             f();
         }
+    }
+
+    /// Whether nobody is awake, nor will be by the clock, nor from outside.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.state.lock().is_at_rest()
     }
 
     /// How many workers are awake.
@@ -204,6 +222,10 @@ impl Idle {
         if sleeper.asleep.load(Ordering::Relaxed) {
             // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have found
             // is no set's at rest.
+            if self.is_over() {
+                self.unlist(&mut state, sleeper);
+                return Woken::Over;
+            }
             sleeper.asleep_for_good.set(true);
             state.awake -= 1;
             state.timed += u32::from(sleeper.timed.get());
@@ -222,10 +244,10 @@ impl Idle {
     }
 
     fn why(&self, sleeper: &Sleeper) -> Woken {
-        let state = self.state.lock();
+        let _state = self.state.lock();
         if sleeper.to_search.replace(false) {
             Woken::ToSearch
-        } else if state.over {
+        } else if self.is_over() {
             Woken::Over
         } else {
             Woken::ForWork
@@ -254,10 +276,13 @@ impl Idle {
     }
 
     fn end_if_at_rest(&self, state: &mut State) {
-        if !state.is_at_rest() {
-            return;
+        if state.is_at_rest() {
+            self.end(state);
         }
-        state.over = true;
+    }
+
+    fn end(&self, state: &mut State) {
+        self.over.store(true, Ordering::Relaxed);
         while !state.sleepers.is_empty() {
             let sleeper = self.take(state, 0);
             // Under the lock, for once; it is the end.
@@ -373,7 +398,7 @@ mod model {
         check(4, || {
             let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
             let sleeper = Arc::new(Sleeper::new());
-            idle.join();
+            idle.join(true);
             let waker = {
                 let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
                 thread::spawn(move || {
@@ -402,7 +427,7 @@ mod model {
         check(4, || {
             let idle = Arc::new(Idle::new());
             let sleeper = Arc::new(Sleeper::new());
-            idle.join();
+            idle.join(true);
             let waker = {
                 let (idle, sleeper) = (idle.clone(), sleeper.clone());
                 thread::spawn(move || idle.wake(&sleeper))
@@ -451,8 +476,8 @@ mod model {
         check(3, || {
             let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
             idle.outside_begins();
-            idle.join();
-            idle.join();
+            idle.join(true);
+            idle.join(true);
             let other = {
                 let (idle, queue) = (idle.clone(), queue.clone());
                 thread::spawn(move || worker(&idle, &queue))
@@ -484,7 +509,7 @@ mod model {
             let begun = Arc::new(AtomicU32::new(0));
             let workers: Vec<_> = (0..2)
                 .map(|_| {
-                    idle.join();
+                    idle.join(true);
                     let (idle, queue, begun) = (idle.clone(), queue.clone(), begun.clone());
                     thread::spawn(move || {
                         let sleeper = Sleeper::new();

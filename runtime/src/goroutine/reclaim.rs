@@ -13,9 +13,8 @@ use crate::Unparked;
 impl Worker {
     /// Unwinds all goroutines of this worker, and frees their stacks. False if that cannot be done.
     ///
-    /// By the owner, outside its loop, which must have been told to [stop](Worker::stop), or have ended.
+    /// By the owner, after its loop: the set is over.
     pub(super) fn reclaim(&'static self) -> bool {
-        self.stop();
         self.unpick();
         if cfg!(panic = "abort") {
             return self.fibres().next().is_none();
@@ -75,7 +74,7 @@ impl Worker {
         while self.own.run_queue.pop().is_some() {}
     }
 
-    /// What has not begun is for other workers; of a set that is over, for nobody.
+    /// What has not begun is for nobody: whoever leaves the set last drops it.
     fn give_up_work(&'static self) {
         for link in self.placed.take_all() {
             self.set().push_global([job::work_of_link(link)]);

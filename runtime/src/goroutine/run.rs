@@ -4,17 +4,22 @@ use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-use super::set::Set;
+use super::set::{self, Set};
 use super::worker::Worker;
-use super::{Goexit, context, deadlock, job, overflow, watcher};
+use super::{Goexit, context, job, overflow, watcher};
 
 /// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
 ///
 /// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow. Other
 /// workers are started when there is work for them, as many as [`max_procs`](super::max_procs) says, this one included.
+/// What the goroutines of this `run` start belongs to it.
 ///
-/// When `main` returns, so does this, without waiting for other goroutines. Those that were started on this thread are
-/// unwound, as by [`goexit`](super::goexit): their destructors run. Those on other workers go on.
+/// When `main` returns, so does this, without waiting for other goroutines, and it is over with them: those that have
+/// not begun are dropped, those that have are unwound as by [`goexit`](super::goexit), so that their destructors run; here
+/// at once, on other workers when they next wait or give way. In Go, too, the program ends with `main`.
+///
+/// Several threads may call `run` at a time. Goroutines started by a thread that is no worker belong to none, and run in
+/// the background as long as the process.
 ///
 /// Called from a goroutine it just calls `main`.
 ///
@@ -50,13 +55,11 @@ pub(super) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
     if context::worker().is_some() {
         return main();
     }
-    let set = Set::global();
+    let set = Set::of_run();
     let worker = set.enter();
     watcher::start();
     watcher::rouse();
-    deadlock::main_begins();
-    let result = on_worker(worker, main, details, || worker.stop());
-    deadlock::main_ends();
+    let result = on_worker(worker, main, details, || set.idle.shut_down());
     match result {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -215,8 +218,8 @@ fn on_worker<T>(
         let exited = matches!(&outcome, Err(payload) if payload.is::<Goexit>());
         // SAFETY: `result` outlives this goroutine, which runs on this thread and is over before `reclaim` returns.
         unsafe { *place = Some(outcome) };
-        if exited && !set.ends_at_rest() && !worker.is_stopped() {
-            deadlock::main_exits(); // and the others go on
+        if exited && !set.ends_at_rest() && !set.idle.is_over() {
+            set.set_main(set::main::EXITED); // and the others go on
         } else {
             ended();
         }
@@ -232,10 +235,6 @@ fn on_worker<T>(
     }
     let clean = worker.reclaim();
     set.leave(worker, clean);
-    if set.ends_at_rest() {
-        // What nobody has begun, if destructors have started it; and the futures of the tasks that were given up.
-        set.discard_work();
-    }
     if !clean && !ended_normally(&result) {
         // Panics abort, so the main goroutine cannot be unwound; and it may have lent out what it borrows from our caller.
         crate::fatal("all goroutines are asleep - deadlock!");

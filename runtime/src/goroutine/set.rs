@@ -1,9 +1,10 @@
-//! A set of workers that share their work: the whole runtime, or the schedulers of one [`ActiveSet`](super::ActiveSet).
+//! A set of workers that share their work: those of one `run`, the schedulers of one [`ActiveSet`](super::ActiveSet), or
+//! the ones in the background, who serve threads that are no workers.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_task::Task;
@@ -33,6 +34,8 @@ pub(super) struct Set {
     procs: AtomicUsize,
     /// It is an [`ActiveSet`](super::ActiveSet): it ends when it is at rest, and starts no threads.
     local: AtomicBool,
+    /// Whether it has a main goroutine: see [`main`].
+    main: AtomicU32,
     /// Goroutines and tasks made and ended by threads that are no workers of this set.
     made: AtomicU64,
     ended: AtomicU64,
@@ -41,13 +44,36 @@ pub(super) struct Set {
     next_task: AtomicU64,
 }
 
-static GLOBAL: Set = Set::new();
+/// What has become of a set's main goroutine.
+pub(super) mod main {
+    /// There is none.
+    pub(in super::super) const NONE: u32 = 0;
+    pub(in super::super) const RUNNING: u32 = 1;
+    /// It has called `goexit`.
+    pub(in super::super) const EXITED: u32 = 2;
+}
+
+/// The one of those who have no other: threads that are no workers.
+static BACKGROUND: Set = Set::new();
+/// All sets with threads of their own: for the watcher.
+static LIVE: Mutex<Vec<&'static Set>> = Mutex::new(Vec::new());
+/// How many workers a set has that is yet to be made. 0: nobody has asked.
+static PROCS: AtomicUsize = AtomicUsize::new(0);
 static SPARE_WORKERS: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
 static SPARE_SETS: Mutex<Vec<&'static Set>> = Mutex::new(Vec::new());
 
 /// Nothing panics under these locks, but for a failed allocation.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `set_max_procs` has said outside of all sets; or what the system says.
+fn default_procs() -> usize {
+    if PROCS.load(Ordering::Relaxed) == 0 {
+        let asked = procs::default_procs().min(MAX_WORKERS);
+        let _ = PROCS.compare_exchange(0, asked, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    PROCS.load(Ordering::Relaxed)
 }
 
 impl Set {
@@ -61,6 +87,7 @@ impl Set {
             started: AtomicUsize::new(0),
             procs: AtomicUsize::new(0),
             local: AtomicBool::new(false),
+            main: AtomicU32::new(main::NONE),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             tasks: Mutex::new(HashMap::with_hasher(BuildHasherDefault::new())),
@@ -68,36 +95,71 @@ impl Set {
         }
     }
 
-    /// The one that `go` uses.
-    pub(super) fn global() -> &'static Self {
+    /// The one that `go` uses for threads that are no workers.
+    pub(super) fn background() -> &'static Self {
         static STARTED: OnceLock<()> = OnceLock::new();
-        STARTED.get_or_init(|| {
-            GLOBAL.procs.store(procs::default_procs().min(MAX_WORKERS), Ordering::Relaxed);
-            overflow::install(context::running);
-        });
-        &GLOBAL
+        STARTED.get_or_init(|| BACKGROUND.begin(default_procs()));
+        &BACKGROUND
     }
 
-    /// The set of the calling worker, or the global one.
+    /// The set of the calling worker, or the background one.
     #[inline]
     pub(super) fn here() -> &'static Self {
-        context::worker().map_or_else(Self::global, Worker::set)
+        context::worker().map_or_else(Self::background, Worker::set)
     }
 
+    /// A set for a `run`.
+    pub(super) fn of_run() -> &'static Self {
+        let set = Self::spare();
+        set.local.store(false, Ordering::Relaxed);
+        set.main.store(main::RUNNING, Ordering::Relaxed);
+        set.begin(default_procs());
+        set
+    }
+
+    /// A set for schedulers of one's own.
     pub(super) fn local() -> &'static Self {
-        Self::global(); // for the handler of overflows
-        let set = lock(&SPARE_SETS).pop().unwrap_or_else(|| Box::leak(Box::new(Self::new())));
+        overflow::install(context::running);
+        let set = Self::spare();
         set.local.store(true, Ordering::Relaxed);
         set.procs.store(MAX_WORKERS, Ordering::Relaxed);
+        set
+    }
+
+    fn spare() -> &'static Self {
+        let set = lock(&SPARE_SETS).pop().unwrap_or_else(|| Box::leak(Box::new(Self::new())));
         set.made.store(0, Ordering::Relaxed);
         set.ended.store(0, Ordering::Relaxed);
         set
     }
 
+    fn begin(&'static self, procs: usize) {
+        overflow::install(context::running);
+        self.procs.store(procs, Ordering::Relaxed);
+        lock(&LIVE).push(self);
+    }
+
     /// No worker is in it, and nobody will use it any more.
     pub(super) fn recycle(&'static self) {
-        // Not one that a leaked handle would keep from ever being at rest.
-        self.idle.if_at_rest(|| lock(&SPARE_SETS).push(self));
+        lock(&LIVE).retain(|set| !ptr::eq(*set, self));
+        self.main.store(main::NONE, Ordering::Relaxed);
+        // Not one whose tasks may still be woken; nor one that a leaked handle would keep from ever being at rest.
+        if self.live() == 0 {
+            self.idle.if_at_rest(|| lock(&SPARE_SETS).push(self));
+        }
+    }
+
+    /// All sets with threads of their own.
+    pub(super) fn all() -> Vec<&'static Self> {
+        lock(&LIVE).clone()
+    }
+
+    pub(super) fn main(&self) -> u32 {
+        self.main.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_main(&self, main: u32) {
+        self.main.store(main, Ordering::Relaxed);
     }
 
     pub(super) fn ends_at_rest(&self) -> bool {
@@ -108,12 +170,11 @@ impl Set {
 
     /// Makes the calling thread a worker.
     pub(super) fn enter(&'static self) -> &'static Worker {
-        let counted = self.started.fetch_add(1, Ordering::Relaxed);
-        let _ = counted;
-        self.enter_counted()
+        self.started.fetch_add(1, Ordering::Relaxed);
+        self.enter_counted(true)
     }
 
-    fn enter_counted(&'static self) -> &'static Worker {
+    fn enter_counted(&'static self, anew: bool) -> &'static Worker {
         let worker = lock(&SPARE_WORKERS).pop().unwrap_or_else(|| Box::leak(Box::new(Worker::new())));
         let free = |place: &&AtomicPtr<Worker>| {
             let new = ptr::from_ref(worker).cast_mut();
@@ -125,7 +186,7 @@ impl Set {
         };
         self.places.fetch_max(index + 1, Ordering::Relaxed);
         worker.join(self, index);
-        self.idle.join();
+        self.idle.join(anew);
         watcher::rouse();
         context::set_worker(Some(worker));
         worker
@@ -135,17 +196,20 @@ impl Set {
     /// never used again.
     pub(super) fn leave(&'static self, worker: &'static Worker, clean: bool) {
         context::set_worker(None);
-        self.workers[worker.index.load(Ordering::Relaxed)].store(ptr::null_mut(), Ordering::Relaxed);
-        self.started.fetch_sub(1, Ordering::Relaxed);
         self.made.fetch_add(worker.made.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         self.ended.fetch_add(worker.ended.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        self.workers[worker.place()].store(ptr::null_mut(), Ordering::Relaxed);
         self.idle.leave(self.ends_at_rest());
-        // Another may have to take its place.
-        if self.has_global_work() {
-            self.wake_for_work();
-        }
         if clean {
             lock(&SPARE_WORKERS).push(worker);
+        }
+        let last = self.started.fetch_sub(1, Ordering::AcqRel) == 1;
+        if self.ends_at_rest() || last {
+            // What nobody has begun, if destructors have started it; and the futures of the tasks that were given up.
+            self.discard_work();
+        }
+        if last && !self.ends_at_rest() {
+            self.recycle();
         }
     }
 
@@ -186,6 +250,9 @@ impl Set {
     }
 
     pub(super) fn set_procs(&'static self, n: usize) -> usize {
+        if ptr::eq(self, &raw const BACKGROUND) {
+            PROCS.store(n, Ordering::Relaxed);
+        }
         let before = self.procs.swap(n, Ordering::Relaxed);
         self.wake_for_work();
         before
@@ -218,15 +285,16 @@ impl Set {
 
     #[cold]
     fn start_worker(&'static self) {
-        if self.ends_at_rest() {
-            return; // its workers come by themselves
+        if self.ends_at_rest() || self.idle.is_over() {
+            return; // the workers of the one come by themselves, those of the other leave
         }
         let room = |started| (started < self.procs()).then_some(started + 1);
         let Ok(before) = self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) else { return };
         let body = move || {
             let _stack = overflow::prepare_thread();
-            self.enter_counted().run();
-            unreachable!("the global set is never over");
+            let worker = self.enter_counted(false);
+            worker.run();
+            self.leave(worker, worker.reclaim());
         };
         if let Err(error) = std::thread::Builder::new().name(format!("sudog-{before}")).spawn(body) {
             self.started.fetch_sub(1, Ordering::Relaxed);

@@ -79,7 +79,13 @@ where
     set.count_made();
     let name = set.name_task();
     let body = Body { future, done: Some(done), _live: Live(set, name) };
-    let (runnable, task) = async_task::spawn(body, move |runnable: Runnable| set.submit(job::pack_task(runnable)));
+    let schedule = move |runnable: Runnable| {
+        // Of a set that is over, nobody would run it: dropped, it drops the future.
+        if !set.idle.is_over() {
+            set.submit(job::pack_task(runnable));
+        }
+    };
+    let (runnable, task) = async_task::spawn(body, schedule);
     match name {
         Some(name) => set.keep_task(name, task), // before it can end
         None => task.detach(),

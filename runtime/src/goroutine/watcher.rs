@@ -5,13 +5,15 @@
 //! ever wake ([`deadlock`](super::deadlock)), and then sleeps itself. It also keeps the timers of those who have no
 //! worker: async tasks.
 
+use std::collections::{BTreeMap, HashMap};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::deadlock;
-use super::set::{MAX_WORKERS, Set};
+use super::set::Set;
 
 /// How often it looks, and how long a goroutine may run.
 const TICK: Duration = Duration::from_millis(10);
@@ -27,17 +29,15 @@ struct Watcher {
 #[derive(Default)]
 struct State {
     /// Ordered by time; the counter tells equal times apart.
-    timers: std::collections::BTreeMap<(Instant, u64), Waker>,
+    timers: BTreeMap<(Instant, u64), Waker>,
     next_timer: u64,
 }
 
 /// The watcher sleeps until [`rouse`]. Written under the lock.
 static DOZING: AtomicBool = AtomicBool::new(false);
 
-static WATCHER: Watcher = Watcher {
-    state: Mutex::new(State { timers: std::collections::BTreeMap::new(), next_timer: 0 }),
-    changed: Condvar::new(),
-};
+static WATCHER: Watcher =
+    Watcher { state: Mutex::new(State { timers: BTreeMap::new(), next_timer: 0 }), changed: Condvar::new() };
 
 /// See [`COARSE`].
 #[inline]
@@ -99,35 +99,34 @@ pub(super) fn has_timers() -> bool {
 
 fn watch() {
     let begun = Instant::now();
-    let set = Set::global();
-    let mut turns = [None; MAX_WORKERS];
+    // Where each worker was at the last look. Workers are never freed, so their address is their name.
+    let mut turns: HashMap<usize, u32> = HashMap::new();
     let mut quiet = 0;
     loop {
         let now = Instant::now();
         COARSE.store((now - begun).as_millis() as u64, Ordering::Relaxed);
         fire(now);
+        let sets = Set::all();
         let mut awake = false;
-        for worker in set.workers() {
-            let seen = worker.turns.load(Ordering::Relaxed);
-            if worker.sleeper.is_asleep() {
-                turns[worker.place()] = None;
-                continue;
-            }
+        let before = std::mem::take(&mut turns);
+        for worker in sets.iter().flat_map(|set| set.workers()).filter(|worker| !worker.sleeper.is_asleep()) {
             awake = true;
-            if turns[worker.place()].replace(seen) == Some(seen) {
+            let (name, seen) = (ptr::from_ref(worker).addr(), worker.turns.load(Ordering::Relaxed));
+            if before.get(&name) == Some(&seen) {
                 worker.preempt.store(true, Ordering::Relaxed);
             }
+            turns.insert(name, seen);
         }
         if awake {
             quiet = 0;
-            if set.has_global_work() || set.has_work_in_rings() {
+            for set in sets.iter().filter(|set| set.has_global_work() || set.has_work_in_rings()) {
                 set.wake_for_work();
             }
         } else {
             quiet += 1;
             // Twice, so that a thread that is about to be counted is.
             if quiet == 2 {
-                deadlock::look(set);
+                deadlock::look(&sets);
             }
         }
         let mut state = lock();
@@ -140,7 +139,7 @@ fn watch() {
         DOZING.store(quiet >= 2, Ordering::Relaxed);
         // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
         // before we read the count under that lock: so we see the count, or it sees that we doze.
-        if quiet >= 2 && set.idle.awake() > 0 {
+        if quiet >= 2 && Set::all().iter().any(|set| set.idle.awake() > 0) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;
             continue;

@@ -92,7 +92,6 @@ pub(super) struct Own {
     job_count: Cell<u32>,
     ids: Cell<(u64, u64)>,
     pub(super) searching: Cell<bool>,
-    stop: Cell<bool>,
     pub(super) random: Cell<u32>,
     /// The tails of the others' rings, as they were `AGE` ago or more.
     pub(super) seen: UnsafeCell<[u32; MAX_WORKERS]>,
@@ -177,7 +176,6 @@ impl Worker {
                 job_count: Cell::new(0),
                 ids: Cell::new((0, 0)),
                 searching: Cell::new(false),
-                stop: Cell::new(false),
                 random: Cell::new(0x9e37_79b9),
                 seen: UnsafeCell::new([0; MAX_WORKERS]),
                 looked: Cell::new(None),
@@ -194,7 +192,6 @@ impl Worker {
     pub(super) fn join(&'static self, set: &'static Set, index: usize) {
         self.set.store(ptr::from_ref(set).cast_mut(), Ordering::Relaxed);
         self.index.store(index, Ordering::Relaxed);
-        self.own.stop.set(false);
         self.own.searching.set(false);
         self.own.looked.set(None);
     }
@@ -207,9 +204,9 @@ impl Worker {
 
     // ---- the loop -----------------------------------------------------------------------------------------------
 
-    /// Runs goroutines until [`Worker::stop`], or until the set is at rest.
+    /// Runs goroutines until the set is over.
     pub(super) fn run(&'static self) {
-        while !self.own.stop.get() {
+        while !self.set().idle.is_over() {
             match self.own.chosen.take().or_else(|| self.pick()) {
                 Some(Chosen::Fibre(fibre)) => self.resume(fibre),
                 Some(Chosen::Work(work)) => {
@@ -224,15 +221,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.own.stop.get()
-    }
-
-    /// Makes [`Worker::run`] return at the next switch.
-    pub(super) fn stop(&self) {
-        self.own.stop.set(true);
     }
 
     #[inline]
@@ -326,7 +314,7 @@ impl Worker {
     /// started goroutine the loop will find it.
     #[inline]
     pub(super) fn pick_work(&'static self) -> Option<Work> {
-        if self.own.stop.get() {
+        if self.set().idle.is_over() {
             return None;
         }
         match self.pick()? {
