@@ -10,9 +10,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use common::{Watchdog, eventually};
 use sudog::runtime::goroutine::{self, Builder, go_async, run, spawn, spawn_async};
 use sudog::runtime::sema::{self, Wake, semacquire, semacquire_async, semrelease};
-use sudog::sync::mutex::policy;
-use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{GoMutex, LockAsync, Mutex};
+use sudog::sync::{LockAsync, Mutex};
 
 
 /// Who has the mutex, in which order: for a while everybody gets what they queued for, first in, first out, whatever kind
@@ -56,46 +54,6 @@ fn the_three_kinds_are_served_in_the_order_in_which_they_came() {
     }
     assert_eq!(*served.lock().unwrap(), (0..3 * EACH).collect::<Vec<_>>());
     eventually(|| permits.load(Ordering::Relaxed) == 1);
-}
-
-/// The same for the mutex with Go's policy: nobody new comes while they are served, so normal mode is first in, first out
-/// too. (Under the default one a thread stands by, and sleeps at the head of the line.)
-#[test]
-fn one_mutex_serves_the_three_kinds_in_order() {
-    let _watchdog = Watchdog::new();
-    const EACH: u32 = 4;
-    let mutex = Arc::new(GoMutex::<RuntimeSema, policy::Go>::unlocked());
-    let served = Arc::new(StdMutex::new(Vec::new()));
-    mutex.lock();
-    let mut threads = Vec::new();
-    for n in 0..3 * EACH {
-        let (mu, order) = (mutex.clone(), served.clone());
-        match n % 3 {
-            0 => threads.push(std::thread::spawn(move || {
-                mu.lock();
-                order.lock().unwrap().push(n);
-                mu.unlock();
-            })),
-            1 => goroutine::go(move || {
-                mu.lock();
-                order.lock().unwrap().push(n);
-                mu.unlock();
-            }),
-            _ => go_async(async move {
-                mu.lock_async().await;
-                order.lock().unwrap().push(n);
-                mu.unlock();
-            }),
-        }
-        // Asleep, and not merely awake beside the mutex: so that the next one comes after it in the line.
-        eventually(|| mutex.waiters() == n + 1);
-    }
-    mutex.unlock();
-    eventually(|| served.lock().unwrap().len() == 3 * EACH as usize);
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    assert_eq!(*served.lock().unwrap(), (0..3 * EACH).collect::<Vec<_>>());
 }
 
 /// Many of each, all at once, on one counter.

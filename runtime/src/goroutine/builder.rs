@@ -121,6 +121,11 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
     {
         let (sender, handle) = packet(self.details.on_panic);
+        if const { size_of::<F>() > LARGE } {
+            let f: Box<dyn FnOnce() -> T + Send> = Box::new(f);
+            self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
+            return handle;
+        }
         self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
         handle
     }
@@ -149,8 +154,16 @@ impl std::fmt::Debug for Builder {
     }
 }
 
+/// Closures of more bytes are boxed by the caller.
+const LARGE: usize = 1024;
+
 #[inline]
 pub(super) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
+    if const { size_of::<F>() > LARGE } {
+        // On the way to its call a closure is moved a few times, on a stack that is not large.
+        let f: Box<dyn FnOnce() + Send> = Box::new(f);
+        return start(f, details, placement);
+    }
     match (placement, context::worker()) {
         (Placement::Any, Some(worker)) => {
             worker.count_made();
@@ -170,7 +183,7 @@ fn start_elsewhere(work: Work, placement: Placement) {
         Placement::Worker(index) => {
             // SAFETY: just packed, and in no queue.
             unsafe { job::discard_work(work) };
-            panic!("no worker {index}: there are {} at most, numbered from 0", set.procs());
+            panic!("no worker {index}: there are {}, numbered from 0", set.limit());
         }
     };
     set.count_made();
@@ -251,11 +264,14 @@ impl<T> Packet<T> {
             // SAFETY: the handle is gone, so nobody else reads.
             self.die(unsafe { &*self.result.get() });
         }
-        sema::semrelease(&self.done, Wake::Normal);
-        let waker = self.waker.lock().take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        // Whoever waits is woken before anything else happens here.
+        context::without_switching(|| {
+            sema::semrelease(&self.done, Wake::Normal);
+            let waker = self.waker.lock().take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        });
     }
 
     fn die(&self, result: &Option<thread::Result<T>>) {

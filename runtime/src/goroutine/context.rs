@@ -96,6 +96,8 @@ impl FibreRef {
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             commit();
+            // Who polls like this must not keep the others out. A `ready` meanwhile leaves a token.
+            safepoint();
             return Unparked::Deadline;
         }
         if switchable().is_none() {
@@ -108,6 +110,7 @@ impl FibreRef {
         }
         commit();
         fibre.suspend();
+        fibre.wait.set(Wait::NONE);
         if fibre.dying.get() {
             unwind();
         }
@@ -179,7 +182,7 @@ pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
     fibre.worker.requeue(fibre);
     if fibre.dying.get() {
-        unwind();
+        unwind(); // it has caught its end and goes on
     }
     true
 }

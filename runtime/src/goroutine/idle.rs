@@ -28,8 +28,9 @@ pub(crate) struct Idle {
     sleeping: AtomicU32,
     /// How many look for work at this moment.
     searching: AtomicU32,
-    /// Everybody is to leave. Written under the lock.
-    over: AtomicBool,
+    /// The set may end, and begin anew while the last are still leaving. Whoever has joined in this epoch or before is to
+    /// leave. Written under the lock.
+    ended: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -50,6 +51,8 @@ unsafe impl Send for State {}
 pub(crate) struct Sleeper {
     asleep: AtomicBool,
     parker: Parker,
+    /// The owner's: when it joined.
+    pub(crate) epoch: Cell<u32>,
     /// The rest is under the lock of `Idle`. It will wake by itself, for something that matters.
     timed: Cell<bool>,
     /// It does work that any worker can do.
@@ -82,6 +85,7 @@ impl Sleeper {
         Self {
             asleep: AtomicBool::new(false),
             parker: Parker::new(),
+            epoch: Cell::new(1),
             timed: Cell::new(false),
             any: Cell::new(false),
             asleep_for_good: Cell::new(false),
@@ -100,29 +104,30 @@ impl Idle {
     pub(crate) const fn new() -> Self {
         let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0 };
         let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { sleeping, searching, over: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { sleeping, searching, ended: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
     #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
         let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0 };
         let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { sleeping, searching, over: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { sleeping, searching, ended: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
-    /// A worker joins, awake. With `anew`, the first one starts a set that was over.
-    pub(crate) fn join(&self, anew: bool) {
-        let mut state = self.state.lock();
-        if anew && state.awake == 0 && state.sleepers.is_empty() {
-            self.over.store(false, Ordering::Relaxed);
-        }
-        state.awake += 1;
+    /// The epoch that a worker belongs to who joins now.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.ended.load(Ordering::Relaxed) + 1
     }
 
-    /// Whether everybody is to leave. To be asked now and then by those who are awake; sleepers are woken.
+    /// A worker joins, awake.
+    pub(crate) fn join(&self) {
+        self.state.lock().awake += 1;
+    }
+
+    /// Whether those of an epoch are to leave. To be asked now and then by those who are awake; sleepers are woken.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub(crate) fn is_over(&self, epoch: u32) -> bool {
+        self.ended.load(Ordering::Relaxed) >= epoch
     }
 
     /// Tells everybody to leave.
@@ -222,7 +227,7 @@ impl Idle {
         if sleeper.asleep.load(Ordering::Relaxed) {
             // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have found
             // is no set's at rest.
-            if self.is_over() {
+            if self.is_over(sleeper.epoch.get()) {
                 self.unlist(&mut state, sleeper);
                 return Woken::Over;
             }
@@ -247,7 +252,7 @@ impl Idle {
         let _state = self.state.lock();
         if sleeper.to_search.replace(false) {
             Woken::ToSearch
-        } else if self.is_over() {
+        } else if self.is_over(sleeper.epoch.get()) {
             Woken::Over
         } else {
             Woken::ForWork
@@ -282,7 +287,7 @@ impl Idle {
     }
 
     fn end(&self, state: &mut State) {
-        self.over.store(true, Ordering::Relaxed);
+        self.ended.store(self.epoch(), Ordering::Relaxed);
         while !state.sleepers.is_empty() {
             let sleeper = self.take(state, 0);
             // Under the lock, for once; it is the end.
@@ -398,7 +403,7 @@ mod model {
         check(4, || {
             let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
             let sleeper = Arc::new(Sleeper::new());
-            idle.join(true);
+            idle.join();
             let waker = {
                 let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
                 thread::spawn(move || {
@@ -427,7 +432,7 @@ mod model {
         check(4, || {
             let idle = Arc::new(Idle::new());
             let sleeper = Arc::new(Sleeper::new());
-            idle.join(true);
+            idle.join();
             let waker = {
                 let (idle, sleeper) = (idle.clone(), sleeper.clone());
                 thread::spawn(move || idle.wake(&sleeper))
@@ -476,8 +481,8 @@ mod model {
         check(3, || {
             let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
             idle.outside_begins();
-            idle.join(true);
-            idle.join(true);
+            idle.join();
+            idle.join();
             let other = {
                 let (idle, queue) = (idle.clone(), queue.clone());
                 thread::spawn(move || worker(&idle, &queue))
@@ -509,7 +514,7 @@ mod model {
             let begun = Arc::new(AtomicU32::new(0));
             let workers: Vec<_> = (0..2)
                 .map(|_| {
-                    idle.join(true);
+                    idle.join();
                     let (idle, queue, begun) = (idle.clone(), queue.clone(), begun.clone());
                     thread::spawn(move || {
                         let sleeper = Sleeper::new();

@@ -1,9 +1,9 @@
 //! Goroutine-locals: what `thread_local!` is to threads.
 
 use std::any::Any;
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 
 use super::builder::drop_payload;
 use super::context;
@@ -44,6 +44,9 @@ macro_rules! goroutine_local {
     };
 }
 
+/// How often locals that were made while locals were dropped are dropped.
+const ROUNDS: usize = 8;
+
 /// A goroutine-local value: see [`goroutine_local!`](crate::goroutine_local).
 pub struct LocalKey<T: 'static> {
     init: fn() -> T,
@@ -52,7 +55,22 @@ pub struct LocalKey<T: 'static> {
 }
 
 thread_local! {
-    static OF_THREAD: RefCell<Locals> = RefCell::new(HashMap::new());
+    // Without a destructor, so that destructors can still use it.
+    static OF_THREAD: Cell<Option<NonNull<Locals>>> = const { Cell::new(None) };
+    static CLEANER: Cleaner = const { Cleaner };
+}
+
+/// Drops a thread's own, when it ends.
+struct Cleaner;
+
+impl Drop for Cleaner {
+    fn drop(&mut self) {
+        drop_rounds(|| {
+            let locals = OF_THREAD.take()?;
+            // SAFETY: from `Box::leak` below, and taken out: nobody else has it.
+            Some(unsafe { Box::from_raw(locals.as_ptr()) })
+        });
+    }
 }
 
 impl<T: 'static> LocalKey<T> {
@@ -65,10 +83,8 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// The value is dropped when the goroutine ends, after its closure. `f` may wait, and the reference stays good: no
     /// other goroutine can get at it.
-    ///
-    /// # Panics
-    ///
-    /// In the destructors of a thread's own thread-locals, for a thread that is no goroutine.
+    /// A destructor of a local may use locals, and makes them anew if they have been dropped; after eight rounds of that the
+    /// rest is leaked.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         let value: *const dyn Any = match self.find() {
             Some(value) => value,
@@ -116,24 +132,35 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
             fibre.locals.set(Some(locals));
             result
         }
-        None => OF_THREAD.with(|locals| f(&mut locals.borrow_mut())),
+        None => {
+            _ = CLEANER.try_with(|_| ()); // to have it run; it does already if this fails
+            let locals = OF_THREAD.get().unwrap_or_else(|| NonNull::from(Box::leak(Box::default())));
+            OF_THREAD.set(Some(locals));
+            // SAFETY: leaked above, and not taken by the cleaner; `f` comes back to no local.
+            f(unsafe { &mut *locals.as_ptr() })
+        }
     }
 }
 
 /// Drops what a goroutine that has ended had.
 #[inline]
 pub(super) fn clear(fibre: &Fibre) {
-    // A destructor may use locals, even make new ones; in the end there are none.
-    while let Some(locals) = fibre.locals.take() {
-        drop_all(*locals);
+    if let Some(locals) = fibre.locals.take() {
+        fibre.locals.set(Some(locals));
+        drop_rounds(|| fibre.locals.take());
     }
 }
 
+/// A destructor may use locals, even make new ones. One that always does is given up on, as POSIX does with its own.
 #[cold]
-fn drop_all(locals: Locals) {
-    for (_, value) in locals {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
-            drop_payload(payload);
+fn drop_rounds(mut take: impl FnMut() -> Option<Box<Locals>>) {
+    for _ in 0..ROUNDS {
+        let Some(locals) = take() else { return };
+        for (_, value) in *locals {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
+                drop_payload(payload);
+            }
         }
     }
+    std::mem::forget(take());
 }

@@ -95,7 +95,7 @@ pub use self::{
     locals::LocalKey,
     run::{ActiveSet, Outside, run, run_local},
     task::{block_on, go_async, spawn_async},
-    time::{SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async},
+    time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async},
 };
 
 #[cfg(all(unix, not(sudog_loom)))]

@@ -74,11 +74,17 @@ impl Worker {
         while self.own.run_queue.pop().is_some() {}
     }
 
-    /// What has not begun is for nobody: whoever leaves the set last drops it.
+    /// What has not begun is for nobody. What its destructors start is, too; so they are dropped here, by a worker of the set.
     fn give_up_work(&'static self) {
-        for link in self.placed.take_all() {
-            self.set().push_global([job::work_of_link(link)]);
+        loop {
+            for link in self.placed.take_all() {
+                self.set().push_global([job::work_of_link(link)]);
+            }
+            self.empty_ring();
+            if !self.set().has_global_work() {
+                return;
+            }
+            self.set().discard_work();
         }
-        self.empty_ring();
     }
 }

@@ -218,7 +218,7 @@ fn on_worker<T>(
         let exited = matches!(&outcome, Err(payload) if payload.is::<Goexit>());
         // SAFETY: `result` outlives this goroutine, which runs on this thread and is over before `reclaim` returns.
         unsafe { *place = Some(outcome) };
-        if exited && !set.ends_at_rest() && !set.idle.is_over() {
+        if exited && !set.ends_at_rest() && !worker.is_over() {
             set.set_main(set::main::EXITED); // and the others go on
         } else {
             ended();

@@ -171,10 +171,10 @@ impl Set {
     /// Makes the calling thread a worker.
     pub(super) fn enter(&'static self) -> &'static Worker {
         self.started.fetch_add(1, Ordering::Relaxed);
-        self.enter_counted(true)
+        self.enter_counted(self.idle.epoch())
     }
 
-    fn enter_counted(&'static self, anew: bool) -> &'static Worker {
+    fn enter_counted(&'static self, epoch: u32) -> &'static Worker {
         let worker = lock(&SPARE_WORKERS).pop().unwrap_or_else(|| Box::leak(Box::new(Worker::new())));
         let free = |place: &&AtomicPtr<Worker>| {
             let new = ptr::from_ref(worker).cast_mut();
@@ -186,7 +186,8 @@ impl Set {
         };
         self.places.fetch_max(index + 1, Ordering::Relaxed);
         worker.join(self, index);
-        self.idle.join(anew);
+        worker.sleeper.epoch.set(epoch);
+        self.idle.join();
         watcher::rouse();
         context::set_worker(Some(worker));
         worker
@@ -267,42 +268,53 @@ impl Set {
     #[inline]
     pub(super) fn wake_for_work(&'static self) {
         if self.idle.wake_any() == Wanted::AnotherWorker && self.started.load(Ordering::Relaxed) < self.procs() {
-            self.start_worker();
+            _ = self.start_worker();
         }
     }
 
     /// Starts workers up to this place. False if there are not to be so many.
     pub(super) fn start_up_to(&'static self, index: usize) -> bool {
         while self.worker(index).is_none() {
-            if index >= self.procs() || self.ends_at_rest() {
+            // One that has been started, but has not come yet, is worth waiting for.
+            let all_are_there = self.workers().count() == self.started.load(Ordering::Relaxed);
+            if index >= self.procs() || self.ends_at_rest() || (!self.start_worker() && all_are_there) {
                 return false;
             }
-            self.start_worker();
             std::thread::yield_now();
         }
         true
     }
 
+    /// How many workers there are, for a message.
+    pub(super) fn limit(&self) -> usize {
+        if self.ends_at_rest() { self.workers().count() } else { self.procs() }
+    }
+
+    /// False if no more are to be started, or can be.
     #[cold]
-    fn start_worker(&'static self) {
-        if self.ends_at_rest() || self.idle.is_over() {
-            return; // the workers of the one come by themselves, those of the other leave
+    fn start_worker(&'static self) -> bool {
+        // The workers of a local set come by themselves, those of one that is over leave.
+        if self.ends_at_rest() || context::worker().is_some_and(Worker::is_over) {
+            return false;
         }
+        let epoch = self.idle.epoch();
         let room = |started| (started < self.procs()).then_some(started + 1);
-        let Ok(before) = self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) else { return };
+        let Ok(before) = self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) else { return false };
         let body = move || {
             let _stack = overflow::prepare_thread();
-            let worker = self.enter_counted(false);
+            let worker = self.enter_counted(epoch);
             worker.run();
             self.leave(worker, worker.reclaim());
         };
+        watcher::start();
         if let Err(error) = std::thread::Builder::new().name(format!("sudog-{before}")).spawn(body) {
             self.started.fetch_sub(1, Ordering::Relaxed);
             if before == 0 {
                 crate::fatal(&format!("sudog: no thread for the first worker: {error}"));
             }
+            return false;
         }
-        watcher::start();
+        true
     }
 
     // ---- work -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@
 //! A poll runs on a goroutine's stack. So a task that blocks (locks a mutex of ours the blocking way) blocks no worker: it
 //! is then a stackful goroutine until it is unblocked, pinned to where it is.
 
+use std::any::Any;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -42,10 +44,7 @@ use crate::sema;
 pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
     start(future, |result: thread::Result<()>| {
         if let Err(payload) = result {
-            if !payload.is::<super::Goexit>() {
-                report::die_of_panic(&*payload);
-            }
-            drop_payload(payload);
+            die_of(payload);
         }
     });
 }
@@ -78,10 +77,12 @@ where
     let set = Set::here();
     set.count_made();
     let name = set.name_task();
-    let body = Body { future, done: Some(done), _live: Live(set, name) };
+    let future = ManuallyDrop::new(future);
+    let body = Body { future, done: Some(done), ended: false, _live: Live(set, name) };
+    let epoch = context::worker().map_or_else(|| set.idle.epoch(), |worker| worker.sleeper.epoch.get());
     let schedule = move |runnable: Runnable| {
         // Of a set that is over, nobody would run it: dropped, it drops the future.
-        if !set.idle.is_over() {
+        if !set.idle.is_over(epoch) {
             set.submit(job::pack_task(runnable));
         }
     };
@@ -95,9 +96,37 @@ where
 
 /// What a task is made of. Written out, not an `async` block: that would hold the future twice, before and in its await.
 struct Body<F, D> {
-    future: F,
+    /// There until it has ended.
+    future: ManuallyDrop<F>,
     done: Option<D>,
+    ended: bool,
     _live: Live,
+}
+
+impl<F, D> Body<F, D> {
+    /// Drops the future, once. A panic in that is a panic of the task.
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            // SAFETY: not dropped before, and not used after; it is dropped where it was pinned.
+            let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut self.future) }));
+            if let Err(payload) = dropped {
+                die_of(payload);
+            }
+        }
+    }
+}
+
+impl<F, D> Drop for Body<F, D> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn die_of(payload: Box<dyn Any + Send>) {
+    if !payload.is::<super::Goexit>() {
+        report::die_of_panic(&*payload);
+    }
+    drop_payload(payload);
 }
 
 /// Counts the task's end, however it ends.
@@ -118,16 +147,21 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // SAFETY: nothing is moved out of the pin but `done`, which is never pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: the projection of a pin to a field that is always pinned: `Body` has no `Drop`, and is `Unpin` only if
-        // the future is.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        if this.ended {
+            return Poll::Ready(());
+        }
+        // SAFETY: the projection of a pin to a field that is always pinned: it is dropped in place, and never moved.
+        let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };
-        if let Some(done) = this.done.take() {
-            done(result);
+        this.end();
+        let done = this.done.take();
+        // A result that nobody wants is dropped there, and wakers are woken: all of it somebody else's code.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| done.map(|done| done(result)))) {
+            die_of(payload);
         }
         Poll::Ready(())
     }
@@ -170,7 +204,8 @@ impl Wake for Signal {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.woken.swap(true, Ordering::SeqCst) {
-            sema::semrelease(&self.permits, sema::Wake::Normal);
+            // Whoever wakes us has others to wake.
+            context::without_switching(|| sema::semrelease(&self.permits, sema::Wake::Normal));
         }
     }
 }

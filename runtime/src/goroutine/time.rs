@@ -26,6 +26,9 @@ pub fn sleep(d: Duration) {
     if context::current().is_none() {
         return thread::sleep(d);
     }
+    if d < Duration::from_micros(1) {
+        return G::yield_now(); // it would be over before it begins, and nobody else would have run
+    }
     context::note_wait("sleep", std::ptr::null());
     // Nobody knows this G, so nobody readies it. A sleep past the end of time has no end.
     G::current().park(Instant::now().checked_add(d), || ());
@@ -112,7 +115,8 @@ pub fn after(d: Duration) -> Timer {
     Timer::new(d)
 }
 
-/// Calls `f` in a goroutine of its own after `d`, unless the timer is stopped before. Go's `time.AfterFunc`.
+/// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be called
+/// once only, it cannot be set anew.
 ///
 /// # Examples
 ///
@@ -120,10 +124,10 @@ pub fn after(d: Duration) -> Timer {
 /// use std::time::Duration;
 /// use sudog_runtime::goroutine::after_func;
 ///
-/// let timer = after_func(Duration::from_secs(3600), || unreachable!());
-/// assert!(timer.stop());
+/// let call = after_func(Duration::from_secs(3600), || unreachable!());
+/// assert!(call.stop());
 /// ```
-pub fn after_func(d: Duration, f: impl FnOnce() + Send + 'static) -> Arc<Timer> {
+pub fn after_func(d: Duration, f: impl FnOnce() + Send + 'static) -> AfterFunc {
     let timer = Arc::new(Timer::new(d));
     let fires = timer.clone();
     super::go(move || {
@@ -131,7 +135,20 @@ pub fn after_func(d: Duration, f: impl FnOnce() + Send + 'static) -> Arc<Timer> 
             f();
         }
     });
-    timer
+    AfterFunc { timer }
+}
+
+/// See [`after_func`]. Dropped, it lets the call happen.
+#[derive(Debug)]
+pub struct AfterFunc {
+    timer: Arc<Timer>,
+}
+
+impl AfterFunc {
+    /// Keeps the call from happening. False if it has happened, or is under way, or was stopped.
+    pub fn stop(&self) -> bool {
+        self.timer.stop()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,14 +6,17 @@
 //! worker: async tasks.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::deadlock;
+use super::builder::drop_payload;
 use super::set::Set;
+use super::worker::Worker;
+use super::{context, deadlock};
 
 /// How often it looks, and how long a goroutine may run.
 const TICK: Duration = Duration::from_millis(10);
@@ -29,8 +32,14 @@ struct Watcher {
 #[derive(Default)]
 struct State {
     /// Ordered by time; the counter tells equal times apart.
-    timers: BTreeMap<(Instant, u64), Waker>,
+    timers: BTreeMap<(Instant, u64), Timer>,
     next_timer: u64,
+}
+
+/// A waker to be woken, and the set that is not at rest until it has been.
+struct Timer {
+    waker: Waker,
+    set: Option<&'static Set>,
 }
 
 /// The watcher sleeps until [`rouse`]. Written under the lock.
@@ -76,10 +85,14 @@ fn rouse_slow() {
 /// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
 pub(super) fn at(when: Instant, waker: Waker) -> (Instant, u64) {
     start();
+    let set = context::worker().map(Worker::set);
+    if let Some(set) = set {
+        set.idle.outside_begins();
+    }
     let mut state = lock();
     let key = (when, state.next_timer);
     state.next_timer += 1;
-    state.timers.insert(key, waker);
+    state.timers.insert(key, Timer { waker, set });
     if state.timers.first_key_value().is_some_and(|(first, _)| *first == key) {
         WATCHER.changed.notify_one();
     }
@@ -88,8 +101,21 @@ pub(super) fn at(when: Instant, waker: Waker) -> (Instant, u64) {
 
 /// Forgets a timer, and drops its waker.
 pub(super) fn cancel(key: (Instant, u64)) {
-    let waker = lock().timers.remove(&key);
-    drop(waker); // user code, so outside the lock
+    let timer = lock().timers.remove(&key);
+    if let Some(timer) = timer {
+        end(timer, drop);
+    }
+}
+
+/// Does with a waker what there is to do, outside the lock as it is user code, and lets its set rest.
+fn end(timer: Timer, f: fn(Waker)) {
+    let Timer { waker, set } = timer;
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(waker))) {
+        drop_payload(payload);
+    }
+    if let Some(set) = set {
+        set.idle.outside_ends(set.ends_at_rest());
+    }
 }
 
 /// Whether a timer is set.
@@ -159,8 +185,8 @@ fn fire(now: Instant) {
     loop {
         let mut state = lock();
         let Some(first) = state.timers.first_entry().filter(|first| first.key().0 <= now) else { return };
-        let waker = first.remove();
+        let timer = first.remove();
         drop(state);
-        waker.wake();
+        end(timer, Waker::wake);
     }
 }

@@ -206,7 +206,7 @@ impl Worker {
 
     /// Runs goroutines until the set is over.
     pub(super) fn run(&'static self) {
-        while !self.set().idle.is_over() {
+        while !self.is_over() {
             match self.own.chosen.take().or_else(|| self.pick()) {
                 Some(Chosen::Fibre(fibre)) => self.resume(fibre),
                 Some(Chosen::Work(work)) => {
@@ -221,6 +221,12 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Whether its set is over for it.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.set().idle.is_over(self.sleeper.epoch.get())
     }
 
     #[inline]
@@ -314,7 +320,7 @@ impl Worker {
     /// started goroutine the loop will find it.
     #[inline]
     pub(super) fn pick_work(&'static self) -> Option<Work> {
-        if self.set().idle.is_over() {
+        if self.is_over() {
             return None;
         }
         match self.pick()? {
@@ -553,6 +559,9 @@ impl Worker {
         fibre.state.set(State::Queued);
         self.own.run_queue.push(fibre);
         fibre.suspend();
+        if fibre.dying.get() {
+            context::unwind();
+        }
     }
 
     /// Empties the inbox into the run queue.
