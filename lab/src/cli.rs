@@ -1,5 +1,8 @@
 //! The command line.
 
+#[cfg(unix)]
+mod goroutines;
+
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::hash::Hash;
@@ -10,10 +13,13 @@ use std::time::Duration;
 
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, Parser, Subcommand};
-use serde::Serialize;
 
+use crate::contenders::{Contenders, Kind};
 use crate::failure::Failure;
 use crate::locks::LockName;
+
+#[cfg(unix)]
+pub use self::goroutines::{ChildArgs, GoroutinesArgs, VersusGoArgs};
 
 /// Compares locks for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
@@ -37,12 +43,22 @@ pub struct Cli {
 pub enum Command {
     /// Everything in about 25 seconds: one table and a report
     Compare(CompareArgs),
-    /// Threads that contend for one lock: throughput, fairness, waits
+    /// Threads or goroutines that contend for one lock: throughput, fairness, waits
     Mutexbench(MutexbenchArgs),
-    /// One thread that locks and unlocks: nanoseconds
+    /// One thread or goroutine that locks and unlocks: nanoseconds
     Uncontended(UncontendedArgs),
     /// Go's BenchmarkSemTable on the queue of the semaphore table
     Semtable(SemtableArgs),
+    /// Goroutines: spawn, switch, ping-pong, daisy chain, fork-join, a million of them
+    #[cfg(unix)]
+    Goroutines(GoroutinesArgs),
+    /// Go's own benchmarks on Go and here, alternately. Needs Go
+    #[cfg(unix)]
+    VersusGo(VersusGoArgs),
+    /// One benchmark of versus-go in this process, which that command starts
+    #[cfg(unix)]
+    #[command(hide = true)]
+    VersusGoChild(ChildArgs),
     /// The locks and semaphores, and what they can do
     List,
 }
@@ -53,6 +69,10 @@ pub struct CompareArgs {
     /// A rehearsal of a few seconds: the figures are worth nothing
     #[arg(long)]
     pub quick: bool,
+
+    /// What contends.
+    #[command(flatten)]
+    pub on: OnArgs,
 }
 
 /// Options of `mutexbench`.
@@ -63,7 +83,7 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
     pub locks: Option<List<LockName>>,
 
-    /// Numbers of threads
+    /// Numbers of contenders, threads or goroutines
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
@@ -71,7 +91,7 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Runs of each lock with each number of threads, the locks taking turns
+    /// Runs of each lock with each number of contenders, the locks taking turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
@@ -79,7 +99,7 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CS, value_parser = steps())]
     pub cs: u32,
 
-    /// Steps of the thread's own generator outside it
+    /// Steps of the contender's own generator outside it
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = steps())]
     pub ncs: u32,
 
@@ -87,9 +107,9 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u32,
 
-    /// What contends
-    #[arg(long, value_name = "WHAT", default_value = "threads")]
-    pub on: Contenders,
+    /// What contends.
+    #[command(flatten)]
+    pub on: OnArgs,
 
     /// One wait in N is timed, as well as each of two milliseconds and more; 0: none, to see what timing costs
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
@@ -107,6 +127,10 @@ pub struct UncontendedArgs {
     /// Rounds of about 20 ms for each lock, the locks taking turns
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
+
+    /// What it runs on.
+    #[command(flatten)]
+    pub on: OnArgs,
 }
 
 /// Options of `semtable`.
@@ -125,6 +149,35 @@ pub struct SemtableArgs {
     /// Repetitions of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
+
+    /// There is no choice, and it is refused, with the reason
+    #[arg(long, hide = true)]
+    pub on: Option<String>,
+}
+
+/// What contends, for the commands in which something does.
+#[derive(Args, Clone, Default, Debug)]
+pub struct OnArgs {
+    /// What contends: threads or goroutines
+    #[arg(long, value_name = "WHAT", default_value = "threads")]
+    pub on: Kind,
+
+    /// How many workers run the goroutines [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
+    pub workers: Option<usize>,
+}
+
+impl OnArgs {
+    /// What was asked for.
+    pub fn contenders(&self) -> Result<Contenders, Failure> {
+        match self.on {
+            Kind::Goroutines => Contenders::goroutines(self.workers).map_err(Failure::Usage),
+            Kind::Threads if self.workers.is_some() => {
+                Err(Failure::Usage("only goroutines have workers: '--on goroutines'".into()))
+            }
+            Kind::Threads => Ok(Contenders::Threads),
+        }
+    }
 }
 
 /// One step of the shared generator, as in Dice's papers.
@@ -135,6 +188,8 @@ pub const DEFAULT_SEED: u32 = 1;
 pub const DEFAULT_SAMPLE: u32 = 512;
 
 const MAX_THREADS: usize = 4096;
+/// The runtime has no more.
+const MAX_WORKERS: usize = 256;
 const MAX_RUNS: usize = 10_000;
 const MAX_STEPS: i64 = 1_000_000;
 const MAX_WAITERS: usize = 1 << 20;
@@ -143,25 +198,6 @@ const SECONDS: RangeInclusive<f64> = 0.001..=3600.0;
 /// Different values with commas in between. A type of its own, as clap takes a `Vec` for an option that is repeated.
 #[derive(Clone, Debug)]
 pub struct List<T>(pub Vec<T>);
-
-/// What contends for a lock.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-#[serde(rename_all = "lowercase")]
-pub enum Contenders {
-    /// Threads of the operating system.
-    Threads,
-}
-
-impl FromStr for Contenders {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "threads" => Ok(Self::Threads),
-            _ => Err("only 'threads' can contend".into()),
-        }
-    }
-}
 
 impl Cli {
     /// Parses the command line of this process. What was asked for is wrong in one line, or help, which ends the

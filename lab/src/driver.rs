@@ -1,17 +1,17 @@
 //! MutexBench, the benchmark of Dice's papers, for any lock.
 //!
-//! T threads loop: acquire, advance a generator that they share, release, advance a generator of their own. What they
-//! share lies on lines of its own, each thing alone, the lock among them, for all locks alike:
+//! T contenders, threads or goroutines, loop: acquire, advance a generator that they share, release, advance a generator
+//! of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all locks alike:
 //!
 //! ```text
-//!   | lock | admissions, shared generator | stop | tick |      each thread's own on its own stack
+//!   | lock | admissions, shared generator | stop | tick |      each contender's own on its own stack
 //! ```
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::io;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,19 +19,20 @@ use crossbeam_utils::CachePadded;
 use rand_mt::Mt;
 use sudog_sync::RawLock;
 
+use crate::contenders::{Contenders, Gate};
 use crate::locks::Job;
 use crate::ticks::Ticks;
 use crate::usage::{Counts, Usage};
 use crate::waits::{WaitRecorder, Waits, empty_waits};
 
-/// What each thread does, and for how long.
+/// What each contender does, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// How long.
     pub duration: Duration,
     /// Steps of the shared generator in the critical section.
     pub cs: u32,
-    /// Steps of the thread's own generator outside it.
+    /// Steps of the contender's own generator outside it.
     pub ncs: u32,
     /// What the generators start from.
     pub seed: u32,
@@ -42,7 +43,9 @@ pub struct Workload {
 /// One run to be made. As a [`Job`] it makes that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// How many threads contend.
+    /// What contends.
+    pub on: Contenders,
+    /// How many of them.
     pub threads: usize,
     /// What they do.
     pub workload: Workload,
@@ -51,33 +54,30 @@ pub struct Run {
 /// What came of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// From the start of all threads to the moment they were told to stop.
+    /// From the start of all contenders to the moment they were told to stop.
     pub elapsed: Duration,
-    /// Each thread's admissions in that time. One that was waiting at the stop is still admitted, and not counted.
+    /// Each contender's admissions in that time. One that was waiting at the stop is still admitted, and not counted.
     pub admissions: Vec<u64>,
     /// From request to entry; see [`WaitRecorder`]. A wait cut short by the stop has the length it had reached by then.
     pub waits: Waits,
-    /// The longest run of admissions of one thread with nobody else's in between.
+    /// The longest run of admissions of one contender with nobody else's in between.
     pub longest_run: u64,
-    /// The most admissions of others between two consecutive ones of one thread; between the start and its first, and
+    /// The most admissions of others between two consecutive ones of one contender; between the start and its first, and
     /// between its last and the stop, too.
     ///
-    /// Without a non-critical section, that is how often a waiting thread was bypassed. With one it is an upper bound,
-    /// as the thread may not have been waiting all the time.
+    /// Without a non-critical section, that is how often one that waited was bypassed. With one it is an upper bound, as
+    /// it may not have been waiting all the time.
     pub max_bypass: u64,
     /// Of all threads, and of others, over the whole run.
     pub usage: Usage,
 }
 
-/// What the threads of a run share.
+/// What the contenders of a run share.
 struct Arena<L> {
     lock: CachePadded<L>,
     shared: CachePadded<UnsafeCell<Shared>>,
     stop: CachePadded<AtomicBool>,
     ticks: Ticks,
-    /// Closed until it is known whether all threads could be started; then that.
-    gate: OnceLock<bool>,
-    at_gate: AtomicUsize,
 }
 
 // SAFETY: `shared` is touched by the holder of `lock` only.
@@ -95,19 +95,19 @@ struct Shared {
 
 impl Shared {
     #[inline]
-    fn admit(&mut self, thread: usize) {
+    fn admit(&mut self, contender: usize) {
         self.seq += 1;
-        if self.last_admitted == thread {
+        if self.last_admitted == contender {
             self.current_run += 1;
         } else {
-            self.last_admitted = thread;
+            self.last_admitted = contender;
             self.current_run = 1;
         }
         self.longest_run = self.longest_run.max(self.current_run);
     }
 }
 
-/// What one thread brings home.
+/// What one contender brings home.
 struct Tally {
     admissions: u64,
     max_bypass: u64,
@@ -115,31 +115,17 @@ struct Tally {
 }
 
 impl Job for Run {
-    /// Fails if the threads cannot be had.
+    /// Fails if the contenders cannot be had.
     type Out = io::Result<Outcome>;
 
     fn run<L: RawLock + 'static>(self) -> io::Result<Outcome> {
-        let arena = Arena::<L>::new(&self.workload);
-        let (elapsed, tallies, usage) = thread::scope(|scope| {
-            let mut workers = Vec::with_capacity(self.threads);
-            for me in 0..self.threads {
-                let (arena, workload) = (&arena, &self.workload);
-                match thread::Builder::new().spawn_scoped(scope, move || arena.work(me, workload)) {
-                    Ok(worker) => workers.push(worker),
-                    Err(error) => {
-                        arena.open_gate(false);
-                        return Err(error);
-                    }
-                }
-            }
-            while arena.at_gate.load(Ordering::Relaxed) < self.threads {
-                thread::yield_now();
-            }
-            let counts = Counts::now();
-            let elapsed = arena.conduct(self.workload.duration);
-            let tallies = workers.into_iter().map(|w| w.join().expect("a worker does not panic")).collect();
-            Ok((elapsed, tallies, counts.usage_until_now()))
-        })?;
+        let arena = Arc::new(Arena::<L>::new(&self.workload));
+        let theirs = Arc::clone(&arena);
+        let work = move |me, gate: &Gate| theirs.work(me, &self.workload, gate);
+        let conduct = |gate: &Gate| (Counts::now(), arena.conduct(gate, self.workload.duration));
+        let ((counts, elapsed), tallies) = self.on.fan_out(self.threads, work, conduct)?;
+        let usage = counts.usage_until_now();
+        let arena = Arc::into_inner(arena).expect("the contenders have ended");
         Ok(arena.outcome(elapsed, tallies, usage))
     }
 }
@@ -158,19 +144,13 @@ impl<L: RawLock> Arena<L> {
             shared: CachePadded::new(UnsafeCell::new(shared)),
             stop: CachePadded::new(AtomicBool::new(false)),
             ticks: Ticks::new(workload.duration + Ticks::PERIOD),
-            gate: OnceLock::new(),
-            at_gate: AtomicUsize::new(0),
         }
     }
 
-    fn open_gate(&self, go: bool) {
-        self.gate.set(go).expect("the gate is opened once");
-    }
-
-    /// Starts the threads, keeps the clock, stops the threads. Returns how long they ran.
-    fn conduct(&self, duration: Duration) -> Duration {
+    /// Starts the contenders, keeps the clock, stops the contenders. Returns how long they ran.
+    fn conduct(&self, gate: &Gate, duration: Duration) -> Duration {
         let start = Instant::now();
-        self.open_gate(true);
+        gate.open(true);
         loop {
             thread::sleep(Ticks::PERIOD);
             let elapsed = start.elapsed();
@@ -183,18 +163,17 @@ impl<L: RawLock> Arena<L> {
         }
     }
 
-    /// The life of a thread.
-    fn work(&self, me: usize, workload: &Workload) -> Tally {
+    /// The life of a contender.
+    fn work(&self, me: usize, workload: &Workload, gate: &Gate) -> Tally {
         let mut private = Mt::new(workload.seed.wrapping_add(me as u32 + 1));
         let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, private.next_u32());
         let (mut admissions, mut max_bypass, mut last_seq) = (0, 0, 0);
-        self.at_gate.fetch_add(1, Ordering::Relaxed);
-        let mut running = *self.gate.wait();
+        let mut running = gate.wait();
         while running {
             let request = recorder.request();
             let guard = self.lock.lock();
-            // Asked under the lock and nowhere else: so a thread that was waiting at the stop gets in once more, does
-            // nothing there, and leaves.
+            // Asked under the lock and nowhere else: so one that was waiting at the stop gets in once more, does nothing
+            // there, and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
             // SAFETY: we hold the lock until the reference is last used.
@@ -205,7 +184,7 @@ impl<L: RawLock> Arena<L> {
                 last_seq = shared.seq;
                 steps(&mut shared.random, workload.cs);
             }
-            // SAFETY: acquired above, on this thread.
+            // SAFETY: acquired above, on this thread, which a goroutine does not change.
             unsafe { self.lock.unlock(guard) };
             max_bypass = max_bypass.max(bypass);
             admissions += u64::from(running);
@@ -222,7 +201,7 @@ impl<L: RawLock> Arena<L> {
         }
         let shared = self.shared.into_inner().into_inner();
         let admissions: Vec<u64> = tallies.iter().map(|t| t.admissions).collect();
-        assert_eq!(admissions.iter().sum::<u64>(), shared.seq, "two threads were in the critical section at once");
+        assert_eq!(admissions.iter().sum::<u64>(), shared.seq, "two were in the critical section at once");
         Outcome {
             elapsed,
             admissions,
@@ -244,25 +223,35 @@ fn steps(random: &mut Mt, n: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contenders::TEST_WORKERS;
     use crate::locks::{LockName, with_lock};
 
     const WORKLOAD: Workload = Workload { duration: Duration::from_millis(20), cs: 1, ncs: 3, seed: 1, sample: 8 };
 
+    /// Threads, and goroutines on fewer workers than there are of them.
+    fn kinds() -> impl Iterator<Item = Contenders> {
+        [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
+    }
+
     #[test]
-    fn a_lone_thread_is_never_bypassed() {
-        let outcome = with_lock(LockName::Go, Run { threads: 1, workload: WORKLOAD }).unwrap();
-        assert_eq!(outcome.max_bypass, 0);
-        assert_eq!(outcome.longest_run, outcome.admissions[0]);
-        assert!(outcome.elapsed >= WORKLOAD.duration);
+    fn a_lone_contender_is_never_bypassed() {
+        for on in kinds() {
+            let outcome = with_lock(LockName::Go, Run { on, threads: 1, workload: WORKLOAD }).unwrap();
+            assert_eq!(outcome.max_bypass, 0);
+            assert_eq!(outcome.longest_run, outcome.admissions[0]);
+            assert!(outcome.elapsed >= WORKLOAD.duration);
+        }
     }
 
     #[test]
     fn every_lock_admits_everybody_in_the_end() {
-        for &name in LockName::ALL {
-            let outcome = with_lock(name, Run { threads: 5, workload: WORKLOAD }).unwrap();
-            assert_eq!(outcome.admissions.len(), 5);
-            let total: u64 = outcome.admissions.iter().sum();
-            assert!(outcome.longest_run <= total && outcome.max_bypass <= total);
+        for on in kinds() {
+            for &name in LockName::ALL.iter().filter(|&&lock| on.may_contend_for(lock)) {
+                let outcome = with_lock(name, Run { on, threads: 5, workload: WORKLOAD }).unwrap();
+                assert_eq!(outcome.admissions.len(), 5);
+                let total: u64 = outcome.admissions.iter().sum();
+                assert!(outcome.longest_run <= total && outcome.max_bypass <= total);
+            }
         }
     }
 }

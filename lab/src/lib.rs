@@ -3,10 +3,12 @@
 //! * [`locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers are
 //!   [`RawLock`](sudog_sync::RawLock)s like ours, and of use outside the laboratory.
 //! * [`driver`] is MutexBench, generic over the lock; [`waits`] and [`metrics`] are how it measures.
+//! * [`contenders`] are threads or goroutines.
 //! * [`mod@bench`] has one module for each command.
 
 pub mod bench;
 pub mod cli;
+pub mod contenders;
 pub mod driver;
 pub mod failure;
 pub mod locks;

@@ -1,4 +1,4 @@
-//! Numbers about shares: how evenly the admissions fell on the threads.
+//! Numbers about shares: how evenly the admissions fell on the contenders.
 
 /// The smallest share over the largest: 1 if all are equal, 0 if somebody got nothing.
 ///
@@ -11,7 +11,7 @@ pub fn min_max(shares: &[u64]) -> f64 {
     }
 }
 
-/// Jain's index, (sum x)^2 / (n sum x^2): the part of the threads among whom the shares, if equal, would be as uneven.
+/// Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among whom the shares, if equal, would be as uneven.
 /// 1 if all are equal, 1/n if one got everything.
 #[must_use]
 pub fn jain(shares: &[u64]) -> f64 {

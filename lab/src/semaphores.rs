@@ -25,7 +25,15 @@ registry! {
         "waiters in the kernel's futex table";
 }
 
-/// What a semaphore can and cannot do: the constants of [`Semaphore`].
+impl SemaphoreName {
+    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    #[must_use]
+    pub fn blocks_threads(self) -> bool {
+        self != Self::Runtime
+    }
+}
+
+/// What a semaphore can and cannot do: the constants of [`Semaphore`], and more.
 #[derive(Clone, Copy, Serialize, Debug)]
 pub struct SemaphoreFacts {
     /// Its size; what it keeps elsewhere is not counted.
@@ -38,13 +46,15 @@ pub struct SemaphoreFacts {
     pub handoff: bool,
     /// [`Semaphore::DEADLINES`].
     pub deadlines: bool,
+    /// See [`SemaphoreName::blocks_threads`].
+    pub blocks_threads: bool,
 }
 
 impl SemaphoreFacts {
     /// The facts of one semaphore.
     #[must_use]
     pub fn of(name: SemaphoreName) -> Self {
-        struct Ask;
+        struct Ask(SemaphoreName);
         impl SemaphoreJob for Ask {
             type Out = SemaphoreFacts;
             fn run<S: Semaphore>(self) -> SemaphoreFacts {
@@ -54,9 +64,10 @@ impl SemaphoreFacts {
                     fifo: S::FIFO,
                     handoff: S::HANDOFF,
                     deadlines: S::DEADLINES,
+                    blocks_threads: self.0.blocks_threads(),
                 }
             }
         }
-        with_semaphore(name, Ask)
+        with_semaphore(name, Ask(name))
     }
 }

@@ -12,6 +12,12 @@ pub fn rate(per_second: f64) -> String {
     with_unit(per_second, &["/s", "k/s", "M/s", "G/s"])
 }
 
+/// An amount of memory.
+#[must_use]
+pub fn bytes(n: f64) -> String {
+    with_unit(n, &["B", "kB", "MB", "GB"])
+}
+
 /// A plain number, shortened: 1.23k, 45.6M.
 #[must_use]
 pub fn count(n: f64) -> String {
@@ -61,6 +67,7 @@ mod tests {
         assert_eq!(rate(123_456.0), "123 k/s");
         assert_eq!(count(7.0), "7");
         assert_eq!(count(45_678_901.0), "45.7M");
+        assert_eq!(bytes(2_776_530_944.0), "2.78 GB");
         assert_eq!(time(f64::NAN), "-");
         assert_eq!(ratio(0.5), "0.500");
     }

@@ -1,6 +1,15 @@
-//! What the operating system counts: for this process, and for everybody.
+//! What the operating system counts: for this process and its children, and for everybody.
 
 use std::time::{Duration, Instant};
+
+/// A warning, if the machine was not ours alone. On two processors of which one is taken, threads take turns on the other
+/// and hardly ever meet: that is another benchmark.
+#[must_use]
+pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {
+    const TOLERABLE: f64 = 0.1;
+    let others = other_cpus.filter(|&cpus| cpus > TOLERABLE)?;
+    Some(format!("Others used {others:.2} processors meanwhile, so the figures are not to be relied upon."))
+}
 
 /// The processors and the switches that a run took; and what others took meanwhile, who disturb it.
 #[derive(Clone, Copy, Debug)]
@@ -28,20 +37,24 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Now. Of all threads, those that have ended included.
+    /// Now. Of all threads and of all child processes that have been waited for.
     #[cfg(unix)]
     #[must_use]
     pub fn now() -> Self {
-        // SAFETY: an all-zero rusage is a valid one.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: `usage` is an rusage to be filled. It cannot fail for RUSAGE_SELF.
-        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        let [ours, children] = [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN].map(|who| {
+            // SAFETY: an all-zero rusage is a valid one.
+            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+            // SAFETY: `usage` is an rusage to be filled. It cannot fail for these two.
+            unsafe { libc::getrusage(who, &raw mut usage) };
+            usage
+        });
         let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        let cpu = |usage: libc::rusage| duration(usage.ru_utime) + duration(usage.ru_stime);
         Self {
             time: Instant::now(),
-            voluntary_switches: usage.ru_nvcsw as u64,
-            involuntary_switches: usage.ru_nivcsw as u64,
-            cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+            voluntary_switches: (ours.ru_nvcsw + children.ru_nvcsw) as u64,
+            involuntary_switches: (ours.ru_nivcsw + children.ru_nivcsw) as u64,
+            cpu: cpu(ours) + cpu(children),
             busy: busy(),
         }
     }

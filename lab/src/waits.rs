@@ -1,4 +1,4 @@
-//! How long a thread waits for the lock, measured without slowing it down.
+//! How long one waits for the lock, measured without slowing it down.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub fn empty_waits() -> Waits {
     Waits::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
 }
 
-/// Records one thread's waits, from the request for the lock to its entry into the critical section.
+/// Records one contender's waits, from the request for the lock to its entry into the critical section.
 ///
 /// Reading the time at every acquisition would cost more than a fast lock does, and reading it at a few would miss the
 /// rare long wait, which is what fairness is about. So there are two classes of waits, told apart by the coarse clock,

@@ -1,54 +1,14 @@
 //! The command line, from outside. Nothing here depends on how fast anything is.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use std::fs;
+use std::process::{Command, Stdio};
+
+use common::{folder, has_fields, records, refused, stdout};
 use serde_json::Value;
 use sudog_lab::locks::LockName;
 use sudog_lab::semaphores::SemaphoreName;
-
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sudog-lab")).args(arguments).output().unwrap()
-}
-
-#[track_caller]
-fn stdout(arguments: &[&str]) -> String {
-    let output = lab(arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Every line of the output, which is JSON.
-#[track_caller]
-fn records(arguments: &[&str]) -> Vec<Value> {
-    stdout(arguments).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// It must be refused in one line that says this, before anything else is said.
-#[track_caller]
-fn refused(arguments: &[&str], because: &str) {
-    let output = lab(arguments);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
-    assert!(stderr.starts_with("error: ") && stderr.contains(because), "{arguments:?}: {stderr}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-}
-
-/// An empty folder of one test.
-fn folder(test: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
-fn has_fields(record: &Value, fields: &[&str]) {
-    for field in fields {
-        assert!(record.get(field).is_some(), "{field} is missing in {record}");
-    }
-}
 
 #[test]
 fn list_has_everything() {
@@ -75,6 +35,7 @@ fn mutexbench_runs_every_lock_and_writes_every_field() {
         );
         has_fields(record, &["wait_p50_ns", "wait_p99_ns", "wait_p999_ns", "wait_max_ns", "sample_rate"]);
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
+        assert!(record["on"] == "threads" && record.get("workers").is_none(), "{record}");
         let per_thread = record["per_thread"].as_array().unwrap();
         assert_eq!(per_thread.len(), 2);
         let sum: u64 = per_thread.iter().map(|n| n.as_u64().unwrap()).sum();
@@ -108,6 +69,81 @@ fn locks_take_turns() {
 }
 
 #[test]
+#[cfg(unix)]
+fn goroutines_contend_for_what_does_not_block_their_threads() {
+    let able: Vec<_> = LockName::ALL.iter().filter(|lock| !lock.blocks_threads()).map(|lock| lock.name()).collect();
+    assert!(able.contains(&"go") && !able.contains(&"std"), "{able:?}");
+    let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--threads", "1,5", "--seconds", "0.01"];
+    let records = records(&[&run[..], &["--runs", "1", "--json"]].concat());
+    let locks: Vec<_> = records.iter().map(|record| record["lock"].as_str().unwrap()).collect();
+    assert_eq!(locks, [&able[..], &able].concat());
+    for record in &records {
+        assert!(record["on"] == "goroutines" && record["workers"] == 2, "{record}");
+        assert_eq!(record["per_thread"].as_array().unwrap().len() as u64, record["threads"].as_u64().unwrap());
+    }
+    let text = stdout(&run);
+    assert!(text.starts_with("mutexbench on goroutines (2 workers): "), "{text}");
+    assert!(!text.contains("do not meet"), "{text}");
+    assert!(stdout(&["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.01"]).contains("on threads: "));
+}
+
+#[test]
+#[cfg(unix)]
+fn every_goroutine_ends_on_however_few_workers() {
+    for workers in [1, 3] {
+        let number = workers.to_string();
+        let run = ["mutexbench", "--on", "goroutines", "--workers", &number, "--threads", "64", "--seconds", "0.01"];
+        let records = records(&[&run[..], &["--runs", "2", "--json"]].concat());
+        assert!(records.iter().all(|r| r["workers"] == workers && r["per_thread"][63].is_u64()));
+        assert_eq!(stdout(&run).contains("do not meet"), workers == 1);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn there_are_as_many_workers_as_processors_unless_somebody_says() {
+    let run = ["uncontended", "--on", "goroutines", "--locks", "go,std", "--rounds", "1", "--json"];
+    let workers = |told: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sudog-lab"));
+        command.args(run).env_remove("SUDOG_MAXPROCS");
+        told.map(|told| command.env("SUDOG_MAXPROCS", told));
+        let output = command.output().unwrap();
+        let record: Value = serde_json::from_slice(output.stdout.split(|&c| c == b'\n').next().unwrap()).unwrap();
+        assert_eq!(record["on"], "goroutines");
+        record["workers"].as_u64().unwrap()
+    };
+    assert!(workers(None) >= 1);
+    assert_eq!(workers(Some("7")), 7);
+}
+
+#[test]
+#[cfg(unix)]
+fn locks_that_block_threads_are_refused_for_goroutines() {
+    refused(&["mutexbench", "--on", "goroutines", "--locks", "go,std"], "who waits for std blocks a thread");
+    refused(
+        &["mutexbench", "--on", "goroutines", "--locks", "go+parking_lot_core"],
+        "locks for goroutines: go, go-1.14",
+    );
+    // Nobody waits.
+    assert!(
+        stdout(&["uncontended", "--on", "goroutines", "--locks", "std", "--rounds", "1"]).contains("on goroutines")
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn compare_on_goroutines() {
+    let path = folder("goroutines").join("page.html");
+    let path = path.to_str().unwrap();
+    let text = stdout(&["compare", "--quick", "--on", "goroutines", "--workers", "2", "--report", path]);
+    assert!(text.contains("T: goroutines (2 workers) that contend"), "{text}");
+    assert!(!text.contains("parking_lot"), "{text}");
+    let page = fs::read_to_string(path).unwrap();
+    assert!(page.contains("<dt>on</dt><dd>goroutines (2 workers)</dd>"), "{page}");
+    assert_eq!(page.matches("<svg").count(), 3);
+}
+
+#[test]
 fn no_sampling_no_waits() {
     let records =
         records(&["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.002", "--sample", "0", "--json"]);
@@ -128,7 +164,10 @@ fn mutexbench_for_people() {
 fn uncontended_and_semtable() {
     let records = records(&["uncontended", "--rounds", "1", "--json"]);
     assert_eq!(records.len(), LockName::ALL.len());
-    records.iter().for_each(|record| has_fields(record, &["bench", "lock", "rounds", "ns", "ns_min", "ratio"]));
+    for record in &records {
+        has_fields(record, &["bench", "lock", "rounds", "ns", "ns_min", "ratio"]);
+        assert_eq!(record["on"], "threads");
+    }
 
     let records = self::records(&["semtable", "--ns", "10,40", "--runs", "1", "--json"]);
     assert_eq!(records.len(), 4);
@@ -190,7 +229,12 @@ fn nonsense_is_refused() {
     }
     refused(&["mutexbench", "--seconds", "soon"], "invalid float");
     refused(&["mutexbench", "--runs", "0"], "from 1");
-    refused(&["mutexbench", "--on", "goroutines"], "only 'threads'");
+    refused(&["mutexbench", "--on", "fibres"], "only 'threads' and 'goroutines'");
+    for bench in ["mutexbench", "compare", "uncontended"] {
+        refused(&[bench, "--workers", "2"], "only goroutines have workers");
+        refused(&[bench, "--on", "goroutines", "--workers", "0"], "from 1 to 256");
+    }
+    refused(&["semtable", "--on", "goroutines"], "in semtable nothing contends");
     refused(&["mutexbench", "--cs", "-1"], "--cs");
     refused(&["uncontended", "--rounds", "0"], "from 1");
     refused(&["semtable", "--ns", "1"], "from 2");

@@ -92,6 +92,17 @@ impl G {
         Self { kind, _thread: PhantomData }
     }
 
+    /// Whether the caller waits as a goroutine: it is one, and may switch now.
+    #[inline]
+    #[must_use]
+    pub fn is_goroutine() -> bool {
+        #[cfg(sudog_loom)]
+        if shim::model::is_goroutine() {
+            return true;
+        }
+        goroutine::current().is_some()
+    }
+
     /// An async task, ready to wait: to be [polled](G::poll_ready), not parked.
     #[inline]
     #[must_use]
@@ -201,7 +212,7 @@ impl G {
     pub(crate) unsafe fn ready_but_for_waker(g: *const Self) -> Option<Waker> {
         // No reference to the whole G is made: it may be freed while this call is under way.
         // SAFETY: alive until its waiter learns of this call, by the contract; and nobody writes to `kind`.
-        match unsafe { &*(&raw const (*g).kind) } {
+        match unsafe { &(*g).kind } {
             // SAFETY: alive and not yet readied, by the contract.
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
             Kind::Goroutine(fibre) => {

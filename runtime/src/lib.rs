@@ -24,7 +24,34 @@ pub use fatal::fatal;
 pub use g::{G, Unparked};
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 pub use shim::futex;
-pub use shim::{AtomicU32, Instant};
+pub use shim::{AtomicU32, AtomicU64, Instant};
+
+/// For the deadlock report: what the calling goroutine, if it is one, is about to wait for, and where to find the id of
+/// the goroutine that holds it.
+///
+/// # Safety
+///
+/// `holder` is null, or is alive until the goroutine has called this again.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn note_wait(what: &'static str, holder: *const std::sync::atomic::AtomicU64) {
+    goroutine::note_wait(what, holder);
+}
+
+/// The id of the calling goroutine; 0 for a thread.
+#[doc(hidden)]
+#[inline]
+#[must_use]
+pub fn goroutine_id() -> u64 {
+    goroutine::id()
+}
+
+/// Where a goroutine that has run for long gives way to others, if the call that it is inside of allows it.
+#[doc(hidden)]
+#[inline]
+pub fn safepoint() {
+    goroutine::safepoint();
+}
 
 /// What a model may do to the world it runs in.
 #[cfg(sudog_loom)]

@@ -1,6 +1,8 @@
 //! Go's `sync` package for Rust, over any semaphore.
 //!
 //! * [`Mutex`] is the Go mutex with a guard; [`GoMutex`] is the same mutex bare, with Go's `lock` and `unlock`.
+//! * [`WaitGroup`] waits for tasks to end; [`Cond`] for a signal, under a mutex.
+//! * Threads, goroutines and async tasks wait in the same lines: [`LockAsync`] is for the last of these.
 //! * [`RawLock`] and [`Semaphore`] are what backends implement: any semaphore fits under the mutex, and any lock fits
 //!   under [`MutexOver`], by one type parameter.
 //! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies.
@@ -22,11 +24,21 @@
 
 #[cfg(not(sudog_loom))]
 mod api_lock;
+#[cfg(not(sudog_loom))]
+mod cond;
+#[cfg(not(sudog_loom))]
+mod lock_async;
 pub mod mutex;
 mod raw;
 pub mod semaphore;
+mod wait_group;
 
 #[cfg(not(sudog_loom))]
 pub use api_lock::{ApiLock, Mutex, MutexGuard, MutexOver, lock_api};
+#[cfg(not(sudog_loom))]
+pub use cond::Cond;
+#[cfg(not(sudog_loom))]
+pub use lock_async::{GuardFuture, LockAsync};
 pub use mutex::GoMutex;
-pub use raw::{ConstRawLock, ConstSemaphore, Order, RawLock, Semaphore, Wake};
+pub use raw::{AsyncRawLock, AsyncSemaphore, ConstRawLock, ConstSemaphore, Order, RawLock, Semaphore, Wake};
+pub use wait_group::WaitGroup;

@@ -145,6 +145,66 @@ pub trait ConstSemaphore: Semaphore {
     const EMPTY: Self;
 }
 
+/// A [`Semaphore`] that async tasks can wait for, in the same line as threads and goroutines.
+///
+/// # Safety
+///
+/// - An `acquire_async` that has become ready has taken a permit, as `acquire` has.
+/// - One that is dropped before has taken none, and has lost none: a permit that it was given is there for others, and those
+///   who wait in `acquire` do not sleep beside it.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::semaphore::RuntimeSema;
+/// use sudog_sync::{AsyncSemaphore, ConstSemaphore, Order, Semaphore, Wake};
+///
+/// static READY: RuntimeSema = RuntimeSema::EMPTY;
+///
+/// async fn wait() {
+///     READY.acquire_async(Order::Fifo).await;
+/// }
+/// # let _ = wait();
+/// READY.release(Wake::Normal);
+/// ```
+pub unsafe trait AsyncSemaphore: Semaphore {
+    /// What [`AsyncSemaphore::acquire_async`] returns.
+    type Acquire<'a>: Future<Output = ()> + Send + 'a
+    where
+        Self: 'a;
+
+    /// Takes a permit, waiting for it if need be. Does nothing before it is polled.
+    fn acquire_async(&self, order: Order) -> Self::Acquire<'_>;
+}
+
+/// A [`RawLock`] that async tasks can wait for.
+///
+/// # Safety
+///
+/// A `lock_async` that has become ready is an acquisition, as `lock` is. One that is dropped before is none.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::{AsyncRawLock, GoMutex, RawLock};
+///
+/// async fn with<L: AsyncRawLock>(lock: &L) {
+///     let guard = lock.lock_async().await;
+///     // SAFETY: the guard of this lock, which has not been released.
+///     unsafe { lock.unlock(guard) };
+/// }
+/// # let _ = with(&GoMutex::new());
+/// ```
+pub unsafe trait AsyncRawLock: RawLock {
+    /// What [`AsyncRawLock::lock_async`] returns.
+    type Lock<'a>: Future<Output = Self::Guard> + Send + 'a
+    where
+        Self: 'a;
+
+    /// Waits until the lock is ours. Does nothing before it is polled.
+    fn lock_async(&self) -> Self::Lock<'_>;
+}
+
 /// Tries until it works or until `deadline`: at least once, giving way to other threads in between.
 pub(crate) fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     loop {

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-use super::mutexbench::Plan;
+use super::mutexbench::{self, Plan};
 use super::summary::Summaries;
 use super::{semtable, uncontended};
-use crate::cli::{CompareArgs, Contenders, DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED};
+use crate::cli::{CompareArgs, DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED};
 use crate::driver::Workload;
 use crate::failure::Failure;
-use crate::locks::LockName;
 use crate::output::Output;
 use crate::report::{Report, ReportFile};
 use crate::table::Table;
@@ -39,19 +38,20 @@ const QUICK: Scale =
 /// Measures everything, prints one table, writes the report.
 pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let scale = if args.quick { QUICK } else { FULL };
+    let on = args.on.contenders()?;
     let path = report.map_or_else(default_report, |path| Ok(path.to_owned()))?;
     let file = ReportFile::create(&path)?;
     let plan = Plan {
-        locks: LockName::ALL.to_vec(),
+        locks: mutexbench::locks(on, None)?,
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
-        on: Contenders::Threads,
+        on,
         workload: Workload { duration: scale.run, cs: DEFAULT_CS, ncs: 0, seed: DEFAULT_SEED, sample: DEFAULT_SAMPLE },
     };
     let steps =
         scale.rounds * plan.locks.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
     let progress = output.progress("compare", steps);
-    let alone = uncontended::measure(&plan.locks, scale.rounds, output, &progress)?;
+    let alone = uncontended::measure(on, &plan.locks, scale.rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
     let queue = semtable::measure(scale.semtable_ns, scale.semtable_runs, output, &progress)?;
     progress.finish_and_clear();
@@ -59,7 +59,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     let summaries = Summaries::new(&plan, &records);
     output.text(table(&alone, &summaries))?;
     output.text(format_args!(
-        "\nT: threads that contend; throughput in acquisitions; min/max: the smallest share over the largest;\n\
+        "\nT: {on} that contend; throughput in acquisitions; min/max: the smallest share over the largest;\n\
          p99.9: the wait that 999 acquisitions in 1000 do not exceed.\n{}",
         plan.headline()
     ))?;

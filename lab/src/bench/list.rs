@@ -27,19 +27,26 @@ enum Record {
 
 /// Lists them.
 pub fn run(output: Output) -> Result<(), Failure> {
-    let mut locks = Table::new(3, ["lock", "", "deadlines", "bytes"]);
+    let mut locks = Table::new(4, ["lock", "", "deadlines", "blocks", "bytes"]);
     for &name in LockName::ALL {
         let facts = LockFacts::of(name);
-        locks.row([name.name(), name.about(), wait(facts.deadlines), &facts.bytes.to_string()]);
+        locks.row([
+            name.name(),
+            name.about(),
+            wait(facts.deadlines),
+            blocks(facts.blocks_threads),
+            &facts.bytes.to_string(),
+        ]);
         output.record(&Record::Lock { name, about: name.about(), facts })?;
     }
-    let mut semaphores = Table::new(6, ["semaphore", "", "deadlines", "LIFO", "FIFO", "handoff", "bytes"]);
+    let mut semaphores = Table::new(7, ["semaphore", "", "deadlines", "blocks", "LIFO", "FIFO", "handoff", "bytes"]);
     for &name in SemaphoreName::ALL {
         let facts = SemaphoreFacts::of(name);
         semaphores.row([
             name.name(),
             name.about(),
             wait(facts.deadlines),
+            blocks(facts.blocks_threads),
             yes(facts.lifo),
             yes(facts.fifo),
             yes(facts.handoff),
@@ -49,6 +56,8 @@ pub fn run(output: Output) -> Result<(), Failure> {
     }
     output.text(format_args!("{locks}\n\n{semaphores}\n"))?;
     output.text("deadlines: a wait with a deadline stands in line with the others, or polls.")?;
+    output
+        .text("blocks: what of a goroutine that waits: itself, or the thread of its worker with all that it runs.")?;
     output.text("LIFO: a waiter may join the line in front. FIFO: first in, first out.")?;
     output.text("handoff: a release may give its permit to a waiter past all newcomers.")?;
     output.text("bytes: of the object itself; what it keeps elsewhere is not counted.")
@@ -56,6 +65,10 @@ pub fn run(output: Output) -> Result<(), Failure> {
 
 fn wait(in_line: bool) -> &'static str {
     if in_line { "in line" } else { "polls" }
+}
+
+fn blocks(threads: bool) -> &'static str {
+    if threads { "thread" } else { "goroutine" }
 }
 
 fn yes(can: bool) -> &'static str {

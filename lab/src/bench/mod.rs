@@ -1,11 +1,15 @@
 //! The commands of the laboratory.
 
 pub mod compare;
+#[cfg(unix)]
+pub mod goroutines;
 pub mod list;
 pub mod mutexbench;
 pub mod semtable;
 pub mod summary;
 pub mod uncontended;
+#[cfg(unix)]
+pub mod versus_go;
 
 use crate::cli::{Cli, Command, CompareArgs};
 use crate::failure::Failure;
@@ -21,6 +25,12 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Mutexbench(args)) => mutexbench::run(args, report, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
         Some(Command::Semtable(args)) => semtable::run(args, output),
+        #[cfg(unix)]
+        Some(Command::Goroutines(args)) => goroutines::run(args, output),
+        #[cfg(unix)]
+        Some(Command::VersusGo(args)) => versus_go::run(args, output),
+        #[cfg(unix)]
+        Some(Command::VersusGoChild(args)) => versus_go::child::be(args),
         Some(Command::List) => list::run(output),
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that contend for one lock.
+//! Threads, or goroutines, that contend for one lock.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::summary::Summaries;
-use crate::cli::{Contenders, MutexbenchArgs};
+use crate::cli::{List, MutexbenchArgs};
+use crate::contenders::Contenders;
 use crate::driver::{Outcome, Run, Workload};
 use crate::failure::Failure;
 use crate::locks::{LockName, with_lock};
@@ -20,13 +21,13 @@ use crate::waits::Waits;
 pub struct Plan {
     /// On which locks.
     pub locks: Vec<LockName>,
-    /// With how many threads.
+    /// With how many contenders.
     pub threads: Vec<usize>,
     /// How often each.
     pub runs: usize,
     /// What contends.
     pub on: Contenders,
-    /// What the threads of each do.
+    /// What the contenders of each do.
     pub workload: Workload,
 }
 
@@ -36,6 +37,7 @@ pub struct Record {
     bench: &'static str,
     /// The lock.
     pub lock: LockName,
+    #[serde(flatten)]
     on: Contenders,
     /// How many contended.
     pub threads: usize,
@@ -73,13 +75,32 @@ pub struct Record {
     pub other_cpus: Option<f64>,
 }
 
+/// The locks that were asked for; or else all for which these may contend.
+pub fn locks(on: Contenders, asked: Option<&List<LockName>>) -> Result<Vec<LockName>, Failure> {
+    let (able, unable): (Vec<_>, Vec<_>) = LockName::ALL.iter().partition(|&&lock| on.may_contend_for(lock));
+    let Some(List(asked)) = asked else { return Ok(able) };
+    match asked.iter().find(|lock| unable.contains(lock)) {
+        None => Ok(asked.clone()),
+        Some(lock) => {
+            let able: Vec<_> = able.into_iter().map(LockName::name).collect();
+            Err(Failure::Usage(format!(
+                "who waits for {} blocks a thread, so the first goroutine of each worker would keep the others out to the \
+                 end; locks for goroutines: {}",
+                lock.name(),
+                able.join(", ")
+            )))
+        }
+    }
+}
+
 impl Plan {
-    fn new(args: &MutexbenchArgs) -> Self {
-        Self {
-            locks: args.locks.as_ref().map_or_else(|| LockName::ALL.to_vec(), |list| list.0.clone()),
+    fn new(args: &MutexbenchArgs) -> Result<Self, Failure> {
+        let on = args.on.contenders()?;
+        Ok(Self {
+            locks: locks(on, args.locks.as_ref())?,
             threads: args.threads.0.clone(),
             runs: args.runs,
-            on: args.on,
+            on,
             workload: Workload {
                 duration: args.seconds,
                 cs: args.cs,
@@ -87,7 +108,7 @@ impl Plan {
                 seed: args.seed,
                 sample: args.sample,
             },
-        }
+        })
     }
 
     /// What was measured, in one line.
@@ -96,9 +117,9 @@ impl Plan {
         let Workload { duration, cs, ncs, seed, sample } = self.workload;
         let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
         format!(
-            "mutexbench: medians of {} runs of {duration:?}; critical section {cs} steps, non-critical {ncs}; seed {seed}; \
-             sample_rate {rate}",
-            self.runs
+            "mutexbench on {}: medians of {} runs of {duration:?}; critical section {cs} steps, non-critical {ncs}; seed \
+             {seed}; sample_rate {rate}",
+            self.on, self.runs
         )
     }
 
@@ -149,7 +170,7 @@ impl Plan {
         for number in 1..=self.runs {
             for &threads in &self.threads {
                 for &lock in &self.locks {
-                    let outcome = with_lock(lock, Run { threads, workload: self.workload })
+                    let outcome = with_lock(lock, Run { on: self.on, threads, workload: self.workload })
                         .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
                     let record = self.record(lock, threads, number, outcome);
                     output.record(&record)?;
@@ -164,8 +185,8 @@ impl Plan {
 
 /// Measures and prints; with a path, writes a report as well.
 pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let plan = Plan::new(args)?;
     let report = report.map(ReportFile::create).transpose()?;
-    let plan = Plan::new(args);
     let progress = output.progress("mutexbench", plan.total());
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();

@@ -135,6 +135,11 @@ pub fn table(records: &[Record]) -> Table {
 
 /// Measures and prints.
 pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
+    if args.on.is_some() {
+        return Err(Failure::Usage(
+            "in semtable nothing contends, on threads or goroutines: its waiters do not run".into(),
+        ));
+    }
     let ns = &args.ns.0;
     let progress = output.progress("semtable", steps(ns, args.runs));
     let records = measure(ns, args.runs, output, &progress)?;

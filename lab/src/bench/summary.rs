@@ -3,15 +3,17 @@
 use std::fmt::Write as _;
 
 use super::mutexbench::{Plan, Record};
+use crate::contenders::Contenders;
 use crate::locks::LockName;
 use crate::metrics::{geometric_mean, median};
 use crate::table::Table;
 use crate::units;
+use crate::usage::disturbance;
 
 /// What others are compared with: the lock that most programs would use instead.
 const BASELINE: LockName = LockName::ParkingLot012;
 
-/// The medians over the runs of one lock with one number of threads. No timed wait: not a number.
+/// The medians over the runs of one lock with one number of contenders. No timed wait: not a number.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The lock.
@@ -32,20 +34,22 @@ pub struct Summary {
     pub p999: f64,
     /// The same.
     pub max: f64,
-    /// Consecutive admissions of one thread.
+    /// Consecutive admissions of one contender.
     pub longest_run: f64,
-    /// Admissions of others between two of one thread.
+    /// Admissions of others between two of one contender.
     pub max_bypass: f64,
 }
 
-/// The summaries of all locks with all numbers of threads.
+/// The summaries of all locks with all numbers of contenders.
 #[derive(Clone, Debug)]
 pub struct Summaries {
+    /// What contended.
+    pub on: Contenders,
     /// The locks, in the order in which they were asked for.
     pub locks: Vec<LockName>,
-    /// The numbers of threads, likewise.
+    /// The numbers of contenders, likewise.
     pub threads: Vec<usize>,
-    /// By number of threads, then by lock.
+    /// By number of contenders, then by lock.
     pub all: Vec<Summary>,
     /// How many processors others used meanwhile, on average over the runs.
     pub other_cpus: Option<f64>,
@@ -87,7 +91,7 @@ impl Summaries {
             .collect();
         let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
         let other_cpus = others.map(|sum| sum / records.len() as f64);
-        Self { locks: plan.locks.clone(), threads: plan.threads.clone(), all, other_cpus }
+        Self { on: plan.on, locks: plan.locks.clone(), threads: plan.threads.clone(), all, other_cpus }
     }
 
     /// One of them. It was asked for, so it is there.
@@ -155,15 +159,13 @@ impl Summaries {
 
     /// What else there is to say.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        self.verdict().into_iter().chain(self.disturbance())
+        self.verdict().into_iter().chain(self.solitude()).chain(disturbance(self.other_cpus))
     }
 
-    /// A warning, if the machine was not ours alone. On two processors of which one is taken, threads take turns on the
-    /// other and hardly ever meet: that is another benchmark.
-    fn disturbance(&self) -> Option<String> {
-        const TOLERABLE: f64 = 0.1;
-        let others = self.other_cpus.filter(|&cpus| cpus > TOLERABLE)?;
-        Some(format!("Others used {others:.2} processors meanwhile, so the figures are not to be relied upon."))
+    /// A warning, if there were several who never met.
+    fn solitude(&self) -> Option<String> {
+        const WARNING: &str = "On one worker goroutines do not meet: nothing interrupts the first, so it has the lock to itself to the end.";
+        (self.on.have_one_worker() && self.threads.iter().any(|&n| n > 1)).then(|| WARNING.to_owned())
     }
 
     /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not meet.

@@ -1,4 +1,4 @@
-//! One thread that locks and unlocks.
+//! One thread, or goroutine, that locks and unlocks.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use serde::Serialize;
 use sudog_sync::RawLock;
 
 use crate::cli::UncontendedArgs;
+use crate::contenders::Contenders;
 use crate::failure::Failure;
 use crate::locks::{Job, LockName, with_lock};
 use crate::metrics::median;
@@ -28,6 +29,8 @@ pub struct Record {
     bench: &'static str,
     /// The lock.
     pub lock: LockName,
+    #[serde(flatten)]
+    on: Contenders,
     rounds: usize,
     /// Of a pair of lock and unlock: the median over the rounds.
     pub ns: f64,
@@ -69,6 +72,7 @@ impl Job for Pairs {
 
 /// Measures the locks, which take turns.
 pub fn measure(
+    on: Contenders,
     locks: &[LockName],
     rounds: usize,
     output: Output,
@@ -77,7 +81,7 @@ pub fn measure(
     let mut times = vec![Vec::with_capacity(rounds); locks.len()];
     for _ in 0..rounds {
         for (&lock, times) in locks.iter().zip(&mut times) {
-            times.push(with_lock(lock, Pairs(ROUND)));
+            times.push(on.alone(move || with_lock(lock, Pairs(ROUND))));
             progress.inc(1);
         }
     }
@@ -88,7 +92,7 @@ pub fn measure(
     for ((&lock, times), ns) in locks.iter().zip(&times).zip(medians) {
         let ns_min = times.iter().copied().fold(f64::INFINITY, f64::min);
         let ratio = fastest.map(|fastest| ns / fastest);
-        let record = Record { bench: "uncontended", lock, rounds, ns, ns_min, ratio };
+        let record = Record { bench: "uncontended", lock, on, rounds, ns, ns_min, ratio };
         output.record(&record)?;
         records.push(record);
     }
@@ -97,15 +101,17 @@ pub fn measure(
 
 /// Measures and prints.
 pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
+    let on = args.on.contenders()?;
+    // All of them, on goroutines too: nobody waits.
     let locks = args.locks.as_ref().map_or(LockName::ALL, |list| &list.0);
     let progress = output.progress("uncontended", args.rounds * locks.len());
-    let records = measure(locks, args.rounds, output, &progress)?;
+    let records = measure(on, locks, args.rounds, output, &progress)?;
     progress.finish_and_clear();
     let mut table = Table::new(1, ["lock", "lock + unlock", "best round", "ratio"]);
     for r in &records {
         let ratio = units::ratio(r.ratio.unwrap_or(f64::NAN));
         table.row([r.lock.name(), &units::time(r.ns), &units::time(r.ns_min), &ratio]);
     }
-    output.text(format_args!("uncontended: medians of {} rounds of {ROUND:?}\n\n{table}\n", args.rounds))?;
+    output.text(format_args!("uncontended on {on}: medians of {} rounds of {ROUND:?}\n\n{table}\n", args.rounds))?;
     output.text("ratio: to the fastest of std, parking_lot_0_12 and parking_lot_0_13.")
 }

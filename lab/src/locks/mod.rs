@@ -56,6 +56,13 @@ impl LockName {
     pub fn is_peer(self) -> bool {
         !self.name().starts_with("go")
     }
+
+    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    #[must_use]
+    pub const fn blocks_threads(self) -> bool {
+        // Whatever is over the runtime's semaphore waits as a goroutine.
+        !matches!(self, Self::Go | Self::Go114)
+    }
 }
 
 /// What a lock can and cannot do.
@@ -65,20 +72,22 @@ pub struct LockFacts {
     pub bytes: usize,
     /// [`RawLock::DEADLINES`].
     pub deadlines: bool,
+    /// See [`LockName::blocks_threads`].
+    pub blocks_threads: bool,
 }
 
 impl LockFacts {
     /// The facts of one lock.
     #[must_use]
     pub fn of(name: LockName) -> Self {
-        struct Ask;
+        struct Ask(LockName);
         impl Job for Ask {
             type Out = LockFacts;
             fn run<L: RawLock>(self) -> LockFacts {
-                LockFacts { bytes: size_of::<L>(), deadlines: L::DEADLINES }
+                LockFacts { bytes: size_of::<L>(), deadlines: L::DEADLINES, blocks_threads: self.0.blocks_threads() }
             }
         }
-        with_lock(name, Ask)
+        with_lock(name, Ask(name))
     }
 }
 
@@ -101,6 +110,53 @@ mod tests {
             }
         }
         LockName::ALL.iter().for_each(|&name| with_lock(name, Forget));
+    }
+
+    /// A goroutine holds the lock, another one of the same worker waits for it.
+    #[test]
+    #[cfg(unix)]
+    fn what_blocks_threads_is_known() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::time::{Duration, Instant};
+        use sudog_runtime::goroutine::{Builder, Placement, gosched, run_local};
+
+        /// Whether the waiter gets the lock, which it can only if the holder can run meanwhile. Else it is out of time.
+        struct Wait(Duration);
+        impl Job for Wait {
+            type Out = bool;
+            fn run<L: RawLock + 'static>(self) -> bool {
+                run_local(|| {
+                    let (lock, waits) = (Arc::new(L::new()), Arc::new(AtomicBool::new(false)));
+                    let guard = lock.lock();
+                    let theirs = (Arc::clone(&lock), Arc::clone(&waits));
+                    let waiter = Builder::new().on(Placement::Here).spawn(move || {
+                        let (lock, waits) = theirs;
+                        waits.store(true, Ordering::Relaxed);
+                        let guard = lock.try_lock_until(Instant::now() + self.0);
+                        // SAFETY: acquired above, on this thread.
+                        guard.map(|guard| unsafe { lock.unlock(guard) }).is_some()
+                    });
+                    while !waits.load(Ordering::Relaxed) {
+                        gosched();
+                    }
+                    // SAFETY: acquired above, on this thread.
+                    unsafe { lock.unlock(guard) };
+                    waiter.join().unwrap()
+                })
+            }
+        }
+        for &name in LockName::ALL {
+            let facts = LockFacts::of(name);
+            match facts.blocks_threads {
+                false => assert!(with_lock(name, Wait(Duration::from_secs(20))), "{} blocks threads", name.name()),
+                // While it polls, others run.
+                true if facts.deadlines => {
+                    assert!(!with_lock(name, Wait(Duration::from_millis(10))), "{} blocks no thread", name.name());
+                }
+                true => {}
+            }
+        }
     }
 
     #[test]

@@ -13,32 +13,36 @@ const STYLE: &str = include_str!("style.css");
 
 /// What the columns of the tables mean.
 const COLUMNS: [(&str, &str); 11] = [
-    ("alone", "lock and unlock by one thread, with nobody else about: the median over the rounds"),
-    ("T", "how many threads contend for the lock, each in a loop; more of them than processors is more than fits"),
-    ("throughput", "acquisitions per second, of all threads together. More is better"),
+    ("alone", "lock and unlock by one contender, with nobody else about: the median over the rounds"),
+    (
+        "T",
+        "how many contend for the lock, threads or goroutines, each in a loop; more of them than processors, or than \
+         workers, is more than fits",
+    ),
+    ("throughput", "acquisitions per second, of all together. More is better"),
     (
         "min/max",
-        "the acquisitions of the thread that got the fewest over those of the thread that got the most: 1 is even, 0 is \
-         a thread that never got in. Over a short run a lock that is fair in the long run can look uneven",
+        "the acquisitions of the one that got the fewest over those of the one that got the most: 1 is even, 0 is one \
+         that never got in. Over a short run a lock that is fair in the long run can look uneven",
     ),
     (
         "Jain",
-        "Jain's index of fairness: the part of the threads that, sharing evenly, would make as uneven a whole. 1 is even, \
-         1/T is one thread that had everything",
+        "Jain's index of fairness: the part of all that, sharing evenly, would make as uneven a whole. 1 is even, 1/T is \
+         one that had everything",
     ),
     (
         "p50, p99, p99.9",
         "the wait from request to entry that half, 99 in 100, 999 in 1000 acquisitions do not exceed. Less is better. Of \
          short waits a random sample is timed; those of about two milliseconds and more are all counted. Each acquisition \
-         counts as one: a thread that gets in a thousand times running waits a thousand times for nothing, and whoever \
+         counts as one: one that gets in a thousand times running waits a thousand times for nothing, and whoever \
          waits for it waits once. So read them together with the longest wait. None is shorter than it takes to read the \
          clock",
     ),
     ("max wait", "the longest wait that was seen; of the short ones, only those in the sample are"),
-    ("longest run", "the most acquisitions in a row by one thread while others wanted the lock too"),
+    ("longest run", "the most acquisitions in a row by one contender while others wanted the lock too"),
     (
         "max bypass",
-        "the most acquisitions by others between two of one thread: how often it was overtaken, as long as threads do \
+        "the most acquisitions by others between two of one contender: how often it was overtaken, as long as all do \
          nothing but want the lock",
     ),
     ("geometric mean", "of the ratios in the row"),
@@ -69,12 +73,12 @@ pub fn page(report: &Report<'_>) -> Result<String, Failure> {
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>sudog-lab</title>\n\
          <style>\n{STYLE}</style>\n<h1>Locks compared</h1>\n\
-         <p>A lock that is fast because one thread keeps it is of no use to the others, and one that is fair because \
+         <p>A lock that is fast because one contender keeps it is of no use to the others, and one that is fair because \
          it is handed from sleeper to sleeper is of no use to anybody. So read throughput and fairness together: in the \
          first plot high is good, in the second high is good, in the third low is good. Every figure is a median over \
          runs in which the locks took turns.</p>\n"
     );
-    section(&mut page, "Where it was measured", definitions(machine::facts()));
+    section(&mut page, "Where it was measured", definitions(machine::facts(report.mutexbench.on)));
     contended(&mut page, report)?;
     if !report.uncontended.is_empty() {
         section(&mut page, "Alone", table(&uncontended(report)));

@@ -4,11 +4,14 @@ use std::fs;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::contenders::Contenders;
+
 /// Facts by name.
-pub fn facts() -> Vec<(&'static str, String)> {
+pub fn facts(on: Contenders) -> Vec<(&'static str, String)> {
     vec![
         ("date", date(SystemTime::now())),
         ("command", command()),
+        ("on", on.to_string()),
         ("processor", cpu_model().unwrap_or_else(unknown)),
         ("processors", thread::available_parallelism().map_or_else(|_| unknown(), |n| n.to_string())),
         ("system", kernel().unwrap_or_else(|| std::env::consts::OS.to_owned())),

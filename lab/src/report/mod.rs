@@ -17,9 +17,9 @@ use crate::output::Output;
 /// What a report is about. What was not measured is empty, and has no section.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// One thread.
+    /// Without contention.
     pub uncontended: &'a [uncontended::Record],
-    /// Threads that contend.
+    /// With contention.
     pub mutexbench: &'a Summaries,
     /// The queue of the semaphore table.
     pub semtable: &'a [semtable::Record],

@@ -1,4 +1,4 @@
-//! Plots over the number of threads, as SVG.
+//! Plots over the number of contenders, as SVG.
 
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
@@ -81,7 +81,7 @@ where
             .build_cartesian_2d((fewest / 1.1..most * 1.1).log_scale().base(2.0), y)?;
         chart
             .configure_mesh()
-            .x_desc("threads")
+            .x_desc("contenders")
             .y_desc(quantity.axis)
             .x_label_formatter(&|&t| format!("{t:.0}"))
             .y_label_formatter(&|&v| (quantity.label)(v))

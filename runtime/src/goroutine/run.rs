@@ -10,7 +10,8 @@ use super::{Goexit, context, job, overflow, watcher};
 
 /// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
 ///
-/// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow. Other
+/// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow; on a
+/// stack of 8 MiB. Other
 /// workers are started when there is work for them, as many as [`max_procs`](super::max_procs) says, this one included.
 /// What the goroutines of this `run` start belongs to it.
 ///
@@ -247,6 +248,9 @@ fn ended_normally<T>(result: &UnsafeCell<Option<T>>) -> bool {
     unsafe { (*result.get()).is_some() }
 }
 
+/// What the main thread of a process has as a rule: programs were written for it.
+const MAIN_STACK: usize = 8 << 20;
+
 fn main_details() -> Box<job::Details> {
-    Box::new(job::Details { name: Some("main".into()), ..job::Details::default() })
+    Box::new(job::Details { name: Some("main".into()), stack_size: Some(MAIN_STACK), ..job::Details::default() })
 }

@@ -49,12 +49,14 @@ mod acquire;
 mod cancel;
 pub mod detached;
 mod future;
+mod notify_list;
 mod sudog;
 mod table;
 mod treap;
 
 pub use cancel::Cancel;
 pub use future::Acquire;
+pub use notify_list::{NotifyList, Ticket};
 pub use table::{Abandoned, BUCKETS, Limit, SemTable};
 
 pub(crate) use sudog::{Fate, Sudog, SudogRef};

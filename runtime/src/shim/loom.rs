@@ -2,7 +2,7 @@
 
 pub use loom::cell::Cell;
 pub use loom::sync::MutexGuard;
-pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Loom's mutex, without poisoning.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
@@ -83,6 +83,19 @@ pub mod model {
         STEP.set(step);
     }
 
+    loom::thread_local! {
+        static GOROUTINE: Cell<bool> = Cell::new(false);
+    }
+
+    /// From now on this thread behaves like a goroutine where the two behave differently; it parks as a thread.
+    pub fn be_goroutine() {
+        GOROUTINE.with(|is| is.set(true));
+    }
+
+    pub(crate) fn is_goroutine() -> bool {
+        GOROUTINE.with(Cell::get)
+    }
+
     pub(super) fn time_passes() -> bool {
         STEP.get() > 0
     }
@@ -97,23 +110,29 @@ pub mod model {
 pub struct Parker {
     ready: AtomicBool,
     thread: loom::thread::Thread,
+    /// Not a step of the model. Loom's unpark also wakes a thread that is blocked by a mutex, which then panics, as it
+    /// expects to have it. So only a thread that is truly parked is unparked. Nobody runs between the look at `ready`
+    /// and the parking, as loom switches before its operations only.
+    parked: std::sync::atomic::AtomicBool,
 }
 
 impl Parker {
     pub fn new() -> Self {
-        Self { ready: AtomicBool::new(false), thread: loom::thread::current() }
+        let parked = std::sync::atomic::AtomicBool::new(false);
+        Self { ready: AtomicBool::new(false), thread: loom::thread::current(), parked }
     }
 
     /// A deadline has always passed already. That is the hardest case and contains the others: the threads that race
     /// with it may run at any point between the unlocking of the queue and the waiter's return to it.
     pub fn park(&self, deadline: Option<Instant>) -> bool {
-        while !self.ready.load(Ordering::Acquire) {
+        // RMWs here and there, which loom orders: a load could miss a store whose unpark has been.
+        while !self.ready.swap(false, Ordering::Acquire) {
             if deadline.is_some() {
                 return false;
             }
+            self.parked.store(true, Ordering::Relaxed);
             loom::thread::park();
         }
-        self.ready.store(false, Ordering::Relaxed);
         true
     }
 
@@ -122,8 +141,14 @@ impl Parker {
     pub unsafe fn unpark(this: *const Self) {
         // SAFETY: alive by the contract, until the store below.
         let thread = unsafe { (*this).thread.clone() };
-        // SAFETY: as above; this is the last access to the memory.
-        unsafe { (*this).ready.store(true, Ordering::Release) };
-        thread.unpark();
+        // SAFETY: as above; the store is the last step of the model that uses the memory, and nobody runs between it and
+        // the swap.
+        let was_parked = unsafe {
+            (*this).ready.swap(true, Ordering::Release);
+            (*this).parked.swap(false, Ordering::Relaxed)
+        };
+        if was_parked {
+            thread.unpark();
+        }
     }
 }

@@ -37,7 +37,28 @@ pub trait Policy: Send + Sync + 'static {
 
     /// What a contender does before it sleeps.
     const AWAKE: Awake;
+
+    /// [`Policy::AWAKE`] for contenders that are goroutines. They may [spin](Awake::Spin), which they do only while their
+    /// worker has nothing else to run; they cannot stand by.
+    ///
+    /// By default as threads do, or, if those stand by, as in Go: a handoff between goroutines costs a tenth of a
+    /// microsecond, so there is nothing to be had from watching.
+    const GOROUTINE: Awake = match Self::AWAKE {
+        Awake::StandBy { .. } => Awake::GO,
+        spin @ Awake::Spin { .. } => spin,
+    };
+
+    /// [`Policy::THRESHOLD`] for contenders that are goroutines, and for async tasks, which neither spin nor stand by.
+    ///
+    /// By default the same, or, if threads stand by, Go's.
+    const GOROUTINE_THRESHOLD: Duration = match Self::AWAKE {
+        Awake::StandBy { .. } => GO_THRESHOLD,
+        Awake::Spin { .. } => Self::THRESHOLD,
+    };
 }
+
+/// Go's `starvationThresholdNs`.
+const GO_THRESHOLD: Duration = Duration::from_millis(1);
 
 /// What a contender does before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,16 +86,24 @@ pub enum Awake {
     },
 }
 
+impl Awake {
+    /// Go's spinning.
+    const GO: Self = Self::Spin { rounds: sudog_runtime::spin::ROUNDS, pauses: sudog_runtime::spin::PAUSES };
+    /// To sleep at once.
+    pub(super) const NOT_AT_ALL: Self = Self::Spin { rounds: 0, pauses: 0 };
+}
+
 /// Go 1.14 and later: four rounds of spinning, starvation after a millisecond, first in, first out while it lasts.
 #[derive(Clone, Copy, Debug)]
 pub enum Go {}
 
 impl Policy for Go {
-    const THRESHOLD: Duration = Duration::from_millis(1);
-    const AWAKE: Awake = Awake::Spin { rounds: sudog_runtime::spin::ROUNDS, pauses: sudog_runtime::spin::PAUSES };
+    const THRESHOLD: Duration = GO_THRESHOLD;
+    const AWAKE: Awake = Awake::GO;
 }
 
-/// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond.
+/// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond. Goroutines, which
+/// may contend for the same mutex, do as in Go.
 ///
 /// A handoff between sleeping threads costs tens of microseconds, a hundred times what it costs between goroutines.
 /// Go's rule, by which a contended mutex is either fought for or handed from sleeper to sleeper, then has to choose

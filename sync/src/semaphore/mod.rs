@@ -1,10 +1,10 @@
 //! The semaphores: each a backend for the mutex, and of use on its own.
 //!
-//! | semaphore | bytes | waiters stand in | LIFO | handoff | deadlines | blocks |
-//! |---|--:|---|---|---|---|---|
-//! | [`RuntimeSema`] | 4 | the global table of sudog treaps | yes | yes | in line | the G |
-//! | `ParkingLotSema` (feature `parking_lot_core`) | 4 | parking_lot_core's table | no | yes | in line | the thread |
-//! | [`FutexSema`] (Linux) | 8 | the kernel's table | no | no | in line | the thread |
+//! | semaphore | bytes | waiters stand in | LIFO | handoff | deadlines | blocks | async |
+//! |---|--:|---|---|---|---|---|---|
+//! | [`RuntimeSema`] | 4 | the global table of sudog treaps | yes | yes | in line | the G | yes |
+//! | `ParkingLotSema` (feature `parking_lot_core`) | 4 | parking_lot_core's table | no | yes | in line | the thread | no |
+//! | [`FutexSema`] (Linux) | 8 | the kernel's table | no | no | in line | the thread | no |
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 mod futex;

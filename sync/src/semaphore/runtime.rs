@@ -1,11 +1,12 @@
 //! Go's runtime semaphore as a backend: four bytes, its waiters in the global table.
 
 use sudog_runtime::sema::{
-    Order, Wake, semacquire_mutex, semacquire_until, semrelease, semrelease_many, try_semacquire,
+    Acquire, Order, Wake, semacquire_mutex, semacquire_mutex_async, semacquire_until, semrelease, semrelease_many,
+    try_semacquire,
 };
 use sudog_runtime::{AtomicU32, Instant};
 
-use crate::Semaphore;
+use crate::{AsyncSemaphore, Semaphore};
 
 /// Go's runtime semaphore: see [`sudog_runtime::sema`] for the contract.
 ///
@@ -62,6 +63,16 @@ unsafe impl Semaphore for RuntimeSema {
     #[inline]
     fn release_many(&self, n: u32) {
         semrelease_many(&self.permits, n);
+    }
+}
+
+// SAFETY: the promises of `Acquire`.
+unsafe impl AsyncSemaphore for RuntimeSema {
+    type Acquire<'a> = Acquire<'a>;
+
+    #[inline]
+    fn acquire_async(&self, order: Order) -> Acquire<'_> {
+        semacquire_mutex_async(&self.permits, order)
     }
 }
 

@@ -1,0 +1,3 @@
+module sudog.example/versus
+
+go 1.22

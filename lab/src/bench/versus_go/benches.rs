@@ -1,0 +1,224 @@
+//! Which benchmarks there are.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::bodies::round::Round;
+use super::bodies::{create, load, pingpong, sema, sync};
+
+/// What belongs together in a mean.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    /// Mutexes, wait groups, conditions.
+    Sync,
+    /// What starting, switching and waking goroutines costs.
+    Sched,
+    /// Whole tasks.
+    Load,
+    /// The semaphore.
+    Sema,
+}
+
+impl Group {
+    /// As it is shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Sched => "sched",
+            Self::Load => "load",
+            Self::Sema => "sema",
+        }
+    }
+}
+
+/// A benchmark.
+#[derive(Clone, Copy, Serialize, Debug)]
+pub struct Bench {
+    /// Go's name for it, if Go has it.
+    pub name: &'static str,
+    /// Where it belongs.
+    pub group: Group,
+    /// The name of Go's side; nothing, if a Go program cannot do it.
+    pub go: Option<&'static str>,
+    /// What an operation is.
+    pub about: &'static str,
+    /// With fewer workers it measures nothing.
+    pub least_workers: usize,
+    /// With more it measures something else.
+    pub most_workers: Option<usize>,
+    /// One round only, however short.
+    pub once: bool,
+    /// What it does.
+    #[serde(skip)]
+    pub body: fn(&mut Round),
+}
+
+const SHORT: Duration = Duration::from_micros(5);
+const LONG: Duration = Duration::from_micros(50);
+const IDLE: Duration = Duration::from_micros(100);
+
+use Group::{Load, Sched, Sema, Sync};
+
+#[rustfmt::skip] // one benchmark, one line
+static ALL: &[Bench] = &[
+    Bench::new(Sync, "MutexUncontended", "lock and unlock, everybody his own", sync::mutex_uncontended),
+    Bench::new(Sync, "Mutex", "lock and unlock", |r| sync::mutex(r, 1, 0)),
+    Bench::new(Sync, "MutexSlack", "the same, 10 goroutines a worker", |r| sync::mutex(r, 10, 0)),
+    Bench::new(Sync, "MutexWork", "lock and unlock, then 25 ns of work", |r| sync::mutex(r, 1, sync::WORK)),
+    Bench::new(Sync, "MutexWorkSlack", "the same, 10 goroutines a worker", |r| sync::mutex(r, 10, sync::WORK)),
+    Bench::new(Sync, "MutexNoSpin", "1 lock in 4; else a new goroutine is waited for", sync::mutex_no_spin),
+    Bench::new(Sync, "MutexSpin", "lock and unlock, then 4096 words are touched", sync::mutex_spin),
+    Bench::new(Sync, "WaitGroupUncontended", "add, done, wait, everybody his own", sync::wait_group_uncontended),
+    Bench::new(Sync, "WaitGroupAddDone", "add and done", |r| sync::wait_group_add_done(r, 0)),
+    Bench::new(Sync, "WaitGroupAddDoneWork", "add, 25 ns of work, done", |r| sync::wait_group_add_done(r, sync::WORK)),
+    Bench::new(Sync, "WaitGroupWait", "wait for nothing", |r| sync::wait_group_wait(r, 0)),
+    Bench::new(Sync, "WaitGroupWaitWork", "wait for nothing, 25 ns of work", |r| sync::wait_group_wait(r, sync::WORK)),
+    Bench::new(Sync, "WaitGroupActuallyWait", "start a goroutine and wait for it", sync::wait_group_actually_wait),
+    Bench::new(Sync, "Cond1", "a barrier of 2", |r| sync::cond(r, 1)),
+    Bench::new(Sync, "Cond2", "a barrier of 3", |r| sync::cond(r, 2)),
+    Bench::new(Sync, "Cond4", "a barrier of 5", |r| sync::cond(r, 4)),
+    Bench::new(Sync, "Cond8", "a barrier of 9", |r| sync::cond(r, 8)),
+    Bench::new(Sync, "Cond16", "a barrier of 17", |r| sync::cond(r, 16)),
+    Bench::new(Sync, "Cond32", "a barrier of 33", |r| sync::cond(r, 32)),
+    Bench::new(Sched, "CreateGoroutines", "each starts the next and ends", |r| create::chains(r, 1)),
+    Bench::new(Sched, "CreateGoroutinesParallel", "the same, a chain for each worker", create::parallel_chains),
+    Bench::new(Sched, "CreateGoroutinesSingle", "one starts all", create::single),
+    Bench::new(Sched, "Switch", "a yield, of two goroutines that yield to each other", create::switch).at_most(1),
+    Bench::new(Sched, "PingPong", "there and back between two goroutines", pingpong::ping_pong),
+    Bench::new(Sched, "PingPongHog", "the same beside a third that always has work", pingpong::ping_pong_hog),
+    Bench::new(Sched, "XPing", "there and back between two workers", |r| pingpong::across(r, Duration::ZERO))
+        .go("PingPong").at_least(2),
+    Bench::new(Sched, "XPingIdle100us", "the same, the one being busy for 100 us first", |r| pingpong::across(r, IDLE))
+        .at_least(2),
+    Bench::new(Sched, "WakeupParallel5us", "two wake each other and spin; 20 us at least", |r| pingpong::wakeup(r, SHORT))
+        .at_least(2),
+    Bench::new(Sched, "WakeupParallel50us", "the same; 110 us at least", |r| pingpong::wakeup(r, LONG)).at_least(2),
+    Bench::new(Sched, "Sleep100us", "a sleep of 100 us", pingpong::sleep),
+    Bench::new(Sched, "DaisyChain", "10,000 goroutines in a line, started and passed through", create::daisy_chain),
+    Bench::new(Load, "ForkJoin", "10,000 tasks of 20 to 200 us", load::fork_join),
+    Bench::new(Load, "Imbalance", "64 goroutines that have waited for one gate have 10 ms to do each", load::imbalance),
+    Bench::new(Load, "ImbalanceAsync", "the same, stackless", load::imbalance_async).go("Imbalance"),
+    Bench::new(Load, "Million", "a million goroutines at one gate, the second time", load::million).once(),
+    Bench::new(Load, "MillionAsync", "the same, stackless", load::million_async).go("Million").once(),
+    Bench::new(Sema, "Handoff", "a release with handoff; who gets on first?", sema::handoff).no_go().once(),
+];
+
+impl Bench {
+    const fn new(group: Group, name: &'static str, about: &'static str, body: fn(&mut Round)) -> Self {
+        Self { name, group, go: Some(name), about, least_workers: 1, most_workers: None, once: false, body }
+    }
+
+    const fn go(mut self, name: &'static str) -> Self {
+        self.go = Some(name);
+        self
+    }
+
+    const fn no_go(mut self) -> Self {
+        self.go = None;
+        self
+    }
+
+    const fn at_least(mut self, workers: usize) -> Self {
+        self.least_workers = workers;
+        self
+    }
+
+    const fn at_most(mut self, workers: usize) -> Self {
+        self.most_workers = Some(workers);
+        self
+    }
+
+    const fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+
+    /// With how many workers it measures what it says, in words.
+    #[must_use]
+    pub fn workers(&self) -> String {
+        match (self.least_workers, self.most_workers) {
+            (_, Some(most)) => most.to_string(),
+            (1, None) => "any".to_owned(),
+            (least, None) => format!("{least} or more"),
+        }
+    }
+
+    /// Whether so many are among them.
+    #[must_use]
+    pub fn runs_at(&self, workers: usize) -> bool {
+        self.least_workers <= workers && self.most_workers.is_none_or(|most| workers <= most)
+    }
+}
+
+/// One of the benchmarks, as the command line names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(usize);
+
+impl Name {
+    /// All of them, in the order in which they are shown.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..ALL.len()).map(Self)
+    }
+}
+
+impl Deref for Name {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &ALL[self.0]
+    }
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::all()
+            .find(|known| known.name == name)
+            .ok_or_else(|| format!("unknown benchmark '{name}'; 'versus-go --list' shows those that there are"))
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_different_and_are_found() {
+        let names: HashSet<_> = Name::all().map(|bench| bench.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        assert!(Name::all().all(|bench| bench.name.parse() == Ok(bench)));
+        assert!("Nope".parse::<Name>().unwrap_err().starts_with("unknown benchmark 'Nope'"));
+    }
+
+    #[test]
+    fn workers() {
+        let of = |name: &str| {
+            let bench: Name = name.parse().unwrap();
+            (bench.workers(), [1, 2, 3].map(|workers| bench.runs_at(workers)))
+        };
+        assert_eq!(of("Mutex"), ("any".to_owned(), [true; 3]));
+        assert_eq!(of("Switch"), ("1".to_owned(), [true, false, false]));
+        assert_eq!(of("XPing"), ("2 or more".to_owned(), [false, true, true]));
+    }
+}

@@ -1,0 +1,98 @@
+//! Two goroutines that wake each other.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use sudog_runtime::goroutine::{self, Builder, Placement, go, gosched, max_procs};
+use sudog_sync::WaitGroup;
+
+use super::round::Round;
+use super::shared;
+use super::work::{Baton, burn, spin};
+
+/// There and back, wherever the other one is put.
+pub fn ping_pong(round: &mut Round) {
+    there_and_back(round.n, Placement::Any, Duration::ZERO);
+}
+
+/// There and back to the next worker. In Go nobody can be put there: it is where its scheduler puts it.
+pub fn across(round: &mut Round, busy: Duration) {
+    there_and_back(round.n, Placement::Worker(1 % max_procs()), busy);
+}
+
+/// Before each turn the first one may be busy for a while, in which the other has nothing to do.
+fn there_and_back(n: usize, other: Placement, busy: Duration) {
+    let (ping, pong) = (shared(Baton::new()), shared(Baton::new()));
+    Builder::new().on(other).go(move || {
+        for _ in 0..n {
+            ping.take();
+            pong.give();
+        }
+    });
+    for _ in 0..n {
+        if !busy.is_zero() {
+            spin(busy);
+        }
+        ping.give();
+        pong.take();
+    }
+}
+
+/// There and back beside somebody who always has something to do. What part of the time he gets is the other figure.
+pub fn ping_pong_hog(round: &mut Round) {
+    const TURN: Duration = Duration::from_micros(10);
+
+    let (stop, turns, done) = (shared(AtomicBool::new(false)), shared(AtomicU64::new(0)), shared(WaitGroup::new()));
+    burn(TURN); // calibrates
+    done.add(1);
+    go(|| {
+        while !stop.load(Relaxed) {
+            burn(TURN);
+            turns.fetch_add(1, Relaxed);
+            gosched();
+        }
+        done.done();
+    });
+    round.reset_timer();
+    ping_pong(round);
+    round.stop_timer();
+    let hogged = TURN.as_secs_f64() * turns.load(Relaxed) as f64;
+    round.extra("hog_share", hogged / round.elapsed().as_secs_f64());
+    stop.store(true, Relaxed);
+    done.wait();
+}
+
+/// Two goroutines take turns as giver and taker, and spin before each: the giver for longer, so that the taker waits by
+/// then. They should spin at the same time, and 2 * (delay + WAKE) is then the least that it can take.
+pub fn wakeup(round: &mut Round, delay: Duration) {
+    const WAKE: Duration = Duration::from_micros(5);
+
+    let (ping, pong, done) = (shared(Baton::new()), shared(Baton::new()), shared(WaitGroup::new()));
+    let n = round.n;
+    done.add(2);
+    go(move || {
+        for _ in 0..n {
+            spin(delay + WAKE);
+            ping.give();
+            spin(delay);
+            pong.take();
+        }
+        done.done();
+    });
+    go(move || {
+        for _ in 0..n {
+            spin(delay);
+            ping.take();
+            spin(delay + WAKE);
+            pong.give();
+        }
+        done.done();
+    });
+    done.wait();
+}
+
+/// What a short sleep comes to.
+pub fn sleep(round: &mut Round) {
+    (0..round.n).for_each(|_| goroutine::sleep(Duration::from_micros(100)));
+}

@@ -1,0 +1,75 @@
+//! What goroutines do when they are not waiting, and what they wait for.
+
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use sudog_sync::WaitGroup;
+
+/// Steps of xorshift, each of which depends on the one before: no compiler can shorten them.
+#[inline(never)]
+pub fn steps(n: u32, mut x: u64) -> u64 {
+    for _ in 0..n {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    x
+}
+
+/// Takes a processor for so long: counted in steps, so time in which it does not run does not count.
+pub fn burn(time: Duration) {
+    black_box(steps((steps_per_ns() * time.as_nanos() as f64) as u32, black_box(1)));
+}
+
+fn steps_per_ns() -> f64 {
+    static STEPS_PER_NS: OnceLock<f64> = OnceLock::new();
+    *STEPS_PER_NS.get_or_init(|| {
+        const N: u32 = 20_000;
+        let time = || {
+            let start = Instant::now();
+            black_box(steps(N, black_box(1)));
+            start.elapsed().as_nanos() as f64
+        };
+        f64::from(N) / (0..50).map(|_| time()).fold(f64::INFINITY, f64::min)
+    })
+}
+
+/// Looks at the clock for so long.
+pub fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {}
+}
+
+/// What one goroutine gives to another: a semaphore without permits, made of a wait group, as a Go program has nothing
+/// that is closer to the runtime's. (Of Go's time for a round trip, 310 ns, an unbuffered channel would take 235.)
+///
+/// One goroutine takes, ever, so its `add` comes before the next `done`.
+pub struct Baton(WaitGroup);
+
+impl Baton {
+    /// One that nobody has given.
+    #[must_use]
+    pub fn new() -> Self {
+        let wg = WaitGroup::new();
+        wg.add(1);
+        Self(wg)
+    }
+
+    /// Gives it. It must not be given already.
+    pub fn give(&self) {
+        self.0.done();
+    }
+
+    /// Waits until it is given.
+    pub fn take(&self) {
+        self.0.wait();
+        self.0.add(1);
+    }
+}
+
+impl Default for Baton {
+    fn default() -> Self {
+        Self::new()
+    }
+}

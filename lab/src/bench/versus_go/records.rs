@@ -1,0 +1,171 @@
+//! What came of the runs: records, means, a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::benches::{Group, Name};
+use super::reading::{Reading, Unit};
+use crate::metrics::{geometric_mean, median};
+use crate::table::Table;
+use crate::units;
+
+/// What came of one quantity of one benchmark.
+#[derive(Clone, Serialize, Debug)]
+pub struct Record {
+    bench: &'static str,
+    /// Of which benchmark.
+    pub name: Name,
+    /// Nothing for the time of an operation.
+    quantity: String,
+    unit: Unit,
+    group: Group,
+    workers: usize,
+    runs: usize,
+    /// The median over the runs; nothing, if Go has no side.
+    go: Option<f64>,
+    /// The same here.
+    sudog: f64,
+    /// `sudog` / `go`: below 1, we are faster, or need less.
+    ratio: Option<f64>,
+    go_runs: Vec<f64>,
+    sudog_runs: Vec<f64>,
+}
+
+/// The mean of the ratios of a group.
+#[derive(Clone, Serialize, Debug)]
+pub struct Mean {
+    bench: &'static str,
+    group: Group,
+    workers: usize,
+    benches: usize,
+    geometric_mean: f64,
+}
+
+impl fmt::Display for Mean {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, benches, .. } = self;
+        let (group, at, ratio) = (group.name(), workers(self.workers), units::ratio(self.geometric_mean));
+        write!(f, "{group}, {at}: geometric mean of {benches} ratios {ratio}")
+    }
+}
+
+/// One record for each quantity.
+pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) -> Vec<Record> {
+    let quantities = ours.first().map(Reading::quantities).into_iter().flatten();
+    let record = |(quantity, unit, _): (&str, Unit, f64)| {
+        let (go_runs, sudog_runs) = (values(go, quantity), values(ours, quantity));
+        let (go, sudog) = (median(go_runs.iter().copied()), median(sudog_runs.iter().copied()));
+        Record {
+            bench: "versus-go",
+            name: bench,
+            quantity: quantity.to_owned(),
+            unit,
+            group: bench.group,
+            workers,
+            runs: ours.len(),
+            go: (!go_runs.is_empty()).then_some(go),
+            sudog,
+            ratio: (!go_runs.is_empty() && unit.is_cost()).then_some(sudog / go),
+            go_runs,
+            sudog_runs,
+        }
+    };
+    quantities.map(record).collect()
+}
+
+/// Of each reading that has it.
+pub fn values(readings: &[Reading], quantity: &str) -> Vec<f64> {
+    let of = |reading: &Reading| reading.quantities().find(|(name, ..)| *name == quantity).map(|(.., value)| value);
+    readings.iter().filter_map(of).collect()
+}
+
+/// The name of a benchmark's quantity, for people.
+pub fn label(name: &str, quantity: &str) -> String {
+    if quantity.is_empty() { name.to_owned() } else { format!("{name}: {}", quantity.replace('_', " ")) }
+}
+
+/// So many of them.
+pub fn workers(n: usize) -> String {
+    format!("{n} worker{}", if n == 1 { "" } else { "s" })
+}
+
+/// The means of all groups that have one, with each number of workers.
+pub fn means(records: &[Record], workers: &[usize]) -> Vec<Mean> {
+    let groups = [Group::Sync, Group::Sched, Group::Load];
+    let mean = |(group, workers): (Group, usize)| {
+        let of = |r: &&Record| r.group == group && r.workers == workers && r.quantity.is_empty();
+        let ratios: Vec<f64> = records.iter().filter(of).filter_map(|r| r.ratio).collect();
+        let benches = ratios.len();
+        (benches > 1).then(|| {
+            let geometric_mean = geometric_mean(ratios);
+            Mean { bench: "versus-go-mean", group, workers, benches, geometric_mean }
+        })
+    };
+    groups.into_iter().flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(mean).collect()
+}
+
+/// All medians.
+pub fn table(records: &[Record]) -> Table {
+    let mut table = Table::new(1, ["bench", "workers", "Go", "sudog", "ratio"]);
+    for r in records {
+        let show = |value: Option<f64>| value.map_or_else(|| units::NOTHING.to_owned(), |value| r.unit.show(value));
+        table.row([
+            label(r.name.name, &r.quantity),
+            r.workers.to_string(),
+            show(r.go),
+            show(Some(r.sudog)),
+            units::ratio(r.ratio.unwrap_or(f64::NAN)),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(lines: &[&str]) -> Vec<Reading> {
+        lines.iter().map(|line| line.parse().unwrap()).collect()
+    }
+
+    fn some(bench: &str, workers: usize, go: &[&str], ours: &[&str]) -> Vec<Record> {
+        records(bench.parse().unwrap(), workers, &readings(go), &readings(ours))
+    }
+
+    #[test]
+    fn medians_and_their_ratio() {
+        let go = ["PingPongHog 10 hog_share=0.5", "PingPongHog 30 hog_share=0.7", "PingPongHog 20 hog_share=0.6"];
+        let ours = ["PingPongHog 7 hog_share=0.1", "PingPongHog 5 hog_share=0.3", "PingPongHog 4 hog_share=0.2"];
+        let records = some("PingPongHog", 2, &go, &ours);
+        assert_eq!(records.len(), 2);
+        assert_eq!((records[0].go, records[0].sudog, records[0].ratio), (Some(20.0), 5.0, Some(0.25)));
+        assert_eq!((records[1].go, records[1].sudog, records[1].ratio), (Some(0.6), 0.2, None));
+        let table = table(&records).to_string();
+        let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1], ["PingPongHog", "2", "20", "ns", "5", "ns", "0.250"]);
+        assert_eq!(rows[2], ["PingPongHog:", "hog", "share", "2", "0.600", "0.200", "-"]);
+    }
+
+    #[test]
+    fn without_go_there_is_no_ratio() {
+        let records = some("Handoff", 1, &[], &["Handoff 100 waiter_share=1"]);
+        assert!(records.iter().all(|r| r.go.is_none() && r.ratio.is_none() && r.go_runs.is_empty()));
+    }
+
+    #[test]
+    fn a_mean_is_of_one_group_at_one_number_of_workers() {
+        let all = [
+            some("Mutex", 1, &["Mutex 1"], &["Mutex 2"]),
+            some("MutexWork", 1, &["MutexWork 1"], &["MutexWork 8"]),
+            some("Mutex", 2, &["Mutex 1"], &["Mutex 100"]),
+            some("Imbalance", 1, &["Imbalance 1"], &["Imbalance 100"]),
+            some("Million", 1, &["Million 1 first_ns=1"], &["Million 4 first_ns=1000"]),
+        ];
+        let means = means(&all.concat(), &[1, 2]);
+        let of = |mean: &Mean| (mean.group, mean.workers, mean.benches);
+        assert_eq!(means.iter().map(of).collect::<Vec<_>>(), [(Group::Sync, 1, 2), (Group::Load, 1, 2)]);
+        assert!((means[0].geometric_mean - 4.0).abs() < 1e-9 && (means[1].geometric_mean - 20.0).abs() < 1e-9);
+        assert_eq!(means[0].to_string(), "sync, 1 worker: geometric mean of 2 ratios 4.000");
+    }
+}

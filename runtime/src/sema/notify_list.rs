@@ -1,0 +1,337 @@
+//! Go's `notifyList`: those who wait for a signal, in the order in which they came. What a condition variable is made of.
+//!
+//! | state of a ticket | its node | next |
+//! |---|---|---|
+//! | `LISTED` | in the list; its holder still has something to do before it waits (to unlock a mutex) | `PARKED`, by its holder; `NOTIFIED` |
+//! | `PARKED` | in the list, or just unlinked by a notifier; its holder is parked, or about to | `NOTIFIED`, and then it is readied |
+//! | `NOTIFIED` | in no list, and no longer the notifier's | |
+//!
+//! The two steps from `LISTED` decide who comes first, the holder or a notifier; so nobody is readied who has not parked,
+//! and no signal is lost that comes between the taking of the ticket and the parking.
+//!
+//! A signal is for the first in the list, and unlinks that one: somebody who comes later cannot steal it. In Go a ticket is
+//! a number, and a signal names the next number, whether its holder has parked or not. Here it is a place in the list, as
+//! those who hold a ticket may give up: by a deadline, or because their goroutine is unwound. A number whose holder has left
+//! would swallow a signal.
+//!
+//! A broadcast takes the whole list, and goes through it without the lock. By counting broadcasts a holder who gives up
+//! knows, under the lock, whether its node is still in the list, or in the hands of one.
+//!
+//! Source: `notifyList` of Go's `runtime/sema.go`.
+
+use std::ptr::{self, NonNull};
+
+use crate::shim::{self, AtomicBool, AtomicU32, Cell, Mutex, Ordering};
+use crate::{G, Instant, Unparked, goroutine};
+
+const LISTED: u32 = 0;
+const PARKED: u32 = 1;
+const NOTIFIED: u32 = 2;
+
+/// Those who wait for a signal. Nobody allocates: a waiter's node is on its stack.
+///
+/// A notification is for those who hold a ticket when it comes. That somebody holds one must be known by synchronisation
+/// with that one, as a rule by a mutex: it takes the ticket while it has the mutex, and unlocks before it waits.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Mutex;
+/// use sudog_runtime::sema::NotifyList;
+///
+/// static READY: Mutex<bool> = Mutex::new(false);
+/// static LIST: NotifyList = NotifyList::new();
+///
+/// let waiter = std::thread::spawn(|| {
+///     let mut ready = READY.lock().unwrap();
+///     while !*ready {
+///         LIST.with_ticket(|ticket| {
+///             drop(ready);
+///             ticket.wait(None);
+///         });
+///         ready = READY.lock().unwrap();
+///     }
+/// });
+/// *READY.lock().unwrap() = true;
+/// LIST.notify_one();
+/// waiter.join().unwrap();
+/// ```
+pub struct NotifyList {
+    /// Whether the list is not empty. Written under the lock only.
+    any: AtomicBool,
+    list: Mutex<List>,
+}
+
+struct List {
+    first: Option<NonNull<Node>>,
+    last: Option<NonNull<Node>>,
+    /// How many broadcasts there have been.
+    broadcasts: u64,
+}
+
+// SAFETY: the nodes that it links are touched by the holder of the list's lock only, on whatever thread.
+unsafe impl Send for List {}
+
+struct Node {
+    state: AtomicU32,
+    /// Its holder's G. Written before `PARKED`, and read by the one who notifies it then.
+    g: Cell<*const G>,
+    /// The rest belongs to the holder of the lock while it is in the list; to a broadcast that has taken the list; and else
+    /// to its holder.
+    listed: Cell<bool>,
+    broadcasts: Cell<u64>,
+    next: Cell<Option<NonNull<Node>>>,
+    prev: Cell<Option<NonNull<Node>>>,
+}
+
+/// A place in a [`NotifyList`]: who holds it will see the notifications that come from now on.
+pub struct Ticket<'a> {
+    list: &'a NotifyList,
+    node: &'a Node,
+    /// How it ended: notified, or not.
+    over: Cell<Option<bool>>,
+}
+
+impl NotifyList {
+    /// A list without waiters.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { any: AtomicBool::new(false), list: Mutex::new(List { first: None, last: None, broadcasts: 0 }) }
+    }
+
+    /// A list without waiters.
+    #[cfg(sudog_loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self { any: AtomicBool::new(false), list: Mutex::new(List { first: None, last: None, broadcasts: 0 }) }
+    }
+
+    /// Takes a ticket, and runs `f` with it, which will wait.
+    ///
+    /// If `f` does not, or is unwound, the ticket is given up when it ends; a signal that has come for it goes to the next.
+    #[inline]
+    pub fn with_ticket<T>(&self, f: impl FnOnce(&Ticket<'_>) -> T) -> T {
+        let node = Node {
+            state: AtomicU32::new(LISTED),
+            g: Cell::new(ptr::null()),
+            listed: Cell::new(true),
+            broadcasts: Cell::new(0),
+            next: Cell::new(None),
+            prev: Cell::new(None),
+        };
+        let mut list = self.list.lock();
+        // SAFETY: it stays where it is until this frame is left, which is after the ticket has been dropped.
+        unsafe { list.push(&node) };
+        self.any.store(true, Ordering::Relaxed);
+        drop(list);
+        f(&Ticket { list: self, node: &node, over: Cell::new(None) })
+    }
+
+    /// Notifies the holder of the oldest ticket, if there is one. Go: `notifyListNotifyOne`.
+    #[inline]
+    pub fn notify_one(&self) {
+        // Relaxed: the taking of a ticket that this must see happens before it.
+        if self.any.load(Ordering::Relaxed) {
+            self.notify_first();
+        }
+        goroutine::safepoint();
+    }
+
+    /// Notifies the holders of all tickets. Go: `notifyListNotifyAll`.
+    #[inline]
+    pub fn notify_all(&self) {
+        // Relaxed: as above.
+        if self.any.load(Ordering::Relaxed) {
+            self.notify_everybody();
+        }
+        goroutine::safepoint();
+    }
+
+    /// How many hold a ticket at this moment. For tests and the curious.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        let list = self.list.lock();
+        // SAFETY: listed nodes, and the lock is held while they are visited.
+        std::iter::successors(list.first, |node| unsafe { node.as_ref() }.next.get()).count()
+    }
+
+    fn notify_first(&self) {
+        let mut list = self.list.lock();
+        let Some(first) = list.first else { return };
+        // SAFETY: listed, and the lock is held.
+        unsafe { list.unlink(first) };
+        self.any.store(list.first.is_some(), Ordering::Relaxed);
+        drop(list);
+        // SAFETY: unlinked by us alone.
+        unsafe { notify(first) };
+    }
+
+    fn notify_everybody(&self) {
+        let mut list = self.list.lock();
+        let mut at = list.first.take();
+        list.last = None;
+        list.broadcasts += 1;
+        self.any.store(false, Ordering::Relaxed);
+        drop(list);
+        while let Some(node) = at {
+            // SAFETY: taken with the list by us alone, and not notified yet.
+            at = unsafe { node.as_ref() }.next.get();
+            // SAFETY: as above.
+            unsafe { notify(node) };
+        }
+    }
+}
+
+/// # Safety
+///
+/// The node is not in the list any more, and it was the caller who took it out. It does not use it after this.
+unsafe fn notify(node: NonNull<Node>) {
+    // SAFETY: alive until it is notified, by the contract.
+    let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
+    // Release: what came before the notification, its holder sees after it. Acquire: `g`, if it has parked.
+    // SAFETY: as above; if it has not parked, this is the last access.
+    if unsafe { (*state).swap(NOTIFIED, Ordering::AcqRel) } == PARKED {
+        // SAFETY: its holder waits for the `ready`, so both are alive; and this is the one for its `park`.
+        unsafe { G::ready((*node.as_ptr()).g.get()) };
+    }
+}
+
+impl List {
+    /// # Safety
+    ///
+    /// The node is in no list, and stays alive and in place until it is in none again.
+    unsafe fn push(&mut self, node: &Node) {
+        let this = NonNull::from(node);
+        node.broadcasts.set(self.broadcasts);
+        node.prev.set(self.last);
+        match self.last.replace(this) {
+            // SAFETY: listed, and the lock is held.
+            Some(last) => unsafe { last.as_ref() }.next.set(Some(this)),
+            None => self.first = Some(this),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The node is in this list.
+    unsafe fn unlink(&mut self, node: NonNull<Node>) {
+        // SAFETY: listed, and the lock is held; so are its neighbours.
+        let node = unsafe { node.as_ref() };
+        let (prev, next) = (node.prev.get(), node.next.get());
+        match prev {
+            // SAFETY: as above.
+            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
+            None => self.first = next,
+        }
+        match next {
+            // SAFETY: as above.
+            Some(next) => unsafe { next.as_ref() }.prev.set(prev),
+            None => self.last = prev,
+        }
+        node.listed.set(false);
+    }
+}
+
+impl Ticket<'_> {
+    /// Waits for a notification, or until the deadline: says whether one came. Go: `notifyListWait`.
+    ///
+    /// Never returns for another reason. Once it has returned it returns the same again, at once.
+    pub fn wait(&self, deadline: Option<Instant>) -> bool {
+        if let Some(notified) = self.over.get() {
+            return notified;
+        }
+        let g = G::current();
+        self.node.g.set(&raw const g);
+        // Release: whoever reads PARKED reads `g`. Acquire: who has been notified sees what came before that.
+        let parked = self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_ok();
+        let notified = !parked || {
+            // A goroutine that is unwound leaves `park` by a panic.
+            let unwound = Unwound { ticket: self, g: &g };
+            let notified = match g.park(deadline, || ()) {
+                Unparked::Ready => true,
+                Unparked::Deadline if self.leave() => false,
+                Unparked::Deadline => {
+                    // Somebody unlinked us and will ready us, if it has not. Until it has, `g` must stand.
+                    g.park(None, || ());
+                    true
+                }
+            };
+            std::mem::forget(unwound);
+            notified
+        };
+        self.over.set(Some(notified));
+        notified
+    }
+
+    /// Takes its node out. False if a notifier has done so.
+    fn leave(&self) -> bool {
+        let mut list = self.list.list.lock();
+        let listed = self.node.listed.get() && self.node.broadcasts.get() == list.broadcasts;
+        if listed {
+            // SAFETY: nobody has unlinked it, nor taken the list that it was put into.
+            unsafe { list.unlink(NonNull::from(self.node)) };
+            self.list.any.store(list.first.is_some(), Ordering::Relaxed);
+        }
+        listed
+    }
+
+    /// Leaves, or passes on the signal that has come for it. `await_notifier` must return when the notifier is through with
+    /// the node.
+    #[cold]
+    fn give_up(&self, await_notifier: impl FnOnce()) {
+        self.over.set(Some(false));
+        if !self.leave() {
+            await_notifier();
+            // Not if it was a broadcast: that has left nobody out.
+            if !self.node.listed.get() {
+                self.list.notify_one();
+            }
+        }
+    }
+}
+
+/// Dropped before it has waited: it was never parked.
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if self.over.get().is_none() {
+            // Acquire: what the notifier did with the node is over.
+            self.give_up(|| {
+                while self.node.state.load(Ordering::Acquire) != NOTIFIED {
+                    shim::yield_now()
+                }
+            });
+        }
+    }
+}
+
+/// A holder that is parked.
+struct Unwound<'a> {
+    ticket: &'a Ticket<'a>,
+    g: &'a G,
+}
+
+impl Drop for Unwound<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.ticket.give_up(|| self.g.await_ready());
+    }
+}
+
+impl Default for NotifyList {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for NotifyList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NotifyList").field("waiters", &self.waiters()).finish()
+    }
+}
+
+impl std::fmt::Debug for Ticket<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("Ticket { .. }")
+    }
+}

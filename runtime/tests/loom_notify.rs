@@ -1,0 +1,219 @@
+//! Models of the list of those who wait for a signal.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_notify`
+//!
+//! A lost signal shows as a deadlock. Under loom a deadline has always passed already, so it races with everything that
+//! happens after the parking.
+#![cfg(sudog_loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU32;
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use std::sync::atomic::Ordering::Relaxed;
+use sudog_runtime::Instant;
+use sudog_runtime::sema::NotifyList;
+
+/// A condition variable by the book: items under a mutex, and those who wait for one.
+struct World {
+    list: NotifyList,
+    items: Mutex<u32>,
+    /// Not under the mutex: written by those who are notified, for those who look at the order.
+    log: AtomicU32,
+    data: UnsafeCell<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Patience {
+    Endless,
+    /// Waits until a deadline, once; then goes without.
+    Deadline,
+    /// Takes a ticket, once, and gives it up without waiting.
+    None,
+}
+
+impl World {
+    /// Takes an item; says whether it has one. Who gives up does not look whether there is one: had it been notified, and
+    /// did not know it, somebody else would wait beside that item for ever.
+    fn take(&self, patience: Patience) -> bool {
+        let mut items = self.items.lock().unwrap();
+        while *items == 0 {
+            let deadline = (patience == Patience::Deadline).then(Instant::now);
+            let notified = self.list.with_ticket(|ticket| {
+                drop(items);
+                patience != Patience::None && ticket.wait(deadline)
+            });
+            if !notified {
+                return false;
+            }
+            items = self.items.lock().unwrap();
+        }
+        *items -= 1;
+        true
+    }
+
+    fn put(&self, n: u32) {
+        *self.items.lock().unwrap() += n;
+    }
+}
+
+fn explore(preemptions: usize, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        sudog_runtime::model::set_clock(0);
+        let world = Arc::new(World {
+            list: NotifyList::new(),
+            items: Mutex::new(0),
+            log: AtomicU32::new(0),
+            data: UnsafeCell::new(0),
+        });
+        model(world.clone());
+        assert_eq!(world.list.waiters(), 0);
+    });
+}
+
+fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
+    let world = world.clone();
+    thread::spawn(move || f(&world))
+}
+
+#[test]
+fn a_signal_wakes_the_waiter() {
+    explore(5, |w| {
+        let waiter = spawn(&w, |w| w.take(Patience::Endless));
+        w.put(1);
+        w.list.notify_one();
+        assert!(waiter.join().unwrap());
+    });
+}
+
+/// Without a mutex: loom's cell sees whether the one comes after the other.
+#[test]
+fn what_came_before_a_notification_is_seen_after_it() {
+    explore(5, |w| {
+        let waiter = spawn(&w, |w| {
+            w.list.with_ticket(|ticket| ticket.wait(None));
+            // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+            w.data.with(|data| assert_eq!(unsafe { *data }, 1));
+        });
+        while w.list.waiters() == 0 {
+            thread::yield_now();
+        }
+        // SAFETY: as above.
+        w.data.with_mut(|data| unsafe { *data = 1 });
+        w.list.notify_one();
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn two_signals_wake_two() {
+    explore(3, |w| {
+        let waiters = [(); 2].map(|()| spawn(&w, |w| w.take(Patience::Endless)));
+        w.put(1);
+        w.list.notify_one();
+        w.put(1);
+        w.list.notify_one();
+        assert!(waiters.map(|t| t.join().unwrap()) == [true; 2]);
+    });
+}
+
+#[test]
+fn a_broadcast_wakes_all() {
+    explore(3, |w| {
+        let waiters = [(); 2].map(|()| spawn(&w, |w| w.take(Patience::Endless)));
+        w.put(2);
+        w.list.notify_all();
+        assert!(waiters.map(|t| t.join().unwrap()) == [true; 2]);
+    });
+}
+
+#[test]
+fn a_signal_and_a_broadcast_at_once() {
+    explore(2, |w| {
+        let waiters = [(); 2].map(|()| spawn(&w, |w| w.take(Patience::Endless)));
+        w.put(2);
+        let other = spawn(&w, |w| w.list.notify_all());
+        w.list.notify_one();
+        other.join().unwrap();
+        assert!(waiters.map(|t| t.join().unwrap()) == [true; 2]);
+    });
+}
+
+/// Who gives up takes no item with it, and no signal.
+#[test]
+fn who_gives_up_leaves_the_signal_to_the_next() {
+    for patience in [Patience::Deadline, Patience::None] {
+        explore(3, move |w| {
+            let patient = spawn(&w, |w| w.take(Patience::Endless));
+            let hasty = spawn(&w, move |w| {
+                if w.take(patience) {
+                    w.put(1);
+                    w.list.notify_one();
+                }
+            });
+            w.put(1);
+            w.list.notify_one();
+            assert!(patient.join().unwrap());
+            hasty.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn who_gives_up_meets_a_broadcast() {
+    for patience in [Patience::Deadline, Patience::None] {
+        explore(3, move |w| {
+            let patient = spawn(&w, |w| w.take(Patience::Endless));
+            let hasty = spawn(&w, move |w| w.take(patience));
+            w.put(2);
+            w.list.notify_all();
+            assert!(patient.join().unwrap());
+            let got = u32::from(hasty.join().unwrap());
+            assert_eq!(*w.items.lock().unwrap(), 1 - got);
+        });
+    }
+}
+
+/// It was for all who held a ticket when it came; who comes later waits for another.
+#[test]
+fn a_broadcast_is_not_passed_on() {
+    explore(4, |w| {
+        let hasty = spawn(&w, |w| w.take(Patience::None));
+        w.list.notify_all();
+        let notified = w.list.with_ticket(|ticket| ticket.wait(Some(Instant::now())));
+        assert!(!notified, "by a broadcast that came before");
+        hasty.join().unwrap();
+    });
+}
+
+/// A signal is for those who hold a ticket when it comes, and for the first of them.
+#[test]
+fn nobody_steals_a_signal() {
+    explore(3, |w| {
+        let wait = |place: u32| {
+            move |w: &World| {
+                w.list.with_ticket(|ticket| {
+                    ticket.wait(None);
+                    // 1 and 2 as digits, in the order in which they are notified.
+                    let _ = w.log.fetch_update(Relaxed, Relaxed, |log| Some(log * 10 + place));
+                });
+            }
+        };
+        let first = spawn(&w, wait(1));
+        while w.list.waiters() == 0 {
+            thread::yield_now();
+        }
+        let second = spawn(&w, wait(2));
+        w.list.notify_one();
+        first.join().unwrap();
+        assert_eq!(w.log.load(Relaxed), 1);
+        while w.list.waiters() == 0 {
+            thread::yield_now();
+        }
+        w.list.notify_one();
+        second.join().unwrap();
+        assert_eq!(w.log.load(Relaxed), 12);
+    });
+}

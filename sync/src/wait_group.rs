@@ -1,0 +1,267 @@
+//! Go's `WaitGroup`: one word, and a semaphore to wait on.
+//!
+//! ```text
+//!   63                              32 31                              0
+//!  ┌──────────────────────────────────┬─────────────────────────────────┐
+//!  │ counter (signed): tasks to do    │ waiters                         │
+//!  └──────────────────────────────────┴─────────────────────────────────┘
+//! ```
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | `counter += delta` | `add` | without waiters, or with tasks left, that is all |
+//! | the word becomes 0, then a permit for each waiter | the `add` that has made the counter 0, with waiters | all of them go |
+//! | `waiters += 1`, then takes a permit | `wait` that finds tasks | |
+//! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is unwound | |
+//!
+//! While the counter is 0 and waiters are left, nobody may change the word but the `add` that has brought that about: who
+//! does has misused the group, and somebody notices.
+//!
+//! The group may be freed as soon as a waiter has seen that it is over. So an `add` to 0 does not touch it again, nor does it
+//! once it has released the permits: of the semaphore it then uses the address only, as a key.
+//!
+//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So whoever reads the word at counter 0 with
+//! Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The semaphore
+//! passes that on to the waiters.
+//!
+//! Source: Go 1.28's `sync/waitgroup.go`.
+
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sudog_runtime::sema::{semacquire, semrelease_many};
+use sudog_runtime::{AtomicU32, AtomicU64, G};
+
+/// Waits for a number of tasks to end.
+///
+/// [`add`](WaitGroup::add) counts tasks that begin, [`done`](WaitGroup::done) one that ends, and
+/// [`wait`](WaitGroup::wait) blocks the thread or goroutine until there is none.
+///
+/// What a task did before its `done` happens before what follows the `wait`.
+///
+/// # Misuse
+///
+/// As in Go, it panics where it notices: when the counter becomes negative, when an `add` from 0 meets a `wait`, and when
+/// tasks are added for a new round before all waits of the old one have returned. Tasks must be added before the `wait` that
+/// shall wait for them.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::WaitGroup;
+///
+/// let group = WaitGroup::new();
+/// std::thread::scope(|s| {
+///     for _ in 0..3 {
+///         group.add(1);
+///         s.spawn(|| group.done());
+///     }
+///     group.wait();
+/// });
+/// ```
+pub struct WaitGroup {
+    state: AtomicU64,
+    permits: AtomicU32,
+}
+
+const NEGATIVE: &str = "sync: negative WaitGroup counter";
+const ADD_MEETS_WAIT: &str = "sync: WaitGroup misuse: Add called concurrently with Wait";
+const REUSED: &str = "sync: WaitGroup is reused before previous Wait has returned";
+
+fn counter(state: u64) -> i32 {
+    (state >> 32) as i32
+}
+
+fn waiters(state: u64) -> u32 {
+    state as u32
+}
+
+impl WaitGroup {
+    /// A group without tasks.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { state: AtomicU64::new(0), permits: AtomicU32::new(0) }
+    }
+
+    /// A group without tasks.
+    #[cfg(sudog_loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self { state: AtomicU64::new(0), permits: AtomicU32::new(0) }
+    }
+
+    /// So many tasks more, or less. If none is left, all waits return.
+    ///
+    /// # Panics
+    ///
+    /// With Go's words, when it notices [misuse](WaitGroup#misuse).
+    #[inline]
+    pub fn add(&self, delta: i32) {
+        let change = u64::from(delta as u32) << 32;
+        let state = self.state.fetch_add(change, Release).wrapping_add(change);
+        if waiters(state) != 0 || counter(state) < 0 {
+            self.add_slow(state, delta);
+        }
+    }
+
+    /// One task less: `add(-1)`.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::add`].
+    #[inline]
+    pub fn done(&self) {
+        self.add(-1);
+    }
+
+    /// Waits until there is no task.
+    ///
+    /// # Panics
+    ///
+    /// With Go's words, when it notices [misuse](WaitGroup#misuse).
+    #[inline]
+    pub fn wait(&self) {
+        let state = self.state.load(Acquire);
+        if counter(state) != 0 {
+            self.wait_slow(state);
+        }
+    }
+
+    #[cold]
+    fn add_slow(&self, state: u64, delta: i32) {
+        let (left, waiters) = (counter(state), waiters(state));
+        assert!(left >= 0, "{NEGATIVE}");
+        assert!(waiters == 0 || delta <= 0 || left != delta, "{ADD_MEETS_WAIT}");
+        if left > 0 {
+            return;
+        }
+        // Acquire: the tasks whose `add` came before ours.
+        let over = self.state.compare_exchange(state, 0, Acquire, Relaxed);
+        assert!(over.is_ok(), "{ADD_MEETS_WAIT}");
+        semrelease_many(&self.permits, waiters);
+    }
+
+    #[cold]
+    fn wait_slow(&self, mut state: u64) {
+        loop {
+            // Relaxed: an RMW, so what later reads the word reads on from the `add`s before it.
+            match self.state.compare_exchange_weak(state, state + 1, Relaxed, Acquire) {
+                Ok(_) => break,
+                Err(now) if counter(now) == 0 => return,
+                Err(now) => state = now,
+            }
+        }
+        /// A goroutine that is unwound leaves its sleep by a panic.
+        struct Unwound<'a>(&'a WaitGroup);
+        impl Drop for Unwound<'_> {
+            fn drop(&mut self) {
+                self.0.leave();
+            }
+        }
+        let unwound = Unwound(self);
+        // SAFETY: null.
+        unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
+        semacquire(&self.permits);
+        std::mem::forget(unwound);
+        // Relaxed: the word became 0 before our permit was released.
+        assert!(self.state.load(Relaxed) == 0, "{REUSED}");
+    }
+
+    /// A waiter that is no longer in the semaphore's line takes itself off the count; or takes its permit, if it has been
+    /// taken off.
+    #[cold]
+    fn leave(&self) {
+        let mut state = self.state.load(Relaxed);
+        loop {
+            if waiters(state) == 0 {
+                return semacquire(&self.permits); // there, or on its way
+            }
+            if counter(state) == 0 {
+                G::yield_now(); // an `add` is about to take us off
+                state = self.state.load(Relaxed);
+                continue;
+            }
+            match self.state.compare_exchange_weak(state, state - 1, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => state = now,
+            }
+        }
+    }
+}
+
+#[cfg(all(unix, not(sudog_loom)))]
+mod go {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::Arc;
+
+    use sudog_runtime::goroutine::{self, Goexit};
+
+    use super::WaitGroup;
+
+    impl WaitGroup {
+        /// Runs `f` as a goroutine, and as a task of this group: `add` before, `done` after.
+        ///
+        /// As in Go, a panic in `f` ends the process, and no `wait` returns before it has. A goroutine that ends by
+        /// [`goexit`](goroutine::goexit), or is given up with its scheduler, has ended.
+        ///
+        /// # Panics
+        ///
+        /// As [`WaitGroup::add`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::sync::Arc;
+        /// use std::sync::atomic::{AtomicU32, Ordering};
+        /// use sudog_sync::WaitGroup;
+        ///
+        /// static SUM: AtomicU32 = AtomicU32::new(0);
+        ///
+        /// let group = Arc::new(WaitGroup::new());
+        /// for n in 1..=4 {
+        ///     group.go(move || _ = SUM.fetch_add(n, Ordering::Relaxed));
+        /// }
+        /// group.wait();
+        /// assert_eq!(SUM.load(Ordering::Relaxed), 10);
+        /// ```
+        pub fn go<F: FnOnce() + Send + 'static>(self: &Arc<Self>, f: F) {
+            /// Done, even if the goroutine never starts.
+            struct Task(Arc<WaitGroup>);
+            impl Drop for Task {
+                fn drop(&mut self) {
+                    self.0.done();
+                }
+            }
+            self.add(1);
+            let task = Task(self.clone());
+            goroutine::go(move || {
+                let task = task;
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+                    if !payload.is::<Goexit>() {
+                        std::mem::forget(task); // a `wait` could end the program before the panic does
+                    }
+                    resume_unwind(payload);
+                }
+            });
+        }
+    }
+}
+
+impl Default for WaitGroup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for WaitGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load(Relaxed);
+        f.debug_struct("WaitGroup").field("counter", &counter(state)).field("waiters", &waiters(state)).finish()
+    }
+}
+
+#[cfg(test)]
+#[path = "wait_group_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+//! The group from within: its models, and misuse that cannot be brought about from outside without luck.
+
+use super::*;
+
+#[cfg(not(sudog_loom))]
+mod misuse {
+    use super::*;
+
+    fn group(counter: u64, waiters: u64) -> WaitGroup {
+        WaitGroup { state: AtomicU64::new(counter << 32 | waiters), permits: AtomicU32::new(0) }
+    }
+
+    #[test]
+    #[should_panic = "sync: WaitGroup misuse: Add called concurrently with Wait"]
+    fn an_add_from_zero_with_waiters() {
+        group(0, 1).add(2);
+    }
+
+    #[test]
+    #[should_panic = "sync: WaitGroup misuse: Add called concurrently with Wait"]
+    fn an_add_while_the_waiters_are_taken_off() {
+        group(1, 1).add_slow(1, -1);
+    }
+
+    #[test]
+    fn an_add_with_waiters_and_tasks_is_no_misuse() {
+        let group = group(1, 1);
+        group.add(2);
+        assert_eq!(format!("{group:?}"), "WaitGroup { counter: 3, waiters: 1 }");
+    }
+
+    #[test]
+    #[should_panic = "sync: negative WaitGroup counter"]
+    fn an_overflow() {
+        let group = group(i32::MAX as u64, 0);
+        group.add(1);
+    }
+}
+
+#[cfg(sudog_loom)]
+mod model {
+    //! Every interleaving, on loom's memory model, up to a bound of preemptions. A lost wake-up shows as a deadlock; a wait
+    //! that returns too early as a data race in loom's cell.
+
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    struct World {
+        group: WaitGroup,
+        tasks: [UnsafeCell<u32>; 2],
+    }
+
+    impl World {
+        fn task(&self, which: usize) {
+            // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+            self.tasks[which].with_mut(|task| unsafe { *task += 1 });
+            self.group.done();
+        }
+
+        fn wait(&self) {
+            self.group.wait();
+            self.look();
+        }
+
+        fn look(&self) {
+            for task in &self.tasks {
+                // SAFETY: as above.
+                task.with(|task| assert_eq!(unsafe { *task }, 1));
+            }
+        }
+
+        /// A wait that is unwound as soon as it has been counted.
+        fn unwound_wait(&self) {
+            let mut state = self.group.state.load(Acquire);
+            while counter(state) != 0 {
+                match self.group.state.compare_exchange(state, state + 1, Relaxed, Acquire) {
+                    Ok(_) => return self.group.leave(),
+                    Err(now) => state = now,
+                }
+            }
+        }
+    }
+
+    fn explore(preemptions: usize, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(move || {
+            sudog_runtime::model::set_clock(0);
+            let world = Arc::new(World { group: WaitGroup::new(), tasks: [UnsafeCell::new(0), UnsafeCell::new(0)] });
+            world.group.add(2);
+            model(world.clone());
+            assert_eq!(world.group.state.load(Relaxed), 0);
+            assert_eq!(world.group.permits.load(Relaxed), 0, "a permit was left behind");
+        });
+    }
+
+    fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
+        let world = world.clone();
+        thread::spawn(move || f(&world))
+    }
+
+    #[test]
+    fn a_wait_sees_what_two_tasks_did() {
+        explore(4, |w| {
+            let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
+            w.wait();
+            tasks.into_iter().for_each(|t| t.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn two_waits_and_a_done() {
+        explore(3, |w| {
+            w.task(0);
+            let waits = [spawn(&w, World::wait), spawn(&w, World::wait)];
+            w.task(1);
+            waits.into_iter().for_each(|t| t.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_round_after_a_round() {
+        explore(3, |w| {
+            let other = spawn(&w, |w| {
+                w.task(0);
+                w.task(1);
+            });
+            w.wait();
+            other.join().unwrap();
+            w.group.add(1);
+            let other = spawn(&w, |w| w.group.done());
+            w.group.wait();
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn an_unwound_wait_leaves_nothing_behind() {
+        explore(4, |w| {
+            w.task(0);
+            let waits = [spawn(&w, World::wait), spawn(&w, World::unwound_wait)];
+            w.task(1);
+            waits.into_iter().for_each(|t| t.join().unwrap());
+        });
+        explore(4, |w| {
+            let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
+            w.unwound_wait();
+            w.wait();
+            tasks.into_iter().for_each(|t| t.join().unwrap());
+        });
+    }
+}

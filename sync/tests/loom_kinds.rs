@@ -1,0 +1,157 @@
+//! Models of the mutex with contenders of different kinds: threads, goroutines, async tasks.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_kinds`
+//!
+//! Clock and failures as in `loom_mutex`. A goroutine is a thread of the model that contends as a goroutine does.
+#![cfg(sudog_loom)]
+
+mod world;
+
+use sudog_runtime::model::be_goroutine;
+use sudog_sync::mutex::policy::{Go, Policy, Threads};
+use world::{World, explore, spawn};
+
+/// Steps of the clock, in microseconds: nobody claims; an heir does; an heir tires at once; and goroutines starve, too.
+const STEPS: [u64; 4] = [0, 50, 150, 2000];
+
+fn as_goroutine<P: Policy, const RICH: bool>(w: &World<P, RICH>) {
+    be_goroutine();
+    w.turn();
+}
+
+/// One of each of two kinds, twice: the one may wait while the other has it.
+fn two_turns_each<P: Policy, const RICH: bool>(preemptions: usize, other: fn(&World<P, RICH>)) {
+    for step in STEPS {
+        explore::<P, RICH>(preemptions, step, move |w| {
+            let other = spawn(&w, move |w| {
+                other(w);
+                other(w);
+            });
+            w.turn();
+            w.turn();
+            other.join().unwrap();
+            w.finish(4);
+        });
+    }
+}
+
+fn three_kinds<P: Policy, const RICH: bool>(preemptions: usize) {
+    for step in STEPS {
+        explore::<P, RICH>(preemptions, step, |w| {
+            let others = [spawn(&w, as_goroutine), spawn(&w, |w| w.async_turn())];
+            w.turn();
+            for t in others {
+                t.join().unwrap();
+            }
+            w.finish(3);
+        });
+    }
+}
+
+/// A thread and a goroutine that wait, one that does not, for the mutex that a goroutine has.
+fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, hasty_goroutine: bool) {
+    for step in STEPS {
+        explore::<P, RICH>(preemptions, step, move |w| {
+            let patient = spawn(&w, move |w| if hasty_goroutine { w.turn() } else { as_goroutine(w) });
+            let hasty = spawn(&w, move |w| {
+                if hasty_goroutine {
+                    be_goroutine();
+                }
+                w.hasty_turn()
+            });
+            as_goroutine(&w);
+            patient.join().unwrap();
+            let turns = 2 + hasty.join().unwrap();
+            w.finish(turns);
+        });
+    }
+}
+
+/// A task that gives up after so many polls, beside a contender that does not.
+fn drops<P: Policy, const RICH: bool>(preemptions: usize, polls: usize, patient: fn(&World<P, RICH>)) {
+    for step in STEPS {
+        explore::<P, RICH>(preemptions, step, move |w| {
+            let patient = spawn(&w, patient);
+            let hasty = spawn(&w, move |w| w.dropped_turn(polls));
+            w.turn();
+            patient.join().unwrap();
+            let turns = 2 + hasty.join().unwrap();
+            w.finish(turns);
+        });
+    }
+}
+
+/// A task that gives up, beside an owner that has the mutex again and again: it is woken, beaten, and starves.
+fn drop_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize) {
+    for step in STEPS {
+        explore::<P, RICH>(preemptions, step, |w| {
+            let hasty = spawn(&w, |w| w.dropped_turn(2));
+            w.turn();
+            w.turn();
+            let turns = 2 + hasty.join().unwrap();
+            w.finish(turns);
+        });
+    }
+}
+
+/// Two that give up at once: the last one must take what is theirs.
+fn two_drops<P: Policy, const RICH: bool>(preemptions: usize) {
+    for step in STEPS {
+        explore::<P, RICH>(preemptions, step, |w| {
+            let hasty = [spawn(&w, |w| w.dropped_turn(1)), spawn(&w, |w| w.dropped_turn(2))];
+            w.turn();
+            let turns = hasty.map(|t| t.join().unwrap()).iter().sum::<u32>();
+            w.finish(1 + turns);
+        });
+    }
+}
+
+#[test]
+fn a_thread_and_a_goroutine() {
+    two_turns_each::<Threads, true>(3, as_goroutine);
+}
+
+#[test]
+fn a_thread_and_a_task() {
+    two_turns_each::<Threads, true>(3, |w| w.async_turn());
+    two_turns_each::<Go, true>(3, |w| w.async_turn());
+}
+
+#[test]
+fn a_thread_a_goroutine_and_a_task() {
+    three_kinds::<Threads, true>(2);
+    three_kinds::<Go, true>(2);
+}
+
+#[test]
+fn over_a_poor_semaphore() {
+    two_turns_each::<Threads, false>(3, as_goroutine);
+    three_kinds::<Threads, false>(2);
+}
+
+#[test]
+fn deadlines_of_a_thread_and_of_a_goroutine() {
+    deadlines::<Threads, true>(2, false);
+    deadlines::<Threads, true>(2, true);
+    deadlines::<Threads, false>(2, false);
+}
+
+#[test]
+fn a_task_that_is_dropped() {
+    drops::<Threads, true>(2, 1, |w| w.turn());
+    drops::<Threads, true>(2, 2, as_goroutine);
+    drops::<Go, true>(2, 2, |w| w.async_turn());
+    drops::<Threads, false>(2, 2, |w| w.turn());
+}
+
+#[test]
+fn a_starving_task_that_is_dropped() {
+    drop_of_the_starving::<Threads, true>(4);
+    drop_of_the_starving::<Go, true>(4);
+}
+
+#[test]
+fn two_tasks_that_are_dropped() {
+    two_drops::<Threads, true>(2);
+    two_drops::<Go, true>(2);
+}

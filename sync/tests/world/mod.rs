@@ -1,0 +1,182 @@
+//! What the models of the mutex share.
+#![allow(dead_code)] // compiled into each suite, and none needs all of it
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering::{Acquire as Acq, Relaxed, Release};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicBool;
+use loom::thread::{self, Thread};
+use sudog_runtime::Instant;
+use sudog_runtime::model::set_clock;
+use sudog_runtime::sema::Acquire;
+use sudog_sync::mutex::policy::Policy;
+use sudog_sync::semaphore::RuntimeSema;
+use sudog_sync::{AsyncSemaphore, GoMutex, Order, RawLock, Semaphore, Wake};
+
+/// The runtime's semaphore, which must be left without a permit; and which may be told to do without handoff or LIFO,
+/// as poorer backends do.
+pub struct Checked<const RICH: bool>(RuntimeSema);
+
+// SAFETY: passes every call on.
+unsafe impl<const RICH: bool> Semaphore for Checked<RICH> {
+    const LIFO: bool = RICH;
+    const FIFO: bool = true;
+    const HANDOFF: bool = RICH;
+    const DEADLINES: bool = true;
+
+    fn new(permits: u32) -> Self {
+        Self(RuntimeSema::new(permits))
+    }
+    fn acquire(&self, order: Order) {
+        self.0.acquire(if RICH { order } else { Order::Fifo });
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.try_acquire()
+    }
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        self.0.acquire_until(if RICH { order } else { Order::Fifo }, deadline)
+    }
+    fn release(&self, wake: Wake) {
+        self.0.release(if RICH { wake } else { Wake::Normal });
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<const RICH: bool> AsyncSemaphore for Checked<RICH> {
+    type Acquire<'a> = Acquire<'a>;
+
+    fn acquire_async(&self, order: Order) -> Acquire<'_> {
+        self.0.acquire_async(if RICH { order } else { Order::Fifo })
+    }
+}
+
+impl<const RICH: bool> Drop for Checked<RICH> {
+    fn drop(&mut self) {
+        assert!(thread_panicking() || !self.0.try_acquire(), "a permit was left behind");
+    }
+}
+
+fn thread_panicking() -> bool {
+    std::thread::panicking()
+}
+
+pub struct World<P, const RICH: bool = true> {
+    pub mutex: GoMutex<Checked<RICH>, P>,
+    data: UnsafeCell<u32>,
+}
+
+impl<P: Policy, const RICH: bool> World<P, RICH> {
+    pub fn touch(&self) {
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+    }
+
+    pub fn turn(&self) {
+        self.mutex.lock();
+        self.touch();
+        self.mutex.unlock();
+    }
+
+    /// A turn of an async task.
+    pub fn async_turn(&self) {
+        finish(pin!(self.mutex.lock_async()));
+        self.touch();
+        self.mutex.unlock();
+    }
+
+    /// A turn of an async task that polls so often at most, then gives up; says whether it came off.
+    pub fn dropped_turn(&self, polls: usize) -> u32 {
+        let mut lock = pin!(self.mutex.lock_async());
+        let mut got = false;
+        for _ in 0..polls {
+            got = got || lock.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        }
+        if got {
+            self.touch();
+            self.mutex.unlock();
+        }
+        u32::from(got)
+    }
+
+    /// A turn with a deadline; says whether it came off. The deadline is far by the clock, so that the contender does
+    /// not give up before it sleeps; but a sleep with a deadline is always over at once in a model.
+    pub fn hasty_turn(&self) -> u32 {
+        self.turn_until(Instant::now() + Duration::from_secs(1))
+    }
+
+    /// A turn whose deadline has passed by the time that the contender must wait.
+    pub fn late_turn(&self) -> u32 {
+        self.turn_until(Instant::now())
+    }
+
+    pub fn turn_until(&self, deadline: Instant) -> u32 {
+        let got = self.mutex.try_lock_until(deadline);
+        if got {
+            self.touch();
+            self.mutex.unlock();
+        }
+        u32::from(got)
+    }
+
+    pub fn finish(&self, turns: u32) {
+        assert!(!self.mutex.is_locked() && !self.mutex.is_starving());
+        self.mutex.lock();
+        // SAFETY: as above.
+        assert_eq!(self.data.with(|data| unsafe { *data }), turns);
+        self.mutex.unlock();
+        assert!(!self.mutex.is_locked() && !self.mutex.is_starving());
+        assert_eq!(self.mutex.waiters(), 0);
+    }
+}
+
+pub fn explore<P: Policy, const RICH: bool>(
+    preemptions: usize,
+    step_us: u64,
+    model: impl Fn(Arc<World<P, RICH>>) + Sync + Send + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        set_clock(step_us * 1000);
+        model(Arc::new(World { mutex: RawLock::new(), data: UnsafeCell::new(0) }));
+    });
+}
+
+pub fn spawn<P: Policy, const RICH: bool, T: 'static>(
+    world: &Arc<World<P, RICH>>,
+    f: impl FnOnce(&World<P, RICH>) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let world = world.clone();
+    thread::spawn(move || f(&world))
+}
+
+/// Unparks the thread that it was made on.
+struct Unpark {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+impl std::task::Wake for Unpark {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.woken.store(true, Release);
+        self.thread.unpark();
+    }
+}
+
+/// Runs a future to its end.
+pub fn finish(mut future: Pin<&mut impl Future<Output = ()>>) {
+    let unpark = std::sync::Arc::new(Unpark { woken: AtomicBool::new(false), thread: thread::current() });
+    let waker = Waker::from(unpark.clone());
+    while future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        while !unpark.woken.load(Acq) {
+            thread::park();
+        }
+        unpark.woken.store(false, Relaxed);
+    }
+}

@@ -1,0 +1,65 @@
+//! Waiting for a signal, for a group, or as a task allocates nothing; nor does what ends such a wait.
+#![cfg(not(sudog_loom))]
+
+mod common;
+#[path = "../runtime/tests/counting/mod.rs"]
+mod counting;
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Watchdog, eventually};
+use counting::without_allocating;
+use sudog::sync::{Cond, LockAsync, Mutex, WaitGroup};
+
+#[test]
+fn a_condition_variable() {
+    let _watchdog = Watchdog::new();
+    let (mutex, cond) = (Mutex::new(()), Cond::new());
+    thread::scope(|s| {
+        let mut guard = mutex.lock();
+        without_allocating(|| assert!(!cond.wait_until(&mut guard, Instant::now() + Duration::from_millis(1))));
+        drop(guard);
+        for _ in 0..3 {
+            s.spawn(|| without_allocating(|| cond.wait(&mut mutex.lock())));
+        }
+        eventually(|| cond.waiters() == 3);
+        without_allocating(|| {
+            cond.signal();
+            cond.broadcast();
+        });
+    });
+}
+
+#[test]
+fn a_group() {
+    let _watchdog = Watchdog::new();
+    let group = WaitGroup::new();
+    without_allocating(|| group.add(2));
+    thread::scope(|s| {
+        for _ in 0..3 {
+            s.spawn(|| without_allocating(|| group.wait()));
+        }
+        eventually(|| format!("{group:?}") == "WaitGroup { counter: 2, waiters: 3 }");
+        without_allocating(|| (0..2).for_each(|_| group.done()));
+    });
+}
+
+#[test]
+fn a_lock_as_a_task() {
+    let mutex = Mutex::new(());
+    let mut cx = Context::from_waker(Waker::noop());
+    without_allocating(|| {
+        let guard = mutex.lock();
+        let mut waits = pin!(mutex.lock_async());
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        let mut gives_up = pin!(mutex.lock_async());
+        assert!(gives_up.as_mut().poll(&mut cx).is_pending());
+        gives_up.set(mutex.lock_async());
+        drop(guard);
+        assert!(waits.as_mut().poll(&mut cx).is_ready());
+    });
+}
