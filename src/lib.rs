@@ -52,8 +52,8 @@ struct Goroutines;
 #[cfg(not(sudog_loom))]
 pub mod prelude {
     #[cfg(unix)]
-    pub use sudog_runtime::goroutine::{go, run, sleep, spawn};
-    #[cfg(unix)]
     pub use sudog_runtime::go;
+    #[cfg(unix)]
+    pub use sudog_runtime::goroutine::{go, run, sleep, spawn};
     pub use sudog_sync::{GoMutex, Mutex, MutexGuard, MutexOver};
 }

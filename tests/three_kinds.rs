@@ -12,7 +12,6 @@ use sudog::runtime::goroutine::{self, Builder, go_async, run, spawn, spawn_async
 use sudog::runtime::sema::{self, Wake, semacquire, semacquire_async, semrelease};
 use sudog::sync::{LockAsync, Mutex};
 
-
 /// Who has the mutex, in which order: for a while everybody gets what they queued for, first in, first out, whatever kind
 /// they are of.
 #[test]

@@ -188,6 +188,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         sema::semacquire(&signal.permits);
         // After the permit, before the poll: a wake from here on releases another.
         signal.woken.store(false, Ordering::SeqCst);
+        // A future that wakes itself never waits here.
+        context::safepoint();
     }
 }
 

@@ -81,6 +81,8 @@ pub(super) struct Own {
     /// Since when the slice runs: looked up at the first call that asks.
     slice: Cell<Option<Instant>>,
     calls: Cell<u32>,
+    /// Whose turn it is: the ring's, or the run queue's.
+    ring_first: Cell<bool>,
     /// The youngest of all fibres.
     fibres: Cell<Option<&'static Fibre>>,
     spare: Cell<Option<&'static Fibre>>,
@@ -167,6 +169,7 @@ impl Worker {
                 timers: UnsafeCell::new(TimerHeap::new()),
                 slice: Cell::new(None),
                 calls: Cell::new(0),
+                ring_first: Cell::new(false),
                 fibres: Cell::new(None),
                 spare: Cell::new(None),
                 spares: Cell::new(0),
@@ -293,7 +296,9 @@ impl Worker {
         own.calls.set(0);
         let from_ring = || self.next_work().map(Chosen::Work);
         let from_queue = || own.run_queue.pop().map(Chosen::Fibre);
-        let chosen = if tick & 1 == 0 { from_ring().or_else(from_queue) } else { from_queue().or_else(from_ring) };
+        // Not by the parity of `tick`, which choices of `next` advance too.
+        let ring_first = !own.ring_first.replace(!own.ring_first.get());
+        let chosen = if ring_first { from_ring().or_else(from_queue) } else { from_queue().or_else(from_ring) };
         chosen.or_else(|| self.look_around())
     }
 

@@ -312,8 +312,12 @@ impl Bucket {
                 // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
                 unsafe { G::ready_and_give_way(s.g()) };
             }
-            // Under the lock: whoever queues after us tests `count` first, under the lock too.
-            None => add(count, 1),
+            None => {
+                // Under the lock: whoever queues after us tests `count` first, under the lock too.
+                add(count, 1);
+                drop(queue);
+                goroutine::safepoint();
+            }
         }
     }
 

@@ -46,13 +46,14 @@ pub(super) fn is_quick() -> bool {
 #[inline(always)]
 pub(super) fn give_way_at_times<P: Policy>() {
     if !MODEL {
-        LATELY.with(|lately| {
+        let kept = LATELY.with(|lately| {
             let kept = lately.kept.get().wrapping_add(1);
             lately.kept.set(kept);
-            if kept.is_multiple_of(OFTEN) {
-                give_way::<P>(kept);
-            }
+            kept
         });
+        if kept.is_multiple_of(OFTEN) {
+            give_way::<P>(kept);
+        }
     }
 }
 

@@ -124,13 +124,13 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
     }
 
     pub fn finish(&self, turns: u32) {
-        assert!(!self.mutex.is_locked() && !self.mutex.is_starving());
+        const AT_REST: &str = "GoMutex { locked: false, woken: false, starving: false, waiters: 0, .. }";
+        assert_eq!(format!("{:?}", self.mutex), AT_REST);
         self.mutex.lock();
         // SAFETY: as above.
         assert_eq!(self.data.with(|data| unsafe { *data }), turns);
         self.mutex.unlock();
-        assert!(!self.mutex.is_locked() && !self.mutex.is_starving());
-        assert_eq!(self.mutex.waiters(), 0);
+        assert_eq!(format!("{:?}", self.mutex), AT_REST);
     }
 }
 

@@ -1,0 +1,201 @@
+//! How a process ends because of a goroutine: in a child process each, by its words and its status.
+//!
+//! Without the test harness, whose threads could wake anybody for all that the deadlock report knows.
+#![cfg(all(target_os = "linux", not(sudog_loom)))]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use sudog::runtime::goroutine::{
+    Builder, OnPanic, block_on, blocking, go, goexit, gosched, run, sleep, sleep_async, spawn,
+};
+use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
+use sudog::sync::Mutex;
+
+const CHILD: &str = "SUDOG_TEST_CHILD";
+
+/// Runs `program` in a child process: this one again, which then finds the variable set.
+fn in_a_child(test: &str, env: &[(&str, &str)], program: fn()) -> Output {
+    if std::env::var_os(CHILD).is_some() {
+        program();
+        std::process::exit(0);
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(CHILD, test).env_remove("SUDOG_MAXPROCS").envs(env.iter().copied());
+    command.output().unwrap()
+}
+
+fn main() {
+    let tests: &[(&str, fn())] = &[
+        ("a_panic_ends_the_process", a_panic_ends_the_process),
+        ("a_panic_whose_handle_is_dropped_ends_the_process", a_panic_whose_handle_is_dropped_ends_the_process),
+        ("a_panic_that_somebody_sees_to_does_not", a_panic_that_somebody_sees_to_does_not),
+        ("all_goroutines_are_asleep", all_goroutines_are_asleep),
+        ("main_goexits", main_goexits),
+        ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
+        ("a_stack_overflow_has_a_name", a_stack_overflow_has_a_name),
+        ("nonsense_in_the_environment_is_refused", nonsense_in_the_environment_is_refused),
+        ("the_environment_says_how_many_workers", the_environment_says_how_many_workers),
+    ];
+    let child = std::env::var(CHILD).ok();
+    // As the harness does: a word that a test's name must contain.
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    for (name, test) in tests {
+        if child.as_ref().map_or(name.contains(&filter), |child| child == name) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+}
+
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn assert_says(output: &Output, status: i32, says: &[&str]) {
+    let words = words(output);
+    assert_eq!(output.status.code(), Some(status), "{words}");
+    for text in says {
+        assert!(words.contains(text), "{text:?} is missing in: {words}");
+    }
+}
+
+fn a_panic_ends_the_process() {
+    let output = in_a_child("a_panic_ends_the_process", &[], || {
+        run(|| {
+            Builder::new().name("unlucky").go(|| panic!("boom"));
+            sleep(Duration::from_secs(100));
+        });
+    });
+    assert_says(&output, 2, &["panic: boom\n\ngoroutine ", "\"unlucky\" [running]"]);
+}
+
+fn a_panic_whose_handle_is_dropped_ends_the_process() {
+    let output = in_a_child("a_panic_whose_handle_is_dropped_ends_the_process", &[], || {
+        run(|| {
+            drop(spawn(|| panic!("nobody asked")));
+            sleep(Duration::from_secs(100));
+        });
+    });
+    assert_says(&output, 2, &["panic: nobody asked"]);
+}
+
+fn a_panic_that_somebody_sees_to_does_not() {
+    let output = in_a_child("a_panic_that_somebody_sees_to_does_not", &[], || {
+        run(|| {
+            assert!(spawn(|| panic!("joined")).join().is_err());
+            let ended = Arc::new(());
+            let inside = ended.clone();
+            Builder::new().on_panic(OnPanic::EndGoroutine).go(move || {
+                let _inside = inside;
+                panic!("nobody minds")
+            });
+            while Arc::strong_count(&ended) > 1 {
+                gosched();
+            }
+        });
+    });
+    assert_says(&output, 0, &[]);
+}
+
+fn all_goroutines_are_asleep() {
+    let output = in_a_child("all_goroutines_are_asleep", &[], || {
+        static MUTEX: Mutex<()> = Mutex::new(());
+        static NEVER: AtomicU32 = AtomicU32::new(0);
+        run(|| {
+            Builder::new().name("keeper").go(|| {
+                let _guard = MUTEX.lock();
+                semacquire(&NEVER);
+            });
+            while waiters(&NEVER) == 0 {
+                gosched();
+            }
+            drop(MUTEX.lock());
+        });
+    });
+    let main = "\"main\" [sync.Mutex.Lock, ";
+    assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", main, "\"keeper\" ["]);
+    // The mutex knows its holder in builds with debug assertions.
+    if cfg!(debug_assertions) {
+        assert_says(&output, 2, &[", held by goroutine ", "\"keeper\""]);
+    }
+}
+
+fn main_goexits() {
+    let output = in_a_child("main_goexits", &[], || {
+        run(|| {
+            go(|| {
+                sleep(Duration::from_millis(20));
+                eprintln!("the others go on");
+            });
+            goexit();
+        });
+    });
+    let dead = "fatal error: no goroutines (main called runtime.Goexit) - deadlock!";
+    assert_says(&output, 2, &["the others go on", dead]);
+}
+
+/// What may still wake main: a thread, a blocking call, a timer, an async timer.
+fn no_deadlock_where_there_is_none() {
+    let output = in_a_child("no_deadlock_where_there_is_none", &[], || {
+        static GO: AtomicU32 = AtomicU32::new(0);
+        let while_asleep = Duration::from_millis(100); // the watcher looks every 10 ms
+        run(|| {
+            let thread = thread::spawn(move || {
+                thread::sleep(while_asleep);
+                semrelease(&GO, Wake::Normal);
+            });
+            semacquire(&GO);
+            blocking(|| thread.join().unwrap());
+            blocking(|| thread::sleep(while_asleep));
+            sleep(while_asleep);
+            block_on(sleep_async(while_asleep));
+        });
+    });
+    assert_says(&output, 0, &[]);
+}
+
+fn a_stack_overflow_has_a_name() {
+    let output = in_a_child("a_stack_overflow_has_a_name", &[], || {
+        fn deep(n: usize) -> usize {
+            let room = std::hint::black_box([n; 64]);
+            if n == usize::MAX { 0 } else { deep(n + 1) + room[n % 64] }
+        }
+        run(|| {
+            Builder::new().name("diver").spawn(|| deep(0)).join().unwrap();
+        });
+    });
+    assert_eq!(output.status.signal(), Some(libc_sigabrt()), "{}", words(&output));
+    let words = words(&output);
+    assert!(words.contains("goroutine stack exceeds 262144-byte limit"), "{words}");
+    assert!(words.contains("\"diver\""), "{words}");
+}
+
+fn libc_sigabrt() -> i32 {
+    6
+}
+
+fn nonsense_in_the_environment_is_refused() {
+    let name = "nonsense_in_the_environment_is_refused";
+    let output = in_a_child(name, &[("SUDOG_MAXPROCS", "many")], || run(|| ()));
+    assert!(!output.status.success());
+    assert!(words(&output).contains("SUDOG_MAXPROCS"), "{}", words(&output));
+}
+
+fn the_environment_says_how_many_workers() {
+    let name = "the_environment_says_how_many_workers";
+    let output = in_a_child(name, &[("SUDOG_MAXPROCS", "3")], || {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        run(|| {
+            assert_eq!(sudog::max_procs(), 3);
+            THREADS.fetch_add(1, Relaxed);
+        });
+        assert_eq!(THREADS.load(Relaxed), 1);
+    });
+    assert_says(&output, 0, &[]);
+}
