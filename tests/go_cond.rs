@@ -321,7 +321,7 @@ fn a_signal_for_one_who_is_unwound_goes_to_the_next() {
                         // Notified, and not unwound: then there is an item for the next.
                         w.cond.signal();
                     });
-                    while w.cond.waiters() == 0 || !go_on.load(SeqCst) {
+                    while !go_on.load(SeqCst) {
                         gosched();
                     }
                 });

@@ -48,6 +48,7 @@ fn go_as_a_statement() {
     let (second, third) = (sender.clone(), sender.clone());
     go!(move || sender.send(1).unwrap());
     go!(second.send(2).unwrap());
+    #[allow(clippy::no_effect)]
     go!(|| ());
     go!({
         let doubled = 2 * 2;
@@ -315,10 +316,11 @@ fn goexit_runs_destructors_and_ends_the_goroutine() {
     #[allow(unreachable_code)]
     let leaves = || {
         let _outer = Dropped(&DROPS);
-        (|| {
+        let inner = || {
             let _inner = Dropped(&DROPS);
             goexit();
-        })();
+        };
+        inner();
         AFTER.store(true, Relaxed);
     };
     run(|| {
@@ -340,7 +342,7 @@ fn goexit_can_be_caught_and_resumed() {
         resume_unwind(payload)
     });
     assert!(caught.join().unwrap_err().is::<Goexit>());
-    assert_eq!(spawn(|| catch_unwind(|| goexit()).is_err()).join().unwrap(), true);
+    assert!(spawn(|| catch_unwind(|| goexit()).is_err()).join().unwrap());
 }
 
 #[test]

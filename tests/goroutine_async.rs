@@ -441,7 +441,7 @@ fn tasks_that_nobody_can_wake() {
             let _dropped = dropped;
             semacquire_async(&AtomicU32::new(0)).await;
         });
-        let waits = spawn_async(async move { handle.await });
+        let waits = spawn_async(handle);
         for _ in 0..10 {
             gosched();
         }

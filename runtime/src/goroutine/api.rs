@@ -49,6 +49,11 @@ macro_rules! go {
             $body;
         })
     };
+    (move || $body:expr) => {
+        $crate::goroutine::go(move || {
+            $body;
+        })
+    };
     (|| $body:expr) => {
         $crate::goroutine::go(|| {
             $body;
