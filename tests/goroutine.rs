@@ -804,3 +804,26 @@ fn what_is_not_send_stays_across_waits() {
         handles.into_iter().for_each(|handle| assert_eq!(handle.join().unwrap(), (4, 1)));
     });
 }
+
+/// A worker that is stuck outside of the runtime gives up what has not begun there.
+#[test]
+fn a_stuck_worker_gives_up_what_has_not_begun() {
+    let _alone = alone();
+    let before = sudog::runtime::goroutine::set_max_procs(3);
+    run(|| {
+        Builder::new()
+            .name("stuck")
+            .spawn(|| {
+                let begun = Arc::new(AtomicBool::new(false));
+                let other = begun.clone();
+                go(move || other.store(true, std::sync::atomic::Ordering::Release));
+                // Not a wait that the runtime knows of.
+                while !begun.load(std::sync::atomic::Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            })
+            .join()
+            .unwrap();
+    });
+    sudog::runtime::goroutine::set_max_procs(before);
+}

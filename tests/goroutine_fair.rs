@@ -363,7 +363,7 @@ fn hogs_on_every_scheduler_of_a_set() {
                 s.spawn(move || {
                     set.run_local(|| {
                         hogs(&world);
-                        spawn(|| gosched()).join().unwrap();
+                        spawn(gosched).join().unwrap();
                         let done = world.clone();
                         go(move || semrelease(&done.gate, Wake::Normal));
                         semacquire(&world.gate);

@@ -5,7 +5,7 @@ mod common;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll, Wake as _, Waker};
 use std::thread;
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use common::{Watchdog, eventually};
 use sudog::runtime::goroutine::{self, ActiveSet, go, gosched, run_local, spawn, spawn_async};
-use sudog::runtime::sema::{Acquire, Order, SemTable, Wake};
+use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
 use sudog::sync::mutex::policy::{self, Awake, Policy};
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{GoMutex, LockAsync, Mutex, MutexGuard};
+use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
 
 /// One bucket: all semaphores collide.
 static TABLE: SemTable<1> = SemTable::new();
@@ -492,4 +492,92 @@ fn a_guard_from_a_task() {
         Poll::Pending => panic!("woken, and the mutex is free"),
     }
     assert!(!TOTAL.is_locked());
+}
+
+/// The runtime semaphore; the line of the last one that somebody waited for can be seen.
+struct SeenSema(AtomicU32);
+
+static LINE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+impl SeenSema {
+    fn seen(&self) -> &AtomicU32 {
+        LINE.store((&raw const self.0).cast_mut(), Relaxed);
+        &self.0
+    }
+
+    /// How many stand in line.
+    fn waiters() -> usize {
+        // SAFETY: null, or that of a semaphore that the test has leaked.
+        unsafe { LINE.load(Relaxed).as_ref() }.map_or(0, sema::waiters)
+    }
+}
+
+// SAFETY: each call is the runtime semaphore's.
+unsafe impl Semaphore for SeenSema {
+    const LIFO: bool = true;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = false;
+
+    fn new(permits: u32) -> Self {
+        Self(AtomicU32::new(permits))
+    }
+
+    fn acquire(&self, order: Order) {
+        sema::semacquire_mutex(self.seen(), order);
+    }
+
+    fn try_acquire(&self) -> bool {
+        sema::try_semacquire(&self.0)
+    }
+
+    fn release(&self, wake: Wake) {
+        sema::semrelease(&self.0, wake);
+    }
+}
+
+impl AsyncSemaphore for SeenSema {
+    type Acquire<'a> = Acquire<'a>;
+
+    fn acquire_async(&self, order: Order) -> Acquire<'_> {
+        sema::semacquire_mutex_async(self.seen(), order)
+    }
+}
+
+/// Threads, goroutines and tasks contend for one mutex, and have it in the order in which they came: nobody new comes
+/// meanwhile, so normal mode is first in, first out.
+#[test]
+fn one_mutex_serves_all_kinds_in_the_order_in_which_they_came() {
+    const N: usize = 12;
+    static SERVED: StdMutex<Vec<usize>> = StdMutex::new(Vec::new());
+    let _alone = alone();
+    let _watchdog = Watchdog::new();
+    let mutex: &'static GoMutex<SeenSema, policy::Go> = Box::leak(Box::new(RawLock::new()));
+    let serve = |who| {
+        SERVED.lock().unwrap().push(who);
+        mutex.unlock();
+    };
+    mutex.lock();
+    let mut threads = Vec::new();
+    for who in 0..N {
+        match who % 3 {
+            0 => threads.push(thread::spawn(move || {
+                mutex.lock();
+                serve(who);
+            })),
+            1 => go(move || {
+                mutex.lock();
+                serve(who);
+            }),
+            _ => goroutine::go_async(async move {
+                mutex.lock_async().await;
+                serve(who);
+            }),
+        }
+        eventually(|| SeenSema::waiters() == who + 1);
+    }
+    mutex.unlock();
+    threads.into_iter().for_each(|it| it.join().unwrap());
+    eventually(|| SERVED.lock().unwrap().len() == N);
+    assert_eq!(*SERVED.lock().unwrap(), (0..N).collect::<Vec<_>>());
 }
