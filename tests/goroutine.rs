@@ -48,8 +48,7 @@ fn go_as_a_statement() {
     let (second, third) = (sender.clone(), sender.clone());
     go!(move || sender.send(1).unwrap());
     go!(second.send(2).unwrap());
-    #[allow(clippy::no_effect)]
-    go!(|| ());
+    go!(|| _ = max_procs());
     go!({
         let doubled = 2 * 2;
         third.send(doubled).unwrap()

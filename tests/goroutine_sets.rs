@@ -37,7 +37,8 @@ fn process_test() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
     let watchdog = Watchdog::new();
     for schedulers in 1..=4 {
-        (PASSED.store(0, Relaxed), ENDED.store(0, Relaxed));
+        PASSED.store(0, Relaxed);
+        ENDED.store(0, Relaxed);
         let set = ActiveSet::new();
         let ring: Arc<[AtomicU32]> = (0..RING).map(|_| AtomicU32::new(0)).collect();
         thread::scope(|s| {

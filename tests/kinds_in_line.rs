@@ -536,7 +536,8 @@ unsafe impl Semaphore for SeenSema {
     }
 }
 
-impl AsyncSemaphore for SeenSema {
+// SAFETY: as above.
+unsafe impl AsyncSemaphore for SeenSema {
     type Acquire<'a> = Acquire<'a>;
 
     fn acquire_async(&self, order: Order) -> Acquire<'_> {

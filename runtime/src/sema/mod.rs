@@ -53,6 +53,7 @@ mod notify_list;
 mod sudog;
 mod table;
 mod treap;
+mod waking;
 
 pub use cancel::Cancel;
 pub use future::Acquire;

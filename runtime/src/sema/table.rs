@@ -15,12 +15,11 @@
 //! touch `count`, or, if nobody waits, adds to `count`. Acquirers test `count` under the same lock before they queue,
 //! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over.
 
-use std::task::Waker;
-
 use crossbeam_utils::CachePadded;
 
 use super::acquire::acquire_slow;
 use super::future::Acquire;
+use super::waking::Waking;
 use super::{Cancel, Fate, Order, SudogRef, Treap, Wake};
 use crate::shim::{Mutex, MutexGuard, Ordering, dekker_fence};
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
@@ -270,35 +269,9 @@ impl Bucket {
     }
 
     /// Releaser, steps 3 to 5, for up to `n` waiters of one address.
-    ///
-    /// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop
-    /// another task, and this would wait for a `ready` that came after it. So there must be room for their wakers.
     #[cold]
-    fn wake_many(&self, addr: usize, mut n: u32) {
-        const BATCH: usize = 32;
-        while n > 0 {
-            let mut batch = [const { None }; BATCH];
-            let mut woken = 0;
-            let mut queue = self.queue.lock();
-            while woken < BATCH
-                && (woken as u32) < n
-                && let Some(s) = queue.dequeue(addr, Fate::Woken)
-            {
-                batch[woken] = Some(s);
-                woken += 1;
-            }
-            self.forget_waiters(&queue, woken as u32);
-            drop(queue);
-            let wakers = batch.map(|s| {
-                // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
-                s.and_then(|s| unsafe { G::ready_but_for_waker(s.g()) })
-            });
-            wakers.into_iter().flatten().for_each(Waker::wake);
-            if woken < BATCH {
-                return; // that was all of them
-            }
-            n -= woken as u32;
-        }
+    fn wake_many(&self, addr: usize, n: u32) {
+        Waking::new(self, addr, n).run();
     }
 
     /// Gives a permit to the first waiter, past `count`; or adds it to `count` if nobody waits.

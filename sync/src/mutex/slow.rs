@@ -190,7 +190,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 continue;
             }
             if succeeded {
+                me.woken = false;
+                let locked = Locked(self);
                 self.sema.release(Wake::Normal);
+                mem::forget(locked);
             }
             return if free {
                 Step::Locked
@@ -333,6 +336,16 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             old = self.state.load(Relaxed);
         }
         old
+    }
+}
+
+/// An heir that has the mutex, and is about to wake its successor: if that is an async task, by a waker, which may panic.
+struct Locked<'a, S: Semaphore, P: Policy>(&'a GoMutex<S, P>);
+
+impl<S: Semaphore, P: Policy> Drop for Locked<'_, S, P> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.unlock();
     }
 }
 

@@ -1,0 +1,71 @@
+//! A releaser's waking of several.
+
+use std::task::Waker;
+
+use super::Fate;
+use super::table::Bucket;
+use crate::G;
+
+/// How many waiters one hold of the lock unlinks at most: there must be room for their wakers.
+const BATCH: usize = 32;
+
+/// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop another
+/// task, and this would wait for a `ready` that came after it. Or it may panic: then the others are woken all the same.
+pub(super) struct Waking<'a> {
+    bucket: &'a Bucket,
+    addr: usize,
+    left: u32,
+    wakers: [Option<Waker>; BATCH],
+    /// Those before are done with.
+    at: usize,
+}
+
+impl<'a> Waking<'a> {
+    /// Up to `n` waiters of one address.
+    pub(super) fn new(bucket: &'a Bucket, addr: usize, n: u32) -> Self {
+        Self { bucket, addr, left: n, wakers: [const { None }; BATCH], at: BATCH }
+    }
+
+    pub(super) fn run(&mut self) {
+        loop {
+            while let Some(waker) = self.wakers.get_mut(self.at) {
+                self.at += 1;
+                if let Some(waker) = waker.take() {
+                    waker.wake();
+                }
+            }
+            if self.left == 0 {
+                return;
+            }
+            self.next_batch();
+        }
+    }
+
+    fn next_batch(&mut self) {
+        let mut batch = [const { None }; BATCH];
+        let most = BATCH.min(self.left as usize);
+        let mut woken = 0;
+        let mut queue = self.bucket.queue.lock();
+        while woken < most
+            && let Some(s) = queue.dequeue(self.addr, Fate::Woken)
+        {
+            batch[woken] = Some(s);
+            woken += 1;
+        }
+        self.bucket.forget_waiters(&queue, woken as u32);
+        drop(queue);
+        self.left = if woken < most { 0 } else { self.left - woken as u32 };
+        self.wakers = batch.map(|s| {
+            // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
+            s.and_then(|s| unsafe { G::ready_but_for_waker(s.g()) })
+        });
+        self.at = 0;
+    }
+}
+
+impl Drop for Waking<'_> {
+    /// What a waker's panic has left.
+    fn drop(&mut self) {
+        self.run();
+    }
+}
