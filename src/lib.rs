@@ -55,5 +55,5 @@ pub mod prelude {
     pub use sudog_runtime::go;
     #[cfg(unix)]
     pub use sudog_runtime::goroutine::{go, run, sleep, spawn};
-    pub use sudog_sync::{GoMutex, Mutex, MutexGuard, MutexOver};
+    pub use sudog_sync::{Cond, GoMutex, LockAsync, Mutex, MutexGuard, MutexOver, WaitGroup};
 }
