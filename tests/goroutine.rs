@@ -260,6 +260,23 @@ fn a_worker_by_its_number() {
     });
 }
 
+/// A worker that is on its way is waited for, whoever has started it, and whenever it comes.
+#[test]
+fn a_worker_that_is_still_coming() {
+    const PROCS: usize = 4;
+    let alone = alone();
+    let before = sudog::runtime::goroutine::set_max_procs(PROCS);
+    for _ in 0..300 {
+        run(|| {
+            let on = |index| Builder::new().on(Placement::Worker(index)).spawn(move || index);
+            let handles = [1, 3, 2, 0].map(on);
+            assert_eq!(handles.map(|handle| handle.join().unwrap()), [1, 3, 2, 0]);
+        });
+        alone.watchdog.pat();
+    }
+    sudog::runtime::goroutine::set_max_procs(before);
+}
+
 #[test]
 fn a_worker_that_does_not_exist() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);

@@ -56,8 +56,8 @@ impl Cond {
     /// What the caller waits for may be gone again when it has the mutex: so it looks, in a loop.
     ///
     /// If the wait is unwound, as its goroutine's scheduler has ended, the mutex is locked all the same before the
-    /// unwinding goes on, by the guard's promise; a signal that had come goes to the next. The thread blocks for that, so
-    /// another goroutine of its worker must not keep the mutex for ever.
+    /// unwinding goes on, by the guard's promise; a signal that had come goes to the next. Meanwhile the other goroutines of
+    /// its worker are unwound too, so whichever of them has the mutex unlocks it.
     #[inline]
     pub fn wait<R: RawMutex, T: ?Sized>(&self, guard: &mut MutexGuard<'_, R, T>) {
         self.wait_for_signal(guard, None);

@@ -76,8 +76,9 @@ pub(crate) fn current() -> Option<FibreRef> {
 #[inline]
 fn switchable() -> Option<&'static Fibre> {
     HERE.with(|here| match here.fibre.get() {
-        // Who switched while its thread panics would make the others look as if they panicked.
-        Some(fibre) if here.fixed.get() == 0 && !thread::panicking() => Some(fibre),
+        // Who switched while its thread panics would make the others look as if they panicked; once the set is over they
+        // all do.
+        Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || fibre.dying.get()) => Some(fibre),
         _ => None,
     })
 }
@@ -86,7 +87,8 @@ impl FibreRef {
     #[inline]
     pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
         let fibre = self.running();
-        if fibre.dying.get() {
+        let in_destructor = fibre.dying.get();
+        if in_destructor && !thread::panicking() {
             commit();
             unwind();
         }
@@ -111,7 +113,7 @@ impl FibreRef {
         commit();
         fibre.suspend();
         fibre.wait.set(Wait::NONE);
-        if fibre.dying.get() {
+        if fibre.dying.get() && !in_destructor {
             unwind();
         }
         fibre.unparked.get()
@@ -180,8 +182,11 @@ pub(crate) fn give_way() {
 #[inline]
 pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
-    fibre.worker.requeue(fibre);
-    if fibre.dying.get() {
+    if !fibre.dying.get() {
+        fibre.worker.requeue(fibre);
+    } else if thread::panicking() {
+        fibre.worker.requeue_dying(fibre);
+    } else {
         unwind(); // it has caught its end and goes on
     }
     true

@@ -275,9 +275,13 @@ impl Set {
     /// Starts workers up to this place. False if there are not to be so many.
     pub(super) fn start_up_to(&'static self, index: usize) -> bool {
         while self.worker(index).is_none() {
-            // One that has been started, but has not come yet, is worth waiting for.
-            let all_are_there = self.workers().count() == self.started.load(Ordering::Relaxed);
-            if index >= self.procs() || self.ends_at_rest() || (!self.start_worker() && all_are_there) {
+            if index >= self.procs() || self.ends_at_rest() {
+                return false;
+            }
+            // One that has been started, but has not come yet, is worth waiting for. In this order: no room to start one,
+            // then all have come, then none is in this place.
+            let all_are_there = || self.workers().count() == self.started.load(Ordering::Relaxed);
+            if !self.start_worker() && all_are_there() && self.worker(index).is_none() {
                 return false;
             }
             std::thread::yield_now();

@@ -569,6 +569,13 @@ impl Worker {
         }
     }
 
+    /// A destructor of a goroutine that is unwound lets the others' run.
+    #[cold]
+    pub(super) fn requeue_dying(&'static self, fibre: &'static Fibre) {
+        fibre.state.set(State::Queued);
+        fibre.suspend();
+    }
+
     /// Empties the inbox into the run queue.
     #[cold]
     pub(super) fn take_inbox(&'static self) {
@@ -642,7 +649,7 @@ impl Worker {
         self.timers(|timers| timers.next())
     }
 
-    fn fire_timers(&'static self) {
+    pub(super) fn fire_timers(&'static self) {
         if self.next_timer().is_none() {
             return;
         }
