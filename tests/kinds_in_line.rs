@@ -181,6 +181,23 @@ fn a_release_of_many_wakes_as_many() {
     assert_eq!((ready, permits.load(Relaxed)), (100, 0));
 }
 
+/// The same, for grants: those who have been granted a permit have it, though the counter stays at 0.
+#[test]
+fn a_grant_of_many_is_for_as_many() {
+    let permits = AtomicU32::new(0);
+    let mut tasks: Vec<_> = (0..101).map(|_| Box::pin(TABLE.acquire_async(&permits, Order::Fifo))).collect();
+    assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_pending()));
+    for (granted, left) in [(0, 101), (1, 100), (32, 68), (67, 1), (5, 0)] {
+        TABLE.grant_many(&permits, granted);
+        assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (left, if left == 0 { 4 } else { 0 }));
+    }
+    // Whoever drops what it was granted gives it back.
+    drop(tasks.pop());
+    assert_eq!(permits.load(Relaxed), 5);
+    assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_ready()));
+    assert_eq!(permits.load(Relaxed), 5);
+}
+
 /// The last waker counts, and the others are let go.
 #[test]
 fn the_last_waker_is_woken() {

@@ -149,10 +149,11 @@ fn semaphores_that_share_a_bucket_are_not_mixed_up() {
         eventually(|| semaphores.iter().all(|count| table.waiters(count) == WAITERS));
         for wave in (0..WAITERS).rev() {
             for (n, count) in semaphores.iter().enumerate().rev() {
-                match (n + wave) % 3 {
+                match (n + wave) % 4 {
                     0 => table.release(count, Wake::Normal),
                     1 => table.release(count, Wake::Handoff),
-                    _ => table.release_many(count, 1),
+                    2 => table.release_many(count, 1),
+                    _ => table.grant_many(count, 1),
                 }
                 eventually(|| table.waiters(count) == wave);
                 assert!(semaphores[..n].iter().all(|count| table.waiters(count) == wave + 1));
@@ -160,6 +161,31 @@ fn semaphores_that_share_a_bucket_are_not_mixed_up() {
         }
     });
     assert!(semaphores.into_iter().all(|count| count.load(Relaxed) == 0));
+}
+
+/// Grants are for those who wait, in their order, and past newcomers; what is left over is for anybody.
+#[test]
+fn grants_pass_newcomers_by() {
+    const WAITERS: usize = 3;
+    let watchdog = Watchdog::new();
+    for n in 0..=5 {
+        let (table, count, served) = (Table::new(), AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|s| {
+            for _ in 0..WAITERS {
+                s.spawn(|| {
+                    table.acquire(&count, Order::Fifo);
+                    served.fetch_add(1, Relaxed);
+                });
+            }
+            eventually(|| table.waiters(&count) == WAITERS);
+            table.grant_many(&count, n as u32);
+            assert_eq!(table.waiters(&count), WAITERS.saturating_sub(n), "unlinked by the grant itself");
+            assert_eq!(count.load(Relaxed) as usize, n.saturating_sub(WAITERS), "they need none from the counter");
+            eventually(|| served.load(Relaxed) as usize == n.min(WAITERS));
+            table.grant_many(&count, WAITERS.saturating_sub(n) as u32);
+        });
+        watchdog.pat();
+    }
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn take<const N: usize>(table: &SemTable<N>, semaphore: &Semaphore, cancel: &Can
 }
 
 fn give<const N: usize>(table: &SemTable<N>, semaphore: &Semaphore, rng: &mut StdRng) {
-    let n = match rng.random_range(0..3) {
+    let n = match rng.random_range(0..4) {
         0 => {
             table.release(&semaphore.permits, Wake::Normal);
             1
@@ -145,9 +145,14 @@ fn give<const N: usize>(table: &SemTable<N>, semaphore: &Semaphore, rng: &mut St
             table.release(&semaphore.permits, Wake::Handoff);
             1
         }
-        _ => {
+        2 => {
             let n = rng.random_range(0..4);
             table.release_many(&semaphore.permits, n);
+            n
+        }
+        _ => {
+            let n = rng.random_range(0..4);
+            table.grant_many(&semaphore.permits, n);
             n
         }
     };

@@ -98,6 +98,29 @@ fn one_release_of_two_wakes_two_acquirers() {
     });
 }
 
+/// A wait group's last step: as many grants as there are waiters, of whom some may not have queued yet.
+#[test]
+fn grants_reach_those_who_are_still_coming() {
+    explore(3, 0, |w| {
+        let waiters = [spawn(&w, World::acquire), spawn(&w, World::acquire)];
+        w.table.grant_many(&w.permits, 2);
+        for t in waiters {
+            t.join().unwrap();
+        }
+        assert_eq!(w.left(), 0);
+    });
+}
+
+#[test]
+fn a_grant_meets_a_deadline() {
+    explore(4, 0, |w| {
+        let waiter = spawn(&w, World::try_acquire);
+        w.table.grant_many(&w.permits, 1);
+        let got = u32::from(waiter.join().unwrap());
+        assert_eq!(got + w.left(), 1);
+    });
+}
+
 #[test]
 fn a_permit_excludes() {
     explore(3, 1, |w| {

@@ -10,15 +10,15 @@
 //! | step | who | what |
 //! |---|---|---|
 //! | `counter += delta` | `add` | without waiters, or with tasks left, that is all |
-//! | the word becomes 0, then a permit for each waiter | the `add` that has made the counter 0, with waiters | all of them go |
+//! | the word becomes 0, then a permit for each waiter, past newcomers | the `add` that has made the counter 0, with waiters | all of them go |
 //! | `waiters += 1`, then takes a permit | `wait` that finds tasks | |
 //! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is unwound | |
 //!
 //! While the counter is 0 and waiters are left, nobody may change the word but the `add` that has brought that about: who
 //! does has misused the group, and somebody notices.
 //!
-//! The group may be freed as soon as a waiter has seen that it is over. So an `add` to 0 does not touch it again, nor does it
-//! once it has released the permits: of the semaphore it then uses the address only, as a key.
+//! The group may be freed as soon as all waiters have seen that it is over. So an `add` to 0 without waiters does not touch
+//! it again; nor does one with waiters once it has given the last of them its permit.
 //!
 //! Orderings: an `add` is a Release, and all changes of the word are RMWs. So whoever reads the word at counter 0 with
 //! Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The semaphore
@@ -30,7 +30,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use sudog_runtime::sema::{semacquire, semrelease_many};
+use sudog_runtime::sema::{semacquire, semgrant_many};
 use sudog_runtime::{AtomicU32, AtomicU64, G};
 
 /// Waits for a number of tasks to end.
@@ -140,7 +140,7 @@ impl WaitGroup {
         // Acquire: the tasks whose `add` came before ours.
         let over = self.state.compare_exchange(state, 0, Acquire, Relaxed);
         assert!(over.is_ok(), "{ADD_MEETS_WAIT}");
-        semrelease_many(&self.permits, waiters);
+        semgrant_many(&self.permits, waiters);
     }
 
     #[cold]

@@ -74,6 +74,10 @@ mod search;
 #[cfg(all(unix, not(sudog_loom)))]
 mod set;
 #[cfg(all(unix, not(sudog_loom)))]
+mod slices;
+#[cfg(all(unix, not(sudog_loom)))]
+mod spares;
+#[cfg(all(unix, not(sudog_loom)))]
 mod stack;
 #[cfg(all(unix, not(sudog_loom)))]
 mod task;

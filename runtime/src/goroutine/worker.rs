@@ -32,26 +32,16 @@ use super::timer_heap::TimerHeap;
 use super::{context, locals, report};
 use crate::{Instant, Unparked};
 
-/// For how long a goroutine runs beside others before a call into the runtime makes it give way.
-const SLICE: Duration = Duration::from_micros(100);
 /// For how long an idle worker looks for work before it sleeps.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// How old work must be to be stolen.
 pub(super) const AGE: Duration = Duration::from_micros(10);
 /// How long a worker sleeps at most while others have work that was too young to be stolen.
 pub(super) const NAP: Duration = Duration::from_micros(200);
-/// How often spare memory is given back.
-pub(super) const TRIM: Duration = Duration::from_secs(1);
-/// How many spare fibres and jobs a worker keeps whatever happens.
-const SPARE_FIBRES: usize = 64;
-const SPARE_JOBS: u32 = 256;
 /// How often a worker looks where it usually does not.
 const NOW_AND_THEN: u32 = 64;
 /// How often a worker that is never idle thinks of its spare memory.
 const SELDOM: u32 = 1 << 16;
-/// How many fibres it looks at then: a millisecond's work.
-const TRIM_AT_ONCE: usize = 1024;
-
 /// See the top of this file. Workers are never freed, so that a late wake-up does no harm; they are used again.
 pub(super) struct Worker {
     pub(super) ring: Ring,
@@ -77,21 +67,21 @@ pub(super) struct Own {
     pub(super) run_queue: FibreQueue,
     /// What `pick` has chosen for a fibre that could not run it itself.
     pub(super) chosen: Cell<Option<Chosen>>,
-    timers: UnsafeCell<TimerHeap<&'static Fibre>>,
+    pub(super) timers: UnsafeCell<TimerHeap<&'static Fibre>>,
     /// Since when the slice runs: looked up at the first call that asks.
-    slice: Cell<Option<Instant>>,
-    calls: Cell<u32>,
+    pub(super) slice: Cell<Option<Instant>>,
+    pub(super) calls: Cell<u32>,
     /// Whose turn it is: the ring's, or the run queue's.
     ring_first: Cell<bool>,
     /// The youngest of all fibres.
-    fibres: Cell<Option<&'static Fibre>>,
-    spare: Cell<Option<&'static Fibre>>,
-    spares: Cell<usize>,
+    pub(super) fibres: Cell<Option<&'static Fibre>>,
+    pub(super) spare: Cell<Option<&'static Fibre>>,
+    pub(super) spares: Cell<usize>,
     /// The fewest spares since the last trimming.
-    least_spares: Cell<usize>,
-    trimmed: Cell<Option<Instant>>,
-    jobs: Cell<Option<NonNull<Job>>>,
-    job_count: Cell<u32>,
+    pub(super) least_spares: Cell<usize>,
+    pub(super) trimmed: Cell<Option<Instant>>,
+    pub(super) jobs: Cell<Option<NonNull<Job>>>,
+    pub(super) job_count: Cell<u32>,
     ids: Cell<(u64, u64)>,
     pub(super) searching: Cell<bool>,
     pub(super) random: Cell<u32>,
@@ -241,36 +231,6 @@ impl Worker {
         }
     }
 
-    /// A spare fibre, or a new one.
-    #[inline]
-    fn fibre_for(&'static self, work: Work) -> &'static Fibre {
-        if job::stack_size(work).is_none()
-            && let Some(fibre) = self.own.spare.get()
-        {
-            self.own.spare.set(fibre.next.get());
-            let spares = self.own.spares.get() - 1;
-            self.own.spares.set(spares);
-            self.own.least_spares.set(self.own.least_spares.get().min(spares));
-            return fibre;
-        }
-        self.new_fibre(job::stack_size(work))
-    }
-
-    #[cold]
-    fn new_fibre(&'static self, stack_size: Option<usize>) -> &'static Fibre {
-        match Fibre::new(self, stack_size) {
-            Ok(fibre) => {
-                let older = self.own.fibres.replace(Some(fibre));
-                fibre.older.set(older);
-                if let Some(older) = older {
-                    older.younger.set(Some(fibre));
-                }
-                fibre
-            }
-            Err(error) => report::no_stack(&error),
-        }
-    }
-
     /// What runs next here, if anything waits that this worker knows of.
     #[inline]
     fn pick(&'static self) -> Option<Chosen> {
@@ -401,106 +361,6 @@ impl Worker {
         self.made.store(self.made.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A fibre has nothing to run.
-    #[inline]
-    pub(super) fn spare(&self, fibre: &'static Fibre) {
-        fibre.state.set(State::Spare);
-        if fibre.usual {
-            fibre.next.set(self.own.spare.replace(Some(fibre)));
-            self.own.spares.set(self.own.spares.get() + 1);
-        }
-    }
-
-    /// Frees a spare fibre that is not in the list of spare ones.
-    #[cold]
-    pub(super) fn forget(&self, fibre: &'static Fibre) {
-        let (older, younger) = (fibre.older.get(), fibre.younger.get());
-        match younger {
-            Some(younger) => younger.older.set(older),
-            None => self.own.fibres.set(older),
-        }
-        if let Some(older) = older {
-            older.younger.set(younger);
-        }
-        fibre.finish();
-    }
-
-    /// Gives back memory that has not been used for a while: half of the fibres that nobody needed since the last
-    /// time, and what deep calls took of the stacks of the others.
-    #[cold]
-    pub(super) fn trim(&self, now: Instant) {
-        let own = &*self.own;
-        match own.trimmed.get() {
-            Some(last) if now.saturating_duration_since(last) < TRIM => return,
-            _ => own.trimmed.set(Some(now)),
-        }
-        let unneeded = own.least_spares.get().saturating_sub(SPARE_FIBRES).div_ceil(2);
-        for _ in 0..unneeded.min(TRIM_AT_ONCE) {
-            let Some(fibre) = own.spare.get() else { break };
-            own.spare.set(fibre.next.get());
-            own.spares.set(own.spares.get() - 1);
-            self.forget(fibre);
-        }
-        if unneeded > TRIM_AT_ONCE {
-            own.trimmed.set(now.checked_sub(TRIM * 49 / 50)); // more of it soon
-        }
-        own.least_spares.set(own.spares.get());
-        let mut at = own.spare.get();
-        for _ in 0..TRIM_AT_ONCE {
-            let Some(fibre) = at else { break };
-            fibre.trim();
-            at = fibre.next.get();
-        }
-    }
-
-    /// All fibres have been forgotten, and the spare jobs go to the allocator.
-    pub(super) fn forget_spares(&self) {
-        self.own.spare.set(None);
-        self.own.spares.set(0);
-        self.own.least_spares.set(0);
-        self.own.job_count.set(0);
-        let mut at = self.own.jobs.take();
-        while let Some(job) = at {
-            at = job::next_spare(job);
-            // SAFETY: spare, so nobody uses it.
-            unsafe { job::free(job) };
-        }
-    }
-
-    /// When there will be something to trim.
-    pub(super) fn next_trim(&self, now: Instant) -> Option<Instant> {
-        self.wants_trim().then(|| self.own.trimmed.get().unwrap_or(now) + TRIM)
-    }
-
-    fn wants_trim(&self) -> bool {
-        self.own.spares.get() > SPARE_FIBRES
-    }
-
-    #[inline]
-    pub(super) fn spare_job(&self) -> Option<NonNull<Job>> {
-        let job = self.own.jobs.get()?;
-        self.own.jobs.set(job::next_spare(job));
-        self.own.job_count.set(self.own.job_count.get() - 1);
-        Some(job)
-    }
-
-    #[inline]
-    pub(super) fn keep_job(&self, job: NonNull<Job>) {
-        if self.own.job_count.get() < SPARE_JOBS {
-            job::link_spare(job, self.own.jobs.get());
-            self.own.jobs.set(Some(job));
-            self.own.job_count.set(self.own.job_count.get() + 1);
-        } else {
-            // SAFETY: opened by the caller, who has no more use for it.
-            unsafe { job::free(job) };
-        }
-    }
-
-    /// All fibres, the youngest first. By the owner; or by anybody while all workers of the set sleep and cannot wake.
-    pub(super) fn fibres(&self) -> impl Iterator<Item = &'static Fibre> {
-        std::iter::successors(self.own.fibres.get(), |fibre| fibre.older.get())
-    }
-
     // ---- what goroutines ask of their worker ---------------------------------------------------------------------
 
     /// Queues work that anybody may do.
@@ -543,7 +403,7 @@ impl Worker {
     }
 
     #[inline]
-    fn enqueue(&'static self, fibre: &'static Fibre, why: Unparked, front: bool) {
+    pub(super) fn enqueue(&'static self, fibre: &'static Fibre, why: Unparked, front: bool) {
         fibre.unparked.set(why);
         fibre.state.set(State::Queued);
         if !front {
@@ -625,66 +485,6 @@ impl Worker {
     /// Its place in its set.
     pub(super) fn place(&self) -> usize {
         self.index.load(Ordering::Relaxed)
-    }
-
-    // ---- timers and slices ----------------------------------------------------------------------------------------
-
-    fn timers<R>(&self, f: impl FnOnce(&mut TimerHeap<&'static Fibre>) -> R) -> R {
-        // SAFETY: the owner's, and `f`, which is ours, does not come back here.
-        f(unsafe { &mut *self.own.timers.get() })
-    }
-
-    pub(super) fn set_timer(&self, fibre: &'static Fibre, when: Instant) {
-        self.timers(|timers| timers.insert(when, fibre));
-    }
-
-    /// Takes a fibre out of the timers.
-    pub(super) fn disarm(&self, fibre: &'static Fibre) {
-        if fibre.has_timer() {
-            self.timers(|timers| timers.remove(fibre));
-        }
-    }
-
-    pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.timers(|timers| timers.next())
-    }
-
-    pub(super) fn fire_timers(&'static self) {
-        if self.next_timer().is_none() {
-            return;
-        }
-        let now = Instant::now();
-        while let Some(fibre) = self.timers(|timers| timers.pop_due(now)) {
-            self.enqueue(fibre, Unparked::Deadline, false);
-        }
-    }
-
-    /// Whether the running goroutine has had its slice, and somebody else is there to have one. Asks the clock only at
-    /// every 64th call.
-    #[inline]
-    pub(super) fn is_slice_over(&self) -> bool {
-        let calls = self.own.calls.get().wrapping_add(1);
-        self.own.calls.set(calls);
-        (calls.is_multiple_of(64) || self.preempt.load(Ordering::Relaxed)) && self.ask_clock()
-    }
-
-    #[cold]
-    fn ask_clock(&self) -> bool {
-        let now = Instant::now();
-        let over = match self.own.slice.get() {
-            None => {
-                self.own.slice.set(Some(now));
-                false
-            }
-            Some(since) => now - since > SLICE,
-        };
-        // The watcher has seen it run for many slices, whatever this clock says.
-        let preempted = self.preempt.load(Ordering::Relaxed);
-        if preempted {
-            self.preempt.store(false, Ordering::Relaxed);
-        }
-        let due = || self.next_timer().is_some_and(|when| when <= now);
-        (over || preempted) && (self.has_work() || due())
     }
 
     /// Whether something is queued here. "Can the yield be skipped" must look at every queue.

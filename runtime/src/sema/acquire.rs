@@ -10,8 +10,7 @@
 use std::pin::pin;
 
 use super::table::{Abandoned, Bucket, Limit, key, take};
-use super::{Fate, Order, Sudog, Treap};
-use crate::shim::MutexGuard;
+use super::{Fate, Guard, Order, Sudog, Treap};
 use crate::{AtomicU32, G, Unparked};
 
 #[cold]
@@ -67,16 +66,15 @@ impl Bucket {
         sudog: &Sudog,
         order: Order,
         limit: &Limit<'_>,
-    ) -> Result<Option<MutexGuard<'_, Treap>>, Abandoned> {
-        let mut queue = self.queue.lock();
-        self.expect_waiter();
+    ) -> Result<Option<Guard<'_, Treap>>, Abandoned> {
+        let mut queue = self.queue.lock_and_count();
         if take(count) {
-            self.forget_waiters(&queue, 1);
+            queue.count_off(1);
             return Ok(None);
         }
         // Under the lock: a cancel sets its flag before it comes here for our sudog, so it finds us queued, or we see it.
         if limit.is_cancelled() {
-            self.forget_waiters(&queue, 1);
+            queue.count_off(1);
             return Err(Abandoned::Cancelled);
         }
         // SAFETY: by the contract.
@@ -91,7 +89,7 @@ impl Bucket {
         if queued {
             // SAFETY: alive, and the lock is held.
             queue.unlink(unsafe { sudog.vouch() }, Fate::Idle);
-            self.forget_waiters(&queue, 1);
+            queue.count_off(1);
         }
         queued
     }

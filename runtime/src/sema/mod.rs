@@ -47,8 +47,12 @@
 
 mod acquire;
 mod cancel;
+#[cfg_attr(sudog_loom, allow(dead_code))] // its own model alone uses it there
+mod counted_lock;
 pub mod detached;
 mod future;
+#[cfg(sudog_loom)]
+mod model_lock;
 mod notify_list;
 mod sudog;
 mod table;
@@ -60,6 +64,10 @@ pub use future::Acquire;
 pub use notify_list::{NotifyList, Ticket};
 pub use table::{Abandoned, BUCKETS, Limit, SemTable};
 
+#[cfg(not(sudog_loom))]
+use counted_lock::{CountedLock, Guard};
+#[cfg(sudog_loom)]
+use model_lock::{CountedLock, Guard};
 pub(crate) use sudog::{Fate, Sudog, SudogRef};
 pub(crate) use treap::Treap;
 
@@ -259,6 +267,26 @@ pub fn semrelease(count: &AtomicU32, wake: Wake) {
 #[inline]
 pub fn semrelease_many(count: &AtomicU32, n: u32) {
     with_global(|table| table.release_many(count, n));
+}
+
+/// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but the caller goes on; if fewer wait, the
+/// rest to the counter. For semaphores whose permits are meant for those who wait, as those of a wait group are.
+///
+/// Once the last of them has been given, the counter is not used any more: it may be freed by whoever has got that one.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use sudog_runtime::sema::semgrant_many;
+///
+/// let permits = AtomicU32::new(0);
+/// semgrant_many(&permits, 2);
+/// assert_eq!(permits.load(Ordering::Relaxed), 2); // nobody waited
+/// ```
+#[inline]
+pub fn semgrant_many(count: &AtomicU32, n: u32) {
+    with_global(|table| table.grant_many(count, n));
 }
 
 /// How many waiters stand in line for the semaphore at `count` at this moment. For tests and the curious: the answer

@@ -3,7 +3,7 @@
 //! | state of a ticket | its node | next |
 //! |---|---|---|
 //! | `LISTED` | in the list; its holder still has something to do before it waits (to unlock a mutex) | `PARKED`, by its holder; `NOTIFIED` |
-//! | `PARKED` | in the list, or just unlinked by a notifier; its holder is parked, or about to | `NOTIFIED`, and then it is readied |
+//! | `PARKED` | in the list, or just unlinked by a notifier; its holder is parked, or about to | it is readied |
 //! | `NOTIFIED` | in no list, and no longer the notifier's | |
 //!
 //! The two steps from `LISTED` decide who comes first, the holder or a notifier; so nobody is readied who has not parked,
@@ -21,7 +21,8 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::shim::{self, AtomicBool, AtomicU32, Cell, Mutex, Ordering};
+use super::CountedLock;
+use crate::shim::{self, AtomicU32, Cell, Ordering};
 use crate::{G, Instant, Unparked, goroutine};
 
 const LISTED: u32 = 0;
@@ -57,14 +58,14 @@ const NOTIFIED: u32 = 2;
 /// waiter.join().unwrap();
 /// ```
 pub struct NotifyList {
-    /// Whether the list is not empty. Written under the lock only.
-    any: AtomicBool,
-    list: Mutex<List>,
+    /// Its count is that of the nodes in the list.
+    list: CountedLock<List>,
 }
 
 struct List {
     first: Option<NonNull<Node>>,
     last: Option<NonNull<Node>>,
+    len: u32,
     /// How many broadcasts there have been.
     broadcasts: u64,
 }
@@ -97,14 +98,14 @@ impl NotifyList {
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub const fn new() -> Self {
-        Self { any: AtomicBool::new(false), list: Mutex::new(List { first: None, last: None, broadcasts: 0 }) }
+        Self { list: CountedLock::new(List { first: None, last: None, len: 0, broadcasts: 0 }) }
     }
 
     /// A list without waiters.
     #[cfg(sudog_loom)]
     #[must_use]
     pub fn new() -> Self {
-        Self { any: AtomicBool::new(false), list: Mutex::new(List { first: None, last: None, broadcasts: 0 }) }
+        Self { list: CountedLock::new(List { first: None, last: None, len: 0, broadcasts: 0 }) }
     }
 
     /// Takes a ticket, and runs `f` with it, which will wait.
@@ -120,10 +121,9 @@ impl NotifyList {
             next: Cell::new(None),
             prev: Cell::new(None),
         };
-        let mut list = self.list.lock();
+        let mut list = self.list.lock_and_count();
         // SAFETY: it stays where it is until this frame is left, which is after the ticket has been dropped.
         unsafe { list.push(&node) };
-        self.any.store(true, Ordering::Relaxed);
         drop(list);
         f(&Ticket { list: self, node: &node, over: Cell::new(None) })
     }
@@ -131,8 +131,8 @@ impl NotifyList {
     /// Notifies the holder of the oldest ticket, if there is one. Go: `notifyListNotifyOne`.
     #[inline]
     pub fn notify_one(&self) {
-        // Relaxed: the taking of a ticket that this must see happens before it.
-        if self.any.load(Ordering::Relaxed) {
+        // The taking of a ticket that this must see happens before it.
+        if self.list.count() > 0 {
             self.notify_first();
         }
         goroutine::safepoint();
@@ -141,8 +141,7 @@ impl NotifyList {
     /// Notifies the holders of all tickets. Go: `notifyListNotifyAll`.
     #[inline]
     pub fn notify_all(&self) {
-        // Relaxed: as above.
-        if self.any.load(Ordering::Relaxed) {
+        if self.list.count() > 0 {
             self.notify_everybody();
         }
         goroutine::safepoint();
@@ -161,7 +160,7 @@ impl NotifyList {
         let Some(first) = list.first else { return };
         // SAFETY: listed, and the lock is held.
         unsafe { list.unlink(first) };
-        self.any.store(list.first.is_some(), Ordering::Relaxed);
+        list.count_off(1);
         drop(list);
         // SAFETY: unlinked by us alone.
         unsafe { notify(first) };
@@ -172,7 +171,8 @@ impl NotifyList {
         let mut at = list.first.take();
         list.last = None;
         list.broadcasts += 1;
-        self.any.store(false, Ordering::Relaxed);
+        let n = std::mem::take(&mut list.len);
+        list.count_off(n);
         drop(list);
         while let Some(node) = at {
             // SAFETY: taken with the list by us alone, and not notified yet.
@@ -189,9 +189,14 @@ impl NotifyList {
 unsafe fn notify(node: NonNull<Node>) {
     // SAFETY: alive until it is notified, by the contract.
     let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
-    // Release: what came before the notification, its holder sees after it. Acquire: `g`, if it has parked.
-    // SAFETY: as above; if it has not parked, this is the last access.
-    if unsafe { (*state).swap(NOTIFIED, Ordering::AcqRel) } == PARKED {
+    // Release: what came before the notification, its holder sees after it. Acquire: `g`, if it has parked. Who has, changes
+    // the state no more, and need not be told by it.
+    // SAFETY: as above; if it has not parked, the exchange is the last access.
+    let parked = unsafe {
+        (*state).load(Ordering::Acquire) == PARKED
+            || (*state).compare_exchange(LISTED, NOTIFIED, Ordering::Release, Ordering::Acquire).is_err()
+    };
+    if parked {
         // SAFETY: its holder waits for the `ready`, so both are alive; and this is the one for its `park`.
         unsafe { G::ready((*node.as_ptr()).g.get()) };
     }
@@ -203,6 +208,7 @@ impl List {
     /// The node is in no list, and stays alive and in place until it is in none again.
     unsafe fn push(&mut self, node: &Node) {
         let this = NonNull::from(node);
+        self.len += 1;
         node.broadcasts.set(self.broadcasts);
         node.prev.set(self.last);
         match self.last.replace(this) {
@@ -229,6 +235,7 @@ impl List {
             Some(next) => unsafe { next.as_ref() }.prev.set(prev),
             None => self.last = prev,
         }
+        self.len -= 1;
         node.listed.set(false);
     }
 }
@@ -271,7 +278,7 @@ impl Ticket<'_> {
         if listed {
             // SAFETY: nobody has unlinked it, nor taken the list that it was put into.
             unsafe { list.unlink(NonNull::from(self.node)) };
-            self.list.any.store(list.first.is_some(), Ordering::Relaxed);
+            list.count_off(1);
         }
         listed
     }

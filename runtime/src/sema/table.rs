@@ -2,26 +2,27 @@
 //!
 //! | acquirer, who found no permit | releaser |
 //! |---|---|
-//! | 1. takes the bucket's lock | 1. `count += 1` |
-//! | 2. `nwait += 1` | 2. reads `nwait`: 0 means that nobody waits, done |
+//! | 1. takes the bucket's lock, | 1. `count += 1` |
+//! | 2. and, in the same step, `nwait += 1` | 2. reads `nwait`: 0 means that nobody waits, done |
 //! | 3. tries `count` once more | 3. takes the bucket's lock |
-//! | 4. queues its sudog | 4. unlinks the first waiter of this address; `nwait -= 1` |
-//! | 5. parks, which unlocks | 5. unlocks, then readies the waiter |
+//! | 4. queues its sudog | 4. unlinks the first waiter of this address |
+//! | 5. parks, which unlocks | 5. unlocks, and `nwait -= 1` in the same step; then readies the waiter |
 //!
-//! Acquirer 2, 3 against releaser 1, 2 is a Dekker pair: each writes its own word, then reads the other's. All four
+//! `nwait` is the count in the word of the bucket's lock, a [`CountedLock`]. Acquirer 2, 3 against releaser 1, 2 is a Dekker pair: each writes its own word, then reads the other's. All four
 //! are sequentially consistent, so at least one of the two sees the other: no wake-up is lost. See `docs/orderings.md`.
 //!
 //! A handoff takes the lock first and decides under it: it gives the permit to the first waiter without letting it
 //! touch `count`, or, if nobody waits, adds to `count`. Acquirers test `count` under the same lock before they queue,
-//! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over.
+//! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over. A grant
+//! is a handoff whose releaser goes on.
 
 use crossbeam_utils::CachePadded;
 
 use super::acquire::acquire_slow;
 use super::future::Acquire;
 use super::waking::Waking;
-use super::{Cancel, Fate, Order, SudogRef, Treap, Wake};
-use crate::shim::{Mutex, MutexGuard, Ordering, dekker_fence};
+use super::{Cancel, CountedLock, Fate, Order, SudogRef, Treap, Wake};
+use crate::shim::Ordering;
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
 /// How many buckets Go's table has: a prime, against regular strides of addresses.
@@ -47,9 +48,7 @@ pub struct SemTable<const N: usize = BUCKETS> {
 }
 
 pub(super) struct Bucket {
-    /// How many sudogs stand in `queue`, plus those about to: never fewer. Written under the lock only.
-    nwait: AtomicU32,
-    pub(super) queue: Mutex<Treap>,
+    pub(super) queue: CountedLock<Treap>,
 }
 
 /// When to stop waiting. The default is never.
@@ -110,17 +109,14 @@ impl<const N: usize> SemTable<N> {
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(N > 0, "a semaphore table needs a bucket") };
-        Self {
-            buckets: [const { CachePadded::new(Bucket { nwait: AtomicU32::new(0), queue: Mutex::new(Treap::new()) }) };
-                N],
-        }
+        Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Treap::new()) }) }; N] }
     }
 
     /// An empty table.
     #[cfg(sudog_loom)]
     #[must_use]
     pub fn new() -> Self {
-        let bucket = |_| CachePadded::new(Bucket { nwait: AtomicU32::new(0), queue: Mutex::new(Treap::new()) });
+        let bucket = |_| CachePadded::new(Bucket { queue: CountedLock::new(Treap::new()) });
         Self { buckets: std::array::from_fn(bucket) }
     }
 
@@ -181,6 +177,18 @@ impl<const N: usize> SemTable<N> {
         }
     }
 
+    /// Gives `n` permits to those who wait: [`semgrant_many`](super::semgrant_many).
+    #[inline]
+    pub fn grant_many(&self, count: &AtomicU32, n: u32) {
+        let bucket = self.bucket(key(count));
+        match n {
+            0 => return,
+            1 => _ = bucket.grant_one(count),
+            _ => Waking::granting(bucket, count, n).run(),
+        }
+        goroutine::safepoint();
+    }
+
     /// How many wait for a permit of this semaphore: [`waiters`](super::waiters).
     #[must_use]
     pub fn waiters(&self, count: &AtomicU32) -> usize {
@@ -228,32 +236,17 @@ pub(super) fn take(count: &AtomicU32) -> bool {
 
 /// Adds permits for anybody to take. Release (in SeqCst) publishes what the releaser did to whoever takes them.
 #[inline]
-fn add(count: &AtomicU32, n: u32) {
+pub(super) fn add(count: &AtomicU32, n: u32) {
     if count.fetch_add(n, Ordering::SeqCst) > u32::MAX - n {
         fatal("sema: more than 4294967295 permits");
     }
 }
 
 impl Bucket {
-    /// Acquirer, step 2. The lock is held.
-    #[inline]
-    pub(super) fn expect_waiter(&self) {
-        self.nwait.fetch_add(1, Ordering::SeqCst);
-        dekker_fence();
-    }
-
-    /// Takes back `n` from `nwait`, for waiters who are no longer queued.
-    #[inline]
-    pub(super) fn forget_waiters(&self, _queue: &MutexGuard<'_, Treap>, n: u32) {
-        // Relaxed: a releaser that still reads the old count looks in vain, no more.
-        self.nwait.fetch_sub(n, Ordering::Relaxed);
-    }
-
     /// Releaser, step 2.
     #[inline]
     fn has_waiters(&self) -> bool {
-        dekker_fence();
-        self.nwait.load(Ordering::SeqCst) != 0
+        self.queue.count() != 0
     }
 
     /// Releaser, steps 3 to 5.
@@ -261,7 +254,7 @@ impl Bucket {
     pub(super) fn wake_one(&self, addr: usize) {
         let mut queue = self.queue.lock();
         if let Some(s) = queue.dequeue(addr, Fate::Woken) {
-            self.forget_waiters(&queue, 1);
+            queue.count_off(1);
             drop(queue);
             // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
             unsafe { G::ready(s.g()) };
@@ -274,24 +267,29 @@ impl Bucket {
         Waking::new(self, addr, n).run();
     }
 
-    /// Gives a permit to the first waiter, past `count`; or adds it to `count` if nobody waits.
+    /// Gives a permit to the first waiter, past `count`; or adds it to `count` if nobody waits, and is false.
     #[cold]
-    pub(super) fn hand_off(&self, count: &AtomicU32) {
+    fn grant_one(&self, count: &AtomicU32) -> bool {
         let mut queue = self.queue.lock();
         match queue.dequeue(key(count), Fate::Granted) {
             Some(s) => {
-                self.forget_waiters(&queue, 1);
+                queue.count_off(1);
                 drop(queue);
                 // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
-                unsafe { G::ready_and_give_way(s.g()) };
+                unsafe { G::ready(s.g()) };
+                true
             }
             None => {
                 // Under the lock: whoever queues after us tests `count` first, under the lock too.
                 add(count, 1);
-                drop(queue);
-                goroutine::safepoint();
+                false
             }
         }
+    }
+
+    /// [`Bucket::grant_one`], after which the caller gives way.
+    pub(super) fn hand_off(&self, count: &AtomicU32) {
+        if self.grant_one(count) { goroutine::give_way() } else { goroutine::safepoint() }
     }
 
     /// Takes a waiter out because of a cancel. True if it was still in, and must be readied.
@@ -300,7 +298,7 @@ impl Bucket {
         let queued = s.fate.get() == Fate::Queued;
         if queued {
             queue.unlink(s, Fate::Cancelled);
-            self.forget_waiters(&queue, 1);
+            queue.count_off(1);
         }
         queued
     }

@@ -3,8 +3,8 @@
 use std::task::Waker;
 
 use super::Fate;
-use super::table::Bucket;
-use crate::G;
+use super::table::{Bucket, add, key};
+use crate::{AtomicU32, G};
 
 /// How many waiters one hold of the lock unlinks at most: there must be room for their wakers.
 const BATCH: usize = 32;
@@ -14,6 +14,8 @@ const BATCH: usize = 32;
 pub(super) struct Waking<'a> {
     bucket: &'a Bucket,
     addr: usize,
+    /// The counter, if the waiters are granted their permits, and are not just woken.
+    grants: Option<&'a AtomicU32>,
     left: u32,
     wakers: [Option<Waker>; BATCH],
     /// Those before are done with.
@@ -23,7 +25,15 @@ pub(super) struct Waking<'a> {
 impl<'a> Waking<'a> {
     /// Up to `n` waiters of one address.
     pub(super) fn new(bucket: &'a Bucket, addr: usize, n: u32) -> Self {
-        Self { bucket, addr, left: n, wakers: [const { None }; BATCH], at: BATCH }
+        Self { bucket, addr, grants: None, left: n, wakers: [const { None }; BATCH], at: BATCH }
+    }
+
+    /// As many as wait, up to `n`; for the others a permit goes to the counter, which is not used any more once all
+    /// permits have been given.
+    pub(super) fn granting(bucket: &'a Bucket, count: &'a AtomicU32, n: u32) -> Self {
+        let mut waking = Self::new(bucket, key(count), n);
+        waking.grants = Some(count);
+        waking
     }
 
     pub(super) fn run(&mut self) {
@@ -45,16 +55,24 @@ impl<'a> Waking<'a> {
         let mut batch = [const { None }; BATCH];
         let most = BATCH.min(self.left as usize);
         let mut woken = 0;
+        let fate = if self.grants.is_some() { Fate::Granted } else { Fate::Woken };
         let mut queue = self.bucket.queue.lock();
         while woken < most
-            && let Some(s) = queue.dequeue(self.addr, Fate::Woken)
+            && let Some(s) = queue.dequeue(self.addr, fate)
         {
             batch[woken] = Some(s);
             woken += 1;
         }
-        self.bucket.forget_waiters(&queue, woken as u32);
+        queue.count_off(woken as u32);
+        self.left -= woken as u32;
+        if woken < most {
+            // Under the lock: whoever queues after us tests the counter first, under the lock too.
+            if let Some(count) = self.grants {
+                add(count, self.left);
+            }
+            self.left = 0;
+        }
         drop(queue);
-        self.left = if woken < most { 0 } else { self.left - woken as u32 };
         self.wakers = batch.map(|s| {
             // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
             s.and_then(|s| unsafe { G::ready_but_for_waker(s.g()) })

@@ -106,6 +106,32 @@ pub mod model {
     }
 }
 
+/// Linux's futex, as far as the models need it: all words share one bed, and whoever is woken for another's sake looks again.
+pub mod futex {
+    use super::{AtomicU32, Instant, Ordering};
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref BED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    }
+
+    pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
+        assert!(deadline.is_none(), "not modelled");
+        let asleep = BED.0.lock().unwrap();
+        if word.load(Ordering::Relaxed) == expected {
+            drop(BED.1.wait(asleep).unwrap());
+        }
+        true
+    }
+
+    pub fn wake(_word: *const AtomicU32, n: u32) {
+        let _asleep = BED.0.lock().unwrap();
+        for _ in 0..n {
+            BED.1.notify_one();
+        }
+    }
+}
+
 /// Blocks one thread until one `unpark`.
 pub struct Parker {
     ready: AtomicBool,

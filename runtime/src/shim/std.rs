@@ -150,6 +150,38 @@ mod parker {
     }
 }
 
+/// What stands for the futex where there is none: a few condition variables, shared by all words.
+#[cfg(not(target_os = "linux"))]
+pub mod futex {
+    use super::{AtomicU32, Instant, Ordering};
+    use std::sync::{Condvar, Mutex, PoisonError};
+
+    static BEDS: [(Mutex<()>, Condvar); 16] = [const { (Mutex::new(()), Condvar::new()) }; 16];
+
+    fn bed(word: *const AtomicU32) -> &'static (Mutex<()>, Condvar) {
+        &BEDS[(word.addr() >> 6) % BEDS.len()]
+    }
+
+    /// Sleeps while `*word == expected`, until a [`wake`], or for no reason at all.
+    pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
+        debug_assert!(deadline.is_none(), "nobody needs one");
+        let (lock, changed) = bed(word);
+        let asleep = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who changes the word wakes, under the lock, after that: so the change is seen here, or the wake-up comes.
+        if word.load(Ordering::Relaxed) == expected {
+            drop(changed.wait(asleep).unwrap_or_else(PoisonError::into_inner));
+        }
+        true
+    }
+
+    /// Wakes at least one that sleeps in [`wait`] on the word at this address: all of its bed, as they look the same here.
+    pub fn wake(word: *const AtomicU32, _n: u32) {
+        let (lock, changed) = bed(word);
+        let _asleep = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        changed.notify_all();
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
 mod parker {
     use super::Instant;

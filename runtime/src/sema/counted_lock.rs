@@ -1,0 +1,261 @@
+//! The lock of a queue, with the length of the queue in its word.
+//!
+//! ```text
+//!   31                                      2        1         0
+//!  ┌─────────────────────────────────────────┬──────────┬────────┐
+//!  │ count: who stands in the queue, or will │ SLEEPERS │ LOCKED │
+//!  └─────────────────────────────────────────┴──────────┴────────┘
+//! ```
+//!
+//! | step | how |
+//! |---|---|
+//! | lock, and count one more | one compare-exchange; if it is locked: spin for a while, set `SLEEPERS`, sleep on the word |
+//! | unlock, and count some less | one compare-exchange, which takes `SLEEPERS` away; if that was set: wake one sleeper |
+//! | read the count | a load, without the lock |
+//!
+//! Whoever has slept sets `SLEEPERS` as it takes the lock, as there may be others: so each unlock wakes one until nobody is
+//! left. The count is written by holders of the lock only. To count and to lock are one step, so a waiter pays for two
+//! locked instructions where a lock and a counter beside it take three, and so does its waker.
+//!
+//! Orderings. The lock: Acquire as it is taken, Release as it is given. The count: an increment is one half of the Dekker
+//! pair of `table.rs`, and SeqCst; so is the load. A decrement may come late.
+//!
+//! No memory is touched after the unlocking: the futex wake takes the address as a key.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use crate::shim::{self, AtomicU32, Ordering, futex};
+
+const LOCKED: u32 = 1;
+const SLEEPERS: u32 = 2;
+/// One in the queue.
+const ONE: u32 = 4;
+/// How often the word is looked at before its holder is believed to have been interrupted.
+#[cfg(not(sudog_loom))]
+const SPINS: u32 = 100;
+#[cfg(sudog_loom)]
+const SPINS: u32 = 0;
+
+/// See the top of this file.
+pub(super) struct CountedLock<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is touched by the holder of the lock only.
+unsafe impl<T: Send> Sync for CountedLock<T> {}
+
+/// The lock is held until it is dropped.
+pub(super) struct Guard<'a, T> {
+    lock: &'a CountedLock<T>,
+    /// How many are to be counted less.
+    gone: u32,
+    _thread: PhantomData<*const ()>,
+}
+
+impl<T> CountedLock<T> {
+    #[cfg(not(sudog_loom))]
+    pub(super) const fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(super) fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// How many stand in the queue, plus those about to: never fewer.
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.word.load(Ordering::SeqCst) / ONE
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Guard<'_, T> {
+        self.lock_and_add(0)
+    }
+
+    /// Locks, and counts one more.
+    #[inline]
+    pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
+        self.lock_and_add(ONE)
+    }
+
+    #[inline]
+    fn lock_and_add(&self, more: u32) -> Guard<'_, T> {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & (LOCKED | SLEEPERS) != 0 || !self.take(word, LOCKED + more) {
+            self.lock_slow(more);
+        }
+        Guard { lock: self, gone: 0, _thread: PhantomData }
+    }
+
+    #[inline]
+    fn take(&self, word: u32, more: u32) -> bool {
+        self.word.compare_exchange(word, word + more, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn lock_slow(&self, more: u32) {
+        let mut others_may_sleep = 0;
+        let mut spins = 0;
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if word & LOCKED == 0 {
+                if self.take(word, (LOCKED | others_may_sleep & !word) + more) {
+                    return;
+                }
+            } else if word & SLEEPERS == 0 && spins < SPINS {
+                spins += 1;
+                shim::pause();
+            } else if word & SLEEPERS != 0 || self.take(word, SLEEPERS) {
+                // Not for a reason in the word alone: the count may have changed.
+                futex::wait(&self.word, word | SLEEPERS, None);
+                others_may_sleep = SLEEPERS;
+                spins = 0;
+            }
+        }
+    }
+}
+
+impl<T> Guard<'_, T> {
+    /// Counts `n` less, from the unlocking on.
+    #[inline]
+    pub(super) fn count_off(&mut self, n: u32) {
+        self.gone += n;
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and this is its only guard.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let word = &self.lock.word;
+        let mut now = word.load(Ordering::Relaxed);
+        // While we hold the lock the word changes by SLEEPERS only, and once: so this is tried twice at most.
+        while let Err(new) = word.compare_exchange(
+            now,
+            (now & !SLEEPERS) - LOCKED - self.gone * ONE,
+            Ordering::Release,
+            Ordering::Relaxed,
+        ) {
+            now = new;
+        }
+        if now & SLEEPERS != 0 {
+            wake(word);
+        }
+    }
+}
+
+#[cold]
+fn wake(word: *const AtomicU32) {
+    futex::wake(word, 1);
+}
+
+#[cfg(all(test, sudog_loom))]
+mod model {
+    use std::sync::Arc;
+
+    use super::CountedLock;
+    use crate::shim::{AtomicU32, Cell, Ordering, dekker_fence};
+
+    fn bounded(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(f);
+    }
+
+    /// Loom's cell complains if two are in at a time, or if one does not see what the one before it did. A wake-up that is
+    /// lost is a deadlock.
+    fn crowd(threads: u32, preemptions: usize) {
+        bounded(preemptions, move || {
+            let lock = Arc::new(CountedLock::new(Cell::new(0)));
+            let enter = |lock: &CountedLock<Cell<u32>>| {
+                let value = lock.lock();
+                value.set(value.get() + 1);
+            };
+            let others: Vec<_> = (1..threads)
+                .map(|_| {
+                    let lock = lock.clone();
+                    loom::thread::spawn(move || enter(&lock))
+                })
+                .collect();
+            enter(&lock);
+            others.into_iter().for_each(|other| other.join().unwrap());
+            assert_eq!(lock.lock().get(), threads);
+        });
+    }
+
+    #[test]
+    fn two_in_turn() {
+        crowd(2, 5);
+    }
+
+    #[test]
+    fn three_in_turn_and_two_sleep() {
+        crowd(3, 2);
+    }
+
+    /// The count goes up and down under the lock, while others sleep on the word: none of them is forgotten.
+    #[test]
+    fn the_count_is_kept() {
+        bounded(3, || {
+            let lock = Arc::new(CountedLock::new(Cell::new(0)));
+            let comes_and_goes = |lock: &CountedLock<Cell<u32>>| {
+                let value = lock.lock_and_count();
+                value.set(value.get() + 1);
+                drop(value);
+                assert!(lock.count() > 0, "until it is counted off");
+                let mut value = lock.lock();
+                value.set(value.get() - 1);
+                value.count_off(1);
+            };
+            let other = {
+                let lock = lock.clone();
+                loom::thread::spawn(move || comes_and_goes(&lock))
+            };
+            comes_and_goes(&lock);
+            other.join().unwrap();
+            assert_eq!((lock.count(), lock.lock().get()), (0, 0));
+        });
+    }
+
+    /// The Dekker pair of the table: who counts itself and finds no permit is seen by who gives one.
+    #[test]
+    fn who_counts_itself_is_seen() {
+        loom::model(|| {
+            let lock = Arc::new((CountedLock::new(()), AtomicU32::new(0)));
+            let waiter = {
+                let lock = lock.clone();
+                loom::thread::spawn(move || {
+                    let _queue = lock.0.lock_and_count();
+                    dekker_fence();
+                    lock.1.load(Ordering::SeqCst)
+                })
+            };
+            lock.1.fetch_add(1, Ordering::SeqCst);
+            dekker_fence();
+            let seen = lock.0.count();
+            assert!(waiter.join().unwrap() + seen > 0, "both looked before the other wrote");
+        });
+    }
+}

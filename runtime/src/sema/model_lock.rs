@@ -1,0 +1,67 @@
+//! What the models of the table put in the place of [`CountedLock`](super::counted_lock): a lock of loom's and a counter
+//! beside it. It does the same in more steps, of which loom explores fewer. `CountedLock` has a model of its own.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::shim::{AtomicU32, Mutex, MutexGuard, Ordering, dekker_fence};
+
+pub(super) struct CountedLock<T> {
+    count: AtomicU32,
+    value: Mutex<T>,
+}
+
+pub(super) struct Guard<'a, T> {
+    count: &'a AtomicU32,
+    gone: u32,
+    value: MutexGuard<'a, T>,
+}
+
+impl<T> CountedLock<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self { count: AtomicU32::new(0), value: Mutex::new(value) }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        dekker_fence();
+        self.count.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_, T> {
+        Guard { count: &self.count, gone: 0, value: self.value.lock() }
+    }
+
+    pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
+        let guard = self.lock();
+        self.count.fetch_add(1, Ordering::SeqCst);
+        dekker_fence();
+        guard
+    }
+}
+
+impl<T> Guard<'_, T> {
+    pub(super) fn count_off(&mut self, n: u32) {
+        self.gone += n;
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        if self.gone > 0 {
+            self.count.fetch_sub(self.gone, Ordering::Relaxed);
+        }
+    }
+}
