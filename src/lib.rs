@@ -17,9 +17,10 @@
 //!
 //! * [`sync`]: what programs lock with. [`sync::Mutex`] with its guard; [`sync::GoMutex`] bare; the traits and the
 //!   semaphores beneath, to be exchanged by a type parameter.
-//! * [`runtime`]: what those are made of. [`runtime::sema`] is Go's `semacquire` and `semrelease`; [`runtime::G`] is the
-//!   thing that waits.
-//! * [`runtime::goroutine`]: goroutines. [`go`](fn@go), [`run`], [`spawn`] and the rest of the short names are here too.
+//! * [`runtime`]: what those are made of. [`runtime::sema`] is Go's `semacquire` and `semrelease`; [`runtime::G`] is
+//!   the thing that waits.
+//! * [`runtime::goroutine`]: goroutines. [`go`](fn@go), [`run`], [`spawn`] and the rest of the short names are here
+//!   too.
 //! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
 //!
 //! Features: `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays for `lock_api`,

@@ -110,8 +110,8 @@ fn many_waits<K: Kind>() {
     }
 }
 
-/// The group stands on the stack of the one that waits: a `done` that touched it too late would touch another frame. (For
-/// sanitizers to see; without them it cannot fail.)
+/// The group stands on the stack of the one that waits: a `done` that touched it too late would touch another frame.
+/// (For sanitizers to see; without them it cannot fail.)
 fn the_group_may_be_freed_when_the_wait_is_over<K: Kind>() {
     struct Shared(*const WaitGroup);
     // SAFETY: the group is alive until its last `done`.
@@ -172,8 +172,8 @@ fn a_round_begun_before_the_last_wait_has_returned() {
     assert_eq!(text, "sync: WaitGroup is reused before previous Wait has returned");
 }
 
-/// A goroutine whose set is at rest is unwound out of its wait, and leaves no trace of it; one that was never started is
-/// done.
+/// A goroutine whose set is at rest is unwound out of its wait, and leaves no trace of it; one that was never started
+/// is done.
 #[test]
 fn an_unwound_wait_leaves_no_trace() {
     let _watchdog = Watchdog::new();

@@ -182,8 +182,8 @@ fn a_panic_inside_a_fibre() {
     assert_eq!(DONE.load(Relaxed), 11, "when all is done");
 }
 
-/// Goroutines are given up while foreign threads wake them, without a handle that would keep the set: whatever was given
-/// to one that is unwound goes to the next, or stays.
+/// Goroutines are given up while foreign threads wake them, without a handle that would keep the set: whatever was
+/// given to one that is unwound goes to the next, or stays.
 #[test]
 fn a_drop_during_a_wake_up() {
     const EACH: u32 = 4;

@@ -371,8 +371,8 @@ fn a_cancel_ends_the_waits_of_goroutines() {
 
 // ---- handoffs -------------------------------------------------------------------------------------------------------
 
-/// One round of Go's `TestSemaHandoff`: a goroutine that is handed a permit runs before the one that released it goes on.
-/// Yielding goroutines keep the workers slightly busy. True if the waiter was first.
+/// One round of Go's `TestSemaHandoff`: a goroutine that is handed a permit runs before the one that released it goes
+/// on. Yielding goroutines keep the workers slightly busy. True if the waiter was first.
 fn hand_off_once(waiter_on: Placement, spinners: usize) -> bool {
     let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false)));
     let spinners: Vec<_> = (0..spinners)

@@ -89,7 +89,8 @@ impl Contenders {
     }
 
     /// Makes `n` contenders do `body`, each with its number, and returns what they bring home. Each has to wait at the
-    /// gate, once. When all are there, the caller does `conduct`, which has to open the gate and to see to it that they end.
+    /// gate, once. When all are there, the caller does `conduct`, which has to open the gate and to see to it that they
+    /// end.
     ///
     /// Fails if they cannot be had. Those that can are let through the gate, which tells them.
     pub fn fan_out<T, R>(

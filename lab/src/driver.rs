@@ -1,7 +1,8 @@
 //! MutexBench, the benchmark of Dice's papers, for any lock.
 //!
-//! T contenders, threads or goroutines, loop: acquire, advance a generator that they share, release, advance a generator
-//! of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all locks alike:
+//! T contenders, threads or goroutines, loop: acquire, advance a generator that they share, release, advance a
+//! generator of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all
+//! locks alike:
 //!
 //! ```text
 //!   | lock | admissions, shared generator | stop | tick |      each contender's own on its own stack
@@ -62,11 +63,11 @@ pub struct Outcome {
     pub waits: Waits,
     /// The longest run of admissions of one contender with nobody else's in between.
     pub longest_run: u64,
-    /// The most admissions of others between two consecutive ones of one contender; between the start and its first, and
-    /// between its last and the stop, too.
+    /// The most admissions of others between two consecutive ones of one contender; between the start and its first,
+    /// and between its last and the stop, too.
     ///
-    /// Without a non-critical section, that is how often one that waited was bypassed. With one it is an upper bound, as
-    /// it may not have been waiting all the time.
+    /// Without a non-critical section, that is how often one that waited was bypassed. With one it is an upper bound,
+    /// as it may not have been waiting all the time.
     pub max_bypass: u64,
     /// Of all threads, and of others, over the whole run.
     pub usage: Usage,
@@ -172,8 +173,8 @@ impl<L: RawLock> Arena<L> {
         while running {
             let request = recorder.request();
             let guard = self.lock.lock();
-            // Asked under the lock and nowhere else: so one that was waiting at the stop gets in once more, does nothing
-            // there, and leaves.
+            // Asked under the lock and nowhere else: so one that was waiting at the stop gets in once more, does
+            // nothing there, and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
             // SAFETY: we hold the lock until the reference is last used.

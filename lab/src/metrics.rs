@@ -11,8 +11,8 @@ pub fn min_max(shares: &[u64]) -> f64 {
     }
 }
 
-/// Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among whom the shares, if equal, would be as uneven.
-/// 1 if all are equal, 1/n if one got everything.
+/// Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among whom the shares, if equal, would be as
+/// uneven. 1 if all are equal, 1/n if one got everything.
 #[must_use]
 pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&x| x as f64).sum();

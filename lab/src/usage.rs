@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// A warning, if the machine was not ours alone. On two processors of which one is taken, threads take turns on the other
-/// and hardly ever meet: that is another benchmark.
+/// A warning, if the machine was not ours alone. On two processors of which one is taken, threads take turns on the
+/// other and hardly ever meet: that is another benchmark.
 #[must_use]
 pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {
     const TOLERABLE: f64 = 0.1;

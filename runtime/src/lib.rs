@@ -8,8 +8,8 @@
 //! * [`spin`] is Go's rule for spinning before going to sleep.
 //! * [`fatal`] ends the process as Go does when a lock is misused beyond repair.
 //!
-//! Nothing on a wait path allocates, where `std`'s own locks do not (on Linux, at least): a waiter is a sudog on its own
-//! stack.
+//! Nothing on a wait path allocates, where `std`'s own locks do not (on Linux, at least): a waiter is a sudog on its
+//! own stack.
 //!
 //! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.
 

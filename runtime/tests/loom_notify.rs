@@ -33,8 +33,8 @@ enum Patience {
 }
 
 impl World {
-    /// Takes an item; says whether it has one. Who gives up does not look whether there is one: had it been notified, and
-    /// did not know it, somebody else would wait beside that item for ever.
+    /// Takes an item; says whether it has one. Who gives up does not look whether there is one: had it been notified,
+    /// and did not know it, somebody else would wait beside that item for ever.
     fn take(&self, patience: Patience) -> bool {
         let mut items = self.items.lock().unwrap();
         while *items == 0 {

@@ -1,4 +1,5 @@
-//! Every [`RawLock`](crate::RawLock) through `lock_api` 0.5: guards, mapped guards, arc guards, timed locking, `static`s.
+//! Every [`RawLock`](crate::RawLock) through `lock_api` 0.5: guards, mapped guards, arc guards, timed locking,
+//! `static`s.
 
 use std::time::{Duration, Instant};
 

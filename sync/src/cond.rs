@@ -17,7 +17,8 @@ use sudog_runtime::sema::NotifyList;
 
 use crate::lock_api::{Mutex, MutexGuard, RawMutex};
 
-/// A condition variable: threads and goroutines wait under a mutex until somebody signals that what they wait for may have come.
+/// A condition variable: threads and goroutines wait under a mutex until somebody signals that what they wait for may
+/// have come.
 ///
 /// It goes with any mutex of `lock_api`, ours and others. Nobody is woken without a signal or a broadcast.
 ///
@@ -56,8 +57,8 @@ impl Cond {
     /// What the caller waits for may be gone again when it has the mutex: so it looks, in a loop.
     ///
     /// If the wait is unwound, as its goroutine's scheduler has ended, the mutex is locked all the same before the
-    /// unwinding goes on, by the guard's promise; a signal that had come goes to the next. Meanwhile the other goroutines of
-    /// its worker are unwound too, so whichever of them has the mutex unlocks it.
+    /// unwinding goes on, by the guard's promise; a signal that had come goes to the next. Meanwhile the other
+    /// goroutines of its worker are unwound too, so whichever of them has the mutex unlocks it.
     #[inline]
     pub fn wait<R: RawMutex, T: ?Sized>(&self, guard: &mut MutexGuard<'_, R, T>) {
         self.wait_for_signal(guard, None);
@@ -81,8 +82,8 @@ impl Cond {
         self.wait_for_signal(guard, Some(deadline))
     }
 
-    /// Wakes the one that has waited longest, if there is one. The caller may, but need not, have the mutex; it must have
-    /// had it since it changed what is waited for.
+    /// Wakes the one that has waited longest, if there is one. The caller may, but need not, have the mutex; it must
+    /// have had it since it changed what is waited for.
     ///
     /// Who comes to wait after this cannot take the signal.
     #[inline]
@@ -109,9 +110,8 @@ impl Cond {
     ) -> bool {
         self.waiters.with_ticket(|ticket| {
             let relock = Relock { mutex: MutexGuard::mutex(guard), place: guard };
-            // Not `MutexGuard::unlocked`: it ends the process if locking is unwound, which is how the wait of a goroutine ends
-            // whose scheduler has.
-            // SAFETY: `relock` puts another guard into its place, whatever happens.
+            // Not `MutexGuard::unlocked`: it ends the process if locking is unwound, which is how the wait of a
+            // goroutine ends whose scheduler has. SAFETY: `relock` puts another guard into its place, whatever happens.
             drop(unsafe { ptr::read(relock.place) });
             // SAFETY: null.
             unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };

@@ -73,8 +73,8 @@ impl<'a, R: AsyncRawLock + ConstRawLock, T: ?Sized> Future for GuardFuture<'a, R
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mutex = self.mutex;
-        // SAFETY: the projection of a pin to a field that is never moved; there is no `Drop`, and `Self` is `Unpin` only
-        // if the field is.
+        // SAFETY: the projection of a pin to a field that is never moved; there is no `Drop`, and `Self` is `Unpin`
+        // only if the field is.
         let lock = unsafe { self.map_unchecked_mut(|this| &mut this.lock) };
         let guard = ready!(lock.poll(cx));
         // SAFETY: the lock has just been acquired, with this guard, for which no other has been made.

@@ -126,8 +126,8 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         poll_until(deadline, || self.try_acquire().then_some(())).is_some()
     }
 
-    /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The semaphore must stay alive until the call returns, though
-    /// somebody may have the permit before.
+    /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The
+    /// semaphore must stay alive until the call returns, though somebody may have the permit before.
     fn release(&self, wake: Wake);
 
     /// Gives `n` permits, and wakes as many waiters.
@@ -150,8 +150,8 @@ pub trait ConstSemaphore: Semaphore {
 /// # Safety
 ///
 /// - An `acquire_async` that has become ready has taken a permit, as `acquire` has.
-/// - One that is dropped before has taken none, and has lost none: a permit that it was given is there for others, and those
-///   who wait in `acquire` do not sleep beside it.
+/// - One that is dropped before has taken none, and has lost none: a permit that it was given is there for others, and
+///   those who wait in `acquire` do not sleep beside it.
 ///
 /// # Examples
 ///

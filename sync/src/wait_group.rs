@@ -14,15 +14,15 @@
 //! | `waiters += 1`, then takes a permit | `wait` that finds tasks | |
 //! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is unwound | |
 //!
-//! While the counter is 0 and waiters are left, nobody may change the word but the `add` that has brought that about: who
-//! does has misused the group, and somebody notices.
+//! While the counter is 0 and waiters are left, nobody may change the word but the `add` that has brought that about:
+//! who does has misused the group, and somebody notices.
 //!
-//! The group may be freed as soon as all waiters have seen that it is over. So an `add` to 0 without waiters does not touch
-//! it again; nor does one with waiters once it has given the last of them its permit.
+//! The group may be freed as soon as all waiters have seen that it is over. So an `add` to 0 without waiters does not
+//! touch it again; nor does one with waiters once it has given the last of them its permit.
 //!
 //! Orderings: an `add` is a Release, and all changes of the word are RMWs. So whoever reads the word at counter 0 with
-//! Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The semaphore
-//! passes that on to the waiters.
+//! Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
+//! semaphore passes that on to the waiters.
 //!
 //! Source: Go 1.28's `sync/waitgroup.go`.
 
@@ -42,9 +42,9 @@ use sudog_runtime::{AtomicU32, AtomicU64, G};
 ///
 /// # Misuse
 ///
-/// As in Go, it panics where it notices: when the counter becomes negative, when an `add` from 0 meets a `wait`, and when
-/// tasks are added for a new round before all waits of the old one have returned. Tasks must be added before the `wait` that
-/// shall wait for them.
+/// As in Go, it panics where it notices: when the counter becomes negative, when an `add` from 0 meets a `wait`, and
+/// when tasks are added for a new round before all waits of the old one have returned. Tasks must be added before the
+/// `wait` that shall wait for them.
 ///
 /// # Examples
 ///
@@ -169,8 +169,8 @@ impl WaitGroup {
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
     }
 
-    /// A waiter that is no longer in the semaphore's line takes itself off the count; or takes its permit, if it has been
-    /// taken off.
+    /// A waiter that is no longer in the semaphore's line takes itself off the count; or takes its permit, if it has
+    /// been taken off.
     #[cold]
     fn leave(&self) {
         let mut state = self.state.load(Relaxed);

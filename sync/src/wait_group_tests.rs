@@ -39,8 +39,8 @@ mod misuse {
 
 #[cfg(sudog_loom)]
 mod model {
-    //! Every interleaving, on loom's memory model, up to a bound of preemptions. A lost wake-up shows as a deadlock; a wait
-    //! that returns too early as a data race in loom's cell.
+    //! Every interleaving, on loom's memory model, up to a bound of preemptions. A lost wake-up shows as a deadlock; a
+    //! wait that returns too early as a data race in loom's cell.
 
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;

@@ -168,7 +168,8 @@ impl Summaries {
         (self.on.have_one_worker() && self.threads.iter().any(|&n| n > 1)).then(|| WARNING.to_owned())
     }
 
-    /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not meet.
+    /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not
+    /// meet.
     fn verdict(&self) -> Option<String> {
         if !self.locks.contains(&LockName::Go) || !self.locks.iter().any(|lock| lock.is_peer()) {
             return None;

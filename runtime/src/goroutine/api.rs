@@ -124,15 +124,15 @@ pub fn goexit() -> ! {
 }
 
 /// How many goroutines have not ended, stackful and stackless ones: of the [`run`](super::run) or the
-/// [`ActiveSet`](super::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in the background.
-/// Go's `runtime.NumGoroutine`.
+/// [`ActiveSet`](super::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in the
+/// background. Go's `runtime.NumGoroutine`.
 #[must_use]
 pub fn num_goroutine() -> usize {
     Set::here().live()
 }
 
-/// How many workers run goroutines at a time, at most: those of the caller's [`run`](super::run), or those in the background.
-/// Go's `runtime.GOMAXPROCS(0)`.
+/// How many workers run goroutines at a time, at most: those of the caller's [`run`](super::run), or those in the
+/// background. Go's `runtime.GOMAXPROCS(0)`.
 #[must_use]
 pub fn max_procs() -> usize {
     Set::here().procs()
@@ -141,7 +141,8 @@ pub fn max_procs() -> usize {
 /// Sets [`max_procs`], and returns what it was. Go's `runtime.GOMAXPROCS`.
 ///
 /// If it becomes less, goroutines that have started on a worker which is now too many stay there, and it runs them, but
-/// takes no others. `n` is at most 256. Called by a thread that is no worker, it is for each [`run`](super::run) to come, too.
+/// takes no others. `n` is at most 256. Called by a thread that is no worker, it is for each [`run`](super::run) to
+/// come, too.
 ///
 /// # Panics
 ///

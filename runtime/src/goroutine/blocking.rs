@@ -49,8 +49,8 @@ fn lock() -> MutexGuard<'static, Pool> {
 
 /// Runs `f` on another thread, and lets other goroutines run here until it returns.
 ///
-/// For what blocks its thread: file and network I/O, foreign functions, `std`'s locks, long computations. `f` may borrow
-/// from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` itself.
+/// For what blocks its thread: file and network I/O, foreign functions, `std`'s locks, long computations. `f` may
+/// borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` itself.
 ///
 /// # Panics
 ///

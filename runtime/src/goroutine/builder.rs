@@ -195,8 +195,8 @@ fn start_elsewhere(work: Work, placement: Placement) {
 
 /// The result of a goroutine to come.
 ///
-/// Dropped without a [`join`](JoinHandle::join), it lets the goroutine run on; if that panics, or has panicked, it ends the process
-/// (unless the [`Builder`] said otherwise).
+/// Dropped without a [`join`](JoinHandle::join), it lets the goroutine run on; if that panics, or has panicked, it ends
+/// the process (unless the [`Builder`] said otherwise).
 ///
 /// It is a future too, so that an async task can wait for a goroutine.
 pub struct JoinHandle<T> {
@@ -292,7 +292,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](super::goexit), or was given up with its scheduler.
+    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](super::goexit), or was given up with its
+    /// scheduler.
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
         context::note_wait("join", std::ptr::null());

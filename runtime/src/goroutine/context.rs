@@ -62,8 +62,8 @@ pub(super) fn running() -> Option<Running> {
 
 /// A goroutine that waits, or may.
 ///
-/// It says who, no more: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and those
-/// who have found it to be the running one look into the fibre.
+/// It says who, no more: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and
+/// those who have found it to be the running one look into the fibre.
 #[derive(Clone, Copy)]
 pub(crate) struct FibreRef(NonNull<Fibre>);
 
@@ -76,8 +76,8 @@ pub(crate) fn current() -> Option<FibreRef> {
 #[inline]
 fn switchable() -> Option<&'static Fibre> {
     HERE.with(|here| match here.fibre.get() {
-        // Who switched while its thread panics would make the others look as if they panicked; once the set is over they
-        // all do.
+        // Who switched while its thread panics would make the others look as if they panicked; once the set is over
+        // they all do.
         Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || fibre.dying.get()) => Some(fibre),
         _ => None,
     })
@@ -123,7 +123,8 @@ impl FibreRef {
         stay(self.running(), None);
     }
 
-    /// The fibre, which must be the one that runs here: a `G` can be left where another goroutine of this thread finds it.
+    /// The fibre, which must be the one that runs here: a `G` can be left where another goroutine of this thread finds
+    /// it.
     #[inline]
     fn running(self) -> &'static Fibre {
         match fibre() {
@@ -241,8 +242,8 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Says what the calling goroutine is about to wait for, and whose it is: for the deadlock report. `holder`, if not null,
-/// points to the id of the goroutine that holds it, and is alive for as long as the wait.
+/// Says what the calling goroutine is about to wait for, and whose it is: for the deadlock report. `holder`, if not
+/// null, points to the id of the goroutine that holds it, and is alive for as long as the wait.
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     if let Some(fibre) = fibre() {

@@ -1,8 +1,8 @@
 //! All goroutines are asleep: can it be proven?
 //!
-//! Go's `checkdead` looks at its own threads alone, and gives up in programs with C code. Here any thread of the process
-//! may hold a lock of ours, so more must be known: that no worker is awake, no timer is set, no blocking call is under
-//! way, no work is queued, and that *every* thread of the process is one of ours. The last is read from
+//! Go's `checkdead` looks at its own threads alone, and gives up in programs with C code. Here any thread of the
+//! process may hold a lock of ours, so more must be known: that no worker is awake, no timer is set, no blocking call
+//! is under way, no work is queued, and that *every* thread of the process is one of ours. The last is read from
 //! `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
 
 use super::set::{Set, main};
@@ -17,8 +17,8 @@ pub(super) fn look(sets: &[&'static Set]) {
     }
     let Some(set) = sets.iter().find(|set| set.main() != main::NONE) else { return };
     set.idle.if_at_rest(|| {
-        // Nobody of this set can be woken while this runs: to wake takes the lock that it runs under. Of the others, nobody
-        // was awake, nor would have been by the clock or from outside: so nobody could wake them.
+        // Nobody of this set can be woken while this runs: to wake takes the lock that it runs under. Of the others,
+        // nobody was awake, nor would have been by the clock or from outside: so nobody could wake them.
         let queued = |set: &&Set| set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
         if sets.iter().any(|set| queued(&&**set)) || !all_threads_are_ours(sets) {
             return;

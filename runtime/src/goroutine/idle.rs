@@ -16,9 +16,10 @@
 //! more.
 //!
 //! The list, and the counts that decide whether the set is at rest, are under a lock: to sleep and to wake cost
-//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. Whoever
-//! takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake == 0` means that there is nobody left who could wake a worker, except the clock (`timed`) and
-//! the world outside (`outside`: blocking calls, and handles that foreign threads hold).
+//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done.
+//! Whoever takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake == 0`
+//! means that there is nobody left who could wake a worker, except the clock (`timed`) and the world outside
+//! (`outside`: blocking calls, and handles that foreign threads hold).
 
 use crate::shim::{AtomicBool, AtomicU32, Cell, Instant, Mutex, Ordering, Parker, full_fence};
 
@@ -28,8 +29,8 @@ pub(crate) struct Idle {
     sleeping: AtomicU32,
     /// How many look for work at this moment.
     searching: AtomicU32,
-    /// The set may end, and begin anew while the last are still leaving. Whoever has joined in this epoch or before is to
-    /// leave. Written under the lock.
+    /// The set may end, and begin anew while the last are still leaving. Whoever has joined in this epoch or before is
+    /// to leave. Written under the lock.
     ended: AtomicU32,
     state: Mutex<State>,
 }
@@ -225,8 +226,8 @@ impl Idle {
     pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>, end: bool) -> Woken {
         let mut state = self.state.lock();
         if sleeper.asleep.load(Ordering::Relaxed) {
-            // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have found
-            // is no set's at rest.
+            // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have
+            // found is no set's at rest.
             if self.is_over(sleeper.epoch.get()) {
                 self.unlist(&mut state, sleeper);
                 return Woken::Over;
@@ -505,8 +506,8 @@ mod model {
         });
     }
 
-    /// A searcher that finds work and was the last wakes another: two pieces of work, of which each keeps its worker until
-    /// the other has begun, are both begun.
+    /// A searcher that finds work and was the last wakes another: two pieces of work, of which each keeps its worker
+    /// until the other has begun, are both begun.
     #[test]
     fn where_one_piece_of_work_was_there_may_be_more() {
         check(3, || {

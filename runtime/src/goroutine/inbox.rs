@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The links are in what is pushed, so a push allocates nothing. Nobody takes a single link off, so it does no harm if
-//! between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points to it.
+//! between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points to
+//! it.
 //!
 //! *No wake-up is lost*, if the one who takes also sleeps. It is a Dekker pair:
 //!
@@ -14,8 +15,8 @@
 //! | P1: `push`: an RMW of the top, SeqCst | S1: says that it sleeps |
 //! | P2: looks whether the other sleeps, SeqCst | S2: a full fence, then `is_empty` |
 //!
-//! If S2 does not see P1, the fence is before P1 in the order of all sequentially consistent operations, and P1 is before
-//! P2. So P2 comes after S1's fence, and sees S1.
+//! If S2 does not see P1, the fence is before P1 in the order of all sequentially consistent operations, and P1 is
+//! before P2. So P2 comes after S1's fence, and sees S1.
 
 use std::ptr;
 
@@ -60,8 +61,8 @@ impl Inbox {
     /// # Safety
     ///
     /// - The link is alive until a [`Drain`] has given it back.
-    /// - From this call until then, nobody else touches it, and it is in no inbox. The caller has lost it as soon as this
-    ///   call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
+    /// - From this call until then, nobody else touches it, and it is in no inbox. The caller has lost it as soon as
+    ///   this call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
     #[inline]
     pub(crate) unsafe fn push(&self, link: *mut Link) {
         let mut top = self.guess_top();
@@ -80,8 +81,8 @@ impl Inbox {
 
     /// It need not be right. Relaxed: nobody looks into the link because of this.
     ///
-    /// To a model any guess is as good, and no load is better: loom remembers one access to an atomic, the last, so that
-    /// it does not try the interleavings in which a load comes later if another thread's load came in between.
+    /// To a model any guess is as good, and no load is better: loom remembers one access to an atomic, the last, so
+    /// that it does not try the interleavings in which a load comes later if another thread's load came in between.
     #[inline]
     fn guess_top(&self) -> *mut Link {
         if cfg!(sudog_loom) { ptr::null_mut() } else { self.top.load(Ordering::Relaxed) }

@@ -83,8 +83,8 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// The value is dropped when the goroutine ends, after its closure. `f` may wait, and the reference stays good: no
     /// other goroutine can get at it.
-    /// A destructor of a local may use locals, and makes them anew if they have been dropped; after eight rounds of that the
-    /// rest is leaked.
+    /// A destructor of a local may use locals, and makes them anew if they have been dropped; after eight rounds of
+    /// that the rest is leaked.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         let value: *const dyn Any = match self.find() {
             Some(value) => value,

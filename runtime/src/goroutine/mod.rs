@@ -21,9 +21,10 @@
 //! # What a goroutine may not do
 //!
 //! Nothing that safe Rust can do to a goroutine of ours is undefined behaviour by our code. But some libraries keep raw
-//! pointers in thread-locals by saving the old value and restoring it, and rely on the frames of a thread being strictly
-//! nested; goroutines of one worker interleave. Wrap such a scope into [`without_switching`]. `docs/goroutines.md` has the
-//! argument, and more of what to mind: `std`'s locks across a wait, waiting in destructors, unwinding.
+//! pointers in thread-locals by saving the old value and restoring it, and rely on the frames of a thread being
+//! strictly nested; goroutines of one worker interleave. Wrap such a scope into [`without_switching`].
+//! `docs/goroutines.md` has the argument, and more of what to mind: `std`'s locks across a wait, waiting in
+//! destructors, unwinding.
 //!
 //! # Environment
 //!

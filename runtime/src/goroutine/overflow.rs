@@ -62,8 +62,8 @@ fn installed(signal: libc::c_int) -> libc::sigaction {
     }
 }
 
-/// Async-signal-safe throughout: no allocation, no lock, nothing of `std`'s I/O. It must do with `std`'s alternate stack,
-/// of which the kernel leaves it some 5 KiB.
+/// Async-signal-safe throughout: no allocation, no lock, nothing of `std`'s I/O. It must do with `std`'s alternate
+/// stack, of which the kernel leaves it some 5 KiB.
 unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
     let Some(handlers) = HANDLERS.get() else { return };
     // SAFETY: the kernel hands over the siginfo of a fault, which has an address.

@@ -1,11 +1,11 @@
 //! The end of a worker: what is left of its goroutines is unwound, and their stacks are freed.
 //!
-//! A goroutine that waits has borrowed stack frames out to others: its sudog to a queue, its variables to scoped threads.
-//! So no stack is ever freed with frames on it. The goroutine is resumed once more, and whatever it waits in panics with
-//! [`Goexit`](super::Goexit); destructors unlink what was linked, pass on what had just been given, and the stack is free.
-//! Destructors may wait, for a mutex that another goroutine of this worker has, and so do not keep the others from being
-//! unwound. All of them look as if they panicked meanwhile (`thread::panicking`), as they do.
-//! Where panics abort it cannot be done: then stacks, and the worker, are left as they are for ever.
+//! A goroutine that waits has borrowed stack frames out to others: its sudog to a queue, its variables to scoped
+//! threads. So no stack is ever freed with frames on it. The goroutine is resumed once more, and whatever it waits in
+//! panics with [`Goexit`](super::Goexit); destructors unlink what was linked, pass on what had just been given, and the
+//! stack is free. Destructors may wait, for a mutex that another goroutine of this worker has, and so do not keep the
+//! others from being unwound. All of them look as if they panicked meanwhile (`thread::panicking`), as they do. Where
+//! panics abort it cannot be done: then stacks, and the worker, are left as they are for ever.
 
 use std::time::Duration;
 
@@ -122,7 +122,8 @@ impl Worker {
         while self.own.run_queue.pop().is_some() {}
     }
 
-    /// What has not begun is for nobody. What its destructors start is, too; so they are dropped here, by a worker of the set.
+    /// What has not begun is for nobody. What its destructors start is, too; so they are dropped here, by a worker of
+    /// the set.
     fn give_up_work(&'static self) {
         loop {
             for link in self.placed.take_all() {

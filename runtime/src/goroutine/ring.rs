@@ -96,7 +96,8 @@ impl<const N: usize> Ring<N> {
     #[inline]
     pub(crate) unsafe fn pop(&self) -> Option<Work> {
         let tail = self.tail.load(Ordering::Relaxed); // our own
-        // Relaxed: all that is in the slots we have written ourselves, and the compare-exchange tells if it is too late.
+        // Relaxed: all that is in the slots we have written ourselves, and the compare-exchange tells if it is too
+        // late.
         let mut head = self.head.load(Ordering::Relaxed);
         while head != tail {
             // SAFETY: between head and our own tail.

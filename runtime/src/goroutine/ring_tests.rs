@@ -179,8 +179,8 @@ mod models {
         }
     }
 
-    /// `owner` runs beside so many thieves who steal so many times each, on a ring that has `queued` in it. It says what
-    /// it took and what it has pushed last. Then everything must have come out once, and in order for each taker.
+    /// `owner` runs beside so many thieves who steal so many times each, on a ring that has `queued` in it. It says
+    /// what it took and what it has pushed last. Then everything must have come out once, and in order for each taker.
     fn explore<const N: usize>(
         preemptions: usize,
         [thieves, steals]: [usize; 2],

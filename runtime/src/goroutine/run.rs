@@ -10,17 +10,16 @@ use super::{Goexit, context, job, overflow, watcher};
 
 /// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
 ///
-/// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow; on a
-/// stack of 8 MiB. Other
-/// workers are started when there is work for them, as many as [`max_procs`](super::max_procs) says, this one included.
-/// What the goroutines of this `run` start belongs to it.
+/// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow;
+/// on a stack of 8 MiB. Other workers are started when there is work for them, as many as
+/// [`max_procs`](super::max_procs) says, this one included. What the goroutines of this `run` start belongs to it.
 ///
 /// When `main` returns, so does this, without waiting for other goroutines, and it is over with them: those that have
-/// not begun are dropped, those that have are unwound as by [`goexit`](super::goexit), so that their destructors run; here
-/// at once, on other workers when they next wait or give way. In Go, too, the program ends with `main`.
+/// not begun are dropped, those that have are unwound as by [`goexit`](super::goexit), so that their destructors run;
+/// here at once, on other workers when they next wait or give way. In Go, too, the program ends with `main`.
 ///
-/// Several threads may call `run` at a time. Goroutines started by a thread that is no worker belong to none, and run in
-/// the background as long as the process.
+/// Several threads may call `run` at a time. Goroutines started by a thread that is no worker belong to none, and run
+/// in the background as long as the process.
 ///
 /// Called from a goroutine it just calls `main`.
 ///
@@ -110,8 +109,8 @@ pub struct Outside<'a> {
     _set: std::marker::PhantomData<&'a ActiveSet>,
 }
 
-/// Runs `main` and all goroutines that come of it on the calling thread, until nothing is left to do; then unwinds those
-/// that wait for what can no longer come. [`ActiveSet::run_local`] on a set of its own.
+/// Runs `main` and all goroutines that come of it on the calling thread, until nothing is left to do; then unwinds
+/// those that wait for what can no longer come. [`ActiveSet::run_local`] on a set of its own.
 ///
 /// # Panics
 ///
@@ -146,8 +145,8 @@ impl ActiveSet {
     ///
     /// # Panics
     ///
-    /// When all is done: as `main` does, or because `main` waited for what could no longer come. At once, if the caller is a
-    /// goroutine: its worker has other things to do.
+    /// When all is done: as `main` does, or because `main` waited for what could no longer come. At once, if the caller
+    /// is a goroutine: its worker has other things to do.
     pub fn run_local<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(context::worker().is_none(), "run_local was called from a goroutine");
         let worker = self.set.enter();
@@ -237,7 +236,8 @@ fn on_worker<T>(
     let clean = worker.reclaim();
     set.leave(worker, clean);
     if !clean && !ended_normally(&result) {
-        // Panics abort, so the main goroutine cannot be unwound; and it may have lent out what it borrows from our caller.
+        // Panics abort, so the main goroutine cannot be unwound; and it may have lent out what it borrows from our
+        // caller.
         crate::fatal("all goroutines are asleep - deadlock!");
     }
     result.into_inner().unwrap_or_else(|| Err(Box::new(Goexit)))

@@ -24,8 +24,8 @@ enum Found {
 }
 
 impl Worker {
-    /// Returns when there may be work, or when the set is at rest. It is no searcher then: who runs goroutines and counts as
-    /// searching would keep all others asleep.
+    /// Returns when there may be work, or when the set is at rest. It is no searcher then: who runs goroutines and
+    /// counts as searching would keep all others asleep.
     #[cold]
     pub(super) fn wait_for_work(&'static self) -> Woken {
         loop {
@@ -109,7 +109,8 @@ impl Worker {
             || self.next_timer().is_some_and(|when| when <= now)
     }
 
-    /// Takes what others have had in their rings for longer than `AGE`. Nothing new to say until `AGE` after the last look.
+    /// Takes what others have had in their rings for longer than `AGE`. Nothing new to say until `AGE` after the last
+    /// look.
     fn steal(&'static self, now: Instant) -> Option<Found> {
         let own = &*self.own;
         // SAFETY: the owner's, and nothing below comes back here.

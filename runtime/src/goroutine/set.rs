@@ -1,5 +1,5 @@
-//! A set of workers that share their work: those of one `run`, the schedulers of one [`ActiveSet`](super::ActiveSet), or
-//! the ones in the background, who serve threads that are no workers.
+//! A set of workers that share their work: those of one `run`, the schedulers of one [`ActiveSet`](super::ActiveSet),
+//! or the ones in the background, who serve threads that are no workers.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -278,8 +278,8 @@ impl Set {
             if index >= self.procs() || self.ends_at_rest() {
                 return false;
             }
-            // One that has been started, but has not come yet, is worth waiting for. In this order: no room to start one,
-            // then all have come, then none is in this place.
+            // One that has been started, but has not come yet, is worth waiting for. In this order: no room to start
+            // one, then all have come, then none is in this place.
             let all_are_there = || self.workers().count() == self.started.load(Ordering::Relaxed);
             if !self.start_worker() && all_are_there() && self.worker(index).is_none() {
                 return false;

@@ -11,15 +11,15 @@
 //!
 //! * **Writable in steps**, as under `vm.overcommit_memory=2` the kernel sets memory aside for all that is writable,
 //!   touched or not. Neighbours of equal protection merge, so the region stays at two mappings.
-//! * **The guard** is made of `MADV_GUARD_INSTALL`'s markers (Linux 6.13): they are page table entries, cost no mapping,
-//!   and outlast the `MADV_DONTNEED` that empties a stack. Where there are none, the guard is `PROT_NONE`; each stack
-//!   then costs two mappings, and `vm.max_map_count` (65,530 by default) ends it at 32,000 stacks.
-//!   One page would stop Rust, whose functions touch each page of their frames in turn from the top. Four also stop C
-//!   code, which does not as a rule, as long as its frames are below 16 KiB.
-//! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack: the header, for
-//!   the caller's control block, and the *colour* are in it. The colour shifts header and stack by a multiple of 128
-//!   bytes, eight in turn: at equal offsets in their pages, what many goroutines use most would share few sets of the L1
-//!   cache. Huge pages are off, they would make each stack 2 MiB.
+//! * **The guard** is made of `MADV_GUARD_INSTALL`'s markers (Linux 6.13): they are page table entries, cost no
+//!   mapping, and outlast the `MADV_DONTNEED` that empties a stack. Where there are none, the guard is `PROT_NONE`;
+//!   each stack then costs two mappings, and `vm.max_map_count` (65,530 by default) ends it at 32,000 stacks. One page
+//!   would stop Rust, whose functions touch each page of their frames in turn from the top. Four also stop C code,
+//!   which does not as a rule, as long as its frames are below 16 KiB.
+//! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack: the header,
+//!   for the caller's control block, and the *colour* are in it. The colour shifts header and stack by a multiple of
+//!   128 bytes, eight in turn: at equal offsets in their pages, what many goroutines use most would share few sets of
+//!   the L1 cache. Huge pages are off, they would make each stack 2 MiB.
 
 use std::io;
 use std::ops::Range;

@@ -1,10 +1,10 @@
 //! Stackless goroutines: `Send` futures on the same workers.
 //!
-//! A task that is ready stands in a worker's ring, as a goroutine that has not started does, and may be stolen from there
-//! every time: so tasks spread over the workers whatever they waited for. Between polls it has no stack.
+//! A task that is ready stands in a worker's ring, as a goroutine that has not started does, and may be stolen from
+//! there every time: so tasks spread over the workers whatever they waited for. Between polls it has no stack.
 //!
-//! A poll runs on a goroutine's stack. So a task that blocks (locks a mutex of ours the blocking way) blocks no worker: it
-//! is then a stackful goroutine until it is unblocked, pinned to where it is.
+//! A poll runs on a goroutine's stack. So a task that blocks (locks a mutex of ours the blocking way) blocks no worker:
+//! it is then a stackful goroutine until it is unblocked, pinned to where it is.
 
 use std::any::Any;
 use std::future::Future;
@@ -94,7 +94,8 @@ where
     runnable.schedule();
 }
 
-/// What a task is made of. Written out, not an `async` block: that would hold the future twice, before and in its await.
+/// What a task is made of. Written out, not an `async` block: that would hold the future twice, before and in its
+/// await.
 struct Body<F, D> {
     /// There until it has ended.
     future: ManuallyDrop<F>,

@@ -115,8 +115,8 @@ pub fn after(d: Duration) -> Timer {
     Timer::new(d)
 }
 
-/// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be called
-/// once only, it cannot be set anew.
+/// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be
+/// called once only, it cannot be set anew.
 ///
 /// # Examples
 ///
@@ -209,7 +209,8 @@ impl Timer {
     }
 }
 
-/// Ticks at regular intervals. Go's `time.Ticker`, without the channel: ticks that nobody waits for in time are dropped.
+/// Ticks at regular intervals. Go's `time.Ticker`, without the channel: ticks that nobody waits for in time are
+/// dropped.
 ///
 /// # Examples
 ///
@@ -243,7 +244,8 @@ impl Ticker {
     /// Waits for the next tick: true. False if the ticker is stopped. Each tick is for one who waits.
     pub fn tick(&self) -> bool {
         loop {
-            // The next tick is set from the time of this one, so that they do not drift; those that were missed are left out.
+            // The next tick is set from the time of this one, so that they do not drift; those that were missed are
+            // left out.
             let mut state = lock(&self.timer.state);
             let Some(when) = state.when else { return false };
             let now = Instant::now();

@@ -54,7 +54,8 @@ pub(super) fn acquire_slow(
 }
 
 impl Bucket {
-    /// Acquirer, steps 1 to 4: takes a permit after all (`None`), or queues the sudog, and leaves the lock to the caller.
+    /// Acquirer, steps 1 to 4: takes a permit after all (`None`), or queues the sudog, and leaves the lock to the
+    /// caller.
     ///
     /// # Safety
     ///
@@ -72,7 +73,8 @@ impl Bucket {
             queue.count_off(1);
             return Ok(None);
         }
-        // Under the lock: a cancel sets its flag before it comes here for our sudog, so it finds us queued, or we see it.
+        // Under the lock: a cancel sets its flag before it comes here for our sudog, so it finds us queued, or we see
+        // it.
         if limit.is_cancelled() {
             queue.count_off(1);
             return Err(Abandoned::Cancelled);
@@ -110,8 +112,8 @@ pub(super) fn outcome(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), Aba
     }
 }
 
-/// A waiter that may be in the queue, or on its way out of it by another's hand. Dropped, it gives up, and loses nothing:
-/// a permit or a wake-up that it has just been given goes to the next.
+/// A waiter that may be in the queue, or on its way out of it by another's hand. Dropped, it gives up, and loses
+/// nothing: a permit or a wake-up that it has just been given goes to the next.
 pub(super) struct Linked<'a> {
     pub(super) bucket: &'a Bucket,
     pub(super) count: &'a AtomicU32,

@@ -13,12 +13,12 @@
 //! | unlock, and count some less | one compare-exchange, which takes `SLEEPERS` away; if that was set: wake one sleeper |
 //! | read the count | a load, without the lock |
 //!
-//! Whoever has slept sets `SLEEPERS` as it takes the lock, as there may be others: so each unlock wakes one until nobody is
-//! left. The count is written by holders of the lock only. To count and to lock are one step, so a waiter pays for two
-//! locked instructions where a lock and a counter beside it take three, and so does its waker.
+//! Whoever has slept sets `SLEEPERS` as it takes the lock, as there may be others: so each unlock wakes one until
+//! nobody is left. The count is written by holders of the lock only. To count and to lock are one step, so a waiter
+//! pays for two locked instructions where a lock and a counter beside it take three, and so does its waker.
 //!
-//! Orderings. The lock: Acquire as it is taken, Release as it is given. The count: an increment is one half of the Dekker
-//! pair of `table.rs`, and SeqCst; so is the load. A decrement may come late.
+//! Orderings. The lock: Acquire as it is taken, Release as it is given. The count: an increment is one half of the
+//! Dekker pair of `table.rs`, and SeqCst; so is the load. A decrement may come late.
 //!
 //! No memory is touched after the unlocking: the futex wake takes the address as a key.
 
@@ -184,8 +184,8 @@ mod model {
         model.check(f);
     }
 
-    /// Loom's cell complains if two are in at a time, or if one does not see what the one before it did. A wake-up that is
-    /// lost is a deadlock.
+    /// Loom's cell complains if two are in at a time, or if one does not see what the one before it did. A wake-up that
+    /// is lost is a deadlock.
     fn crowd(threads: u32, preemptions: usize) {
         bounded(preemptions, move || {
             let lock = Arc::new(CountedLock::new(Cell::new(0)));

@@ -33,8 +33,9 @@ impl DetachedQueue {
     pub fn queue_all(&mut self, order: Order) {
         for sudog in &self.sudogs {
             if sudog.fate.get() != Fate::Queued {
-                // SAFETY: not queued; in a vector that never grows, so it does not move; it is dropped together with the treap, which does
-                // not touch its sudogs when it is dropped; and `&mut self` keeps everybody else away.
+                // SAFETY: not queued; in a vector that never grows, so it does not move; it is dropped together with
+                // the treap, which does not touch its sudogs when it is dropped; and `&mut self` keeps everybody else
+                // away.
                 unsafe { self.treap.queue(sudog, order) };
             }
         }

@@ -6,8 +6,9 @@
 //! | `Queued` | is in its bucket's queue, or unlinked and about to be readied | registers the waker; readied: `Over`, or `Apart` if it was beaten to the permit | leaves the line; or passes on what it has been given |
 //! | `Over` | is in no queue | panics | nothing |
 //!
-//! The waker is registered after the sudog has been queued and its bucket unlocked, as a waker's `clone` is foreign code.
-//! No wake-up is lost: one that comes before the registration leaves a mark in the G, which [`G::poll_ready`] finds.
+//! The waker is registered after the sudog has been queued and its bucket unlocked, as a waker's `clone` is foreign
+//! code. No wake-up is lost: one that comes before the registration leaves a mark in the G, which [`G::poll_ready`]
+//! finds.
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,13 +27,13 @@ use crate::{AtomicU32, G};
 /// It does nothing before it is first polled; then it takes a permit, or stands in line, in front of threads and
 /// goroutines that came later and behind those that came earlier. It keeps its place whoever polls it.
 ///
-/// It may be dropped at any time, and then takes no permit and loses none: one that it had been given, or a wake-up, goes
-/// to the next in line. That may take as long as a release that is under way on another thread.
+/// It may be dropped at any time, and then takes no permit and loses none: one that it had been given, or a wake-up,
+/// goes to the next in line. That may take as long as a release that is under way on another thread.
 ///
 /// Once it has been polled it must be polled again when its waker is woken, or dropped: a permit may be its own, or in
-/// the counter with it alone awake to take it. One that is leaked (as by `mem::forget` of a `Pin<Box<Acquire>>`) stays in
-/// line for ever, and swallows what it is given; memory is safe all the same, as what is pinned may not be reused unless it
-/// has been dropped.
+/// the counter with it alone awake to take it. One that is leaked (as by `mem::forget` of a `Pin<Box<Acquire>>`) stays
+/// in line for ever, and swallows what it is given; memory is safe all the same, as what is pinned may not be reused
+/// unless it has been dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct Acquire<'a> {
     bucket: &'a Bucket,
@@ -51,9 +52,9 @@ enum Stage {
 }
 
 // SAFETY:
-// - `sudog` is what keeps it from being `Send` by itself. Its links and fate are touched under the bucket's lock while it
-//   is queued, and by whoever owns the future otherwise; so is `stage`. An owner that is handed the future on another
-//   thread sees what the one before it wrote, as with any value that is sent.
+// - `sudog` is what keeps it from being `Send` by itself. Its links and fate are touched under the bucket's lock while
+//   it is queued, and by whoever owns the future otherwise; so is `stage`. An owner that is handed the future on
+//   another thread sees what the one before it wrote, as with any value that is sent.
 // - Its `G` is a task: not bound to a thread, but a lock with a flag and a `Waker` in it, both of which are `Send`.
 unsafe impl Send for Acquire<'_> {}
 // SAFETY: nothing can be done with a shared reference to it.
@@ -69,7 +70,8 @@ impl<'a> Acquire<'a> {
     fn try_or_join(&self) -> bool {
         // SAFETY:
         // - it is in no queue: the stage is `Apart`;
-        // - it is pinned, by `poll`, and `drop` takes it out of the queue before its memory can be used for something else;
+        // - it is pinned, by `poll`, and `drop` takes it out of the queue before its memory can be used for something
+        //   else;
         // - its links are private, and used through the bucket's queue only.
         let joined = unsafe { self.bucket.join(self.count, &self.sudog, self.order.get(), &Limit::default()) };
         match joined {

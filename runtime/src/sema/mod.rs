@@ -269,8 +269,8 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
     with_global(|table| table.release_many(count, n));
 }
 
-/// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but the caller goes on; if fewer wait, the
-/// rest to the counter. For semaphores whose permits are meant for those who wait, as those of a wait group are.
+/// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but the caller goes on; if fewer wait,
+/// the rest to the counter. For semaphores whose permits are meant for those who wait, as those of a wait group are.
 ///
 /// Once the last of them has been given, the counter is not used any more: it may be freed by whoever has got that one.
 ///

@@ -1,5 +1,6 @@
-//! What the models of the table put in the place of [`CountedLock`](super::counted_lock): a lock of loom's and a counter
-//! beside it. It does the same in more steps, of which loom explores fewer. `CountedLock` has a model of its own.
+//! What the models of the table put in the place of [`CountedLock`](super::counted_lock): a lock of loom's and a
+//! counter beside it. It does the same in more steps, of which loom explores fewer. `CountedLock` has a model of its
+//! own.
 
 use std::ops::{Deref, DerefMut};
 

@@ -1,4 +1,5 @@
-//! Go's `notifyList`: those who wait for a signal, in the order in which they came. What a condition variable is made of.
+//! Go's `notifyList`: those who wait for a signal, in the order in which they came. What a condition variable is made
+//! of.
 //!
 //! | state of a ticket | its node | next |
 //! |---|---|---|
@@ -6,13 +7,13 @@
 //! | `PARKED` | in the list, or just unlinked by a notifier; its holder is parked, or about to | it is readied |
 //! | `NOTIFIED` | in no list, and no longer the notifier's | |
 //!
-//! The two steps from `LISTED` decide who comes first, the holder or a notifier; so nobody is readied who has not parked,
-//! and no signal is lost that comes between the taking of the ticket and the parking.
+//! The two steps from `LISTED` decide who comes first, the holder or a notifier; so nobody is readied who has not
+//! parked, and no signal is lost that comes between the taking of the ticket and the parking.
 //!
-//! A signal is for the first in the list, and unlinks that one: somebody who comes later cannot steal it. In Go a ticket is
-//! a number, and a signal names the next number, whether its holder has parked or not. Here it is a place in the list, as
-//! those who hold a ticket may give up: by a deadline, or because their goroutine is unwound. A number whose holder has left
-//! would swallow a signal.
+//! A signal is for the first in the list, and unlinks that one: somebody who comes later cannot steal it. In Go a
+//! ticket is a number, and a signal names the next number, whether its holder has parked or not. Here it is a place in
+//! the list, as those who hold a ticket may give up: by a deadline, or because their goroutine is unwound. A number
+//! whose holder has left would swallow a signal.
 //!
 //! A broadcast takes the whole list, and goes through it without the lock. By counting broadcasts a holder who gives up
 //! knows, under the lock, whether its node is still in the list, or in the hands of one.
@@ -31,8 +32,9 @@ const NOTIFIED: u32 = 2;
 
 /// Those who wait for a signal. Nobody allocates: a waiter's node is on its stack.
 ///
-/// A notification is for those who hold a ticket when it comes. That somebody holds one must be known by synchronisation
-/// with that one, as a rule by a mutex: it takes the ticket while it has the mutex, and unlocks before it waits.
+/// A notification is for those who hold a ticket when it comes. That somebody holds one must be known by
+/// synchronisation with that one, as a rule by a mutex: it takes the ticket while it has the mutex, and unlocks before
+/// it waits.
 ///
 /// # Examples
 ///
@@ -77,8 +79,8 @@ struct Node {
     state: AtomicU32,
     /// Its holder's G. Written before `PARKED`, and read by the one who notifies it then.
     g: Cell<*const G>,
-    /// The rest belongs to the holder of the lock while it is in the list; to a broadcast that has taken the list; and else
-    /// to its holder.
+    /// The rest belongs to the holder of the lock while it is in the list; to a broadcast that has taken the list; and
+    /// else to its holder.
     listed: Cell<bool>,
     broadcasts: Cell<u64>,
     next: Cell<Option<NonNull<Node>>>,
@@ -110,7 +112,8 @@ impl NotifyList {
 
     /// Takes a ticket, and runs `f` with it, which will wait.
     ///
-    /// If `f` does not, or is unwound, the ticket is given up when it ends; a signal that has come for it goes to the next.
+    /// If `f` does not, or is unwound, the ticket is given up when it ends; a signal that has come for it goes to the
+    /// next.
     #[inline]
     pub fn with_ticket<T>(&self, f: impl FnOnce(&Ticket<'_>) -> T) -> T {
         let node = Node {
@@ -189,9 +192,9 @@ impl NotifyList {
 unsafe fn notify(node: NonNull<Node>) {
     // SAFETY: alive until it is notified, by the contract.
     let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
-    // Release: what came before the notification, its holder sees after it. Acquire: `g`, if it has parked. Who has, changes
-    // the state no more, and need not be told by it.
-    // SAFETY: as above; if it has not parked, the exchange is the last access.
+    // Release: what came before the notification, its holder sees after it. Acquire: `g`, if it has parked. Who has,
+    // changes the state no more, and need not be told by it. SAFETY: as above; if it has not parked, the exchange is
+    // the last access.
     let parked = unsafe {
         (*state).load(Ordering::Acquire) == PARKED
             || (*state).compare_exchange(LISTED, NOTIFIED, Ordering::Release, Ordering::Acquire).is_err()
@@ -283,8 +286,8 @@ impl Ticket<'_> {
         listed
     }
 
-    /// Leaves, or passes on the signal that has come for it. `await_notifier` must return when the notifier is through with
-    /// the node.
+    /// Leaves, or passes on the signal that has come for it. `await_notifier` must return when the notifier is through
+    /// with the node.
     #[cold]
     fn give_up(&self, await_notifier: impl FnOnce()) {
         self.over.set(Some(false));

@@ -8,13 +8,14 @@
 //! | 4. queues its sudog | 4. unlinks the first waiter of this address |
 //! | 5. parks, which unlocks | 5. unlocks, and `nwait -= 1` in the same step; then readies the waiter |
 //!
-//! `nwait` is the count in the word of the bucket's lock, a [`CountedLock`]. Acquirer 2, 3 against releaser 1, 2 is a Dekker pair: each writes its own word, then reads the other's. All four
-//! are sequentially consistent, so at least one of the two sees the other: no wake-up is lost. See `docs/orderings.md`.
+//! `nwait` is the count in the word of the bucket's lock, a [`CountedLock`]. Acquirer 2, 3 against releaser 1, 2 is a
+//! Dekker pair: each writes its own word, then reads the other's. All four are sequentially consistent, so at least one
+//! of the two sees the other: no wake-up is lost. See `docs/orderings.md`.
 //!
 //! A handoff takes the lock first and decides under it: it gives the permit to the first waiter without letting it
 //! touch `count`, or, if nobody waits, adds to `count`. Acquirers test `count` under the same lock before they queue,
-//! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over. A grant
-//! is a handoff whose releaser goes on.
+//! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over. A
+//! grant is a handoff whose releaser goes on.
 
 use crossbeam_utils::CachePadded;
 

@@ -9,8 +9,9 @@ use crate::{AtomicU32, G};
 /// How many waiters one hold of the lock unlinks at most: there must be room for their wakers.
 const BATCH: usize = 32;
 
-/// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop another
-/// task, and this would wait for a `ready` that came after it. Or it may panic: then the others are woken all the same.
+/// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop
+/// another task, and this would wait for a `ready` that came after it. Or it may panic: then the others are woken all
+/// the same.
 pub(super) struct Waking<'a> {
     bucket: &'a Bucket,
     addr: usize,

@@ -106,7 +106,8 @@ pub mod model {
     }
 }
 
-/// Linux's futex, as far as the models need it: all words share one bed, and whoever is woken for another's sake looks again.
+/// Linux's futex, as far as the models need it: all words share one bed, and whoever is woken for another's sake looks
+/// again.
 pub mod futex {
     use super::{AtomicU32, Instant, Ordering};
     use loom::sync::{Condvar, Mutex};
@@ -167,8 +168,8 @@ impl Parker {
     pub unsafe fn unpark(this: *const Self) {
         // SAFETY: alive by the contract, until the store below.
         let thread = unsafe { (*this).thread.clone() };
-        // SAFETY: as above; the store is the last step of the model that uses the memory, and nobody runs between it and
-        // the swap.
+        // SAFETY: as above; the store is the last step of the model that uses the memory, and nobody runs between it
+        // and the swap.
         let was_parked = unsafe {
             (*this).ready.swap(true, Ordering::Release);
             (*this).parked.swap(false, Ordering::Relaxed)

@@ -31,9 +31,9 @@ pub fn dekker_fence() {}
 /// Between plain accesses of two threads that each write, then read what the other writes.
 #[inline(always)]
 pub fn full_fence() {
-    // The standard fence compiles to `mfence`, which takes several times as long as a locked instruction, and orders what we
-    // do not use: stores past the caches. Any locked instruction is a full fence for ordinary memory; Linux's `smp_mb` is
-    // this one.
+    // The standard fence compiles to `mfence`, which takes several times as long as a locked instruction, and orders
+    // what we do not use: stores past the caches. Any locked instruction is a full fence for ordinary memory; Linux's
+    // `smp_mb` is this one.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: rewrites a byte of our own stack with what is there. Not `nomem`: the compiler moves no access across it.
     unsafe {
@@ -174,7 +174,8 @@ pub mod futex {
         true
     }
 
-    /// Wakes at least one that sleeps in [`wait`] on the word at this address: all of its bed, as they look the same here.
+    /// Wakes at least one that sleeps in [`wait`] on the word at this address: all of its bed, as they look the same
+    /// here.
     pub fn wake(word: *const AtomicU32, _n: u32) {
         let (lock, changed) = bed(word);
         let _asleep = lock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,17 +12,19 @@ use super::policy::Policy;
 use super::slow::{Contender, Step};
 use crate::raw::AsyncSemaphore;
 
-/// Locks a [`GoMutex`]: made by [`GoMutex::lock_async`]. Once it is ready, the mutex is locked, and to be unlocked by hand.
+/// Locks a [`GoMutex`]: made by [`GoMutex::lock_async`]. Once it is ready, the mutex is locked, and to be unlocked by
+/// hand.
 ///
 /// It does nothing before it is first polled. A task never spins or stands by; it starves after
 /// [`Policy::GOROUTINE_THRESHOLD`].
 ///
-/// It may be dropped at any time, and is then as a contender that is out of time: it leaves the line. If it has been woken, or the
-/// mutex has been handed to it, that goes to the next. That may take as long as an unlock that is under way on another
-/// thread.
+/// It may be dropped at any time, and is then as a contender that is out of time: it leaves the line. If it has been
+/// woken, or the mutex has been handed to it, that goes to the next. That may take as long as an unlock that is under
+/// way on another thread.
 ///
-/// Once it has been polled it must be polled again when its waker is woken, or dropped: with a wake-up comes the duty to see
-/// to the mutex, and until it has done so those who sleep are left asleep. One that is leaked may take the mutex with it.
+/// Once it has been polled it must be polled again when its waker is woken, or dropped: with a wake-up comes the duty
+/// to see to the mutex, and until it has done so those who sleep are left asleep. One that is leaked may take the mutex
+/// with it.
 #[must_use = "a future does nothing unless polled"]
 pub struct LockFuture<'a, S: AsyncSemaphore + 'a, P: Policy> {
     mutex: &'a GoMutex<S, P>,
@@ -52,8 +54,8 @@ impl<S: AsyncSemaphore, P: Policy> Future for LockFuture<'_, S, P> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // SAFETY: nothing is moved out of it; `sleep` is used by way of the pin below only.
         let Self { mutex, stage, me, sleep } = unsafe { self.get_unchecked_mut() };
-        // SAFETY: the projection of a pin to a field: it is never moved, `drop` drops it in place, and `Self` is `Unpin`
-        // only if it is.
+        // SAFETY: the projection of a pin to a field: it is never moved, `drop` drops it in place, and `Self` is
+        // `Unpin` only if it is.
         let mut sleep = unsafe { Pin::new_unchecked(sleep) };
         assert!(*stage != Stage::Over, "a future was polled after it was ready");
         *stage = Stage::Contending;

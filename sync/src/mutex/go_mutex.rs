@@ -33,12 +33,12 @@
 //!
 //! * W is taken by a step from a state without W, or is given by an unlock or an heir to the one that it wakes. So
 //!   whoever is to have it, of whatever kind, is the only one.
-//! * One that spins and one that stands by differ in what they do with S. The former sets it in the step in which it goes
-//!   to sleep, and W is clear after it: the mutex goes to the first in line. The latter, a thread, sets it while it is
-//!   awake and keeps W: the mutex is its own to take. So S with W always means an awake heir, and S without W the
+//! * One that spins and one that stands by differ in what they do with S. The former sets it in the step in which it
+//!   goes to sleep, and W is clear after it: the mutex goes to the first in line. The latter, a thread, sets it while
+//!   it is awake and keeps W: the mutex is its own to take. So S with W always means an awake heir, and S without W the
 //!   first in line, of whatever kind.
-//! * While S is set nobody takes W: both kinds take it from states without S only. So whoever is handed the mutex finds W
-//!   clear. It ends the mode by its own rule: one that spins, if it has not waited for too long; one that stands by,
+//! * While S is set nobody takes W: both kinds take it from states without S only. So whoever is handed the mutex finds
+//!   W clear. It ends the mode by its own rule: one that spins, if it has not waited for too long; one that stands by,
 //!   always.
 //! * The successor that an heir wakes may be of any kind: it finds normal mode, and W its own.
 //!
@@ -69,8 +69,9 @@ pub(super) const MAX_WAITERS: u32 = u32::MAX / WAITER;
 
 /// The Go mutex, bare: `lock` and `unlock` as in Go, over the semaphore `S`, under the policy `P`.
 ///
-/// Eight bytes with the default semaphore (and eight more in debug builds, for the deadlock report). It is not owned by a thread: another one may unlock it. It is not
-/// reentrant. For a mutex with data and guards see [`Mutex`](crate::Mutex).
+/// Eight bytes with the default semaphore (and eight more in debug builds, for the deadlock report). It is not owned by
+/// a thread: another one may unlock it. It is not reentrant. For a mutex with data and guards see
+/// [`Mutex`](crate::Mutex).
 ///
 /// Locking it is fair in the long run and greedy in the short: normally a newcomer may overtake those who wait; once
 /// somebody has waited longer than the policy's threshold, nobody may.
@@ -233,7 +234,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// One compare-exchange, whether others wait or not: an owner who locks again while they sleep pays no more.
     ///
     /// Which one is a guess from this thread's last unlocks. To look at the word first would cost the uncontended path,
-    /// as the load must wait for the unlock before it; to compare with 0 first, the contended one: `docs/performance.md`.
+    /// as the load must wait for the unlock before it; to compare with 0 first, the contended one:
+    /// `docs/performance.md`.
     #[inline(always)]
     fn lock_fast(&self) -> bool {
         let expect = |old| self.state.compare_exchange(old, old | LOCKED, Acquire, Relaxed).is_ok();

@@ -60,8 +60,8 @@ pub(super) fn give_way_at_times<P: Policy>() {
 /// How often a goroutine looks whether it has had its slice: the one who waits may be on its worker.
 const OFTEN: u32 = 64;
 
-/// How often a thread yields its processor: the one who waits may have been put there behind it, and the scheduler would
-/// leave it there for milliseconds.
+/// How often a thread yields its processor: the one who waits may have been put there behind it, and the scheduler
+/// would leave it there for milliseconds.
 const RARELY: u32 = 8192;
 
 #[cold]

@@ -1,6 +1,7 @@
 //! Who has the mutex: for the report of a deadlock, and in debug builds only.
 //!
-//! A hint: it is written after the mutex has been locked and before it is unlocked, and nothing but the report reads it.
+//! A hint: it is written after the mutex has been locked and before it is unlocked, and nothing but the report reads
+//! it.
 
 use std::sync::atomic::AtomicU64;
 #[cfg(all(debug_assertions, not(sudog_loom)))]

@@ -31,15 +31,15 @@ pub trait Policy: Send + Sync + 'static {
     /// How long is too long. A waiter that has waited for longer turns the mutex to starvation mode: newcomers then
     /// queue, whether it is locked or not, and the mutex goes to those who wait.
     ///
-    /// Under [`Awake::Spin`] it is counted from the waiter's first sleep, under [`Awake::StandBy`] from when it began to
-    /// stand by; there, `Duration::MAX` means an heir that never sleeps.
+    /// Under [`Awake::Spin`] it is counted from the waiter's first sleep, under [`Awake::StandBy`] from when it began
+    /// to stand by; there, `Duration::MAX` means an heir that never sleeps.
     const THRESHOLD: Duration;
 
     /// What a contender does before it sleeps.
     const AWAKE: Awake;
 
-    /// [`Policy::AWAKE`] for contenders that are goroutines. They may [spin](Awake::Spin), which they do only while their
-    /// worker has nothing else to run; they cannot stand by.
+    /// [`Policy::AWAKE`] for contenders that are goroutines. They may [spin](Awake::Spin), which they do only while
+    /// their worker has nothing else to run; they cannot stand by.
     ///
     /// By default as threads do, or, if those stand by, as in Go: a handoff between goroutines costs a tenth of a
     /// microsecond, so there is nothing to be had from watching.
@@ -71,9 +71,9 @@ pub enum Awake {
         pauses: u32,
     },
     /// One contender, the *heir*, stands by: it watches the mutex, takes it once it is left alone, and claims it, by
-    /// starvation mode, when [`Policy::THRESHOLD`] has passed since it began. All others sleep, but for newcomers who spin
-    /// for a few microseconds while nobody is in line. The heir is the first
-    /// in line, whom an unlock has woken; or a newcomer, if nobody is in line.
+    /// starvation mode, when [`Policy::THRESHOLD`] has passed since it began. All others sleep, but for newcomers who
+    /// spin for a few microseconds while nobody is in line. The heir is the first in line, whom an unlock has woken; or
+    /// a newcomer, if nobody is in line.
     ///
     /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold; then
     /// the next has it, who is awake already. Two contenders are awake at a time, as two are enough to keep a mutex
@@ -102,8 +102,8 @@ impl Policy for Go {
     const AWAKE: Awake = Awake::GO;
 }
 
-/// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond. Goroutines, which
-/// may contend for the same mutex, do as in Go.
+/// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond. Goroutines,
+/// which may contend for the same mutex, do as in Go.
 ///
 /// A handoff between sleeping threads costs tens of microseconds, a hundred times what it costs between goroutines.
 /// Go's rule, by which a contended mutex is either fought for or handed from sleeper to sleeper, then has to choose

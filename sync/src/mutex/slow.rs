@@ -1,5 +1,5 @@
-//! The slow paths: what a contender does from its first failure to its lock, and what an unlock does that leaves somebody
-//! waiting. `go_mutex.rs` has the state word and the protocol.
+//! The slow paths: what a contender does from its first failure to its lock, and what an unlock does that leaves
+//! somebody waiting. `go_mutex.rs` has the state word and the protocol.
 //!
 //! | step | what | for a thread or goroutine | for an async task |
 //! |---|---|---|---|
@@ -250,8 +250,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Out of time, and no longer in line, but still counted: takes itself off the count, unless an unlock or an heir has
-    /// done so already and means us. Then it takes that one's permit instead, and returns false.
+    /// Out of time, and no longer in line, but still counted: takes itself off the count, unless an unlock or an heir
+    /// has done so already and means us. Then it takes that one's permit instead, and returns false.
     #[cold]
     fn leave(&self) -> bool {
         let mut old = self.state.load(Relaxed);
@@ -282,8 +282,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// The contender gives up, wherever it is, but no longer stands in the semaphore's line. What it has been given goes to
-    /// whoever is next: as if it were out of time, or else as if it had the mutex and unlocked it.
+    /// The contender gives up, wherever it is, but no longer stands in the semaphore's line. What it has been given
+    /// goes to whoever is next: as if it were out of time, or else as if it had the mutex and unlocked it.
     #[cold]
     pub(super) fn abandon(&self, me: &mut Contender) {
         if me.asleep && self.leave() {
@@ -339,7 +339,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 }
 
-/// An heir that has the mutex, and is about to wake its successor: if that is an async task, by a waker, which may panic.
+/// An heir that has the mutex, and is about to wake its successor: if that is an async task, by a waker, which may
+/// panic.
 struct Locked<'a, S: Semaphore, P: Policy>(&'a GoMutex<S, P>);
 
 impl<S: Semaphore, P: Policy> Drop for Locked<'_, S, P> {

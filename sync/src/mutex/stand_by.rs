@@ -23,7 +23,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         const QUICK: u32 = 64;
 
         if !spin::can_spin(0, 1) {
-            // One processor: while we watch, the owner does not run. Who has waited long enough claims the mutex asleep.
+            // One processor: while we watch, the owner does not run. Who has waited long enough claims the mutex
+            // asleep.
             me.starving |= me.has_waited(me.threshold);
             return old;
         }

@@ -49,7 +49,8 @@ impl FutexSema {
                 break true;
             }
             if !futex::wait(&self.permits, 0, deadline) {
-                // A wake-up and a deadline never meet in one wait: it is the one or the other. But a permit may be there.
+                // A wake-up and a deadline never meet in one wait: it is the one or the other. But a permit may be
+                // there.
                 break self.try_acquire();
             }
         };

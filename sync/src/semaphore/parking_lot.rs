@@ -64,7 +64,8 @@ impl ParkingLotSema {
                 parking_lot_core::park(self.key(), no_permit, || (), |_, _| (), DEFAULT_PARK_TOKEN, deadline)
             };
             match outcome {
-                // An unpark happens before the return of the park that it ends, so the granter's writes are ours to see.
+                // An unpark happens before the return of the park that it ends, so the granter's writes are ours to
+                // see.
                 ParkResult::Unparked(GRANTED) => return true,
                 // Woken, or there was a permit: try, whatever the clock says.
                 ParkResult::Unparked(_) | ParkResult::Invalid => {

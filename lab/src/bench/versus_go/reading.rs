@@ -35,8 +35,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Of a quantity with this key, and what the quantity is called: `first_ns` is a time called `first`. A share keeps its
-    /// whole key.
+    /// Of a quantity with this key, and what the quantity is called: `first_ns` is a time called `first`. A share keeps
+    /// its whole key.
     fn of(key: &str) -> Option<(Self, &str)> {
         let (name, unit) = key.rsplit_once('_')?;
         match unit {

@@ -50,8 +50,8 @@ pub fn measure(bench: &Bench, min_time: Duration, count: usize) -> Reading {
     }
 }
 
-/// What n is next, after a round of `n` that took too little. The rule is testing's: a fifth more than should suffice, at
-/// least one more and at most a hundred times as many as before.
+/// What n is next, after a round of `n` that took too little. The rule is testing's: a fifth more than should suffice,
+/// at least one more and at most a hundred times as many as before.
 fn grown(n: u128, ns: u128, min_ns: u128) -> u128 {
     let enough = min_ns * n / ns.max(1);
     (enough + enough / 5).min(100 * n).max(n + 1).min(MAX_N)
