@@ -80,7 +80,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
     impl Drop for Wait<'_> {
         fn drop(&mut self) {
             if !self.1 {
-                sema::semacquire(self.0); // we are being unwound: this blocks the thread
+                sema::semacquire(self.0); // our goroutine is given up, but the call goes on
             }
         }
     }
