@@ -15,9 +15,9 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 
 use super::table::Bucket;
-use super::{Sudog, SudogRef};
+use super::{CountedLock, Sudog, SudogRef};
 use crate::G;
-use crate::shim::{AtomicBool, Cell, Mutex, Ordering};
+use crate::shim::{AtomicBool, Cell, Ordering};
 
 /// Ends every limited wait that names it: those that are under way, and those to come.
 ///
@@ -41,7 +41,7 @@ use crate::shim::{AtomicBool, Cell, Mutex, Ordering};
 /// ```
 pub struct Cancel {
     cancelled: AtomicBool,
-    waiters: Mutex<List>,
+    waiters: CountedLock<List>,
 }
 
 struct List {
@@ -68,14 +68,14 @@ impl Cancel {
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub const fn new() -> Self {
-        Self { cancelled: AtomicBool::new(false), waiters: Mutex::new(List { first: None }) }
+        Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List { first: None }) }
     }
 
     /// A handle that has not been used.
     #[cfg(sudog_loom)]
     #[must_use]
     pub fn new() -> Self {
-        Self { cancelled: AtomicBool::new(false), waiters: Mutex::new(List { first: None }) }
+        Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List { first: None }) }
     }
 
     /// Ends the waits. When this returns, each of them has been granted a permit or has been told to give up.
