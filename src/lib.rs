@@ -31,8 +31,9 @@ pub use sudog_sync as sync;
 
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
-    ActiveSet, Builder, JoinHandle, after, after_func, block_on, blocking, go, go_async, goexit, gosched, max_procs,
-    num_goroutine, run, run_local, set_max_procs, sleep, sleep_async, spawn, spawn_async,
+    ActiveSet, Builder, Goexit, JoinHandle, OnPanic, Outside, Placement, Ticker, Timer, after, after_func, block_on,
+    blocking, go, go_async, goexit, gosched, max_procs, num_goroutine, on_goroutine, run, run_local, set_max_procs,
+    sleep, sleep_async, spawn, spawn_async, without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};

@@ -232,6 +232,7 @@ fn stacks_of_many_sizes() {
         }
     });
     assert_eq!(Builder::new().name("main").stack_size(16 << 20).run(|| recurse(6_000)), 6_000);
+    assert_eq!(Builder::new().name("as main has it").run(|| recurse(3_000)), 3_000);
 }
 
 #[test]

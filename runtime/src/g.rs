@@ -80,8 +80,8 @@ impl G {
     /// The calling goroutine, or else the calling thread, ready to wait. Allocates nothing where `std`'s locks do not
     /// (on Linux, at least).
     ///
-    /// A goroutine that may not switch now, because its thread is panicking or because it is inside
-    /// [`without_switching`](goroutine::without_switching), counts as its thread.
+    /// A goroutine that may not switch now, because its thread is panicking (unless its set is over) or because it is
+    /// inside [`without_switching`](goroutine::without_switching), counts as its thread.
     #[inline]
     #[must_use]
     pub fn current() -> Self {

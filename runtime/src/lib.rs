@@ -6,9 +6,9 @@
 //! * [`sema`] is Go's runtime semaphore: a bare 32-bit counter anywhere in memory, and a global table of 251 buckets
 //!   where those who found the counter at zero wait by its address.
 //! * [`spin`] is Go's rule for spinning before going to sleep.
-//! * [`fatal`] ends the process as Go does when a lock is misused beyond repair.
+//! * [`fatal`](fn@fatal) ends the process as Go does when a lock is misused beyond repair.
 //!
-//! Nothing on a wait path allocates, where `std`'s own locks do not (on Linux, at least): a waiter is a sudog on its
+//! No wait allocates for itself, where `std`'s own locks do not (on Linux, at least): a waiter is a sudog on its
 //! own stack.
 //!
 //! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.

@@ -20,7 +20,9 @@ use crate::lock_api::{Mutex, MutexGuard, RawMutex};
 /// A condition variable: threads and goroutines wait under a mutex until somebody signals that what they wait for may
 /// have come.
 ///
-/// It goes with any mutex of `lock_api`, ours and others. Nobody is woken without a signal or a broadcast.
+/// It goes with any mutex of `lock_api`, ours and others; code that waits uses [`Mutex<T>`](crate::Mutex), not the bare
+/// [`GoMutex`](crate::GoMutex). All who wait at a time should use one mutex: that is not checked. Nobody is woken
+/// without a signal or a broadcast. A stackless goroutine that waits here has a stack until it returns.
 ///
 /// # Examples
 ///

@@ -24,7 +24,7 @@
 //! Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
 //! semaphore passes that on to the waiters.
 //!
-//! Source: Go 1.28's `sync/waitgroup.go`.
+//! Source: Go's `sync/waitgroup.go`, in the development tree of 1.28.
 
 use std::fmt;
 use std::ptr;

@@ -7,8 +7,9 @@ use crate::G;
 
 /// Runs `f` as a goroutine: Go's `go` statement.
 ///
-/// It starts on some worker, as soon as one has time, and stays there. A panic in it ends the process, as in Go; for a
-/// result, or a panic that can be caught, use [`spawn`].
+/// It starts on some worker, as soon as one has time, and stays there. (The process ends if there is no memory for a
+/// stack, or no thread for a first worker.) A panic in it ends the process, as in Go; for a result, or a panic that can
+/// be caught, use [`spawn`].
 ///
 /// # Examples
 ///
@@ -27,8 +28,10 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
     builder::start(f, None, Placement::Any);
 }
 
-/// [`go`] as a statement. A closure is called; any other expression is evaluated in the goroutine, which takes what it
-/// uses by move.
+/// [`go`](fn@go) as a statement. A closure that is written out is called; any other expression is evaluated in the
+/// goroutine, which takes what it uses by move. So `go!(f)` calls nothing: write `go!(f())` or `go(f)`.
+///
+/// Unlike in Go, arguments are evaluated in the goroutine too: Go's `go f(g())` is `let x = g(); go!(f(x))`.
 ///
 /// # Examples
 ///
@@ -44,11 +47,6 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 /// ```
 #[macro_export]
 macro_rules! go {
-    (move || $body:expr) => {
-        $crate::goroutine::go(move || {
-            $body;
-        })
-    };
     (move || $body:expr) => {
         $crate::goroutine::go(move || {
             $body;
@@ -85,12 +83,28 @@ where
 }
 
 /// Lets the other goroutines of this worker run first. For a thread, gives up its processor. Go's `runtime.Gosched`.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use sudog_runtime::goroutine::{go, gosched, run};
+///
+/// static DONE: AtomicBool = AtomicBool::new(false);
+///
+/// run(|| {
+///     go(|| DONE.store(true, Ordering::Relaxed));
+///     while !DONE.load(Ordering::Relaxed) {
+///         gosched();
+///     }
+/// });
+/// ```
 #[inline]
 pub fn gosched() {
     G::yield_now();
 }
 
-/// What [`goexit`] unwinds with.
+/// What [`goexit`] unwinds with; and what `join` returns for a goroutine that was given up with its set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goexit;
 
@@ -108,7 +122,8 @@ impl std::error::Error for Goexit {}
 ///
 /// # Panics
 ///
-/// With another message, if the caller is no goroutine. Where panics abort the process, this does.
+/// If the caller is no goroutine (inside [`blocking`](fn@super::blocking), for instance). Where panics abort the
+/// process, this does.
 ///
 /// # Examples
 ///
@@ -123,7 +138,7 @@ pub fn goexit() -> ! {
     context::unwind()
 }
 
-/// How many goroutines have not ended, stackful and stackless ones: of the [`run`](super::run) or the
+/// How many goroutines have not ended, stackful and stackless ones: of the [`run`](fn@super::run) or the
 /// [`ActiveSet`](super::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in the
 /// background. Go's `runtime.NumGoroutine`.
 #[must_use]
@@ -131,8 +146,9 @@ pub fn num_goroutine() -> usize {
     Set::here().live()
 }
 
-/// How many workers run goroutines at a time, at most: those of the caller's [`run`](super::run), or those in the
-/// background. Go's `runtime.GOMAXPROCS(0)`.
+/// How many workers run goroutines at a time, at most: those of the caller's [`run`](fn@super::run), or those in the
+/// background. In an [`ActiveSet`](super::ActiveSet) its workers are the threads that call `run_local`, 256 at most.
+/// Go's `runtime.GOMAXPROCS(0)`.
 #[must_use]
 pub fn max_procs() -> usize {
     Set::here().procs()
@@ -141,8 +157,8 @@ pub fn max_procs() -> usize {
 /// Sets [`max_procs`], and returns what it was. Go's `runtime.GOMAXPROCS`.
 ///
 /// If it becomes less, goroutines that have started on a worker which is now too many stay there, and it runs them, but
-/// takes no others. `n` is at most 256. Called by a thread that is no worker, it is for each [`run`](super::run) to
-/// come, too.
+/// takes no others. More than 256 counts as 256. Called by a thread that is no worker, it is for each
+/// [`run`](fn@super::run) to come, too.
 ///
 /// # Panics
 ///

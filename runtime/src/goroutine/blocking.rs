@@ -52,6 +52,10 @@ fn lock() -> MutexGuard<'static, Pool> {
 /// For what blocks its thread: file and network I/O, foreign functions, `std`'s locks, long computations. `f` may
 /// borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` itself.
 ///
+/// `f` is not on a goroutine: what it starts by `go` runs in the background, and does not end with this
+/// [`run`](fn@super::run). At most 512 calls run at a time, more wait. The process ends if no thread can be had at all.
+/// A goroutine that is given up in here ends when `f` has.
+///
 /// # Panics
 ///
 /// As `f` does.

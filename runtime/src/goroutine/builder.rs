@@ -45,7 +45,8 @@ pub enum Placement {
     Any,
     /// The one that the caller runs on. For a caller that is no goroutine: any.
     Here,
-    /// The one with this number, from 0 to [`max_procs`](super::max_procs)` - 1`.
+    /// The one with this number, from 0 to [`max_procs`](super::max_procs)` - 1`. In an
+    /// [`ActiveSet`](super::ActiveSet): a scheduler that has entered it.
     Worker(usize),
 }
 
@@ -132,8 +133,9 @@ impl Builder {
 }
 
 impl Builder {
-    /// [`run`](super::run) with a name and a stack size of one's own for the main goroutine. Its place is the calling
-    /// thread, whatever [`Builder::on`] said.
+    /// [`run`](fn@super::run) with a name and a stack size of one's own for the main goroutine. Its place is the
+    /// calling thread, whatever [`Builder::on`] said, and its panic is the caller's, whatever [`Builder::on_panic`]
+    /// said. On a goroutine it just calls `main`.
     ///
     /// # Panics
     ///

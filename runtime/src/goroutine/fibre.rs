@@ -19,9 +19,9 @@
 //! | `Parked` | where its waker finds it, and perhaps in the timers | `Queued`, by `ready` or by its timer |
 //! | `Queued` | in its worker's run queue | `Running` |
 //!
-//! Everything here but `link` and `worker` is touched by the thread of its worker only. That is why no field is atomic,
-//! and why a goroutine may unlock a queue before it switches away: its waker can only put it into the inbox, which this
-//! thread will read.
+//! Everything here but `link` and `worker` is touched by the thread of its worker only (and read by the deadlock
+//! report, while no worker can wake). That is why no field is atomic, and why a goroutine may unlock a queue before it
+//! switches away: its waker can only put it into the inbox, which this thread will read.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};

@@ -81,7 +81,6 @@ pub(crate) enum Woken {
 }
 
 impl Sleeper {
-    /// To be made by the thread that will sleep.
     pub(crate) fn new() -> Self {
         Self {
             asleep: AtomicBool::new(false),

@@ -11,6 +11,8 @@ use super::fibre::{Fibre, Locals};
 
 /// Declares values that each goroutine has for itself. A thread that is no goroutine has its own, too.
 ///
+/// In a stackless goroutine a value lasts for one poll: after an `.await` it is made anew.
+///
 /// # Examples
 ///
 /// ```
@@ -44,7 +46,7 @@ macro_rules! goroutine_local {
     };
 }
 
-/// How often locals that were made while locals were dropped are dropped.
+/// How many rounds of dropping: a destructor may make locals anew, which the next round drops.
 const ROUNDS: usize = 8;
 
 /// A goroutine-local value: see [`goroutine_local!`](crate::goroutine_local).

@@ -2,12 +2,13 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | start one | [`go`], [`go!`](crate::go), [`spawn`], [`Builder`] |
+//! | start one | [`go`](fn@go), [`go!`](crate::go), [`spawn`], [`Builder`] |
 //! | start one without a stack | [`go_async`], [`spawn_async`] |
-//! | be one | [`run`] makes the calling thread a worker, and runs your `main` as a goroutine |
+//! | be one | [`run`](fn@run) makes the calling thread a worker, and runs your `main` as a goroutine |
 //! | run some until nothing is left to do | [`run_local`], [`ActiveSet`] |
-//! | give way, end, wait | [`gosched`], [`goexit`], [`sleep`], [`Timer`], [`Ticker`], [`block_on`] |
-//! | make a call that blocks its thread | [`blocking`] |
+//! | give way, end, count | [`gosched`], [`goexit`], [`num_goroutine`] |
+//! | wait | [`sleep`], [`Timer`], [`Ticker`], [`after_func`], [`block_on`]; in a task [`sleep_async`] |
+//! | make a call that blocks its thread | [`blocking`](fn@blocking) |
 //! | have what `thread_local!` is to threads | [`goroutine_local!`](crate::goroutine_local) |
 //!
 //! A goroutine is stackful: any function it calls may wait. It costs nanoseconds to start and to switch, and a page of
@@ -16,7 +17,7 @@
 //!
 //! Whatever in this project waits, waits through [`G`](crate::G), and so blocks the goroutine and not the thread. What
 //! else blocks (`std`'s locks, files, sockets) blocks the worker, and with it all goroutines that have started there:
-//! that is what [`blocking`] is for.
+//! that is what [`blocking`](fn@blocking) is for.
 //!
 //! # What a goroutine may not do
 //!
@@ -29,7 +30,7 @@
 //! # Environment
 //!
 //! `SUDOG_MAXPROCS`: how many workers, as [`set_max_procs`]. The default is the number of processors, or what the
-//! cgroup's quota leaves of them.
+//! cgroup's quota leaves of them; but two at least where there are two. What is no positive number ends the process.
 //!
 //! Available on Unix.
 

@@ -1,6 +1,6 @@
 //! The end of a worker: what is left of its goroutines is unwound, and their stacks are freed.
 //!
-//! A goroutine that waits has borrowed stack frames out to others: its sudog to a queue, its variables to scoped
+//! A goroutine that waits may have lent its stack frames to others: its sudog to a queue, its variables to scoped
 //! threads. So no stack is ever freed with frames on it. The goroutine is resumed once more, and whatever it waits in
 //! panics with [`Goexit`](super::Goexit); destructors unlink what was linked, pass on what had just been given, and the
 //! stack is free. Destructors may wait, for a mutex that another goroutine of this worker has, and so do not keep the

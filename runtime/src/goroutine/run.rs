@@ -1,4 +1,4 @@
-//! Making the calling thread a worker: [`run`], and the schedulers of source 004, [`run_local`] and [`ActiveSet`].
+//! Making the calling thread a worker: [`run`], and schedulers of one's own, [`run_local`] and [`ActiveSet`].
 
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,14 +14,20 @@ use super::{Goexit, context, job, overflow, watcher};
 /// on a stack of 8 MiB. Other workers are started when there is work for them, as many as
 /// [`max_procs`](super::max_procs) says, this one included. What the goroutines of this `run` start belongs to it.
 ///
-/// When `main` returns, so does this, without waiting for other goroutines, and it is over with them: those that have
-/// not begun are dropped, those that have are unwound as by [`goexit`](super::goexit), so that their destructors run;
-/// here at once, on other workers when they next wait or give way. In Go, too, the program ends with `main`.
+/// When `main` returns, so does this; it waits for nobody else, and is over with the others. Goroutines that have not
+/// begun are dropped. Those that have are unwound as by [`goexit`](super::goexit), so that their destructors run: those
+/// of the calling thread before this returns, those on other workers at their next wait or yield, which may be after it
+/// has returned, or never if the process ends first. A stackless one that waits is dropped when its waker is next used,
+/// so perhaps never. Who needs destructors to run waits for them (by a wait group, or `join`), or uses [`run_local`].
+/// In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
+///
+/// If `main` ends by [`goexit`](super::goexit) the others go on, as in Go; when none is left, the process ends.
 ///
 /// Several threads may call `run` at a time. Goroutines started by a thread that is no worker belong to none, and run
 /// in the background as long as the process.
 ///
-/// Called from a goroutine it just calls `main`.
+/// Called from a goroutine it just calls `main`: what that starts belongs to the `run` around it, and does not end with
+/// this call.
 ///
 /// If nothing can ever wake the main goroutine, the process ends with `fatal error: all goroutines are asleep -
 /// deadlock!`, status 2, and a list of them. That can be proven only on Linux, and only if every thread of the process
@@ -48,7 +54,7 @@ use super::{Goexit, context, job, overflow, watcher};
 /// assert_eq!(answer, 42);
 /// ```
 pub fn run<T>(main: impl FnOnce() -> T) -> T {
-    run_with(main, main_details())
+    run_with(main, Box::default())
 }
 
 pub(super) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) -> T {
@@ -59,7 +65,7 @@ pub(super) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
     let worker = set.enter();
     watcher::start();
     watcher::rouse();
-    let result = on_worker(worker, main, details, || set.idle.shut_down());
+    let result = on_worker(worker, main, as_main(details), || set.idle.shut_down());
     match result {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -98,7 +104,7 @@ pub struct ActiveSet {
     set: &'static Set,
 }
 
-/// A promise, or a threat, that a foreign thread may still wake a goroutine of an [`ActiveSet`]: while it lives, the
+/// Says that a foreign thread may still wake a goroutine of an [`ActiveSet`]: while it lives, the
 /// set is not at rest.
 ///
 /// Without one, a foreign thread may wake goroutines all the same, but the set may be over by then; the wake-up then
@@ -150,7 +156,7 @@ impl ActiveSet {
     pub fn run_local<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(context::worker().is_none(), "run_local was called from a goroutine");
         let worker = self.set.enter();
-        match on_worker(worker, main, main_details(), || ()) {
+        match on_worker(worker, main, as_main(Box::default()), || ()) {
             Ok(result) => result,
             Err(payload) if payload.is::<Goexit>() => {
                 panic!("the main goroutine of run_local waited for what could no longer come, or called goexit")
@@ -251,6 +257,8 @@ fn ended_normally<T>(result: &UnsafeCell<Option<T>>) -> bool {
 /// What the main thread of a process has as a rule: programs were written for it.
 const MAIN_STACK: usize = 8 << 20;
 
-fn main_details() -> Box<job::Details> {
-    Box::new(job::Details { name: Some("main".into()), stack_size: Some(MAIN_STACK), ..job::Details::default() })
+fn as_main(mut details: Box<job::Details>) -> Box<job::Details> {
+    details.name.get_or_insert_with(|| "main".into());
+    details.stack_size.get_or_insert(MAIN_STACK);
+    details
 }

@@ -24,8 +24,8 @@ enum Found {
 }
 
 impl Worker {
-    /// Returns when there may be work, or when the set is at rest. It is no searcher then: who runs goroutines and
-    /// counts as searching would keep all others asleep.
+    /// Returns when there may be work, when the clock says so, or when the set is at rest. It is no searcher then: who
+    /// runs goroutines and counts as searching would keep all others asleep.
     #[cold]
     pub(super) fn wait_for_work(&'static self) -> Woken {
         loop {

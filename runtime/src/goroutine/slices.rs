@@ -1,7 +1,8 @@
 //! The clock of a worker: goroutines that wait with a deadline, and the time slice of the one that runs.
 //!
-//! A slice begins at the first choice that is not `next`, and is measured from the first call that asks: so a goroutine
-//! that runs alone never pays for a clock. It ends only if somebody else is there to have the next one.
+//! A slice begins at the first choice that is not `next`, and is measured from the 64th call after that, or the first
+//! after the watcher has asked: the clock is read once in 64 calls. It ends only if somebody else is there to have the
+//! next one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -42,7 +42,7 @@ pub(crate) const HEADER_ALIGN: usize = 64;
 const MIN_SIZE: usize = 16 << 10;
 /// More is a mistake: a negative number, say, or a count of bits.
 const MAX_SIZE: usize = if cfg!(target_pointer_width = "64") { 1 << 36 } else { 1 << 28 };
-/// What [`PooledStack::trim`] leaves, rounded up to pages.
+/// What [`Extent::trim`] leaves, rounded up to pages.
 const KEEP: usize = 16 << 10;
 const COLOUR_STEP: usize = 128;
 const COLOURS: u32 = 8;

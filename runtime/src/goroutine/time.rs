@@ -14,6 +14,8 @@ use crate::sema::{Order, semacquire_until, semrelease_many};
 
 /// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
 ///
+/// In a goroutine less than a microsecond, zero included, is a [`gosched`](super::gosched), and may be over sooner.
+///
 /// # Examples
 ///
 /// ```
@@ -34,7 +36,7 @@ pub fn sleep(d: Duration) {
     G::current().park(Instant::now().checked_add(d), || ());
 }
 
-/// A future that is ready after `d`. For async tasks; in a goroutine use [`sleep`].
+/// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`].
 ///
 /// # Examples
 ///
@@ -118,6 +120,10 @@ pub fn after(d: Duration) -> Timer {
 /// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be
 /// called once only, it cannot be set anew.
 ///
+/// Until then it is a goroutine of the caller's set, one that waits: it counts in
+/// [`num_goroutine`](super::num_goroutine), keeps an [`ActiveSet`](super::ActiveSet) from being at rest, and ends with
+/// its set.
+///
 /// # Examples
 ///
 /// ```
@@ -169,7 +175,8 @@ impl Timer {
         Self { state: Mutex::new(state), changed: AtomicU32::new(0) }
     }
 
-    /// Waits until it fires: true. False, at once, if it is stopped, or has fired and somebody has waited for that.
+    /// Waits until it fires: true. False if it is stopped, before or meanwhile, or has fired and somebody has waited
+    /// for that. (In Go, a receive from a stopped timer blocks for ever.)
     pub fn wait(&self) -> bool {
         loop {
             let mut state = lock(&self.state);

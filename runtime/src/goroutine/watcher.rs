@@ -2,7 +2,7 @@
 //!
 //! Every [`TICK`], while a worker is awake, it asks goroutines that have run for a whole tick to give way at their next
 //! call into the runtime, and wakes somebody for work that lies about. When all workers sleep it looks whether they can
-//! ever wake ([`deadlock`](super::deadlock)), and then sleeps itself. It also keeps the timers of those who have no
+//! ever wake ([`deadlock`]), and then sleeps itself. It also keeps the timers of those who have no
 //! worker: async tasks.
 
 use std::collections::{BTreeMap, HashMap};

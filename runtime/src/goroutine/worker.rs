@@ -90,8 +90,9 @@ pub(super) struct Own {
     pub(super) looked: Cell<Option<Instant>>,
 }
 
-// SAFETY: `own` is touched by the worker's thread only: every method that uses it is called by that thread, through
-// `context::worker()`, a fibre that runs, or the worker's loop. The rest is made for many threads.
+// SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake):
+// every method that uses it is called by that thread, through `context::worker()`, a fibre that runs, or the worker's
+// loop. The rest is made for many threads.
 unsafe impl Sync for Worker {}
 // SAFETY: as above: a worker is handed to the thread that becomes its owner when nobody else uses `own`.
 unsafe impl Send for Worker {}

@@ -7,8 +7,8 @@
 //! ```text
 //!   SemTable     Bucket (padded to its own cache lines)
 //!   ┌─────┐     ┌────────────────────────────────────────────────────────────────────┐
-//!   │  0  │     │ nwait: how many sudogs wait here; read by releasers without the lock│
-//!   │  1  │ ──▶ │ lock:  Treap of distinct addresses (binary tree by address,         │
+//!   │  0  │     │ one word: the lock; nwait, how many wait here, read without the lock│
+//!   │  1  │ ──▶ │ under it: Treap of distinct addresses (binary tree by address,      │
 //!   │ ... │     │        min-heap by random priority)                                 │
 //!   │ 250 │     │                     ( A )                                           │
 //!   └─────┘     │                    /     \        each node is the head of a ring:  │
@@ -26,11 +26,13 @@
 //!   can be stolen between the counter's increment and the bucket's lock. That window is closed here.)
 //! * A wait that ends by its deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted to it
 //!   at the same instant, the wait succeeds.
-//! * No wait allocates. Waking is done with no bucket lock held.
+//! * No wait allocates for itself: a waiter is a sudog on its own stack. (A worker's heap of deadlines, and the list of
+//!   workers that sleep, grow when they are fuller than ever before.) Waking is done with no bucket lock held.
 //!
 //! The counter may be freed or moved when no call on it is under way; nothing in the table remembers it.
 //!
-//! Source: Go 1.28's `runtime/sema.go`; the treap is CL 37103. Orderings: `docs/orderings.md`.
+//! Source: Go's `runtime/sema.go`, in the development tree of 1.28; the treap is CL 37103. Orderings:
+//! `docs/orderings.md`.
 //!
 //! # Examples
 //!
@@ -232,10 +234,11 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
 
 /// Gives one permit to the semaphore at `count`, and wakes its first waiter if there is one.
 ///
-/// Go: `sync.runtime_Semrelease`. Unlike Go's, a handoff does not end the releaser's time slice: a thread has none to
-/// give, and the waiter usually wakes on another processor.
+/// Go: `sync.runtime_Semrelease`. As there, a handoff by a goroutine gives way: the waiter runs next if it is of the
+/// same worker, and the releaser goes to the end of the queue. A thread just goes on. Any release by a goroutine may
+/// switch to others when its time slice is over.
 ///
-/// A counter that would exceed `u32::MAX` ends the process ([`fatal`](crate::fatal)).
+/// A counter that would exceed `u32::MAX` ends the process ([`fatal`](fn@crate::fatal)).
 ///
 /// # Examples
 ///
@@ -252,7 +255,8 @@ pub fn semrelease(count: &AtomicU32, wake: Wake) {
     with_global(|table| table.release(count, wake));
 }
 
-/// Gives `n` permits at once and wakes as many waiters, 32 of them under one hold of the bucket's lock.
+/// Gives `n` permits at once and wakes as many waiters, 32 of them under one hold of the bucket's lock. A counter that
+/// would exceed `u32::MAX` ends the process.
 ///
 /// # Examples
 ///
@@ -272,7 +276,8 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
 /// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but the caller goes on; if fewer wait,
 /// the rest to the counter. For semaphores whose permits are meant for those who wait, as those of a wait group are.
 ///
-/// Once the last of them has been given, the counter is not used any more: it may be freed by whoever has got that one.
+/// A counter that would exceed `u32::MAX` ends the process. Once the last permit has been given, the counter is not
+/// used any more: it may be freed by whoever has got that one.
 ///
 /// # Examples
 ///

@@ -21,7 +21,7 @@
 //! | waiters, no W, no S | to anybody: one waiter is woken, with W set for it, and competes |
 //! | W, no S | to anybody: the one with W is awake |
 //! | S, no W | to the first in line: the semaphore hands it over (L stays clear; S alone keeps others out) |
-//! | S and W | to the one with W, who is awake and watches. Under [`Awake::StandBy`] only |
+//! | S and W | to the one with W, who is awake and watches. Under [`Awake::StandBy`](super::policy::Awake::StandBy) only |
 //!
 //! Invariants: at most one contender has W. Only the one with W sets S. S implies a waiter, or W. In normal mode,
 //! those who sleep are as many as `waiters` plus the permits released; in starvation mode, as many as `waiters`, and a
@@ -42,9 +42,9 @@
 //!   always.
 //! * The successor that an heir wakes may be of any kind: it finds normal mode, and W its own.
 //!
-//! Source: Go 1.28's `internal/sync/mutex.go`; `Awake::StandBy`, deadlines and the closed steal window are ours. The
-//! orderings are argued in `docs/orderings.md`: in short, everything is decided on one word, so coherence orders it;
-//! `Acquire` on what takes the mutex and `Release` on what frees it order the data.
+//! Source: Go's `internal/sync/mutex.go`, in the development tree of 1.28; `Awake::StandBy`, deadlines and the closed
+//! steal window are ours. The orderings are argued in `docs/orderings.md`: in short, everything is decided on one word,
+//! so coherence orders it; `Acquire` on what takes the mutex and `Release` on what frees it order the data.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -213,7 +213,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     ///
     /// The next owner can run before this call returns, and this call still uses the mutex: it must not be freed until
     /// the call has returned. References and guards see to that, raw pointers do not. Under
-    /// [`Threads`](super::policy::Threads) it may yield the processor.
+    /// [`Threads`] it may yield the processor.
     ///
     /// An unlocked mutex cannot be unlocked: that ends the process with Go's `fatal error: sync: unlock of unlocked
     /// mutex`, which nothing can recover from.
