@@ -6,12 +6,11 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
 use common::{Watchdog, eventually};
-use sudog::runtime::goroutine::{ActiveSet, Builder, Placement, go, go_async, gosched, run, run_local, sleep, spawn};
+use sudog::runtime::goroutine::{ActiveSet, go, go_async, gosched, run_local, spawn};
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
-use sudog::sync::{Cond, Mutex};
+use sudog::sync::Mutex;
 
 /// Counts how many there are.
 struct Counted<'a>(&'a AtomicUsize);
@@ -236,139 +235,4 @@ fn locks_are_left_unlocked() {
     });
     eventually(|| DATA.try_lock().is_some());
     assert_eq!(waiters(&NEVER), 0);
-}
-
-/// Runs a closure when it is dropped.
-struct Then<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for Then<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-/// Destructors of goroutines that are given up wait for one another: whoever has what they want is unwound too.
-#[test]
-fn destructors_wait_for_one_another() {
-    let watchdog = Watchdog::new();
-    for holder_is_older in [true, false] {
-        let (data, never) = (Arc::new(Mutex::new(0)), Arc::new(AtomicU32::new(0)));
-        let waits = data.clone();
-        let wants = {
-            let never = never.clone();
-            move || {
-                let _then = Then(|| *waits.lock() += 1);
-                let _then = Then(|| sleep(Duration::from_micros(1)));
-                semacquire(&never);
-            }
-        };
-        let (holds, asks) = (data.clone(), never.clone());
-        let has = move || {
-            let mut guard = holds.lock();
-            let _then = Then(|| {
-                gosched();
-                *guard += 10;
-            });
-            semacquire(&asks);
-        };
-        run_local(move || {
-            if holder_is_older {
-                go(has);
-                go(wants);
-            } else {
-                go(wants);
-                go(has);
-            }
-        });
-        assert_eq!(*data.try_lock().expect("all guards are dropped"), 11);
-        assert_eq!(waiters(&never), 0);
-        watchdog.pat();
-    }
-}
-
-/// One that is unwound in `Cond::wait` has to lock the mutex again, which a goroutine of the same worker has.
-#[test]
-fn a_mutex_is_locked_again_after_its_holder_is_gone() {
-    let watchdog = Watchdog::new();
-    for holder_is_older in [true, false] {
-        let shared = Arc::new((Mutex::new(0), Cond::new(), AtomicU32::new(0)));
-        let (a, b) = (shared.clone(), shared.clone());
-        let waits = move || {
-            let mut guard = a.0.lock();
-            a.1.wait(&mut guard);
-        };
-        let holds = move || {
-            while b.1.waiters() == 0 {
-                gosched();
-            }
-            let _guard = b.0.lock();
-            semacquire(&b.2);
-        };
-        run_local(move || {
-            if holder_is_older {
-                go(holds);
-                go(waits);
-            } else {
-                go(waits);
-                go(holds);
-            }
-        });
-        assert!(shared.0.try_lock().is_some());
-        assert_eq!((shared.1.waiters(), waiters(&shared.2)), (0, 0));
-        watchdog.pat();
-    }
-}
-
-/// A destructor waits for a foreign thread, which is slow.
-#[test]
-fn a_destructor_waits_for_a_thread() {
-    let _watchdog = Watchdog::new();
-    let (asked, answered) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (ask, answer) = (asked.clone(), answered.clone());
-    let thread = thread::spawn(move || {
-        semacquire(&ask);
-        thread::yield_now();
-        semrelease(&answer, Wake::Handoff);
-    });
-    run_local(move || {
-        go(move || {
-            let _then = Then(|| {
-                semrelease(&asked, Wake::Normal);
-                semacquire(&answered);
-            });
-            semacquire(&AtomicU32::new(0));
-        });
-        go(|| semacquire(&AtomicU32::new(0))); // is unwound meanwhile
-    });
-    thread.join().unwrap();
-}
-
-/// What was placed here, and has not begun, is dropped when all that have begun are gone: its destructor may want their
-/// locks.
-#[test]
-fn the_unbegun_go_last() {
-    let watchdog = Watchdog::new();
-    // A worker looks for what was placed at every 64th choice: in one of these rounds, just before the set is over.
-    for choices in 0..64 {
-        let data = Arc::new(Mutex::new(0));
-        let (held, wanted) = (data.clone(), data.clone());
-        run(move || {
-            let here = || Builder::new().on(Placement::Here);
-            let then = Then(move || *wanted.lock() += 1);
-            here().go(move || {
-                let _guard = held.lock();
-                semacquire(&AtomicU32::new(0));
-            });
-            while data.try_lock().is_some() {
-                gosched();
-            }
-            here().go(move || {
-                let _then = then;
-            });
-            for _ in 0..choices {
-                gosched();
-            }
-        });
-        watchdog.pat();
-    }
 }

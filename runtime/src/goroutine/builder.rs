@@ -13,6 +13,7 @@ use std::thread;
 use super::job::{self, Details};
 use super::ring::Work;
 use super::set::Set;
+use super::worker::Worker;
 use super::{Goexit, context, report, run, stack};
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
@@ -182,6 +183,8 @@ fn start_elsewhere(work: Work, placement: Placement) {
         Placement::Any => None,
         Placement::Here => context::worker(),
         Placement::Worker(index) if set.start_up_to(index) => set.worker(index),
+        // From a destructor of a set that is over, which must not panic: dropped wherever it is.
+        Placement::Worker(_) if context::worker().is_some_and(Worker::is_over) => None,
         Placement::Worker(index) => {
             // SAFETY: just packed, and in no queue.
             unsafe { job::discard_work(work) };

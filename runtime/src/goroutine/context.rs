@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
-use super::fibre::{Fibre, State, Wait};
+use super::fibre::{Dying, Fibre, State, Wait};
 use super::overflow::Running;
 use super::worker::Worker;
 use super::{Goexit, watcher};
@@ -78,7 +78,7 @@ fn switchable() -> Option<&'static Fibre> {
     HERE.with(|here| match here.fibre.get() {
         // Who switched while its thread panics would make the others look as if they panicked; once the set is over
         // they all do.
-        Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || fibre.dying.get()) => Some(fibre),
+        Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || fibre.is_dying()) => Some(fibre),
         _ => None,
     })
 }
@@ -87,8 +87,8 @@ impl FibreRef {
     #[inline]
     pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
         let fibre = self.running();
-        let in_destructor = fibre.dying.get();
-        if in_destructor && !thread::panicking() {
+        let was_dying = fibre.is_dying();
+        if fibre.dying.get() == Dying::Unwound && !thread::panicking() {
             commit();
             unwind();
         }
@@ -113,7 +113,7 @@ impl FibreRef {
         commit();
         fibre.suspend();
         fibre.wait.set(Wait::NONE);
-        if fibre.dying.get() && !in_destructor {
+        if fibre.is_dying() && !was_dying {
             unwind();
         }
         fibre.unparked.get()
@@ -183,12 +183,10 @@ pub(crate) fn give_way() {
 #[inline]
 pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
-    if !fibre.dying.get() {
-        fibre.worker.requeue(fibre);
-    } else if thread::panicking() {
-        fibre.worker.requeue_dying(fibre);
-    } else {
-        unwind(); // it has caught its end and goes on
+    match fibre.dying.get() {
+        Dying::No => fibre.worker.requeue(fibre),
+        Dying::Unwound if !thread::panicking() => unwind(), // it has caught its end and goes on
+        _ => fibre.worker.requeue_dying(fibre),
     }
     true
 }

@@ -62,8 +62,7 @@ pub(super) struct Fibre {
     pub(super) unparked: Cell<Unparked>,
     /// A `ready` that came when it was not parked: after its deadline.
     pub(super) token: Cell<bool>,
-    /// Its scheduler has ended: it is being unwound.
-    pub(super) dying: Cell<bool>,
+    pub(super) dying: Cell<Dying>,
     /// Its stack is of the usual size: it may be used again.
     pub(super) usual: bool,
     pub(super) extent: Extent,
@@ -87,6 +86,16 @@ pub(super) enum State {
     Running,
     Parked,
     Queued,
+}
+
+/// What happens to it because its set is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dying {
+    No,
+    /// It is being unwound: to wait panics; but its destructors may wait.
+    Unwound,
+    /// It drops work that nobody will do, whose destructors may wait.
+    Drops,
 }
 
 /// What a goroutine waits for, for the deadlock report.
@@ -124,7 +133,7 @@ impl Fibre {
             state: Cell::new(State::Spare),
             unparked: Cell::new(Unparked::Ready),
             token: Cell::new(false),
-            dying: Cell::new(false),
+            dying: Cell::new(Dying::No),
             usual: size.is_none(),
             extent: stack.extent(),
             used: Cell::new(false),
@@ -213,6 +222,11 @@ impl Fibre {
             // SAFETY: spare, so nothing of its stack is in use but the frames of `body` and below, at the high end.
             unsafe { self.extent.trim() };
         }
+    }
+
+    #[inline]
+    pub(super) fn is_dying(&self) -> bool {
+        self.dying.get() != Dying::No
     }
 
     pub(super) fn has_timer(&self) -> bool {

@@ -42,6 +42,18 @@ struct State {
     timed: u32,
     /// Who else may bring work: blocking calls, handles of foreign threads.
     outside: u32,
+    /// Workers that have joined and not left.
+    joined: u32,
+    /// More workers may be started.
+    open: bool,
+    /// The set is over, and the last of its workers are still leaving.
+    ending: bool,
+}
+
+impl State {
+    const fn new() -> Self {
+        Self { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0, joined: 0, open: false, ending: false }
+    }
 }
 
 // SAFETY: a listed sleeper is alive (it leaves the list before it dies), and what is in it is either atomic, or touched
@@ -102,14 +114,14 @@ impl Sleeper {
 impl Idle {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
-        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0 };
+        let state = State::new();
         let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
         Self { sleeping, searching, ended: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
     #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
-        let state = State { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0 };
+        let state = State::new();
         let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
         Self { sleeping, searching, ended: AtomicU32::new(0), state: Mutex::new(state) }
     }
@@ -119,9 +131,41 @@ impl Idle {
         self.ended.load(Ordering::Relaxed) + 1
     }
 
-    /// A worker joins, awake.
-    pub(crate) fn join(&self) {
-        self.state.lock().awake += 1;
+    /// More workers may be started from now on, until the set is over.
+    pub(crate) fn open(&self) {
+        self.state.lock().open = true;
+    }
+
+    /// The epoch for a worker that is started now. None if the set is over.
+    pub(crate) fn epoch_if_open(&self) -> Option<u32> {
+        let state = self.state.lock();
+        state.open.then(|| self.epoch())
+    }
+
+    /// A worker joins, awake, and is told its epoch. None while the last workers of an epoch that has ended are still
+    /// leaving: they drop what they find in the set, and would drop what belongs to the next.
+    pub(crate) fn join(&self) -> Option<u32> {
+        let mut state = self.state.lock();
+        if state.ending {
+            return None;
+        }
+        state.awake += 1;
+        state.joined += 1;
+        Some(self.epoch())
+    }
+
+    /// A worker joins, awake, that was started for an epoch; should that have ended, it leaves at once.
+    pub(crate) fn join_late(&self) {
+        let mut state = self.state.lock();
+        state.awake += 1;
+        state.joined += 1;
+    }
+
+    /// A worker has left, and uses nothing of the set any more.
+    pub(crate) fn has_left(&self) {
+        let mut state = self.state.lock();
+        state.joined -= 1;
+        state.ending &= state.joined > 0;
     }
 
     /// Whether those of an epoch are to leave. To be asked now and then by those who are awake; sleepers are woken.
@@ -288,6 +332,8 @@ impl Idle {
 
     fn end(&self, state: &mut State) {
         self.ended.store(self.epoch(), Ordering::Relaxed);
+        state.open = false;
+        state.ending = state.joined > 0;
         while !state.sleepers.is_empty() {
             let sleeper = self.take(state, 0);
             // Under the lock, for once; it is the end.

@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use super::fibre::{Fibre, State};
+use super::fibre::{Dying, Fibre, State};
+use super::ring::Work;
 use super::worker::{Chosen, Worker};
 use super::{context, job};
 use crate::Unparked;
@@ -18,7 +19,8 @@ use crate::Unparked;
 const LOOK: Duration = Duration::from_micros(100);
 
 impl Worker {
-    /// Unwinds all goroutines of this worker, and frees their stacks. False if that cannot be done.
+    /// Unwinds all goroutines of this worker, drops what has not begun, and frees the stacks. False if that cannot be
+    /// done.
     ///
     /// By the owner, after its loop: the set is over.
     pub(super) fn reclaim(&'static self) -> bool {
@@ -26,84 +28,100 @@ impl Worker {
         if cfg!(panic = "abort") {
             return self.fibres().next().is_none();
         }
-        // A destructor may do nearly anything, but start no goroutine here: so the fibres do not become more.
-        let fibres = self.fibres().collect::<Vec<_>>();
-        self.empty_inbox();
-        let begun = |fibre: &&'static Fibre| {
-            let work = fibre.work.take();
-            fibre.work.set(work);
-            work.is_none()
-        };
-        let living = fibres.iter().copied().filter(|fibre| fibre.state.get() != State::Spare);
-        let (waiting, mut unbegun) = living.partition::<Vec<_>, _>(begun);
-        for fibre in waiting {
-            self.kill(fibre);
+        let mut waiting = Vec::new();
+        for fibre in self.fibres().filter(|fibre| fibre.state.get() != State::Spare).collect::<Vec<_>>() {
+            let ended = match fibre.work.take() {
+                Some(work) => self.discard(fibre, work), // placed here, but never begun
+                None => self.kill(fibre),
+            };
+            if !ended {
+                waiting.push(fibre);
+            }
         }
-        self.await_destructors(&fibres, &mut unbegun);
+        // What destructors wait for is done by other destructors, here or elsewhere, or by foreign threads: a mutex
+        // that one of them wants, another has; and who joins what has not begun waits until it is dropped. New work may
+        // come of it.
+        loop {
+            let mut idle = true;
+            while let Some(work) = self.unwanted() {
+                idle = false;
+                let fibre = self.fibre_for(None);
+                if !self.discard(fibre, work) {
+                    waiting.push(fibre);
+                }
+            }
+            if waiting.is_empty() {
+                break;
+            }
+            self.fire_timers();
+            waiting.retain(|fibre| {
+                self.empty_inbox();
+                let ready = fibre.state.get() == State::Queued;
+                idle &= !ready;
+                !(ready && self.resume_dying(fibre))
+            });
+            if idle {
+                std::thread::sleep(LOOK);
+            }
+        }
         // The dead may have been readied before they died; nobody waits any more.
         self.empty_inbox();
-        self.give_up_work();
-        for fibre in fibres {
+        for fibre in self.fibres().collect::<Vec<_>>() {
             self.forget(fibre);
         }
         self.forget_spares();
         true
     }
 
-    /// A goroutine that has begun is resumed once more, and unwinds. It may come back before it has ended: its
-    /// destructors may wait.
-    fn kill(&'static self, fibre: &'static Fibre) {
+    /// A goroutine that has begun is resumed once more, and unwinds. False if it waits in a destructor.
+    fn kill(&'static self, fibre: &'static Fibre) -> bool {
         self.empty_inbox();
         self.disarm(fibre);
         // It has been readied and does not know it yet: whoever unwinds will ask.
         if fibre.state.get() == State::Queued && fibre.unparked.get() == Unparked::Ready {
             fibre.token.set(true);
         }
-        fibre.dying.set(true);
-        self.resume_dying(fibre);
+        fibre.dying.set(Dying::Unwound);
+        self.resume_dying(fibre)
     }
 
-    fn resume_dying(&self, fibre: &'static Fibre) {
+    /// Drops work that has not begun, in a goroutine: its destructors may wait. False if one does.
+    fn discard(&'static self, fibre: &'static Fibre, work: Work) -> bool {
+        self.empty_inbox();
+        if !job::is_job(work) {
+            self.count_made(); // the goroutine that drops it counts its own end, and the task its own
+        }
+        // SAFETY: packed, and in no queue.
+        let drops = move || unsafe { job::discard_work(work) };
+        // SAFETY: run on this thread, below, and it borrows nothing.
+        fibre.work.set(Some(unsafe { job::pack_unchecked(drops, None, Some(self)) }));
+        fibre.dying.set(Dying::Drops);
+        self.resume_dying(fibre)
+    }
+
+    /// Runs a dying goroutine until it waits, or has ended: then true. The run queue is empty: its links are those of
+    /// the list of spare fibres, into which this one may go.
+    fn resume_dying(&self, fibre: &'static Fibre) -> bool {
         fibre.state.set(State::Running);
         context::resume(fibre); // not `Worker::resume`, which may free it
-        if fibre.state.get() == State::Spare {
-            fibre.dying.set(false);
+        let ended = fibre.state.get() == State::Spare;
+        if ended {
+            fibre.dying.set(Dying::No);
             fibre.token.set(false);
         }
+        ended
     }
 
-    /// What destructors wait for is done by the destructors of other goroutines, here or elsewhere, or by foreign
-    /// threads: a mutex that one of them wants, another has.
-    fn await_destructors(&'static self, fibres: &[&'static Fibre], unbegun: &mut Vec<&'static Fibre>) {
-        loop {
-            self.fire_timers();
-            self.empty_inbox();
-            let mut dying = fibres.iter().filter(|fibre| fibre.dying.get()).peekable();
-            let idle = dying.peek().is_none();
-            let mut waits = true;
-            for fibre in dying.filter(|fibre| fibre.state.get() == State::Queued) {
-                self.resume_dying(fibre);
-                waits = false;
-            }
-            // Last, since their destructors run on this thread's own stack, and would keep it if they waited.
-            match unbegun.pop() {
-                Some(fibre) if waits => self.discard(fibre),
-                Some(fibre) => unbegun.push(fibre),
-                None if idle => return,
-                None if waits => std::thread::sleep(LOOK),
-                None => {}
-            }
+    /// Work of this set that has not begun, and is for nobody.
+    fn unwanted(&'static self) -> Option<Work> {
+        // SAFETY: this is the owner.
+        if let Some(work) = unsafe { self.ring.pop() } {
+            return Some(work);
         }
-    }
-
-    /// Placed here, but never begun.
-    fn discard(&'static self, fibre: &'static Fibre) {
-        fibre.state.set(State::Spare);
-        self.count_end();
-        if let Some(work) = fibre.work.take() {
-            // SAFETY: packed, and in no queue.
-            unsafe { job::discard_work(work) };
+        for link in self.placed.take_all() {
+            self.set().push_global([job::work_of_link(link)]);
         }
+        if self.set().has_global_work() { self.set().pop_global(1).next() } else { None }
     }
 
     /// Puts back what the loop had chosen.
@@ -117,23 +135,10 @@ impl Worker {
 
     /// Whoever is in the inbox learns of it; but nobody of this worker is chosen by its queues any more.
     fn empty_inbox(&'static self) {
-        self.take_inbox();
+        if !self.inbox.is_empty() {
+            self.take_inbox();
+        }
         self.own.next.set(None);
         while self.own.run_queue.pop().is_some() {}
-    }
-
-    /// What has not begun is for nobody. What its destructors start is, too; so they are dropped here, by a worker of
-    /// the set.
-    fn give_up_work(&'static self) {
-        loop {
-            for link in self.placed.take_all() {
-                self.set().push_global([job::work_of_link(link)]);
-            }
-            self.empty_ring();
-            if !self.set().has_global_work() {
-                return;
-            }
-            self.set().discard_work();
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_task::Task;
 use crossbeam_utils::CachePadded;
@@ -136,6 +137,7 @@ impl Set {
     fn begin(&'static self, procs: usize) {
         overflow::install(context::running);
         self.procs.store(procs, Ordering::Relaxed);
+        self.idle.open();
         lock(&LIVE).push(self);
     }
 
@@ -171,10 +173,15 @@ impl Set {
     /// Makes the calling thread a worker.
     pub(super) fn enter(&'static self) -> &'static Worker {
         self.started.fetch_add(1, Ordering::Relaxed);
-        self.enter_counted(self.idle.epoch())
+        loop {
+            if let Some(epoch) = self.idle.join() {
+                return self.enter_joined(epoch);
+            }
+            std::thread::sleep(Duration::from_micros(50)); // the last of an epoch that has ended are leaving
+        }
     }
 
-    fn enter_counted(&'static self, epoch: u32) -> &'static Worker {
+    fn enter_joined(&'static self, epoch: u32) -> &'static Worker {
         let worker = lock(&SPARE_WORKERS).pop().unwrap_or_else(|| Box::leak(Box::new(Worker::new())));
         let free = |place: &&AtomicPtr<Worker>| {
             let new = ptr::from_ref(worker).cast_mut();
@@ -187,7 +194,6 @@ impl Set {
         self.places.fetch_max(index + 1, Ordering::Relaxed);
         worker.join(self, index);
         worker.sleeper.epoch.set(epoch);
-        self.idle.join();
         watcher::rouse();
         context::set_worker(Some(worker));
         worker
@@ -204,12 +210,14 @@ impl Set {
         if clean {
             lock(&SPARE_WORKERS).push(worker);
         }
-        let last = self.started.fetch_sub(1, Ordering::AcqRel) == 1;
-        if self.ends_at_rest() || last {
-            // What nobody has begun, if destructors have started it; and the futures of the tasks that were given up.
+        // What nobody has begun, if destructors have started it; and the futures of the tasks that were given up.
+        if self.ends_at_rest() {
             self.discard_work();
         }
+        self.idle.has_left();
+        let last = self.started.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && !self.ends_at_rest() {
+            self.discard_work();
             self.recycle();
         }
     }
@@ -297,16 +305,14 @@ impl Set {
     /// False if no more are to be started, or can be.
     #[cold]
     fn start_worker(&'static self) -> bool {
-        // The workers of a local set come by themselves, those of one that is over leave.
-        if self.ends_at_rest() || context::worker().is_some_and(Worker::is_over) {
-            return false;
-        }
-        let epoch = self.idle.epoch();
+        // The workers of a local set come by themselves: it is never open.
+        let Some(epoch) = self.idle.epoch_if_open() else { return false };
         let room = |started| (started < self.procs()).then_some(started + 1);
         let Ok(before) = self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) else { return false };
         let body = move || {
             let _stack = overflow::prepare_thread();
-            let worker = self.enter_counted(epoch);
+            self.idle.join_late();
+            let worker = self.enter_joined(epoch);
             worker.run();
             self.leave(worker, worker.reclaim());
         };

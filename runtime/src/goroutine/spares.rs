@@ -12,7 +12,6 @@ use std::time::Duration;
 use super::fibre::{Fibre, State};
 use super::job::{self, Job};
 use super::report;
-use super::ring::Work;
 use super::worker::Worker;
 use crate::Instant;
 
@@ -27,8 +26,8 @@ const TRIM_AT_ONCE: usize = 1024;
 impl Worker {
     /// A spare fibre, or a new one.
     #[inline]
-    pub(super) fn fibre_for(&'static self, work: Work) -> &'static Fibre {
-        if job::stack_size(work).is_none()
+    pub(super) fn fibre_for(&'static self, stack_size: Option<usize>) -> &'static Fibre {
+        if stack_size.is_none()
             && let Some(fibre) = self.own.spare.get()
         {
             self.own.spare.set(fibre.next.get());
@@ -37,7 +36,7 @@ impl Worker {
             self.own.least_spares.set(self.own.least_spares.get().min(spares));
             return fibre;
         }
-        self.new_fibre(job::stack_size(work))
+        self.new_fibre(stack_size)
     }
 
     #[cold]

@@ -204,7 +204,7 @@ impl Worker {
             match self.own.chosen.take().or_else(|| self.pick()) {
                 Some(Chosen::Fibre(fibre)) => self.resume(fibre),
                 Some(Chosen::Work(work)) => {
-                    let fibre = self.fibre_for(work);
+                    let fibre = self.fibre_for(job::stack_size(work));
                     fibre.work.set(Some(work));
                     self.resume(fibre);
                 }
@@ -417,7 +417,7 @@ impl Worker {
     /// The running goroutine goes to the end of the run queue, and everybody else has a turn.
     #[inline]
     pub(super) fn requeue(&'static self, fibre: &'static Fibre) {
-        if fibre.dying.get() {
+        if fibre.is_dying() {
             return;
         }
         // Nobody has readied it: should it be unwound in the queue, no token is due to it.
@@ -425,7 +425,7 @@ impl Worker {
         fibre.state.set(State::Queued);
         self.own.run_queue.push(fibre);
         fibre.suspend();
-        if fibre.dying.get() {
+        if fibre.is_dying() {
             context::unwind();
         }
     }
@@ -457,7 +457,7 @@ impl Worker {
 
     /// Binds work to this worker: with a stack it cannot be stolen. It runs when its turn comes.
     pub(super) fn begin_with(&'static self, work: Work) {
-        let fibre = self.fibre_for(work);
+        let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
         self.enqueue(fibre, Unparked::Ready, false);
     }

@@ -20,6 +20,8 @@
 //! Orderings. The lock: Acquire as it is taken, Release as it is given. The count: an increment is one half of the
 //! Dekker pair of `table.rs`, and SeqCst; so is the load. A decrement may come late.
 //!
+//! The count has 30 bits: as many waiters in one bucket are more than 100 GiB of them.
+//!
 //! No memory is touched after the unlocking: the futex wake takes the address as a key.
 
 use std::cell::UnsafeCell;
@@ -69,6 +71,7 @@ impl<T> CountedLock<T> {
     /// How many stand in the queue, plus those about to: never fewer.
     #[inline]
     pub(super) fn count(&self) -> u32 {
+        shim::dekker_fence();
         self.word.load(Ordering::SeqCst) / ONE
     }
 
@@ -80,7 +83,9 @@ impl<T> CountedLock<T> {
     /// Locks, and counts one more.
     #[inline]
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
-        self.lock_and_add(ONE)
+        let guard = self.lock_and_add(ONE);
+        shim::dekker_fence();
+        guard
     }
 
     #[inline]
@@ -175,8 +180,8 @@ fn wake(word: *const AtomicU32) {
 mod model {
     use std::sync::Arc;
 
-    use super::CountedLock;
-    use crate::shim::{AtomicU32, Cell, Ordering, dekker_fence};
+    use super::{CountedLock, SLEEPERS};
+    use crate::shim::{AtomicU32, Cell, Ordering};
 
     fn bounded(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
         let mut model = loom::model::Builder::new();
@@ -202,6 +207,8 @@ mod model {
             enter(&lock);
             others.into_iter().for_each(|other| other.join().unwrap());
             assert_eq!(lock.lock().get(), threads);
+            let word = lock.word.load(Ordering::Relaxed);
+            assert_eq!(word & SLEEPERS, 0, "each unlock would be a system call");
         });
     }
 
@@ -248,12 +255,10 @@ mod model {
                 let lock = lock.clone();
                 loom::thread::spawn(move || {
                     let _queue = lock.0.lock_and_count();
-                    dekker_fence();
                     lock.1.load(Ordering::SeqCst)
                 })
             };
             lock.1.fetch_add(1, Ordering::SeqCst);
-            dekker_fence();
             let seen = lock.0.count();
             assert!(waiter.join().unwrap() + seen > 0, "both looked before the other wrote");
         });

@@ -345,3 +345,34 @@ impl std::fmt::Debug for Ticket<'_> {
         f.pad("Ticket { .. }")
     }
 }
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::NotifyList;
+    use crate::Instant;
+
+    /// However a ticket ends, it is counted off: else each notification of an empty list would take the lock.
+    #[test]
+    fn the_count_is_that_of_the_list() {
+        let list = NotifyList::new();
+        let counts = || (list.list.count(), list.waiters());
+        list.with_ticket(|ticket| {
+            assert_eq!(counts(), (1, 1));
+            assert!(!ticket.wait(Some(Instant::now())));
+            assert_eq!(counts(), (0, 0));
+        });
+        list.with_ticket(|_| ());
+        assert_eq!(counts(), (0, 0), "given up");
+        list.with_ticket(|ticket| {
+            list.with_ticket(|_| {
+                assert_eq!(counts(), (2, 2));
+                list.notify_one();
+                assert_eq!(counts(), (1, 1));
+                list.notify_all();
+                assert_eq!(counts(), (0, 0));
+            });
+            assert!(ticket.wait(None));
+        });
+        assert_eq!(counts(), (0, 0));
+    }
+}
