@@ -247,6 +247,8 @@ impl Ticket<'_> {
     /// Waits for a notification, or until the deadline: says whether one came. Go: `notifyListWait`.
     ///
     /// Never returns for another reason. Once it has returned it returns the same again, at once.
+    // Inline, as what returns after a switch returns to where the processor does not expect it.
+    #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         if let Some(notified) = self.over.get() {
             return notified;
