@@ -128,8 +128,8 @@ fn a_destructor_waits_for_a_thread() {
     thread.join().unwrap();
 }
 
-/// The destructor of what was placed here, and has not begun, may want a lock that another destructor has, and keeps for a
-/// while.
+/// The destructor of what was placed here, and has not begun, may want a lock that another destructor has, and keeps
+/// for a while.
 #[test]
 fn the_unbegun_may_want_what_the_dying_have() {
     let watchdog = Watchdog::new();
@@ -159,8 +159,8 @@ fn the_unbegun_may_want_what_the_dying_have() {
     }
 }
 
-/// Whoever is readied by one that is being unwound is resumed when it is in no queue any more: in one pass a readies b and
-/// x, b ends, and x, which is behind b in the queue, readies y.
+/// Whoever is readied by one that is being unwound is resumed when it is in no queue any more: in one pass a readies b
+/// and x, b ends, and x, which is behind b in the queue, readies y.
 #[test]
 fn the_dying_ready_one_another() {
     let _watchdog = Watchdog::new();
@@ -251,7 +251,8 @@ fn a_guard_joins_a_child() {
     });
 }
 
-/// A destructor starts a goroutine in a `run` that is over, and takes so long that the watcher sees it: it starts nobody.
+/// A destructor starts a goroutine in a `run` that is over, and takes so long that the watcher sees it: it starts
+/// nobody.
 #[test]
 fn no_worker_is_started_for_a_set_that_is_over() {
     static RAN: AtomicBool = AtomicBool::new(false);

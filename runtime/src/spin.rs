@@ -4,6 +4,11 @@
 //! of 30 pauses, and only where spinning can help: on more than one processor, while another one runs and the own
 //! run queue is empty. The last two are a scheduler's facts: a goroutine knows all three, a thread only the first. What
 //! suits threads is another way of waiting, `policy::Threads` of `sudog-sync`: see `docs/performance.md`.
+//!
+//! Not Go's: a goroutine spins for one round even if its worker has others to run. In Go, a goroutine that is readied
+//! moves to the processor of whoever readies it; those who contend for one mutex soon do so on one processor, in turn,
+//! and never meet. Here they stay on their workers: to sleep, and be readied by another worker, costs more than a short
+//! critical section. Thirty pauses are less than a microsecond.
 
 use crate::goroutine;
 use crate::shim::{num_cpus, pause};
@@ -15,11 +20,12 @@ pub const ROUNDS: u32 = 4;
 pub const PAUSES: u32 = 30;
 
 /// Whether round number `iter` (from 0) is worth spinning: `iter` is below `rounds`, and somebody else can run
-/// meanwhile: on another processor; for a goroutine, on another worker, while its own has nothing else to run.
+/// meanwhile: on another processor; for a goroutine, on another worker, while its own has nothing else to run. A
+/// goroutine's first round is worth it whatever its worker has to run.
 #[inline]
 #[must_use]
 pub fn can_spin(iter: u32, rounds: u32) -> bool {
-    iter < rounds && num_cpus() > 1 && goroutine::may_spin()
+    iter < rounds && num_cpus() > 1 && goroutine::may_spin(iter)
 }
 
 /// One round: `pauses` pause instructions.

@@ -34,7 +34,7 @@ pub(crate) fn yield_now() -> bool {
 
 pub(crate) fn safepoint() {}
 
-pub(crate) fn may_spin() -> bool {
+pub(crate) fn may_spin(_iter: u32) -> bool {
     true
 }
 

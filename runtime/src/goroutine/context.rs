@@ -181,8 +181,8 @@ pub(crate) fn give_way() {
 
 /// `gosched`. False if the caller is not a goroutine, or may not switch.
 ///
-/// Always inline: a return after a switch is one that the processor has predicted for another stack, and costs more than
-/// the switch itself.
+/// Always inline: a return after a switch is one that the processor has predicted for another stack, and costs more
+/// than the switch itself.
 #[inline(always)]
 pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
@@ -212,11 +212,11 @@ pub(crate) fn safepoint() {
     }
 }
 
-/// Whether spinning may help: the caller is a thread; or its worker has nothing else to run, and another worker may
-/// run whom it waits for.
+/// Whether round number `iter` of spinning may help: the caller is a thread; or another worker may run whom it waits
+/// for, and its own has nothing else to run, or it is the first round.
 #[inline]
-pub(crate) fn may_spin() -> bool {
-    fibre().is_none_or(|fibre| fibre.worker.is_idle_but_for_one())
+pub(crate) fn may_spin(iter: u32) -> bool {
+    fibre().is_none_or(|fibre| fibre.worker.set().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
 }
 
 /// Whether the caller is a goroutine.

@@ -497,10 +497,4 @@ impl Worker {
             || !self.placed.is_empty()
             || self.set().has_global_work()
     }
-
-    /// The running goroutine is the only one here, and other workers run.
-    #[inline]
-    pub(super) fn is_idle_but_for_one(&self) -> bool {
-        !self.has_work() && self.set().is_parallel()
-    }
 }

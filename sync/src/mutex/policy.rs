@@ -38,8 +38,8 @@ pub trait Policy: Send + Sync + 'static {
     /// What a contender does before it sleeps.
     const AWAKE: Awake;
 
-    /// [`Policy::AWAKE`] for contenders that are goroutines. They may [spin](Awake::Spin), which they do only while
-    /// their worker has nothing else to run; they cannot stand by.
+    /// [`Policy::AWAKE`] for contenders that are goroutines. They may [spin](Awake::Spin), for more than one round only
+    /// while their worker has nothing else to run; they cannot stand by.
     ///
     /// By default as threads do, or, if those stand by, as in Go: a handoff between goroutines costs a tenth of a
     /// microsecond, so there is nothing to be had from watching.
