@@ -93,7 +93,27 @@ impl Cond {
         self.waiters.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all who wait. The rest is as for [`Cond::signal`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::{Cond, Mutex};
+    ///
+    /// let (open, changed) = (Mutex::new(false), Cond::new());
+    /// std::thread::scope(|s| {
+    ///     for _ in 0..3 {
+    ///         s.spawn(|| {
+    ///             let mut open = open.lock();
+    ///             while !*open {
+    ///                 changed.wait(&mut open);
+    ///             }
+    ///         });
+    ///     }
+    ///     *open.lock() = true;
+    ///     changed.broadcast();
+    /// });
+    /// ```
     #[inline]
     pub fn broadcast(&self) {
         self.waiters.notify_all();

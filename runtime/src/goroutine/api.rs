@@ -163,6 +163,17 @@ pub fn max_procs() -> usize {
 /// # Panics
 ///
 /// If `n` is 0.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{max_procs, run, set_max_procs};
+///
+/// run(|| {
+///     set_max_procs(1); // goroutines take turns, and never run at the same time
+///     assert_eq!(max_procs(), 1);
+/// });
+/// ```
 pub fn set_max_procs(n: usize) -> usize {
     assert!(n > 0, "at least one worker is needed");
     Set::here().set_procs(n.min(MAX_WORKERS))

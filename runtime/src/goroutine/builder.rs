@@ -39,6 +39,20 @@ pub struct Builder {
 }
 
 /// Which worker starts a goroutine, and so runs it to its end.
+///
+/// # Examples
+///
+/// Two that talk to each other a lot are better off on one worker.
+///
+/// ```
+/// use std::thread::current;
+/// use sudog_runtime::goroutine::{Builder, Placement, run};
+///
+/// run(|| {
+///     let neighbour = Builder::new().on(Placement::Here).spawn(|| current().id());
+///     assert_eq!(neighbour.join().unwrap(), current().id());
+/// });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
     /// Whichever has time for it.
@@ -52,6 +66,21 @@ pub enum Placement {
 }
 
 /// What a panic does that leaves a goroutine which nobody joins.
+///
+/// # Examples
+///
+/// A server that outlives the panics of its handlers.
+///
+/// ```
+/// use sudog_runtime::goroutine::{Builder, OnPanic, gosched, num_goroutine, run};
+///
+/// run(|| {
+///     Builder::new().name("handler").on_panic(OnPanic::EndGoroutine).go(|| panic!("a bad request"));
+///     while num_goroutine() > 1 {
+///         gosched();
+///     }
+/// });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnPanic {
     /// Ends the process, as in Go: `panic: ...` and status 2.

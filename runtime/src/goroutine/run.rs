@@ -166,6 +166,26 @@ impl ActiveSet {
     }
 
     /// A handle for a foreign thread that will wake goroutines of this set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU32;
+    /// use sudog_runtime::goroutine::ActiveSet;
+    /// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+    ///
+    /// static EVENT: AtomicU32 = AtomicU32::new(0);
+    ///
+    /// let set = ActiveSet::new();
+    /// let outside = set.outside(); // without it the set might be over before the event
+    /// std::thread::scope(|s| {
+    ///     s.spawn(move || {
+    ///         semrelease(&EVENT, Wake::Normal);
+    ///         drop(outside);
+    ///     });
+    ///     set.run_local(|| semacquire(&EVENT));
+    /// });
+    /// ```
     pub fn outside(&self) -> Outside<'_> {
         self.set.idle.outside_begins();
         Outside { set: self.set, _set: std::marker::PhantomData }
