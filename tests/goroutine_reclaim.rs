@@ -437,38 +437,35 @@ fn storm(goroutines: u32, sleepers: bool, start: impl FnOnce(Box<dyn FnOnce() + 
     assert_eq!(waiters(&world.permits), 0);
 }
 
-#[test]
-fn a_storm_at_the_end_of_a_run() {
+/// Of all sizes, so that all kinds of goroutine and of destructor meet.
+fn storms(sleepers: bool, start: impl Fn(Box<dyn FnOnce() + Send>)) {
     let watchdog = Watchdog::new();
     for goroutines in 1..80 {
-        storm(goroutines, true, run);
+        storm(goroutines, sleepers, &start);
         watchdog.pat();
     }
+}
+
+#[test]
+fn a_storm_at_the_end_of_a_run() {
+    storms(true, run);
 }
 
 #[test]
 fn a_storm_at_the_end_of_a_scheduler() {
-    let watchdog = Watchdog::new();
-    for goroutines in 1..80 {
-        storm(goroutines, false, run_local);
-        watchdog.pat();
-    }
+    storms(false, run_local);
 }
 
 #[test]
 fn a_storm_at_the_end_of_two_schedulers() {
-    let watchdog = Watchdog::new();
-    for goroutines in 1..80 {
-        storm(goroutines, false, |main| {
-            let set = ActiveSet::new();
-            let outside = set.outside();
-            thread::scope(|s| {
-                s.spawn(|| set.run_local(|| ()));
-                s.spawn(|| set.run_local(main));
-                thread::yield_now();
-                drop(outside);
-            });
+    storms(false, |main| {
+        let set = ActiveSet::new();
+        let outside = set.outside();
+        thread::scope(|s| {
+            s.spawn(|| set.run_local(|| ()));
+            s.spawn(|| set.run_local(main));
+            thread::yield_now();
+            drop(outside);
         });
-        watchdog.pat();
-    }
+    });
 }

@@ -37,6 +37,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// What is to be said if others have disturbed us since.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        disturbance(self.usage_until_now().other_cpus)
+    }
+
     /// Now. Of all threads and of all child processes that have been waited for.
     #[cfg(unix)]
     #[must_use]

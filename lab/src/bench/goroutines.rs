@@ -12,7 +12,7 @@ use crate::metrics::median;
 use crate::output::Output;
 use crate::table::Table;
 use crate::units;
-use crate::usage::{Counts, disturbance};
+use crate::usage::Counts;
 
 /// What is measured, and what it is called here.
 const BENCHES: [(&str, &str); 10] = [
@@ -66,8 +66,8 @@ fn records(bench: Name, workers: usize, count: usize, readings: &[Reading]) -> V
 
 /// Measures and prints.
 pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
-    let limits = Limits { min_time: args.min_time, count: args.count };
-    let workers = &args.workers.0;
+    let limits = Limits { min_time: args.extent.min_time, count: args.extent.count };
+    let workers = &args.extent.workers.0;
     let progress = output.progress("goroutines", BENCHES.len() * workers.len());
     let counts = Counts::now();
     let columns = workers.iter().map(|&n| records::workers(n));
@@ -78,7 +78,7 @@ pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
         for &workers in workers {
             if bench.runs_at(workers) {
                 let readings: Result<Vec<_>, _> = (0..args.runs).map(|_| run_ours(bench, workers, &limits)).collect();
-                let records = records(bench, workers, args.count, &readings?);
+                let records = records(bench, workers, args.extent.count, &readings?);
                 records.iter().try_for_each(|record| output.record(record))?;
                 of_bench.extend(records);
             }
@@ -101,15 +101,12 @@ pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
     progress.finish_and_clear();
     output.text(format_args!(
         "goroutines: medians of {} runs of at least {:?}; a million are {}\n\n{table}\n",
-        args.runs, args.min_time, args.count
+        args.runs, args.extent.min_time, args.extent.count
     ))?;
     output.text(
         "million: all wait at one gate, which is then opened; a second time, with the memory warm; peak: memory.",
     )?;
-    match disturbance(counts.usage_until_now().other_cpus) {
-        Some(warning) => output.text(warning),
-        None => Ok(()),
-    }
+    counts.warning().map_or(Ok(()), |warning| output.text(warning))
 }
 
 #[cfg(test)]

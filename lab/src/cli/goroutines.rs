@@ -12,25 +12,33 @@ const MAX_COUNT: usize = 100_000_000;
 /// The runtime has no more.
 const MAX_WORKERS: usize = 256;
 
-/// Options of `goroutines`.
+/// How much is measured.
 #[derive(Args, Clone, Debug)]
-#[command(allow_negative_numbers = true)]
-pub struct GoroutinesArgs {
-    /// Numbers of workers
+pub struct Extent {
+    /// Numbers of workers: GOMAXPROCS for Go
     #[arg(long, value_name = "N,N", default_value = "1,2", value_parser = numbers::<1, MAX_WORKERS>)]
     pub workers: List<usize>,
-
-    /// Runs of each
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
-    pub runs: usize,
 
     /// How long a run takes at least
     #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
     pub min_time: Duration,
 
-    /// How many goroutines a million are
+    /// How many goroutines Million makes
     #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
     pub count: usize,
+}
+
+/// Options of `goroutines`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct GoroutinesArgs {
+    /// Runs of each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What is measured
+    #[command(flatten)]
+    pub extent: Extent,
 }
 
 /// Options of `versus-go`.
@@ -45,21 +53,13 @@ pub struct VersusGoArgs {
     #[arg(long, value_name = "A,B", value_parser = list::<Name>)]
     pub bench: Option<List<Name>>,
 
-    /// Numbers of workers: GOMAXPROCS for Go
-    #[arg(long, value_name = "N,N", default_value = "1,2", value_parser = numbers::<1, MAX_WORKERS>)]
-    pub workers: List<usize>,
-
     /// Runs of each benchmark with each number of workers, Go and sudog taking turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// How long a run takes at least
-    #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
-    pub min_time: Duration,
-
-    /// How many goroutines Million makes
-    #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
-    pub count: usize,
+    /// What is measured
+    #[command(flatten)]
+    pub extent: Extent,
 }
 
 /// Options of `versus-go-child`.

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::table::Table;
 use crate::units;
-use crate::usage::{Counts, disturbance};
+use crate::usage::Counts;
 
 /// What was measured with what.
 #[derive(Serialize)]
@@ -90,14 +90,14 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         return list(output);
     }
     let chosen = args.bench.as_ref().map_or_else(|| Name::all().collect(), |list| list.0.clone());
-    let is_idle = |bench: &&Name| !args.workers.0.iter().any(|&workers| bench.runs_at(workers));
+    let is_idle = |bench: &&Name| !args.extent.workers.0.iter().any(|&workers| bench.runs_at(workers));
     // Nobody expects all to run everywhere; but who names one wants to see it.
     if let (Some(idle), Some(_)) = (chosen.iter().find(is_idle), &args.bench) {
         return Err(Failure::Usage(format!("{} needs workers: {}", idle.name, idle.workers())));
     }
     let go = Go::find()?;
     let program = go.build()?;
-    let limits = Limits { min_time: args.min_time, count: args.count };
+    let limits = Limits { min_time: args.extent.min_time, count: args.extent.count };
     output.record(&Setup {
         bench: "versus-go-setup",
         go: &go.version,
@@ -105,15 +105,15 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         arch: ARCH,
         rustc: env!("SUDOG_LAB_RUSTC"),
         runs: args.runs,
-        min_time: args.min_time.as_secs_f64(),
-        count: args.count,
+        min_time: args.extent.min_time.as_secs_f64(),
+        count: args.extent.count,
     })?;
     let teams = teams(chosen.into_iter());
-    let progress = output.progress("versus-go", teams.len() * args.workers.0.len());
+    let progress = output.progress("versus-go", teams.len() * args.extent.workers.0.len());
     let counts = Counts::now();
     let mut all = Vec::new();
     for team in &teams {
-        for &workers in &args.workers.0 {
+        for &workers in &args.extent.workers.0 {
             let able: Team = team.iter().copied().filter(|bench| bench.runs_at(workers)).collect();
             let records = match able.is_empty() {
                 true => Vec::new(),
@@ -129,20 +129,17 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
     output.text(format_args!(
         "versus-go: medians of {} runs of at least {:?}; {} on {OS}/{ARCH}; a million are {}\n\n{}\n",
         args.runs,
-        args.min_time,
+        args.extent.min_time,
         go.version,
-        args.count,
+        args.extent.count,
         table(&all)
     ))?;
     output.text("ratio: sudog to Go; below 1, sudog is faster or needs less.")?;
-    for mean in means(&all, &args.workers.0) {
+    for mean in means(&all, &args.extent.workers.0) {
         output.record(&mean)?;
         output.text(mean)?;
     }
-    match disturbance(counts.usage_until_now().other_cpus) {
-        Some(warning) => output.text(warning),
-        None => Ok(()),
-    }
+    counts.warning().map_or(Ok(()), |warning| output.text(warning))
 }
 
 #[cfg(test)]
