@@ -17,7 +17,9 @@ mod fatal;
 mod g;
 pub mod goroutine;
 pub mod sema;
-mod shim;
+// For the crates of this project: the atomics, locks and fences that are `std`'s, or the model's.
+#[doc(hidden)]
+pub mod shim;
 pub mod spin;
 
 pub use fatal::fatal;

@@ -5,15 +5,20 @@
 //! | [`RuntimeSema`] | 4 | the global table of sudog treaps | yes | yes | in line | the G | yes |
 //! | `ParkingLotSema` (feature `parking_lot_core`) | 4 | parking_lot_core's table | no | yes | in line | the thread | no |
 //! | [`FutexSema`] (Linux) | 8 | the kernel's table | no | no | in line | the thread | no |
+//! | [`Benaphore`], [`Ticket`], [`Twa`], [`TwaChain`], [`TwaChannel`], [`TwaLocation`] (feature `waiting-array`) | 48, 40 | a [waiting array](waiting_array) | no | always | in line | the G | no |
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 mod futex;
 #[cfg(all(feature = "parking_lot_core", not(sudog_loom)))]
 mod parking_lot;
 mod runtime;
+#[cfg(feature = "waiting-array")]
+pub mod waiting_array;
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 pub use futex::FutexSema;
 #[cfg(all(feature = "parking_lot_core", not(sudog_loom)))]
 pub use parking_lot::ParkingLotSema;
 pub use runtime::RuntimeSema;
+#[cfg(feature = "waiting-array")]
+pub use waiting_array::{Benaphore, TicketSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};

@@ -1,0 +1,85 @@
+//! The fences of the waiting protocols, by name, so that a model can leave one out and see what breaks.
+//!
+//! All of them stand in the middle of a store-buffering shape: each side writes, then reads what the other writes.
+//!
+//! | writes | fence | reads |
+//! |---|---|---|
+//! | waiter: pushes itself | [`after_push`] | its condition |
+//! | polite signaller: the condition, before it is called | [`before_polite_look`] | whether anybody has pushed |
+//! | taker: draws a ticket | [`after_ticket`] | the grant |
+//! | poster that looks at the tickets: the grant | [`after_grant`] | the last ticket drawn |
+//!
+//! The first two are real: the condition is the user's, of whatever order. In the last two all four accesses are
+//! sequentially consistent, and only a model needs a fence: `docs/orderings.md`.
+
+use sudog_runtime::shim;
+
+#[inline(always)]
+pub(super) fn after_push() {
+    if stands(Fence::AfterPush) {
+        shim::full_fence();
+    }
+}
+
+#[inline(always)]
+pub(super) fn before_polite_look() {
+    if stands(Fence::BeforePoliteLook) {
+        shim::full_fence();
+    }
+}
+
+#[inline(always)]
+pub(super) fn after_ticket() {
+    if stands(Fence::AfterTicket) {
+        shim::dekker_fence();
+    }
+}
+
+#[inline(always)]
+pub(super) fn after_grant() {
+    if stands(Fence::AfterGrant) {
+        shim::dekker_fence();
+    }
+}
+
+/// The name of a fence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fence {
+    /// Between a push and the look at the condition.
+    AfterPush,
+    /// Between the condition and the look for waiters.
+    BeforePoliteLook,
+    /// Between the drawing of a ticket and the look at the grant.
+    AfterTicket,
+    /// Between the grant and the look at the tickets.
+    AfterGrant,
+}
+
+#[cfg(not(sudog_loom))]
+#[inline(always)]
+fn stands(_: Fence) -> bool {
+    true
+}
+
+#[cfg(sudog_loom)]
+pub use model::without;
+#[cfg(sudog_loom)]
+use model::stands;
+
+#[cfg(sudog_loom)]
+mod model {
+    use super::Fence;
+    use std::cell::Cell;
+
+    // All threads of a model run on the thread of its test.
+    thread_local!(static MISSING: Cell<Option<Fence>> = const { Cell::new(None) });
+
+    /// From now on, on this test's models, this fence is missing.
+    pub fn without(fence: Option<Fence>) {
+        MISSING.set(fence);
+    }
+
+    pub(super) fn stands(fence: Fence) -> bool {
+        MISSING.get() != Some(fence)
+    }
+}

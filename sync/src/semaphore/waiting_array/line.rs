@@ -1,0 +1,436 @@
+//! The line of a ticket semaphore: who is next, and how far it has come. With a way to leave it.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `next` | the next ticket to be drawn |
+//! | `grant` | bit 63: CLOSED; 62 to 1: how many tickets have been granted; 0: GAPS, `gaps` is not empty |
+//! | `gaps` | tickets that were given up before they were granted: their grants go to those behind them |
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | draw | taker | `tx = next.fetch_add(1)`; enabled as soon as `grant > tx`; else waits by its protocol |
+//! | grant | poster, no GAPS | `CAS(grant → grant + 1)`; wakes the ticket's holder by address and number |
+//! | grant | poster, GAPS | the same under a lock, passing the gaps in the way |
+//! | leave | taker, under the lock | `grant.fetch_or(GAPS)`; granted already: stays; else its tickets become a gap |
+//!
+//! **Why a gap and not a count.** Of three who wait one leaves and one permit comes: who may go? If the first left, the
+//! second; if the third, the first. A count of those who left does not tell, so there must be a note for each; adjacent
+//! ones share it, so there are never more notes than waiters, and one.
+//!
+//! **Why GAPS is in the word of the grants.** Who leaves and who posts both write that word, so one comes first: either
+//! the poster sees GAPS, or the leaver sees its grant. No sequential consistency is needed for it. A poster that had to
+//! look elsewhere after its grant could not: the semaphore may be gone.
+//!
+//! **Who may free it.** A grant's last access to the line is its compare-exchange; what it wakes, it finds by the
+//! *number* of the address. So the holder of the last ticket may free the semaphore at once. The lock and what it
+//! protects differ in this: the lock is global, found by address while the semaphore is alive; `gaps` is touched before
+//! the grant.
+//!
+//! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a gap is passed
+//! once, by a poster that compensates it by as many grants as it was tickets. FIFO among those who stay: grants go up.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use sudog_runtime::shim::{AtomicU64, Cell, Mutex, MutexGuard, Ordering};
+use sudog_runtime::{Instant, fatal};
+
+use super::fences;
+use super::hash::mix;
+use super::ticket_sema::Doorway;
+
+const GAPS: u64 = 1;
+const ONE: u64 = 2;
+const CLOSED: u64 = 1 << 63;
+/// Beyond it the numbers would run into CLOSED.
+const LIMIT: u64 = 1 << 60;
+
+/// How the holder of a ticket waits, and how a poster wakes it: one of the paper's listings.
+///
+/// # Safety
+///
+/// - [`TicketWait::wait`] returns true only if the turn has come.
+/// - A wake of the semaphore and ticket that begins after the ticket's turn has come ends its wait, at any time.
+/// - A wake uses the semaphore's address as a number only.
+pub unsafe trait TicketWait: Send + Sync + 'static {
+    /// `Some(n)`: a post looks at the tickets, and wakes nobody if there is no waiter that is more than `n` tickets
+    /// from its turn. It then uses the semaphore after its grant. See [`TicketSema::OUTLIVES_GRANT`].
+    ///
+    /// [`TicketSema::OUTLIVES_GRANT`]: super::TicketSema::OUTLIVES_GRANT
+    const LOOKS_AT_TICKETS: Option<u64>;
+
+    /// Waits until the turn has come (true), or until the deadline (false).
+    fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool;
+
+    /// Lets those who hold these tickets, which have just been granted, look again. The semaphore may be gone.
+    fn wake(sema: usize, tickets: Range<u64>);
+}
+
+/// What a waiter waits for: that its ticket is granted, or that the semaphore is closed.
+pub struct Turn<'a> {
+    grant: &'a AtomicU64,
+    sema: usize,
+    ticket: u64,
+}
+
+impl Turn<'_> {
+    /// The address of the semaphore, as a number: what [`TicketWait::wake`] will be given.
+    #[inline]
+    #[must_use]
+    pub fn sema(&self) -> usize {
+        self.sema
+    }
+
+    /// The ticket.
+    #[inline]
+    #[must_use]
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// How many tickets are before this one; 0 if it is the next to be granted. `None`: its turn has come.
+    #[inline]
+    #[must_use]
+    pub fn distance(&self) -> Option<u64> {
+        let grant = self.grant.load(Ordering::Acquire);
+        if grant & CLOSED != 0 { None } else { self.ticket.checked_sub(granted(grant)) }
+    }
+
+    /// Whether its turn has come.
+    #[inline]
+    #[must_use]
+    pub fn has_come(&self) -> bool {
+        self.distance().is_none()
+    }
+}
+
+#[inline]
+fn granted(grant: u64) -> u64 {
+    (grant & !CLOSED) >> 1
+}
+
+/// Whether all tickets before `end` have been granted. CLOSED makes the number negative; GAPS is less than a grant.
+#[inline]
+fn are_granted(grant: u64, end: u64) -> bool {
+    grant as i64 >= (end * ONE) as i64
+}
+
+/// How a wait has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Granted,
+    Closed,
+    TimedOut,
+}
+
+pub struct Line<W, D> {
+    next: AtomicU64,
+    grant: AtomicU64,
+    /// Under [`gap_lock`].
+    gaps: Cell<Gaps>,
+    protocol: PhantomData<fn() -> (W, D)>,
+}
+
+// SAFETY: `gaps` is touched under the lock, or by those who have the line to themselves; the rest is atomic.
+unsafe impl<W, D> Sync for Line<W, D> {}
+
+/// Ranges of tickets that nobody holds any more: ascending, not adjacent.
+type Gaps = Vec<Range<u64>>;
+
+impl<W, D> Line<W, D> {
+    #[cfg(not(sudog_loom))]
+    pub(super) const EMPTY: Self = Self::granting(0);
+
+    #[cfg(not(sudog_loom))]
+    pub(super) const fn granting(tickets: u32) -> Self {
+        Self {
+            next: AtomicU64::new(0),
+            grant: AtomicU64::new(tickets as u64 * ONE),
+            gaps: Cell::new(Vec::new()),
+            protocol: PhantomData,
+        }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(super) fn granting(tickets: u32) -> Self {
+        Self {
+            next: AtomicU64::new(0),
+            grant: AtomicU64::new(u64::from(tickets) * ONE),
+            gaps: Cell::new(Vec::new()),
+            protocol: PhantomData,
+        }
+    }
+}
+
+impl<W: TicketWait, D: Doorway> Line<W, D> {
+    /// See [`TicketWait::LOOKS_AT_TICKETS`]. A doorway that knows whether anybody waits makes it needless.
+    pub(super) const LOOKS: Option<u64> = if D::KNOWS_WHO_WAITS { None } else { W::LOOKS_AT_TICKETS };
+
+    /// Sequentially consistent where a post looks at the tickets: see [`fences`]. Acquire: who draws after `close` has
+    /// looked sees CLOSED.
+    const DRAW: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
+    const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
+    /// Release: what the poster did, and all before it, by the release sequence, the taker sees.
+    const GRANT: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Release };
+
+    #[inline]
+    fn sema(&self) -> usize {
+        (&raw const *self).addr()
+    }
+
+    fn turn(&self, ticket: u64) -> Turn<'_> {
+        Turn { grant: &self.grant, sema: self.sema(), ticket }
+    }
+
+    /// Draws `n` tickets, of which the first is returned.
+    #[inline]
+    pub(super) fn draw(&self, n: u32) -> u64 {
+        let first = self.next.fetch_add(u64::from(n), Self::DRAW);
+        if n > 1 && first > LIMIT {
+            fatal("sema: more than 2^60 tickets drawn"); // one by one it would take a lifetime
+        }
+        first
+    }
+
+    /// Whether these tickets have all been granted. Looks once.
+    #[inline]
+    pub(super) fn are_granted(&self, first: u64, n: u32) -> bool {
+        if Self::LOOKS.is_some() {
+            fences::after_ticket();
+        }
+        are_granted(self.grant.load(Self::FIRST_LOOK), first + u64::from(n))
+    }
+
+    /// Draws `n` tickets if they have been granted already.
+    #[inline]
+    pub(super) fn try_draw(&self, n: u32) -> bool {
+        // The ticket first. The other way round it could fail though a permit was there all the time: one is granted
+        // and one taken between the two loads.
+        let mut next = self.next.load(Ordering::Acquire);
+        loop {
+            let after = next + u64::from(n);
+            if !are_granted(self.grant.load(Ordering::Acquire), after) {
+                return false;
+            }
+            match self.next.compare_exchange_weak(next, after, Self::DRAW, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => next = now,
+            }
+        }
+    }
+
+    /// Grants `n` tickets, and as many more as `compensate` says when it is told of tickets given up.
+    ///
+    /// # Safety
+    ///
+    /// The line is alive; but the holder of the last ticket that is granted here may free it at once, unless
+    /// [`Line::LOOKS`].
+    #[inline]
+    pub(super) unsafe fn grant(line: *const Self, n: u64, compensate: impl Fn(u64) -> u64) {
+        // SAFETY: alive until the compare-exchange below. No reference to the line lives longer.
+        let grant = unsafe { &raw const (*line).grant };
+        // SAFETY: as above.
+        let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
+        let first = loop {
+            if old & (CLOSED | GAPS) != 0 {
+                // SAFETY: by the contract.
+                return unsafe { Self::grant_slow(line, n, &compensate) };
+            }
+            if n > 1 && old > LIMIT * ONE {
+                fatal("sema: more than 2^60 permits");
+            }
+            // SAFETY: as above.
+            match unsafe { (*grant).compare_exchange_weak(old, old + n * ONE, Self::GRANT, Ordering::Relaxed) } {
+                Ok(_) => break granted(old),
+                Err(now) => old = now,
+            }
+        };
+        if let Some(near) = Self::LOOKS {
+            fences::after_grant();
+            // SAFETY: alive, as such a semaphore must outlive its grants.
+            let next = unsafe { (*line).next.load(Ordering::SeqCst) };
+            if next.wrapping_sub(first + near) as i64 <= 0 {
+                return; // the ticket that we would wake has not been drawn; who draws it will see our grant
+            }
+        }
+        W::wake(line.addr(), first..first + n);
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Line::grant`].
+    #[cold]
+    unsafe fn grant_slow(line: *const Self, mut n: u64, compensate: &dyn Fn(u64) -> u64) {
+        let sema = line.addr();
+        let locked = lock_of(sema);
+        // SAFETY: alive, by the contract, until the compare-exchange below.
+        let (grant, gaps) = unsafe { (&raw const (*line).grant, &raw const (*line).gaps) };
+        // SAFETY: as above.
+        let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
+        let first = loop {
+            if old & CLOSED != 0 {
+                return; // nobody waits, and nobody will
+            }
+            let first = granted(old);
+            // While GAPS is set nobody grants but under this lock: the gaps that we pass, we pass for good.
+            // SAFETY: as above; and the lock is held.
+            let mut left = unsafe { (*gaps).take() };
+            while let Some(gap) = left.first()
+                && gap.start < first + n
+            {
+                n += compensate(gap.end - gap.start);
+                left.remove(0);
+            }
+            let new = (old & !GAPS) + n * ONE + u64::from(!left.is_empty());
+            if new > 2 * LIMIT * ONE {
+                fatal("sema: more than 2^60 permits");
+            }
+            // SAFETY: as above. After the compare-exchange nothing is used: whoever frees the line sees this.
+            unsafe {
+                (*gaps).set(left);
+                match (*grant).compare_exchange(old, new, Self::GRANT, Ordering::Relaxed) {
+                    Ok(_) => break first,
+                    Err(now) => old = now, // GAPS was not set, so nothing has been passed
+                }
+            }
+        };
+        drop(locked);
+        // Nobody waits in a gap; but a waiter may be found by the ticket that is some before its own.
+        W::wake(sema, first..first + n);
+    }
+
+    /// Waits until `n` tickets from `first` on have been granted. On a deadline they are given up; what of them had
+    /// been granted goes back by `give_back`, as it does if this is left by a panic (a goroutine's end).
+    #[cold]
+    pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
+        let waiting = Waiting { line: self, first, n, give_back };
+        // Of several, the last: it is granted after the others.
+        let in_time = W::wait(&self.turn(first + u64::from(n) - 1), deadline);
+        std::mem::forget(waiting);
+        if !in_time {
+            return self.leave(first, n, give_back);
+        }
+        // Acquire was in the wait.
+        if self.is_closed() { Outcome::Closed } else { Outcome::Granted }
+    }
+
+    /// Gives up tickets, unless they have all been granted.
+    #[cold]
+    fn leave(&self, first: u64, n: u32, give_back: &dyn Fn(u64)) -> Outcome {
+        let end = first + u64::from(n);
+        let locked = lock_of(self.sema());
+        // Acquire: if our grant is in it we take the permit with it. A grant that comes later sees GAPS.
+        let old = self.grant.fetch_or(GAPS, Ordering::Acquire);
+        let mut gaps = self.gaps.take();
+        let ours = granted(old).clamp(first, end);
+        let outcome = if old & CLOSED != 0 {
+            Outcome::Closed
+        } else if ours == end {
+            Outcome::Granted
+        } else {
+            insert(&mut gaps, ours..end);
+            Outcome::TimedOut
+        };
+        if gaps.is_empty() {
+            // Relaxed: an RMW, which continues the release sequences of the grants before it.
+            self.grant.fetch_and(!GAPS, Ordering::Relaxed);
+        }
+        self.gaps.set(gaps);
+        drop(locked);
+        if outcome == Outcome::TimedOut && ours > first {
+            give_back(ours - first);
+        }
+        outcome
+    }
+
+    /// Lets all who wait, and all who come, go without a permit.
+    pub(super) fn close(&self) {
+        let locked = lock_of(self.sema());
+        self.grant.fetch_or(CLOSED, Ordering::Release);
+        drop(locked);
+        // An RMW, that changes nothing: a draw is before it, and we wake that ticket's holder; or after it, and reads from
+        // it, so it sees CLOSED.
+        let drawn = self.next.fetch_add(0, Ordering::AcqRel);
+        let first = granted(self.grant.load(Ordering::Relaxed));
+        W::wake(self.sema(), first..drawn.max(first));
+    }
+
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.grant.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// How many tickets have been granted and not drawn.
+    pub(super) fn surplus(&self) -> u64 {
+        let next = self.next.load(Ordering::Acquire);
+        let grant = self.grant.load(Ordering::Acquire);
+        if grant & CLOSED != 0 { 0 } else { granted(grant).saturating_sub(next) }
+    }
+
+    /// How many tickets are held by those who wait.
+    pub(super) fn waiting(&self) -> u64 {
+        let _locked = lock_of(self.sema());
+        let gaps = self.gaps.take();
+        let given_up: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+        self.gaps.set(gaps);
+        let grant = self.grant.load(Ordering::Acquire);
+        let drawn = self.next.load(Ordering::Acquire);
+        if grant & CLOSED != 0 { 0 } else { drawn.saturating_sub(granted(grant)).saturating_sub(given_up) }
+    }
+}
+
+/// The lock of the gaps of the semaphore at this address.
+#[cfg(not(sudog_loom))]
+fn lock_of(sema: usize) -> MutexGuard<'static, ()> {
+    const LOCKS: usize = 64;
+    static GAP_LOCKS: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
+    GAP_LOCKS[mix(sema) % LOCKS].lock()
+}
+
+#[cfg(sudog_loom)]
+fn lock_of(_: usize) -> MutexGuard<'static, ()> {
+    loom::lazy_static! { static ref GAP_LOCK: Mutex<()> = Mutex::new(()); }
+    GAP_LOCK.lock()
+}
+
+/// In a model: nobody uses the line any more when it is freed.
+#[cfg(sudog_loom)]
+impl<W, D> Drop for Line<W, D> {
+    fn drop(&mut self) {
+        self.next.with_mut(|_| ());
+        self.grant.with_mut(|_| ());
+    }
+}
+
+/// A goroutine that waits with tickets. Dropped when it is unwound.
+struct Waiting<'a, W: TicketWait, D: Doorway> {
+    line: &'a Line<W, D>,
+    first: u64,
+    n: u32,
+    give_back: &'a dyn Fn(u64),
+}
+
+impl<W: TicketWait, D: Doorway> Drop for Waiting<'_, W, D> {
+    #[cold]
+    fn drop(&mut self) {
+        if self.line.leave(self.first, self.n, self.give_back) == Outcome::Granted {
+            (self.give_back)(u64::from(self.n));
+        }
+    }
+}
+
+/// Adds a range that overlaps none.
+fn insert(gaps: &mut Gaps, new: Range<u64>) {
+    let at = gaps.partition_point(|gap| gap.end < new.start);
+    match gaps.get_mut(at) {
+        Some(gap) if gap.end == new.start => gap.end = new.end,
+        Some(gap) if gap.start == new.end => gap.start = new.start,
+        _ => gaps.insert(at, new),
+    }
+    if let Some([left, right]) = gaps.get_mut(at..at + 2)
+        && left.end == right.start
+    {
+        left.end = right.end;
+        gaps.remove(at + 1);
+    }
+}

@@ -1,0 +1,86 @@
+//! How a waiter passes the time: spinning, yielding, sleeping.
+
+use sudog_runtime::{G, spin};
+
+/// What a waiter does between two looks at what it waits for.
+///
+/// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until what it waits for has happened, or until the policy
+/// says that it is time to sleep. A goroutine never keeps its worker from others for long, whatever the policy.
+///
+/// # Examples
+///
+/// The paper's own way to wait, for experiments:
+///
+/// ```
+/// use sudog_sync::semaphore::waiting_array::{Spin, Twa};
+///
+/// let permits: Twa<Spin> = Twa::with_permits(1);
+/// permits.acquire_many(1).unwrap();
+/// ```
+pub trait WaitPolicy: Send + Sync + 'static {
+    /// Whether it ends in sleep. If not, [`WaitPolicy::pass_time`] never returns false.
+    const PARKS: bool;
+
+    /// Passes a little time. `iter` says how often this wait has done so before. False: it is time to sleep.
+    fn pass_time(iter: u32) -> bool;
+}
+
+/// Pauses, for ever: the paper's way. With more waiters than processors whole time slices go by. For the laboratory.
+///
+/// A goroutine yields now and then: its worker may have to run the one that it waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Spin;
+
+/// Go's spinning rule, then yields: a goroutine to others of its worker, a thread to others of its processor.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinThenYield;
+
+/// Go's spinning rule, then sleep: the default.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinThenPark;
+
+impl WaitPolicy for Spin {
+    const PARKS: bool = false;
+
+    #[inline]
+    fn pass_time(iter: u32) -> bool {
+        if iter % 64 == 63 && G::is_goroutine() {
+            G::yield_now();
+        } else {
+            spin::do_spin(1);
+        }
+        true
+    }
+}
+
+impl WaitPolicy for SpinThenYield {
+    const PARKS: bool = false;
+
+    #[inline]
+    fn pass_time(iter: u32) -> bool {
+        if !spin_round(iter) {
+            G::yield_now();
+        }
+        true
+    }
+}
+
+impl WaitPolicy for SpinThenPark {
+    const PARKS: bool = true;
+
+    #[inline]
+    fn pass_time(iter: u32) -> bool {
+        spin_round(iter)
+    }
+}
+
+/// One round by Go's rule, if there is one left. A model does not spin: each look would be a step to be explored, and
+/// what a spinner sees on the way one that goes to sleep at once sees too.
+#[inline]
+fn spin_round(iter: u32) -> bool {
+    let spins = !cfg!(sudog_loom) && spin::can_spin(iter, spin::ROUNDS);
+    if spins {
+        spin::do_spin(spin::PAUSES);
+    }
+    spins
+}

@@ -1,0 +1,45 @@
+//! The waiting arrays: one table for each protocol, in every process; in a model, a fresh one for each execution.
+
+use std::ops::Range;
+
+use super::hash::TicketHash;
+
+/// Declares a table, to be indexed with what [`TicketHash`] comes to.
+macro_rules! table {
+    ($NAME:ident: [$Bucket:ty; $n:expr]) => {
+        #[cfg(not(sudog_loom))]
+        static $NAME: crate::semaphore::waiting_array::table::Pages<[$Bucket; $n]> =
+            crate::semaphore::waiting_array::table::Pages([const { <$Bucket>::EMPTY }; $n]);
+
+        #[cfg(sudog_loom)]
+        loom::lazy_static! {
+            static ref $NAME: Vec<$Bucket> = (0..$n).map(|_| <$Bucket>::new()).collect();
+        }
+    };
+}
+pub(super) use table;
+
+/// At the beginning of a page: fewer of them are touched.
+#[cfg(not(sudog_loom))]
+#[repr(align(4096))]
+pub(super) struct Pages<T>(pub(super) T);
+
+#[cfg(not(sudog_loom))]
+impl<T> std::ops::Deref for Pages<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Wakes the buckets of these tickets, each once if there are very many tickets.
+#[inline]
+pub(super) fn for_each_bucket<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)) {
+    if tickets.end - tickets.start > H::BUCKETS as u64 {
+        (0..H::BUCKETS).for_each(wake);
+    } else {
+        tickets.for_each(|ticket| wake(H::bucket(sema, ticket) % H::BUCKETS));
+    }
+}

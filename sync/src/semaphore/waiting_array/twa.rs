@@ -1,0 +1,226 @@
+//! Buckets with a sequence each: those far from their turn watch their bucket, those near it the grant.
+//!
+//! | taker of ticket `tx` | poster of grant `g` |
+//! |---|---|
+//! | W1: reads its bucket's sequence | P1: `grant = g + 1` |
+//! | W2: reads the grant: enabled? near? | P2: advances the sequence of the bucket of ticket `g + NEAR` |
+//! | W3: far: waits until the sequence is not as in W1; near: until the grant is enough | |
+//!
+//! A waiter is *near* if fewer than `NEAR` tickets are before it. If its W1 reads P2's sequence, its W2 sees P1's grant;
+//! if not, the sequence is still to change. Release in P2 and acquire in W1 are enough for that.
+//!
+//! **A bucket** is 32 bits, so that the kernel can compare it: `sequence << 2 | GOROUTINES | THREADS`. The two bits say who
+//! sleeps, and are set by a compare-exchange from what W1 read, so a sequence that has changed fails it. P2 clears them and
+//! wakes whom they name: threads by futex, goroutines by the chains of listing 3, with the bucket's address. Nobody
+//! sleeps: no system call. That the sequence comes round to the same 30 bits *while* a thread is on its way into the
+//! kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same.
+//!
+//! **Near and asleep.** The listing's near waiters spin, and no post is for them; they can not sleep. Where the policy
+//! sleeps they do, after a spin on the grant, on their bucket; and posts go to `g` as well as to `g + NEAR`. That is also
+//! what the listing lacks when a poster is preempted between P1 and P2: a later post enables the waiter that P2 is for,
+//! and wakes another. Posts for `g` itself do not come late for it.
+//!
+//! **The look at the tickets.** A post that finds no ticket drawn as far as the one that it would wake, wakes nobody: or
+//! else posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw, first look
+//! at the grant; grant, look at the tickets) are sequentially consistent, and **the semaphore must outlive the post**.
+//!
+//! Source: listing 2, *TWA-Semaphore*, `NEAR` being its `LongTermThreshold`.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+#[cfg(not(sudog_loom))]
+use std::time::Duration;
+
+#[cfg(any(target_os = "linux", sudog_loom))]
+use sudog_runtime::shim::futex;
+use sudog_runtime::shim::{AtomicU32, Ordering};
+use sudog_runtime::{G, Instant};
+
+use super::chain;
+use super::gate::is_over;
+use super::hash::{MAX_BUCKETS, Mixed, TicketHash};
+use super::line::{TicketWait, Turn};
+use super::policy::{SpinThenPark, WaitPolicy};
+use super::table::table;
+use super::ticket_sema::TicketSema;
+
+const THREADS: u32 = 1;
+const GOROUTINES: u32 = 2;
+const SEQUENCE: u32 = 4;
+
+/// 8 bytes, as in the paper: 17 of them are more than the 128 that processors fetch at once.
+#[repr(align(8))]
+struct Bucket {
+    word: AtomicU32,
+}
+
+table!(BUCKETS: [Bucket; MAX_BUCKETS]);
+
+impl Bucket {
+    #[cfg(not(sudog_loom))]
+    const EMPTY: Self = Self { word: AtomicU32::new(0) };
+
+    #[cfg(sudog_loom)]
+    fn new() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
+
+    #[inline]
+    fn load(&self) -> u32 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// P2.
+    #[inline]
+    fn advance(&self) {
+        let mut old = self.word.load(Ordering::Relaxed);
+        // Release: whoever sees the sequence sees the grant.
+        while let Err(now) = self.word.compare_exchange_weak(
+            old,
+            (old | THREADS | GOROUTINES).wrapping_add(1), // the next sequence, nobody asleep
+            Ordering::Release,
+            Ordering::Relaxed,
+        ) {
+            old = now;
+        }
+        if old & (THREADS | GOROUTINES) != 0 {
+            self.wake(old);
+        }
+    }
+
+    #[cold]
+    fn wake(&self, sleepers: u32) {
+        #[cfg(any(target_os = "linux", sudog_loom))]
+        if sleepers & THREADS != 0 {
+            futex::wake(&raw const self.word, u32::MAX);
+        }
+        if sleepers & GOROUTINES != 0 {
+            chain::address_signal(self.address());
+        }
+    }
+
+    fn address(&self) -> usize {
+        (&raw const *self).addr()
+    }
+
+    /// W3: passes time until the word is not `seen` with sleepers added, or a little less. False: the deadline passed.
+    fn wait<P: WaitPolicy>(&self, seen: u32, deadline: Option<Instant>) -> bool {
+        let mut iter = 0;
+        while self.load() / SEQUENCE == seen / SEQUENCE {
+            if !P::pass_time(iter) {
+                return self.sleep(seen, deadline);
+            }
+            if !P::PARKS && is_over(deadline, iter) {
+                return false;
+            }
+            iter = iter.wrapping_add(1);
+        }
+        true
+    }
+
+    #[cold]
+    fn sleep(&self, seen: u32, deadline: Option<Instant>) -> bool {
+        let me = if cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine() { THREADS } else { GOROUTINES };
+        if seen & me == 0
+            && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return true; // it has changed, if only by other sleepers: look again
+        }
+        #[cfg(any(target_os = "linux", sudog_loom))]
+        if me == THREADS {
+            return sleep_in_kernel(&self.word, seen | me, deadline);
+        }
+        let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
+        match deadline {
+            Some(deadline) => chain::address_wait_until_deadline(self.address(), changed, deadline),
+            None => {
+                chain::address_wait_until(self.address(), changed);
+                true
+            }
+        }
+    }
+}
+
+/// False: the deadline passed.
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> bool {
+    /// See the module's comment on sequences that come round.
+    const LOOK_AGAIN: Duration = Duration::from_secs(4);
+    match deadline {
+        Some(deadline) => futex::wait(word, seen, Some(deadline)),
+        None => {
+            futex::wait(word, seen, Some(Instant::now() + LOOK_AGAIN));
+            true
+        }
+    }
+}
+
+/// A deadline has always passed already: the hardest case.
+#[cfg(sudog_loom)]
+fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> bool {
+    deadline.is_none() && futex::wait(word, seen, None)
+}
+
+/// Listing 2: waiters watch a bucket until their turn is near. See [`Twa`].
+#[derive(Debug)]
+pub struct OnBucket<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+
+/// The TWA semaphore, listing 2.
+///
+/// `NEAR` is how many waiters at the head of the line look at the grant, the paper's `LongTermThreshold`; 0: none.
+///
+/// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::semaphore::Twa;
+/// use sudog_sync::semaphore::waiting_array::{Plain, Spin, SpinThenPark};
+///
+/// let ours: Twa = Twa::with_permits(1);
+/// let as_printed: Twa<Spin, 1, Plain> = Twa::with_permits(1);
+/// let all_may_sleep: Twa<SpinThenPark, 0> = Twa::with_permits(1);
+/// # ours.acquire_many(1).unwrap();
+/// # as_printed.acquire_many(1).unwrap();
+/// # all_may_sleep.acquire_many(1).unwrap();
+/// ```
+pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnBucket<P, NEAR, H>>;
+
+// SAFETY: the turn has come when it says so. A wake of ticket t reaches whoever waits for t: if the policy sleeps, its
+// bucket is advanced after the grant; if it does not, those near watch the grant, and those far are advanced before they
+// are near, or watch... the same bucket, whose sequence cannot have changed unseen. The semaphore's address is hashed.
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBucket<P, NEAR, H> {
+    /// Those near sleep, too, if anybody does: then the ticket that is granted is one to wake.
+    const LOOKS_AT_TICKETS: Option<u64> = Some(if P::PARKS { 0 } else { NEAR as u64 });
+
+    fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
+        let bucket = &BUCKETS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
+        let mut iter = 0;
+        loop {
+            let seen = bucket.load(); // W1
+            let Some(distance) = turn.distance() else { return true }; // W2
+            if distance < u64::from(NEAR) && P::pass_time(iter) {
+                if is_over(deadline, iter) {
+                    return false;
+                }
+                iter = iter.wrapping_add(1);
+            } else if !bucket.wait::<P>(seen, deadline) {
+                return turn.has_come();
+            }
+        }
+    }
+
+    #[inline]
+    fn wake(sema: usize, tickets: Range<u64>) {
+        let near = u64::from(NEAR);
+        let far = tickets.start + near..tickets.end + near;
+        let from = if P::PARKS { tickets.start } else { far.start };
+        if near > tickets.end - tickets.start && P::PARKS {
+            super::table::for_each_bucket::<H>(sema, tickets, |bucket| BUCKETS[bucket].advance());
+            super::table::for_each_bucket::<H>(sema, far, |bucket| BUCKETS[bucket].advance());
+        } else {
+            super::table::for_each_bucket::<H>(sema, from..far.end, |bucket| BUCKETS[bucket].advance());
+        }
+    }
+}
+
