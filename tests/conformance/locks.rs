@@ -18,6 +18,12 @@ crate::over_every_backend! {
         go_1_14 = Go114;
         go_parking_lot_core = GoParkingLotCore;
         #[cfg(target_os = "linux")] go_futex = GoFutex;
+        go_benaphore = GoBenaphore;
+        go_ticket = GoTicket;
+        go_twa = GoTwa;
+        go_twa_chain = GoTwaChain;
+        go_twa_channel = GoTwaChannel;
+        go_twa_location = GoTwaLocation;
         std_mutex = Std;
         parking_lot_0_12 = ParkingLot012;
         parking_lot_0_12_fair = ParkingLot012Fair;

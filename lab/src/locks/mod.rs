@@ -13,7 +13,7 @@ pub use std_mutex::StdMutex;
 use serde::Serialize;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
-use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_sync::{GoMutex, RawLock, mutex::policy};
 
 use crate::registry::registry;
@@ -35,6 +35,18 @@ registry! {
     #[cfg(target_os = "linux")]
     GoFutex = "go+futex": GoMutex<FutexSema>,
         "the Go mutex with the default policy, over the kernel's futex table";
+    GoBenaphore = "go+benaphore": GoMutex<Benaphore>,
+        "the Go mutex with the default policy, over the benaphore";
+    GoTicket = "go+ticket": GoMutex<Ticket>,
+        "the Go mutex with the default policy, over the ticket semaphore";
+    GoTwa = "go+twa": GoMutex<Twa>,
+        "the Go mutex with the default policy, over the TWA semaphore";
+    GoTwaChain = "go+twa-chain": GoMutex<TwaChain>,
+        "the Go mutex with the default policy, over waiting chains";
+    GoTwaChannel = "go+twa-channel": GoMutex<TwaChannel>,
+        "the Go mutex with the default policy, over waiting channels";
+    GoTwaLocation = "go+twa-location": GoMutex<TwaLocation>,
+        "the Go mutex with the default policy, over waiting locations";
     Std = "std": StdMutex,
         "std::sync::Mutex, poisoning included";
     ParkingLot012 = "parking_lot_0_12": ParkingLot012<false>,
@@ -60,8 +72,18 @@ impl LockName {
     /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
     #[must_use]
     pub const fn blocks_threads(self) -> bool {
-        // Whatever is over the runtime's semaphore waits as a goroutine.
-        !matches!(self, Self::Go | Self::Go114)
+        // Whatever is over a semaphore of ours waits as a goroutine.
+        !matches!(
+            self,
+            Self::Go
+                | Self::Go114
+                | Self::GoBenaphore
+                | Self::GoTicket
+                | Self::GoTwa
+                | Self::GoTwaChain
+                | Self::GoTwaChannel
+                | Self::GoTwaLocation
+        )
     }
 }
 

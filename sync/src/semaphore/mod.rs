@@ -21,4 +21,4 @@ pub use futex::FutexSema;
 pub use parking_lot::ParkingLotSema;
 pub use runtime::RuntimeSema;
 #[cfg(feature = "waiting-array")]
-pub use waiting_array::{Benaphore, TicketSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+pub use waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};

@@ -103,12 +103,7 @@ impl sealed::Sealed for Split {
     fn try_enter<W: TicketWait>(&self, _: &Line<W, Self>, n: u32) -> bool {
         let mut count = self.count.load(Ordering::Relaxed);
         while count as i64 >= i64::from(n) {
-            match self.count.compare_exchange_weak(
-                count,
-                count - u64::from(n),
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
+            match self.count.compare_exchange_weak(count, count - u64::from(n), Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => count = now,
             }

@@ -62,9 +62,9 @@ fn stands(_: Fence) -> bool {
 }
 
 #[cfg(sudog_loom)]
-pub use model::without;
-#[cfg(sudog_loom)]
 use model::stands;
+#[cfg(sudog_loom)]
+pub use model::without;
 
 #[cfg(sudog_loom)]
 mod model {

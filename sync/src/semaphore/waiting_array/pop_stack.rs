@@ -82,11 +82,7 @@ impl PopStack {
 
     /// Waits in the chain once, unless `satisfied` returns true after the push.
     #[cold]
-    pub(super) fn wait<P: WaitPolicy>(
-        &self,
-        satisfied: impl FnOnce() -> bool,
-        deadline: Option<Instant>,
-    ) -> Waited {
+    pub(super) fn wait<P: WaitPolicy>(&self, satisfied: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
         let e = Element { gate: Gate::new() };
         let prv = self.top.swap((&raw const e).cast_mut(), Ordering::AcqRel);
         fences::after_push();

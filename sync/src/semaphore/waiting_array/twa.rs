@@ -121,8 +121,7 @@ impl Bucket {
     #[cold]
     fn sleep(&self, seen: u32, deadline: Option<Instant>) -> bool {
         let me = if cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine() { THREADS } else { GOROUTINES };
-        if seen & me == 0
-            && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        if seen & me == 0 && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return true; // it has changed, if only by other sleepers: look again
         }
@@ -223,4 +222,3 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBuck
         }
     }
 }
-
