@@ -10,7 +10,7 @@ use serde::Serialize;
 use sudog_sync::Semaphore;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
-use sudog_sync::semaphore::waiting_array::{OnBucket, Plain, Spin, SpinThenYield};
+use sudog_sync::semaphore::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 
 use crate::registry::registry;
@@ -38,7 +38,7 @@ registry! {
         "listing 1: all watch the grant, and yield";
     Twa = "twa": Twa,
         "listing 2: waiters watch and sleep on buckets, the next one the grant";
-    TwaFar = "twa-far": Twa<sudog_sync::semaphore::waiting_array::SpinThenPark, 0>,
+    TwaFar = "twa-far": Twa<SpinThenPark, 0>,
         "listing 2 with a threshold of 0: nobody watches the grant";
     TwaChain = "twa-chain": TwaChain,
         "listing 3: waiters sleep in chains";

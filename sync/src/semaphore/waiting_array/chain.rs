@@ -24,6 +24,7 @@ use sudog_runtime::Instant;
 
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, mix};
 use super::line::{TicketWait, Turn};
+use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
@@ -108,11 +109,13 @@ pub(super) fn wait<P: WaitPolicy>(
 
 /// Listing 3: waiters sleep in chains. See [`TwaChain`].
 #[derive(Debug)]
-pub struct OnChain<P = SpinThenPark, H = Mixed>(PhantomData<(P, H)>);
+pub struct OnChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting chains, listing 3.
 ///
-/// A post is two RMWs, one of them in the waiting array, whether anybody waits or not. That of the
+/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0.
+///
+/// A post is two RMWs or more, all but one in the waiting array, whether anybody waits or not. That of the
 /// [`Benaphore`](super::Benaphore) over the same chains is one if nobody waits.
 ///
 /// # Examples
@@ -124,26 +127,31 @@ pub struct OnChain<P = SpinThenPark, H = Mixed>(PhantomData<(P, H)>);
 /// static M: MutexOver<GoMutex<TwaChain>, u32> = MutexOver::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
-pub type TwaChain<P = SpinThenPark, H = Mixed> = TicketSema<OnChain<P, H>>;
-
-impl<P: WaitPolicy, H: TicketHash> OnChain<P, H> {
-    #[inline]
-    fn chain(sema: usize, ticket: u64) -> &'static PopStack {
-        &CHAINS[H::bucket(sema, ticket) % H::BUCKETS]
-    }
-}
+pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnChain<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. A wake flushes the ticket's chain, and `pop_stack.rs` argues that a waiter
 // which missed the turn before its push is in the chain by then. The semaphore's address is hashed.
-unsafe impl<P: WaitPolicy, H: TicketHash> TicketWait for OnChain<P, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChain<P, NEAR, H> {
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
-        wait::<P>(Self::chain(turn.sema(), turn.ticket()), || turn.has_come(), deadline)
+        let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
+        loop {
+            match watch::<P, NEAR>(turn, deadline) {
+                Look::Come => return true,
+                Look::TimedOut => return turn.has_come(),
+                Look::Far => {}
+            }
+            // To be near is to leave the chain, if one only watches there.
+            let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
+            if chain.wait::<Far<P>>(leaves, deadline) == Waited::TimedOut {
+                return turn.has_come();
+            }
+        }
     }
 
     #[inline]
-    fn wake(sema: usize, tickets: Range<u64>) {
-        super::table::for_each_bucket::<H>(sema, tickets, |bucket| CHAINS[bucket].flush());
+    fn wake(sema: usize, granted: Range<u64>) {
+        near::wake::<P, NEAR, H>(sema, granted, |bucket| CHAINS[bucket].flush());
     }
 }

@@ -27,6 +27,7 @@ use sudog_runtime::shim::{AtomicU64, Ordering};
 
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, mix};
 use super::line::{TicketWait, Turn};
+use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
@@ -149,11 +150,13 @@ impl Channel {
 
 /// Listing 4: waiters sleep in chains until a sequence changes. See [`TwaChannel`].
 #[derive(Debug)]
-pub struct OnChannel<P = SpinThenPark, H = Mixed>(PhantomData<(P, H)>);
+pub struct OnChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting channels, listing 4.
 ///
-/// A post is three RMWs, two of them in the waiting array. What it has over [`TwaChain`](super::TwaChain) is the
+/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0.
+///
+/// A post is three RMWs or more, all but one in the waiting array. What it has over [`TwaChain`](super::TwaChain) is the
 /// interface of its waits.
 ///
 /// # Examples
@@ -164,29 +167,31 @@ pub struct OnChannel<P = SpinThenPark, H = Mixed>(PhantomData<(P, H)>);
 /// static SLOTS: TwaChannel = TwaChannel::with_permits(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaChannel<P = SpinThenPark, H = Mixed> = TicketSema<OnChannel<P, H>>;
+pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnChannel<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. A wake changes the sequence of the ticket's channel after the turn has come:
 // a waiter that has not seen the turn monitored before, and waits for a change that has been or comes. The semaphore's
 // address is hashed.
-unsafe impl<P: WaitPolicy, H: TicketHash> TicketWait for OnChannel<P, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChannel<P, NEAR, H> {
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let channel = &CHANNELS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
         loop {
             let seen = channel.monitor();
-            if turn.has_come() {
-                return true;
+            match watch::<P, NEAR>(turn, deadline) {
+                Look::Come => return true,
+                Look::TimedOut => return turn.has_come(),
+                Look::Far => {}
             }
-            if channel.wait_lazy::<P>(seen, deadline) == Waited::TimedOut {
+            if channel.wait_lazy::<Far<P>>(seen, deadline) == Waited::TimedOut {
                 return turn.has_come();
             }
         }
     }
 
     #[inline]
-    fn wake(sema: usize, tickets: Range<u64>) {
-        super::table::for_each_bucket::<H>(sema, tickets, |bucket| CHANNELS[bucket].signal());
+    fn wake(sema: usize, granted: Range<u64>) {
+        near::wake::<P, NEAR, H>(sema, granted, |bucket| CHANNELS[bucket].signal());
     }
 }

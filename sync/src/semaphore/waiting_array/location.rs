@@ -35,6 +35,7 @@ use sudog_runtime::shim::{AtomicPtr, AtomicUsize, Mutex, Ordering};
 use super::gate::Gate;
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, mix};
 use super::line::{TicketWait, Turn};
+use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
 use super::table::table;
 use super::ticket_sema::TicketSema;
@@ -249,9 +250,12 @@ fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
 
 /// Listing 5: waiters enlist at a location. See [`TwaLocation`].
 #[derive(Debug)]
-pub struct OnLocation<P = SpinThenPark, H = Mixed>(PhantomData<(P, H)>);
+pub struct OnLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
 
 /// The semaphore with locations, listing 5.
+///
+/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0, or 1 with its
+/// conservative post.
 ///
 /// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
 ///
@@ -263,27 +267,32 @@ pub struct OnLocation<P = SpinThenPark, H = Mixed>(PhantomData<(P, H)>);
 /// static SLOTS: TwaLocation = TwaLocation::with_permits(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaLocation<P = SpinThenPark, H = Mixed> = TicketSema<OnLocation<P, H>>;
+pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnLocation<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. A waiter looks at its turn after each enlisting; a wake takes off the chain
 // of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's push comes after it and
 // reads from it, so the look sees the turn. The semaphore's address is hashed.
-unsafe impl<P: WaitPolicy, H: TicketHash> TicketWait for OnLocation<P, H> {
-    const LOOKS_AT_TICKETS: Option<u64> = Some(0);
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnLocation<P, NEAR, H> {
+    const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let index = H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS;
-        let mut waiter = LocationWaiter::new();
-        while !turn.has_come() {
-            if !waiter.wait_at::<P>(index, deadline) {
+        let mut waiter = None;
+        loop {
+            match watch::<P, NEAR>(turn, deadline) {
+                Look::Come => return true,
+                Look::TimedOut => return turn.has_come(),
+                Look::Far => {}
+            }
+            // The first call enlists, so the turn is looked at once more before the second.
+            if !waiter.get_or_insert_with(LocationWaiter::new).wait_at::<Far<P>>(index, deadline) {
                 return turn.has_come();
             }
         }
-        true
     }
 
     #[inline]
-    fn wake(sema: usize, tickets: Range<u64>) {
-        super::table::for_each_bucket::<H>(sema, tickets, |bucket| LOCATIONS[bucket].wake_all());
+    fn wake(sema: usize, granted: Range<u64>) {
+        near::wake::<P, NEAR, H>(sema, granted, |bucket| LOCATIONS[bucket].wake_all());
     }
 }

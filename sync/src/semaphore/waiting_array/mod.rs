@@ -36,6 +36,7 @@ mod gate;
 mod hash;
 mod line;
 mod location;
+mod near;
 mod policy;
 mod pop_stack;
 mod table;

@@ -2,6 +2,10 @@
 
 use sudog_runtime::{G, spin};
 
+/// Rounds of 30 pauses, with a look after each pause. Go has 4, with a look after each round. On threads a sleep costs
+/// more, and who sleeps too soon makes the next one sleep, too: `docs/performance.md`, "Waiting arrays".
+const ROUNDS: u32 = 13;
+
 /// What a waiter does between two looks at what it waits for.
 ///
 /// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until what it waits for has happened, or until the policy
@@ -31,11 +35,11 @@ pub trait WaitPolicy: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Spin;
 
-/// Go's spinning rule, then yields: a goroutine to others of its worker, a thread to others of its processor.
+/// Some hundred pauses, then yields: a goroutine to others of its worker, a thread to others of its processor.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinThenYield;
 
-/// Go's spinning rule, then sleep: the default.
+/// Some hundred pauses, then sleep: the default.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinThenPark;
 
@@ -58,7 +62,7 @@ impl WaitPolicy for SpinThenYield {
 
     #[inline]
     fn pass_time(iter: u32) -> bool {
-        if !spin_round(iter) {
+        if !pause(iter) {
             G::yield_now();
         }
         true
@@ -70,17 +74,17 @@ impl WaitPolicy for SpinThenPark {
 
     #[inline]
     fn pass_time(iter: u32) -> bool {
-        spin_round(iter)
+        pause(iter)
     }
 }
 
-/// One round by Go's rule, if there is one left. A model does not spin: each look would be a step to be explored, and
-/// what a spinner sees on the way one that goes to sleep at once sees too.
+/// A pause, if there is one left; now and then by Go's rule whether to go on. A model does not spin: each look would be a
+/// step to be explored, and what a spinner sees on the way one that goes to sleep at once sees too.
 #[inline]
-fn spin_round(iter: u32) -> bool {
-    let spins = !cfg!(sudog_loom) && spin::can_spin(iter, spin::ROUNDS);
-    if spins {
-        spin::do_spin(spin::PAUSES);
+fn pause(iter: u32) -> bool {
+    if cfg!(sudog_loom) || (iter % spin::PAUSES == 0 && !spin::can_spin(iter / spin::PAUSES, ROUNDS)) {
+        return false;
     }
-    spins
+    spin::do_spin(1);
+    true
 }

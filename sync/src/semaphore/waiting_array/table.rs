@@ -1,9 +1,5 @@
 //! The waiting arrays: one table for each protocol, in every process; in a model, a fresh one for each execution.
 
-use std::ops::Range;
-
-use super::hash::TicketHash;
-
 /// Declares a table, to be indexed with what [`TicketHash`] comes to.
 macro_rules! table {
     ($NAME:ident: [$Bucket:ty; $n:expr]) => {
@@ -31,15 +27,5 @@ impl<T> std::ops::Deref for Pages<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-/// Wakes the buckets of these tickets, each once if there are very many tickets.
-#[inline]
-pub(super) fn for_each_bucket<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)) {
-    if tickets.end - tickets.start > H::BUCKETS as u64 {
-        (0..H::BUCKETS).for_each(wake);
-    } else {
-        tickets.for_each(|ticket| wake(H::bucket(sema, ticket) % H::BUCKETS));
     }
 }

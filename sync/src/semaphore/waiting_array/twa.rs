@@ -3,22 +3,17 @@
 //! | taker of ticket `tx` | poster of grant `g` |
 //! |---|---|
 //! | W1: reads its bucket's sequence | P1: `grant = g + 1` |
-//! | W2: reads the grant: enabled? near? | P2: advances the sequence of the bucket of ticket `g + NEAR` |
-//! | W3: far: waits until the sequence is not as in W1; near: until the grant is enough | |
+//! | W2: reads the grant: enabled? near? | P2: advances the sequences of the buckets of whom that concerns |
+//! | W3: far: waits until the sequence is not as in W1; near: watches the grant | |
 //!
-//! A waiter is *near* if fewer than `NEAR` tickets are before it. If its W1 reads P2's sequence, its W2 sees P1's grant;
-//! if not, the sequence is still to change. Release in P2 and acquire in W1 are enough for that.
+//! `near.rs` says who is near. If a waiter's W1 reads P2's sequence, its W2 sees P1's grant; if not, the sequence is still
+//! to change. Release in P2 and acquire in W1 are enough for that.
 //!
 //! **A bucket** is 32 bits, so that the kernel can compare it: `sequence << 2 | GOROUTINES | THREADS`. The two bits say who
 //! sleeps, and are set by a compare-exchange from what W1 read, so a sequence that has changed fails it. P2 clears them and
 //! wakes whom they name: threads by futex, goroutines by the chains of listing 3, with the bucket's address. Nobody
 //! sleeps: no system call. That the sequence comes round to the same 30 bits *while* a thread is on its way into the
 //! kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same.
-//!
-//! **Near and asleep.** The listing's near waiters spin, and no post is for them; they can not sleep. Where the policy
-//! sleeps they do, after a spin on the grant, on their bucket; and posts go to `g` as well as to `g + NEAR`. That is also
-//! what the listing lacks when a poster is preempted between P1 and P2: a later post enables the waiter that P2 is for,
-//! and wakes another. Posts for `g` itself do not come late for it.
 //!
 //! **The look at the tickets.** A post that finds no ticket drawn as far as the one that it would wake, wakes nobody: or
 //! else posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw, first look
@@ -40,6 +35,7 @@ use super::chain;
 use super::gate::is_over;
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash};
 use super::line::{TicketWait, Turn};
+use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
 use super::table::table;
 use super::ticket_sema::TicketSema;
@@ -189,36 +185,25 @@ pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnBu
 // bucket is advanced after the grant; if it does not, those near watch the grant, and those far are advanced before they
 // are near, or watch... the same bucket, whose sequence cannot have changed unseen. The semaphore's address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBucket<P, NEAR, H> {
-    /// Those near sleep, too, if anybody does: then the ticket that is granted is one to wake.
-    const LOOKS_AT_TICKETS: Option<u64> = Some(if P::PARKS { 0 } else { NEAR as u64 });
+    const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let bucket = &BUCKETS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        let mut iter = 0;
         loop {
             let seen = bucket.load(); // W1
-            let Some(distance) = turn.distance() else { return true }; // W2
-            if distance < u64::from(NEAR) && P::pass_time(iter) {
-                if is_over(deadline, iter) {
-                    return false;
-                }
-                iter = iter.wrapping_add(1);
-            } else if !bucket.wait::<P>(seen, deadline) {
+            match watch::<P, NEAR>(turn, deadline) {
+                Look::Come => return true,
+                Look::TimedOut => return turn.has_come(),
+                Look::Far => {}
+            }
+            if !bucket.wait::<Far<P>>(seen, deadline) {
                 return turn.has_come();
             }
         }
     }
 
     #[inline]
-    fn wake(sema: usize, tickets: Range<u64>) {
-        let near = u64::from(NEAR);
-        let far = tickets.start + near..tickets.end + near;
-        let from = if P::PARKS { tickets.start } else { far.start };
-        if near > tickets.end - tickets.start && P::PARKS {
-            super::table::for_each_bucket::<H>(sema, tickets, |bucket| BUCKETS[bucket].advance());
-            super::table::for_each_bucket::<H>(sema, far, |bucket| BUCKETS[bucket].advance());
-        } else {
-            super::table::for_each_bucket::<H>(sema, from..far.end, |bucket| BUCKETS[bucket].advance());
-        }
+    fn wake(sema: usize, granted: Range<u64>) {
+        near::wake::<P, NEAR, H>(sema, granted, |bucket| BUCKETS[bucket].advance());
     }
 }
