@@ -17,7 +17,7 @@ use sudog::runtime::sema;
 use sudog::sync::mutex::policy::{self, Awake, Policy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
-use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, TwaChannel};
 use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexOver, Order, RawLock, Semaphore, Wake, lock_api};
 
 /// Go 1.8's mutex: nobody starves.
@@ -75,6 +75,10 @@ over_every_go_mutex! {
         parking_lot_core_threads = ParkingLotSema, policy::Threads;
         parking_lot_core_at_once = ParkingLotSema, AtOnce;
         parking_lot_core_claim_at_once = ParkingLotSema, ClaimAtOnce;
+        benaphore_go = Benaphore, policy::Go;
+        benaphore_threads = Benaphore, policy::Threads;
+        benaphore_claim_at_once = Benaphore, ClaimAtOnce;
+        twa_channel_go = TwaChannel, policy::Go;
         #[cfg(target_os = "linux")] futex_go = FutexSema, policy::Go;
         #[cfg(target_os = "linux")] futex_threads = FutexSema, policy::Threads;
         #[cfg(target_os = "linux")] futex_at_once = FutexSema, AtOnce;

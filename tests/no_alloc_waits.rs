@@ -1,4 +1,4 @@
-//! Waiting for a signal, for a group, or as a task allocates nothing; nor does what ends such a wait.
+//! Waiting for a signal, for a permit, for a group, or as a task allocates nothing; nor does what ends such a wait.
 #![cfg(not(sudog_loom))]
 
 mod common;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use counting::without_allocating;
+use sudog::sync::semaphore::waiting_array::{Doorway, TicketWait};
+use sudog::sync::semaphore::{Benaphore, TicketSema, Twa, TwaChannel};
 use sudog::sync::{Cond, LockAsync, Mutex, WaitGroup};
 
 #[test]
@@ -32,6 +34,26 @@ fn a_condition_variable() {
             cond.broadcast();
         });
     });
+}
+
+#[test]
+fn a_waiting_array() {
+    let _watchdog = Watchdog::new();
+    fn wait_and_post<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>) {
+        thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| without_allocating(|| sema.acquire_many(2).unwrap()));
+            }
+            eventually(|| sema.wanted() == 6);
+            without_allocating(|| {
+                sema.post(1);
+                sema.post(5);
+            });
+        });
+    }
+    wait_and_post(&Benaphore::new(0));
+    wait_and_post(&Twa::new(0));
+    wait_and_post(&TwaChannel::new(0));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use sudog::runtime::sema::{Cancel, Limit, Order, SemTable, Wake};
 use sudog::sync::mutex::policy::{self, Policy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
-use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Twa, TwaLocation};
 use sudog::sync::{ConstSemaphore, GoMutex};
 
 /// More than there are processors, and than most machines have: who holds is preempted, who waits sleeps.
@@ -95,6 +95,10 @@ mutexes! {
     mutex_runtime_threads = RuntimeSema, policy::Threads;
     mutex_parking_lot_core_go = ParkingLotSema, policy::Go;
     mutex_parking_lot_core_threads = ParkingLotSema, policy::Threads;
+    mutex_benaphore_go = Benaphore, policy::Go;
+    mutex_benaphore_threads = Benaphore, policy::Threads;
+    mutex_twa_threads = Twa, policy::Threads;
+    mutex_twa_location_go = TwaLocation, policy::Go;
     #[cfg(target_os = "linux")]
     mutex_futex_go = FutexSema, policy::Go;
     #[cfg(target_os = "linux")]

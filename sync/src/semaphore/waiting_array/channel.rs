@@ -42,7 +42,7 @@ table!(CHANNELS: [Channel; MAX_BUCKETS]);
 
 /// What [`key_monitor`] saw: the state of a key's sequence.
 #[must_use = "what was seen is what to wait for the end of"]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Seen(u64);
 
 /// Begins to watch a key. To be called before one looks whether one has to wait.
@@ -81,9 +81,39 @@ pub fn key_wait(key: usize, seen: Seen) {
     while channel(key).wait_lazy::<SpinThenPark>(seen, None) != Waited::Satisfied {}
 }
 
-/// [`key_wait`] that may return before the key has been signalled, but not often: for those who look anyway.
-pub fn key_wait_lazy(key: usize, seen: Seen) {
-    channel(key).wait_lazy::<SpinThenPark>(seen, None);
+/// Waits, if the key's sequence is still as `seen`, and at most once; then, or if not, `seen` is brought up to date. For
+/// loops that look at their condition anyway and need no [`key_monitor`]: the first call with [`Seen::default`] returns at
+/// once, unless the key has never been signalled.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use sudog_sync::semaphore::waiting_array::{Seen, key_signal, key_wait_lazy};
+///
+/// static OPEN: AtomicBool = AtomicBool::new(false);
+/// const KEY: usize = 8;
+///
+/// let waiter = std::thread::spawn(|| {
+///     let mut seen = Seen::default();
+///     while !OPEN.load(Ordering::Acquire) {
+///         key_wait_lazy(KEY, &mut seen);
+///     }
+/// });
+/// OPEN.store(true, Ordering::Release);
+/// key_signal(KEY);
+/// waiter.join().unwrap();
+/// ```
+pub fn key_wait_lazy(key: usize, seen: &mut Seen) {
+    let channel = channel(key);
+    let before = std::mem::replace(seen, channel.monitor());
+    if *seen == before {
+        let signalled = || {
+            *seen = channel.monitor();
+            *seen != before
+        };
+        channel.chain.wait::<SpinThenPark>(signalled, None);
+    }
 }
 
 /// [`key_wait`] with a deadline: whether the key has been signalled.
@@ -164,7 +194,7 @@ pub struct OnChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDa
 /// ```
 /// use sudog_sync::semaphore::TwaChannel;
 ///
-/// static SLOTS: TwaChannel = TwaChannel::with_permits(2);
+/// static SLOTS: TwaChannel = TwaChannel::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
 pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnChannel<P, NEAR, H>>;

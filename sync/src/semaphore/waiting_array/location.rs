@@ -264,7 +264,7 @@ pub struct OnLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomD
 /// ```
 /// use sudog_sync::semaphore::TwaLocation;
 ///
-/// static SLOTS: TwaLocation = TwaLocation::with_permits(2);
+/// static SLOTS: TwaLocation = TwaLocation::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
 pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnLocation<P, NEAR, H>>;

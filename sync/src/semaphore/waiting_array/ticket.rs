@@ -34,7 +34,7 @@ pub struct OnGrant<P = SpinThenYield>(PhantomData<P>);
 /// ```
 /// use sudog_sync::semaphore::Ticket;
 ///
-/// static SLOTS: Ticket = Ticket::with_permits(2);
+/// static SLOTS: Ticket = Ticket::new(2);
 ///
 /// SLOTS.acquire_many(2).unwrap();
 /// assert!(!SLOTS.try_acquire_many(1));

@@ -133,7 +133,7 @@ impl sealed::Sealed for Tickets {
 /// use sudog_sync::semaphore::Benaphore;
 /// use sudog_sync::semaphore::waiting_array::Refused;
 ///
-/// static SLOTS: Benaphore = Benaphore::with_permits(3);
+/// static SLOTS: Benaphore = Benaphore::new(3);
 ///
 /// SLOTS.acquire_many(2).unwrap();
 /// let soon = Instant::now() + Duration::from_millis(2);
@@ -181,7 +181,7 @@ impl std::error::Error for Refused {}
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W> {
-    /// A semaphore with this many permits, for a `static` as well.
+    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the defaults.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
         Self { doorway: Tickets(()), line: Line::granting(permits) }
@@ -190,11 +190,35 @@ impl<W> TicketSema<W> {
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W, Split> {
-    /// A semaphore with this many permits, for a `static` as well.
+    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the defaults.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
         Self { doorway: Split::holding(permits), line: Line::EMPTY }
     }
+}
+
+/// `new` is for the defaults, so that they need not be written; `with_permits` for all.
+#[cfg(not(sudog_loom))]
+macro_rules! new_for_defaults {
+    ($($Alias:ident = $W:ty, $D:ty;)+) => { $(
+        impl TicketSema<$W, $D> {
+            #[doc = concat!("A [`", stringify!($Alias), "`](super::", stringify!($Alias), ") with this many permits.")]
+            #[must_use]
+            pub const fn new(permits: u32) -> Self {
+                Self::with_permits(permits)
+            }
+        }
+    )+ };
+}
+
+#[cfg(not(sudog_loom))]
+new_for_defaults! {
+    Benaphore = super::OnChain, Split;
+    Ticket = super::OnGrant, Tickets;
+    Twa = super::OnBucket, Tickets;
+    TwaChain = super::OnChain, Tickets;
+    TwaChannel = super::OnChannel, Tickets;
+    TwaLocation = super::OnLocation, Tickets;
 }
 
 impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
@@ -269,7 +293,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     /// ```
     /// use sudog_sync::semaphore::Benaphore;
     ///
-    /// let done: *mut Benaphore = Box::into_raw(Box::new(Benaphore::with_permits(0)));
+    /// let done = Box::into_raw(Box::new(Benaphore::new(0)));
     /// let shared = done.addr();
     /// std::thread::scope(|s| {
     ///     s.spawn(move || {

@@ -172,7 +172,7 @@ pub struct OnBucket<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDat
 /// use sudog_sync::semaphore::Twa;
 /// use sudog_sync::semaphore::waiting_array::{Plain, Spin, SpinThenPark};
 ///
-/// let ours: Twa = Twa::with_permits(1);
+/// let ours = Twa::new(1);
 /// let as_printed: Twa<Spin, 1, Plain> = Twa::with_permits(1);
 /// let all_may_sleep: Twa<SpinThenPark, 0> = Twa::with_permits(1);
 /// # ours.acquire_many(1).unwrap();
