@@ -316,7 +316,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
 
     /// Gives up tickets, unless they have all been granted.
     #[cold]
-    fn leave(&self, first: u64, n: u32, give_back: &dyn Fn(u64)) -> Outcome {
+    pub(super) fn leave(&self, first: u64, n: u32, give_back: &dyn Fn(u64)) -> Outcome {
         let end = first + u64::from(n);
         let locked = lock_of(self.sema());
         // Acquire: if our grant is in it we take the permit with it. A grant that comes later sees GAPS.
@@ -376,6 +376,18 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         let grant = self.grant.load(Ordering::Acquire);
         let drawn = self.next.load(Ordering::Acquire);
         if grant & CLOSED != 0 { 0 } else { drawn.saturating_sub(granted(grant)).saturating_sub(given_up) }
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+impl<W: TicketWait, D: Doorway> Line<W, D> {
+    /// How many notes there are of those who gave up.
+    pub(super) fn gaps(&self) -> usize {
+        let _locked = lock_of(self.sema());
+        let gaps = self.gaps.take();
+        let n = gaps.len();
+        self.gaps.set(gaps);
+        n
     }
 }
 

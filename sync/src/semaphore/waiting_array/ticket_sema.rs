@@ -451,3 +451,7 @@ impl<W: TicketWait, D: Doorway> fmt::Debug for TicketSema<W, D> {
             .finish()
     }
 }
+
+#[cfg(all(test, not(sudog_loom)))]
+#[path = "ticket_sema_tests.rs"]
+mod tests;

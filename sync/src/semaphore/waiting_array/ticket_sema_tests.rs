@@ -1,0 +1,119 @@
+//! The line and the doorways against a model, one step after another: who has what, whoever gives up.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::line::Outcome;
+use super::super::{OnGrant, Split};
+use super::sealed::Sealed;
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enter(u32),
+    TryEnter(u32),
+    Post(u32),
+    /// Of those who wait, one gives up.
+    Leave(prop::sample::Index),
+    /// Who has all that it wanted goes.
+    Go,
+    Move,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1..4u32).prop_map(Step::Enter),
+        1 => (1..4u32).prop_map(Step::TryEnter),
+        3 => (1..5u32).prop_map(Step::Post),
+        4 => any::<prop::sample::Index>().prop_map(Step::Leave),
+        1 => Just(Step::Go),
+        1 => Just(Step::Move),
+    ]
+}
+
+/// Permits go to the first in line until it has what it wants.
+#[derive(Default)]
+struct Model {
+    permits: u64,
+    line: Vec<Waiter>,
+}
+
+struct Waiter {
+    first: u64,
+    wants: u32,
+    has: u32,
+}
+
+impl Model {
+    fn post(&mut self, n: u64) {
+        self.permits += n;
+        for waiter in &mut self.line {
+            let more = self.permits.min(u64::from(waiter.wants - waiter.has));
+            waiter.has += more as u32;
+            self.permits -= more;
+        }
+    }
+}
+
+fn agrees<D: Doorway + Sealed>(permits: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut sema = Box::new(TicketSema::<OnGrant, D>::new(permits));
+    let mut model = Model { permits: permits.into(), line: Vec::new() };
+    for step in steps {
+        match step {
+            Step::Enter(n) => match sema.doorway.enter(&sema.line, n) {
+                None => {
+                    prop_assert!(model.permits >= n.into());
+                    model.permits -= u64::from(n);
+                }
+                Some(first) => {
+                    prop_assert!(model.permits < n.into());
+                    model.line.push(Waiter { first, wants: n, has: 0 });
+                    model.post(0);
+                }
+            },
+            Step::TryEnter(n) => {
+                let got = sema.try_acquire_many(n);
+                prop_assert_eq!(got, model.permits >= n.into());
+                model.permits -= if got { n.into() } else { 0 };
+            }
+            Step::Post(n) => {
+                sema.post(n);
+                model.post(n.into());
+            }
+            Step::Leave(who) if !model.line.is_empty() => {
+                let Waiter { first, wants, has } = model.line.remove(who.index(model.line.len()));
+                let outcome = sema.line.leave(first, wants, &|n| sema.post(n as u32));
+                prop_assert_eq!(outcome == Outcome::Granted, has == wants);
+                if outcome == Outcome::Granted {
+                    sema.post(wants);
+                }
+                model.post(has.into());
+            }
+            Step::Go => model.line.retain(|waiter| waiter.has < waiter.wants),
+            Step::Move => sema = Box::new(*sema),
+            Step::Leave(_) => {}
+        }
+        for waiter in &model.line {
+            prop_assert_eq!(sema.line.are_granted(waiter.first, waiter.wants), waiter.has == waiter.wants);
+        }
+        prop_assert_eq!(sema.available(), model.permits);
+        let wanted: u32 = model.line.iter().map(|waiter| waiter.wants - waiter.has).sum();
+        prop_assert_eq!(sema.wanted(), u64::from(wanted));
+        let gaps = sema.line.gaps();
+        let waiting = model.line.iter().filter(|waiter| waiter.has < waiter.wants).count();
+        prop_assert!(gaps <= waiting + 1, "{} notes of those who left, for {} who wait", gaps, waiting);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn tickets_agree_with_the_model(permits in 0..4u32, steps in vec(step(), 1..60)) {
+        agrees::<Tickets>(permits, steps)?;
+    }
+
+    #[test]
+    fn the_split_doorway_agrees_with_the_model(permits in 0..4u32, steps in vec(step(), 1..60)) {
+        agrees::<Split>(permits, steps)?;
+    }
+}
