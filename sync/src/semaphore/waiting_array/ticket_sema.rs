@@ -387,6 +387,9 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     }
 }
 
+/// No user's code runs inside of it.
+impl<W, D> std::panic::RefUnwindSafe for TicketSema<W, D> {}
+
 // SAFETY: a permit is a unit of the count or a granted ticket; both are taken once; what is given up is passed on
 // (line.rs); a grant is released and acquired by the word of the grants, or by the count.
 unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
