@@ -14,14 +14,16 @@ use std::time::Duration;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::collisions::{HashName, ProtocolName};
 use crate::contenders::{Contenders, Kind};
 use crate::failure::Failure;
 use crate::locks::LockName;
+use crate::semaphores::SemaphoreName;
 
 #[cfg(unix)]
 pub use self::goroutines::{ChildArgs, GoroutinesArgs, VersusGoArgs};
 
-/// Compares locks for throughput and for fairness. Without a command: compare.
+/// Compares locks and semaphores for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
 #[command(name = "sudog-lab", version)]
 pub struct Cli {
@@ -29,7 +31,7 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Where to write the HTML report (compare and mutexbench) [compare: lab/report.html in the target directory]
+    /// Where to write the HTML report (compare, mutexbench and semabench) [compare: lab/report.html in the target directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
 
@@ -45,6 +47,10 @@ pub enum Command {
     Compare(CompareArgs),
     /// Threads or goroutines that contend for one lock: throughput, fairness, waits
     Mutexbench(MutexbenchArgs),
+    /// The same for one semaphore: the benchmark of the paper on waiting arrays, beside two floors
+    Semabench(SemabenchArgs),
+    /// What many semaphores do to each other in one waiting array: wake-ups in vain
+    Collisions(CollisionsArgs),
     /// One thread or goroutine that locks and unlocks: nanoseconds
     Uncontended(UncontendedArgs),
     /// Go's BenchmarkSemTable on the queue of the semaphore table
@@ -87,11 +93,40 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
+
+/// Options of `semabench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct SemabenchArgs {
+    /// Semaphores, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<SemaphoreName>)]
+    pub semaphores: Option<List<SemaphoreName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,4,8,16,32,64", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// Permits. With more than one no generator is shared, and no order is counted
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = permits())]
+    pub permits: u32,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
+
+/// What mutexbench and semabench have in common: how much is measured, and what is done.
+#[derive(Args, Clone, Debug)]
+pub struct EffortArgs {
     /// How long a run takes
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Runs of each lock with each number of contenders, the locks taking turns
+    /// Runs of each with each number of contenders, taking turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
@@ -99,9 +134,9 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CS, value_parser = steps())]
     pub cs: u32,
 
-    /// Steps of the contender's own generator outside it
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = steps())]
-    pub ncs: u32,
+    /// Steps of the contender's own generator outside it [default: mutexbench 0, semabench 1]
+    #[arg(long, value_name = "N", value_parser = steps())]
+    pub ncs: Option<u32>,
 
     /// What the generators start from
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
@@ -114,6 +149,31 @@ pub struct MutexbenchArgs {
     /// One wait in N is timed, as well as each of two milliseconds and more; 0: none, to see what timing costs
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
     pub sample: u32,
+}
+
+/// Options of `collisions`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct CollisionsArgs {
+    /// Numbers of pairs of threads, each of which hands a permit back and forth by two semaphores
+    #[arg(long, value_name = "N,N", default_value = "1,4,16,64,256", value_parser = numbers::<1, MAX_PAIRS>)]
+    pub ns: List<usize>,
+
+    /// Hashes, by name and number of buckets [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<HashName>)]
+    pub hashes: Option<List<HashName>>,
+
+    /// How they wait, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<ProtocolName>)]
+    pub protocols: Option<List<ProtocolName>>,
+
+    /// How long a run takes
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Runs of each, taking turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
 }
 
 /// Options of `uncontended`.
@@ -188,6 +248,8 @@ pub const DEFAULT_SEED: u32 = 1;
 pub const DEFAULT_SAMPLE: u32 = 512;
 
 const MAX_THREADS: usize = 4096;
+const MAX_PAIRS: usize = MAX_THREADS / 2;
+const MAX_PERMITS: i64 = 1 << 30;
 /// The runtime has no more.
 const MAX_WORKERS: usize = 256;
 const MAX_RUNS: usize = 10_000;
@@ -212,8 +274,10 @@ impl Cli {
             Failure::Usage(line.trim_start_matches("error: ").to_owned())
         })?;
         match &cli.command {
-            None | Some(Command::Compare(_) | Command::Mutexbench(_)) => Ok(cli),
-            Some(_) if cli.report.is_some() => Err(Failure::Usage("only compare and mutexbench write a report".into())),
+            None | Some(Command::Compare(_) | Command::Mutexbench(_) | Command::Semabench(_)) => Ok(cli),
+            Some(_) if cli.report.is_some() => {
+                Err(Failure::Usage("only compare, mutexbench and semabench write a report".into()))
+            }
             Some(_) => Ok(cli),
         }
     }
@@ -246,6 +310,10 @@ fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, Strin
 
 fn steps() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(0..=MAX_STEPS)
+}
+
+fn permits() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=MAX_PERMITS)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

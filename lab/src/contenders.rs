@@ -21,7 +21,7 @@ use serde::Serialize;
 #[cfg(unix)]
 use sudog_runtime::goroutine::{Builder, Placement, gosched, max_procs, set_max_procs};
 
-use crate::locks::LockName;
+use crate::subject::Subject;
 
 /// The kinds of contenders.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -68,14 +68,14 @@ impl Contenders {
         return Err(format!("there are no goroutines on {}, on {workers:?} workers or any", std::env::consts::OS));
     }
 
-    /// Whether these may contend for a lock.
+    /// Whether these may contend for it.
     ///
     /// Goroutines may not for one that blocks threads. They would come to no harm by it here, as none gives way while
     /// it holds the lock. But none would give way at all: on each worker the first would run until the stop, and keep
     /// all others out. However many contend, that measures as many threads as there are workers.
     #[must_use]
-    pub fn may_contend_for(self, lock: LockName) -> bool {
-        self == Self::Threads || !lock.blocks_threads()
+    pub fn may_contend_for(self, subject: Subject) -> bool {
+        self == Self::Threads || !subject.blocks_threads()
     }
 
     /// Whether they are goroutines, of which only one runs at a time.
@@ -222,6 +222,7 @@ pub(crate) const TEST_WORKERS: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::LockName;
 
     #[test]
     fn threads_bring_home_what_they_have() {
@@ -261,6 +262,6 @@ mod tests {
 
     #[test]
     fn a_thread_may_contend_for_anything() {
-        assert!(LockName::ALL.iter().all(|&lock| Contenders::Threads.may_contend_for(lock)));
+        assert!(LockName::ALL.iter().all(|&lock| Contenders::Threads.may_contend_for(lock.into())));
     }
 }

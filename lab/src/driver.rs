@@ -1,15 +1,17 @@
-//! MutexBench, the benchmark of Dice's papers, for any lock.
+//! MutexBench, the benchmark of Dice's papers, for any lock; with one step of each generator it is semabench, that of the
+//! paper on waiting arrays, for any semaphore.
 //!
-//! T contenders, threads or goroutines, loop: acquire, advance a generator that they share, release, advance a
-//! generator of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all
-//! locks alike:
+//! T contenders, threads or goroutines, loop: go in, advance a generator that they share, go out, advance a generator of
+//! their own. What they share lies on lines of its own, each thing alone, the lock among them, for all alike:
 //!
 //! ```text
-//!   | lock | admissions, shared generator | stop | tick |      each contender's own on its own stack
+//!   | entrance | admissions, shared generator | stop | tick |      each contender's own on its own stack
 //! ```
+//!
+//! Through an entrance that lets in several there is no shared generator: see the table in `room.rs`.
 
-use std::cell::UnsafeCell;
-use std::hint::black_box;
+mod room;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +19,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use rand_mt::Mt;
-use sudog_sync::RawLock;
 
+use self::room::{Alone, Room, Together, Visitor, steps};
 use crate::contenders::{Contenders, Gate};
-use crate::locks::Job;
+use crate::entrance::Entrance;
+use crate::floors::EntranceJob;
 use crate::ticks::Ticks;
 use crate::usage::{Counts, Usage};
-use crate::waits::{WaitRecorder, Waits, empty_waits};
+use crate::waits::{Bypasses, WaitRecorder, Waits, empty_waits};
 
 /// What each contender does, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// How long.
     pub duration: Duration,
-    /// Steps of the shared generator in the critical section.
+    /// How many a semaphore lets in at a time.
+    pub permits: u32,
+    /// Steps of the shared generator in the critical section; of the contender's own, if several are in there.
     pub cs: u32,
     /// Steps of the contender's own generator outside it.
     pub ncs: u32,
@@ -41,7 +45,7 @@ pub struct Workload {
     pub sample: u32,
 }
 
-/// One run to be made. As a [`Job`] it makes that run.
+/// One run to be made. As an [`EntranceJob`] it makes that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// What contends.
@@ -61,51 +65,42 @@ pub struct Outcome {
     pub admissions: Vec<u64>,
     /// From request to entry; see [`WaitRecorder`]. A wait cut short by the stop has the length it had reached by then.
     pub waits: Waits,
+    /// In what order they were admitted; nothing, if several could be in at a time.
+    pub order: Option<Admissions>,
+    /// Of all threads, and of others, over the whole run.
+    pub usage: Usage,
+}
+
+/// What there is to say about an order of admissions.
+#[derive(Clone, Copy, Debug)]
+pub struct Admissions {
     /// The longest run of admissions of one contender with nobody else's in between.
     pub longest_run: u64,
     /// The most admissions of others between two consecutive ones of one contender; between the start and its first,
     /// and between its last and the stop, too.
     ///
-    /// Without a non-critical section, that is how often one that waited was bypassed. With one it is an upper bound,
-    /// as it may not have been waiting all the time.
+    /// That is an upper bound of how often one that waited was bypassed, as it may not have been waiting all the time:
+    /// not in its non-critical section, nor while others had the processors.
     pub max_bypass: u64,
-    /// Of all threads, and of others, over the whole run.
-    pub usage: Usage,
+    /// The most admissions of others between a request and the entry, of the waits that are measured: see
+    /// [`WaitRecorder`] for which are.
+    ///
+    /// First come, first served, there are at most T - 1; more only if the contender, between its request and its place in
+    /// line, which are some nanoseconds apart, had to leave the processor to others.
+    pub max_bypass_waiting: u64,
+    /// Of all admissions of others between a request and the entry, the part that is beyond T - 1 in one wait, estimated
+    /// by the waits that are measured. Nothing, if there were none.
+    ///
+    /// First come, first served, that is nearly 0. If each has the lock for n times running it is 1 - 1/n.
+    pub overtaken: Option<f64>,
 }
 
 /// What the contenders of a run share.
-struct Arena<L> {
-    lock: CachePadded<L>,
-    shared: CachePadded<UnsafeCell<Shared>>,
+struct Arena<E, R> {
+    entrance: CachePadded<E>,
+    room: CachePadded<R>,
     stop: CachePadded<AtomicBool>,
     ticks: Ticks,
-}
-
-// SAFETY: `shared` is touched by the holder of `lock` only.
-unsafe impl<L: RawLock> Sync for Arena<L> {}
-
-/// What the lock protects.
-struct Shared {
-    /// Admissions so far.
-    seq: u64,
-    last_admitted: usize,
-    current_run: u64,
-    longest_run: u64,
-    random: Mt,
-}
-
-impl Shared {
-    #[inline]
-    fn admit(&mut self, contender: usize) {
-        self.seq += 1;
-        if self.last_admitted == contender {
-            self.current_run += 1;
-        } else {
-            self.last_admitted = contender;
-            self.current_run = 1;
-        }
-        self.longest_run = self.longest_run.max(self.current_run);
-    }
 }
 
 /// What one contender brings home.
@@ -113,36 +108,37 @@ struct Tally {
     admissions: u64,
     max_bypass: u64,
     waits: Waits,
+    bypasses: Bypasses,
 }
 
-impl Job for Run {
+impl EntranceJob for Run {
     /// Fails if the contenders cannot be had.
     type Out = io::Result<Outcome>;
 
-    fn run<L: RawLock + 'static>(self) -> io::Result<Outcome> {
-        let arena = Arc::new(Arena::<L>::new(&self.workload));
+    fn run<E: Entrance>(self) -> io::Result<Outcome> {
+        // The room is one for as many as the entrance lets in.
+        if E::lets_in_one(self.workload.permits) { self.through::<E, Alone>() } else { self.through::<E, Together>() }
+    }
+}
+
+impl Run {
+    fn through<E: Entrance, R: Room>(self) -> io::Result<Outcome> {
+        let arena = Arc::new(Arena::<E, R>::new(self.threads, &self.workload));
         let theirs = Arc::clone(&arena);
-        let work = move |me, gate: &Gate| theirs.work(me, &self.workload, gate);
+        let work = move |me, gate: &Gate| theirs.work(me, &self, gate);
         let conduct = |gate: &Gate| (Counts::now(), arena.conduct(gate, self.workload.duration));
         let ((counts, elapsed), tallies) = self.on.fan_out(self.threads, work, conduct)?;
         let usage = counts.usage_until_now();
         let arena = Arc::into_inner(arena).expect("the contenders have ended");
-        Ok(arena.outcome(elapsed, tallies, usage))
+        Ok(arena.outcome(elapsed, &tallies, usage))
     }
 }
 
-impl<L: RawLock> Arena<L> {
-    fn new(workload: &Workload) -> Self {
-        let shared = Shared {
-            seq: 0,
-            last_admitted: usize::MAX,
-            current_run: 0,
-            longest_run: 0,
-            random: Mt::new(workload.seed),
-        };
+impl<E: Entrance, R: Room> Arena<E, R> {
+    fn new(threads: usize, workload: &Workload) -> Self {
         Self {
-            lock: CachePadded::new(L::new()),
-            shared: CachePadded::new(UnsafeCell::new(shared)),
+            entrance: CachePadded::new(E::new(threads, workload.permits)),
+            room: CachePadded::new(R::new(workload)),
             stop: CachePadded::new(AtomicBool::new(false)),
             ticks: Ticks::new(workload.duration + Ticks::PERIOD),
         }
@@ -155,7 +151,7 @@ impl<L: RawLock> Arena<L> {
         loop {
             thread::sleep(Ticks::PERIOD);
             let elapsed = start.elapsed();
-            self.ticks.advance(elapsed);
+            self.ticks.advance(elapsed, || self.room.admissions());
             if elapsed >= duration {
                 // Release, after the last tick: whoever sees the stop sees the clock as it stays.
                 self.stop.store(true, Ordering::Release);
@@ -165,59 +161,50 @@ impl<L: RawLock> Arena<L> {
     }
 
     /// The life of a contender.
-    fn work(&self, me: usize, workload: &Workload, gate: &Gate) -> Tally {
-        let mut private = Mt::new(workload.seed.wrapping_add(me as u32 + 1));
-        let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, private.next_u32());
+    fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally {
+        let workload = &run.workload;
+        let others = run.threads as u64 - 1;
+        let mut visitor = Visitor::new(me, workload.seed);
+        let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, visitor.random.next_u32());
         let (mut admissions, mut max_bypass, mut last_seq) = (0, 0, 0);
         let mut running = gate.wait();
         while running {
-            let request = recorder.request();
-            let guard = self.lock.lock();
-            // Asked under the lock and nowhere else: so one that was waiting at the stop gets in once more, does
-            // nothing there, and leaves.
+            let request = recorder.request(|| self.room.admissions());
+            let pass = self.entrance.enter(me);
+            // Asked inside and nowhere else: so one that was waiting at the stop gets in once more, does nothing there,
+            // and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
-            // SAFETY: we hold the lock until the reference is last used.
-            let shared = unsafe { &mut *self.shared.get() };
-            let bypass = shared.seq - last_seq;
-            if running {
-                shared.admit(me);
-                last_seq = shared.seq;
-                steps(&mut shared.random, workload.cs);
-            }
-            // SAFETY: acquired above, on this thread, which a goroutine does not change.
-            unsafe { self.lock.unlock(guard) };
-            max_bypass = max_bypass.max(bypass);
+            // SAFETY: we are inside until we leave, and `run` has chosen the room for this entrance.
+            let seq = unsafe { self.room.visit(&mut visitor, running, workload.cs) };
+            // SAFETY: entered above, on this thread, which a goroutine does not change.
+            unsafe { self.entrance.leave(me, pass) };
+            // Both are 0, and no more is said of it, if they are not counted.
+            max_bypass = max_bypass.max(seq.saturating_sub(last_seq));
+            last_seq = seq + u64::from(running);
             admissions += u64::from(running);
-            recorder.record(wait);
-            steps(&mut private, workload.ncs);
+            recorder.record(wait, seq, others);
+            steps(&mut visitor.random, workload.ncs);
         }
-        Tally { admissions, max_bypass, waits: recorder.into_waits() }
+        let (waits, bypasses) = recorder.into_records();
+        Tally { admissions, max_bypass, waits, bypasses }
     }
 
-    fn outcome(self, elapsed: Duration, tallies: Vec<Tally>, usage: Usage) -> Outcome {
+    fn outcome(self, elapsed: Duration, tallies: &[Tally], usage: Usage) -> Outcome {
         let mut waits = empty_waits();
-        for tally in &tallies {
+        for tally in tallies {
             waits += &tally.waits;
         }
-        let shared = self.shared.into_inner().into_inner();
         let admissions: Vec<u64> = tallies.iter().map(|t| t.admissions).collect();
-        assert_eq!(admissions.iter().sum::<u64>(), shared.seq, "two were in the critical section at once");
-        Outcome {
-            elapsed,
-            admissions,
-            waits,
-            longest_run: shared.longest_run,
+        let bypasses = tallies.iter().map(|t| t.bypasses).fold(Bypasses::default(), Bypasses::and);
+        let longest_run = self.room.into_inner().longest_run(admissions.iter().sum());
+        let order = longest_run.map(|longest_run| Admissions {
+            longest_run,
             max_bypass: tallies.iter().map(|t| t.max_bypass).max().unwrap_or(0),
-            usage,
-        }
-    }
-}
-
-#[inline]
-fn steps(random: &mut Mt, n: u32) {
-    for _ in 0..n {
-        black_box(random.next_u32());
+            max_bypass_waiting: bypasses.max,
+            overtaken: (bypasses.all > 0).then(|| bypasses.beyond as f64 / bypasses.all as f64),
+        });
+        Outcome { elapsed, admissions, waits, order, usage }
     }
 }
 
@@ -225,34 +212,69 @@ fn steps(random: &mut Mt, n: u32) {
 mod tests {
     use super::*;
     use crate::contenders::TEST_WORKERS;
-    use crate::locks::{LockName, with_lock};
+    use crate::floors::FloorName;
+    use crate::locks::LockName;
+    use crate::semaphores::SemaphoreName;
+    use crate::subject::Subject;
 
-    const WORKLOAD: Workload = Workload { duration: Duration::from_millis(20), cs: 1, ncs: 3, seed: 1, sample: 8 };
+    const WORKLOAD: Workload =
+        Workload { duration: Duration::from_millis(20), permits: 1, cs: 1, ncs: 3, seed: 1, sample: 8 };
 
     /// Threads, and goroutines on fewer workers than there are of them.
     fn kinds() -> impl Iterator<Item = Contenders> {
         [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
     }
 
+    fn run(subject: impl Into<Subject>, on: Contenders, threads: usize, permits: u32) -> Outcome {
+        let workload = Workload { permits, ..WORKLOAD };
+        subject.into().with(Run { on, threads, workload }).unwrap()
+    }
+
     #[test]
     fn a_lone_contender_is_never_bypassed() {
         for on in kinds() {
-            let outcome = with_lock(LockName::Go, Run { on, threads: 1, workload: WORKLOAD }).unwrap();
-            assert_eq!(outcome.max_bypass, 0);
-            assert_eq!(outcome.longest_run, outcome.admissions[0]);
+            let outcome = run(LockName::Go, on, 1, 1);
+            let order = outcome.order.unwrap();
+            assert_eq!((order.max_bypass, order.max_bypass_waiting, order.overtaken), (0, 0, None));
+            assert_eq!(order.longest_run, outcome.admissions[0]);
             assert!(outcome.elapsed >= WORKLOAD.duration);
         }
     }
 
     #[test]
-    fn every_lock_admits_everybody_in_the_end() {
-        for on in kinds() {
-            for &name in LockName::ALL.iter().filter(|&&lock| on.may_contend_for(lock)) {
-                let outcome = with_lock(name, Run { on, threads: 5, workload: WORKLOAD }).unwrap();
+    fn everything_admits_everybody_in_the_end() {
+        let locks = LockName::ALL.iter().map(|&lock| Subject::Lock(lock));
+        let semaphores = SemaphoreName::ALL.iter().map(|&semaphore| Subject::Semaphore(semaphore));
+        for subject in locks.chain(semaphores) {
+            for on in kinds().filter(|on| on.may_contend_for(subject)) {
+                let outcome = run(subject, on, 5, 1);
                 assert_eq!(outcome.admissions.len(), 5);
                 let total: u64 = outcome.admissions.iter().sum();
-                assert!(outcome.longest_run <= total && outcome.max_bypass <= total);
+                let order = outcome.order.unwrap();
+                assert!(order.longest_run <= total && order.max_bypass <= total);
+                assert!(order.max_bypass_waiting <= order.max_bypass, "{order:?}");
+                assert!(order.overtaken.is_none_or(|part| (0.0..=1.0).contains(&part)));
             }
         }
+    }
+
+    #[test]
+    fn a_turn_goes_round_in_order() {
+        for on in kinds() {
+            let outcome = run(Subject::Floor(FloorName::Handover), on, 5, 1);
+            let order = outcome.order.unwrap();
+            assert!(order.max_bypass <= 4 && order.max_bypass_waiting <= 4 && order.longest_run <= 1, "{order:?}");
+            assert!(order.overtaken.is_none_or(|part| part == 0.0), "{order:?}");
+            let [most, least] = [outcome.admissions.iter().max(), outcome.admissions.iter().min()].map(Option::unwrap);
+            assert!(most - least <= 1, "{:?}", outcome.admissions);
+        }
+    }
+
+    #[test]
+    fn several_inside_have_no_order() {
+        for on in kinds() {
+            assert!(run(SemaphoreName::Benaphore, on, 5, 3).order.is_none());
+        }
+        assert!(run(LockName::Go, Contenders::Threads, 2, 3).order.is_some(), "a lock lets in one");
     }
 }

@@ -1,8 +1,9 @@
-//! A laboratory for locks: the same benches for every lock, for throughput and for fairness.
+//! A laboratory for locks and semaphores: the same benches for all, for throughput and for fairness.
 //!
 //! * [`locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers are
 //!   [`RawLock`](sudog_sync::RawLock)s like ours, and of use outside the laboratory.
-//! * [`driver`] is MutexBench, generic over the lock; [`waits`] and [`metrics`] are how it measures.
+//! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a semaphore, or one of the [`floors`]; [`waits`] and
+//!   [`metrics`] are how it measures.
 //! * [`contenders`] are threads or goroutines.
 //! * [`mod@bench`] has one module for each command.
 
@@ -10,13 +11,16 @@ pub mod bench;
 pub mod cli;
 pub mod contenders;
 pub mod driver;
+pub mod entrance;
 pub mod failure;
+pub mod floors;
 pub mod locks;
 pub mod metrics;
 pub mod output;
 mod registry;
 pub mod report;
 pub mod semaphores;
+pub mod subject;
 pub mod table;
 pub mod ticks;
 pub mod units;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use common::{folder, has_fields, records, refused, stdout};
 use serde_json::Value;
+use sudog_lab::bench::collisions::HashName;
 use sudog_lab::locks::LockName;
 use sudog_lab::semaphores::SemaphoreName;
 
@@ -144,6 +145,116 @@ fn compare_on_goroutines() {
 }
 
 #[test]
+fn semabench_runs_every_semaphore_and_the_floors() {
+    let run = ["semabench", "--threads", "1,2", "--seconds", "0.02", "--runs", "1", "--json"];
+    let all: Vec<_> = SemaphoreName::ALL.iter().map(|semaphore| semaphore.name()).collect();
+    let (alone, contended): (Vec<_>, Vec<_>) =
+        records(&run).into_iter().partition(|record| record["bench"] == "uncontended");
+
+    let (floors, alone): (Vec<_>, Vec<_>) = alone.into_iter().partition(|record| record["floor"].is_string());
+    assert_eq!(alone.iter().map(|record| record["semaphore"].as_str().unwrap()).collect::<Vec<_>>(), all);
+    assert!(floors.len() == 1 && floors[0]["floor"] == "two-rmws" && floors[0]["ratio"] == 1.0, "{floors:?}");
+    alone.iter().for_each(|record| has_fields(record, &["on", "rounds", "ns", "ns_min", "ratio"]));
+
+    let (floors, contended): (Vec<_>, Vec<_>) = contended.into_iter().partition(|record| record["floor"].is_string());
+    assert!(floors.len() == 1 && floors[0]["floor"] == "handover" && floors[0]["threads"] == 2, "{floors:?}");
+    assert!(floors[0]["max_bypass"].as_u64().unwrap() <= 1, "they take turns: {}", floors[0]);
+    assert!(floors[0]["overtaken"].as_f64().unwrap_or(0.0) == 0.0, "they take turns: {}", floors[0]);
+    let names: Vec<_> = contended.iter().map(|record| record["semaphore"].as_str().unwrap()).collect();
+    assert_eq!(names, [&all[..], &all].concat());
+    for record in contended.iter().chain(&floors) {
+        has_fields(record, &["bench", "on", "threads", "run", "seconds", "acquisitions", "throughput", "min_max"]);
+        has_fields(
+            record,
+            &["jain", "gini", "longest_run", "max_bypass", "max_bypass_waiting", "overtaken", "per_thread"],
+        );
+        has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
+        assert!(record["bench"] == "semabench" && record["cs"] == 1 && record["ncs"] == 1, "{record}");
+    }
+    assert!(contended.iter().all(|record| record["permits"] == 1));
+}
+
+#[test]
+fn several_permits_and_no_order() {
+    let run = ["semabench", "--semaphores", "benaphore,runtime", "--threads", "3", "--permits", "2"];
+    let run = [&run[..], &["--seconds", "0.01", "--runs", "1"]].concat();
+    let records = records(&[&run[..], &["--json"]].concat());
+    let contended: Vec<_> =
+        records.iter().filter(|r| r["bench"] == "semabench" && r["semaphore"].is_string()).collect();
+    assert_eq!(contended.len(), 2);
+    for record in contended {
+        assert!(
+            record["permits"] == 2 && record["max_bypass"].is_null() && record["max_bypass_waiting"].is_null(),
+            "{record}"
+        );
+    }
+    let text = stdout(&run);
+    assert!(text.contains("; 2 permits; ") && text.contains("is not counted"), "{text}");
+}
+
+#[test]
+fn semabench_for_people() {
+    let path = folder("semabench").join("page.html");
+    let path = path.to_str().unwrap();
+    let run = ["semabench", "--threads", "1,3", "--seconds", "0.01", "--runs", "1", "--semaphores"];
+    let text = stdout(&[&run[..], &["runtime,benaphore", "--report", path]].concat());
+    for start in ["semabench on threads: ", "two-rmws ", "handover ", "runtime ", "benaphore ", "max bypass waiting: "]
+    {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("/ runtime") && text.contains("overtaken T=3"), "{text}");
+    let page = fs::read_to_string(path).unwrap();
+    assert!(page.contains("<h1>Semaphores compared</h1>") && page.contains("x floor"), "{page}");
+    assert_eq!(page.matches("<svg").count(), 3);
+    #[cfg(target_os = "linux")]
+    assert!(stdout(&[&run[..], &["runtime,sem_t"]].concat()).contains("/ sem_t"));
+}
+
+#[test]
+#[cfg(unix)]
+fn semabench_on_goroutines() {
+    let able = SemaphoreName::ALL.iter().filter(|semaphore| !semaphore.blocks_threads());
+    let able: Vec<_> = able.map(|semaphore| semaphore.name()).collect();
+    assert!(able.contains(&"benaphore") && !able.contains(&"futex"), "{able:?}");
+    let run = ["semabench", "--on", "goroutines", "--workers", "2", "--threads", "5", "--seconds", "0.01"];
+    let records = records(&[&run[..], &["--runs", "1", "--json"]].concat());
+    assert!(records.iter().all(|record| record["on"] == "goroutines" && record["workers"] == 2));
+    let contended = records.iter().filter(|record| record["bench"] == "semabench");
+    let names: Vec<_> = contended.filter_map(|record| record["semaphore"].as_str()).collect();
+    assert_eq!(names, able);
+    refused(
+        &[&run[..], &["--semaphores", "parking_lot_core"]].concat(),
+        "who waits for parking_lot_core blocks a thread",
+    );
+    #[cfg(target_os = "linux")]
+    refused(&[&run[..], &["--semaphores", "twa,sem_t"]].concat(), "semaphores for goroutines: runtime, benaphore");
+}
+
+#[test]
+fn collisions_counts_and_computes() {
+    let run = ["collisions", "--ns", "1,3", "--seconds", "0.01", "--runs", "1"];
+    let (measured, computed): (Vec<_>, Vec<_>) =
+        records(&[&run[..], &["--json"]].concat()).into_iter().partition(|record| record["bench"] == "collisions");
+    assert_eq!((measured.len(), computed.len()), (2 * 2 * HashName::ALL.len(), 2 * HashName::ALL.len()));
+    for record in &measured {
+        has_fields(record, &["protocol", "hash", "pairs", "threads", "run", "seconds", "throughput", "waited"]);
+        has_fields(record, &["acquisitions", "futile", "futile_per_acquisition", "voluntary_switches", "other_cpus"]);
+        assert_eq!(record["threads"], 2 * record["pairs"].as_u64().unwrap());
+    }
+    for record in &computed {
+        assert_eq!(record["bench"], "entrainment");
+        has_fields(record, &["hash", "buckets", "waiters", "shared", "by_chance"]);
+    }
+    let text = stdout(&run);
+    for name in HashName::ALL.iter().map(|hash| hash.name()) {
+        assert_eq!(text.matches(name).count(), 5, "two protocols, two quantities, and once computed: {text}");
+    }
+    assert!(text.contains("by chance, 64") && text.contains("by chance, 2048"), "{text}");
+    let one = ["collisions", "--ns", "2", "--seconds", "0.01", "--runs", "1", "--json"];
+    assert_eq!(self::records(&[&one[..], &["--hashes", "mixed-64", "--protocols", "buckets"]].concat()).len(), 2);
+}
+
+#[test]
 fn no_sampling_no_waits() {
     let records =
         records(&["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.002", "--sample", "0", "--json"]);
@@ -185,7 +296,10 @@ fn compare_writes_a_page_that_stands_alone() {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert_eq!(page.matches("<svg").count(), 3);
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
-    assert!(LockName::ALL.iter().all(|lock| page.contains(lock.name())));
+    assert!(LockName::COMPARED.iter().all(|lock| page.contains(&format!("<td class=\"word\">{}</td>", lock.name()))));
+    let left_out = LockName::ALL.iter().filter(|lock| !LockName::COMPARED.contains(lock)).map(|lock| lock.name());
+    let told = text.lines().find(|line| line.starts_with("For lack of time without ")).unwrap();
+    left_out.for_each(|name| assert!(told.contains(name) && !page.contains(&format!(">{name}<")), "{name}: {told}"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "the draft is still there");
 }
 
@@ -213,9 +327,12 @@ fn mutexbench_writes_a_report_if_asked() {
 }
 
 #[test]
-fn unknown_locks_are_refused_with_the_known_ones() {
+fn unknown_names_are_refused_with_the_known_ones() {
     refused(&["mutexbench", "--locks", "go,nope"], "unknown lock 'nope'; known: go, go-1.14");
     refused(&["uncontended", "--locks", ""], "unknown lock");
+    refused(&["semabench", "--semaphores", "twa,nope"], "unknown semaphore 'nope'; known: runtime, parking_lot_core");
+    refused(&["collisions", "--hashes", "nope"], "unknown hash 'nope'; known: plain-64, mixed-64");
+    refused(&["collisions", "--protocols", "nope"], "unknown protocol 'nope'; known: chains, buckets");
 }
 
 #[test]
@@ -230,7 +347,11 @@ fn nonsense_is_refused() {
     refused(&["mutexbench", "--seconds", "soon"], "invalid float");
     refused(&["mutexbench", "--runs", "0"], "from 1");
     refused(&["mutexbench", "--on", "fibres"], "only 'threads' and 'goroutines'");
-    for bench in ["mutexbench", "compare", "uncontended"] {
+    refused(&["semabench", "--permits", "0"], "--permits");
+    refused(&["semabench", "--semaphores", "twa,twa"], "twice");
+    refused(&["collisions", "--ns", "2049"], "from 1 to 2048");
+    refused(&["collisions", "--on", "goroutines"], "--on");
+    for bench in ["mutexbench", "semabench", "compare", "uncontended"] {
         refused(&[bench, "--workers", "2"], "only goroutines have workers");
         refused(&[bench, "--on", "goroutines", "--workers", "0"], "from 1 to 256");
     }
@@ -240,6 +361,7 @@ fn nonsense_is_refused() {
     refused(&["semtable", "--ns", "1"], "from 2");
     refused(&["juggle"], "juggle");
     refused(&["--json", "list", "--report", "x"], "write a report");
+    refused(&["collisions", "--report", "x"], "write a report");
 }
 
 #[test]

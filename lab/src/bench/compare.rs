@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-use super::mutexbench::{self, Plan};
+use super::plan::{self, Plan};
+use super::semtable;
 use super::summary::Summaries;
-use super::{semtable, uncontended};
+use super::uncontended::{self, PEERS};
 use crate::cli::{CompareArgs, DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED};
+use crate::contenders::Contenders;
 use crate::driver::Workload;
 use crate::failure::Failure;
+use crate::locks::LockName;
 use crate::output::Output;
 use crate::report::{Report, ReportFile};
 use crate::table::Table;
@@ -42,16 +45,24 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     let path = report.map_or_else(default_report, |path| Ok(path.to_owned()))?;
     let file = ReportFile::create(&path)?;
     let plan = Plan {
-        locks: mutexbench::locks(on, None)?,
+        bench: "mutexbench",
+        subjects: plan::choose(on, LockName::COMPARED, None)?,
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
         on,
-        workload: Workload { duration: scale.run, cs: DEFAULT_CS, ncs: 0, seed: DEFAULT_SEED, sample: DEFAULT_SAMPLE },
+        workload: Workload {
+            duration: scale.run,
+            permits: 1,
+            cs: DEFAULT_CS,
+            ncs: 0,
+            seed: DEFAULT_SEED,
+            sample: DEFAULT_SAMPLE,
+        },
     };
     let steps =
-        scale.rounds * plan.locks.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
+        scale.rounds * plan.subjects.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
     let progress = output.progress("compare", steps);
-    let alone = uncontended::measure(on, &plan.locks, scale.rounds, output, &progress)?;
+    let alone = uncontended::measure(on, &plan.subjects, &PEERS, scale.rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
     let queue = semtable::measure(scale.semtable_ns, scale.semtable_runs, output, &progress)?;
     progress.finish_and_clear();
@@ -67,7 +78,8 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
         output.text(remark)?;
     }
     output.text(semtable::growth(&queue))?;
-    Report { uncontended: &alone, mutexbench: &summaries, semtable: &queue }.write(file, output)
+    output.text(left_out(on))?;
+    Report { contended: &summaries, overview: None, uncontended: &alone, semtable: &queue }.write(file, output)
 }
 
 fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
@@ -77,7 +89,7 @@ fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
     let header = ["lock".to_owned(), "alone".to_owned()].into_iter().chain(throughputs).chain(fairness);
     let mut table = Table::new(1, header);
     for record in alone {
-        let lock = record.lock;
+        let lock = record.subject;
         let throughputs = summaries.threads.iter().map(|&t| units::rate(summaries.get(lock, t).throughput));
         let last = summaries.get(lock, most);
         let fairness = [units::ratio(last.min_max), units::time(last.p999), units::time(last.max)];
@@ -85,6 +97,16 @@ fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
         table.row(row);
     }
     table
+}
+
+/// What is left out, in one line.
+fn left_out(on: Contenders) -> String {
+    let names: Vec<_> = LockName::ALL
+        .iter()
+        .filter(|lock| !LockName::COMPARED.contains(lock) && on.may_contend_for((**lock).into()))
+        .map(|lock| lock.name())
+        .collect();
+    format!("For lack of time without {}: see mutexbench.", names.join(", "))
 }
 
 /// `lab/report.html` in cargo's target directory, which is made if need be: that of the workspace that we are in.

@@ -1,10 +1,13 @@
 //! The commands of the laboratory.
 
+pub mod collisions;
 pub mod compare;
 #[cfg(unix)]
 pub mod goroutines;
 pub mod list;
 pub mod mutexbench;
+pub mod plan;
+pub mod semabench;
 pub mod semtable;
 pub mod summary;
 pub mod uncontended;
@@ -23,6 +26,8 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         None => compare::run(&CompareArgs::default(), report, output),
         Some(Command::Compare(args)) => compare::run(args, report, output),
         Some(Command::Mutexbench(args)) => mutexbench::run(args, report, output),
+        Some(Command::Semabench(args)) => semabench::run(args, report, output),
+        Some(Command::Collisions(args)) => collisions::run(args, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
         Some(Command::Semtable(args)) => semtable::run(args, output),
         #[cfg(unix)]

@@ -2,22 +2,29 @@
 
 use std::fmt::Write as _;
 
-use super::mutexbench::{Plan, Record};
+use super::plan::{Plan, Record};
 use crate::contenders::Contenders;
 use crate::locks::LockName;
 use crate::metrics::{geometric_mean, median};
+#[cfg(target_os = "linux")]
+use crate::semaphores::SemaphoreName;
+use crate::subject::Subject;
 use crate::table::Table;
 use crate::units;
 use crate::usage::disturbance;
 
-/// What others are compared with: the lock that most programs would use instead.
-const BASELINE: LockName = LockName::ParkingLot012;
+/// What others are compared with: the lock, and the semaphore, that most programs would use instead.
+const BASELINES: &[Subject] = &[
+    Subject::Lock(LockName::ParkingLot012),
+    #[cfg(target_os = "linux")]
+    Subject::Semaphore(SemaphoreName::SemT),
+];
 
-/// The medians over the runs of one lock with one number of contenders. No timed wait: not a number.
+/// The medians over the runs of one subject with one number of contenders. What was not measured is not a number.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The lock.
-    pub lock: LockName,
+    /// What was contended for.
+    pub subject: Subject,
     /// How many contended.
     pub threads: usize,
     /// Acquisitions per second.
@@ -38,46 +45,51 @@ pub struct Summary {
     pub longest_run: f64,
     /// Admissions of others between two of one contender.
     pub max_bypass: f64,
+    /// Admissions of others in a wait.
+    pub max_bypass_waiting: f64,
+    /// The part of these that is beyond an even round.
+    pub overtaken: f64,
 }
 
-/// The summaries of all locks with all numbers of contenders.
+/// The summaries of all subjects with all numbers of contenders.
 #[derive(Clone, Debug)]
 pub struct Summaries {
     /// What contended.
     pub on: Contenders,
-    /// The locks, in the order in which they were asked for.
-    pub locks: Vec<LockName>,
+    /// What was contended for, in the order in which it was asked for.
+    pub subjects: Vec<Subject>,
     /// The numbers of contenders, likewise.
     pub threads: Vec<usize>,
-    /// By number of contenders, then by lock.
+    /// By number of contenders, then by subject.
     pub all: Vec<Summary>,
     /// How many processors others used meanwhile, on average over the runs.
     pub other_cpus: Option<f64>,
 }
 
 impl Summary {
-    fn new(lock: LockName, threads: usize, records: &[Record]) -> Self {
-        let over = |of: fn(&Record) -> f64| {
-            median(records.iter().filter(|r| r.lock == lock && r.threads == threads).map(of).filter(|x| !x.is_nan()))
-        };
+    fn new(subject: Subject, threads: usize, records: &[Record]) -> Self {
+        let ours = || records.iter().filter(|r| r.subject == subject && r.threads == threads);
+        let over = |of: fn(&Record) -> f64| median(ours().map(of).filter(|x| !x.is_nan()));
         Self {
-            lock,
+            subject,
             threads,
             throughput: over(|r| r.throughput),
             min_max: over(|r| r.min_max),
             jain: over(|r| r.jain),
-            p50: over(|r| nanoseconds(r.wait_p50_ns)),
-            p99: over(|r| nanoseconds(r.wait_p99_ns)),
-            p999: over(|r| nanoseconds(r.wait_p999_ns)),
-            max: over(|r| nanoseconds(r.wait_max_ns)),
-            longest_run: over(|r| r.longest_run as f64),
-            max_bypass: over(|r| r.max_bypass as f64),
+            p50: over(|r| number(r.wait_p50_ns)),
+            p99: over(|r| number(r.wait_p99_ns)),
+            p999: over(|r| number(r.wait_p999_ns)),
+            max: over(|r| number(r.wait_max_ns)),
+            longest_run: over(|r| number(r.longest_run)),
+            max_bypass: over(|r| number(r.max_bypass)),
+            max_bypass_waiting: over(|r| number(r.max_bypass_waiting)),
+            overtaken: over(|r| r.overtaken.unwrap_or(f64::NAN)),
         }
     }
 }
 
-fn nanoseconds(wait: Option<u64>) -> f64 {
-    wait.map_or(f64::NAN, |ns| ns as f64)
+fn number(measured: Option<u64>) -> f64 {
+    measured.map_or(f64::NAN, |n| n as f64)
 }
 
 impl Summaries {
@@ -87,17 +99,31 @@ impl Summaries {
         let all = plan
             .threads
             .iter()
-            .flat_map(|&threads| plan.locks.iter().map(move |&lock| Summary::new(lock, threads, records)))
+            .flat_map(|&threads| plan.subjects.iter().map(move |&subject| Summary::new(subject, threads, records)))
             .collect();
         let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
         let other_cpus = others.map(|sum| sum / records.len() as f64);
-        Self { on: plan.on, locks: plan.locks.clone(), threads: plan.threads.clone(), all, other_cpus }
+        Self { on: plan.on, subjects: plan.subjects.clone(), threads: plan.threads.clone(), all, other_cpus }
     }
 
     /// One of them. It was asked for, so it is there.
     #[must_use]
-    pub fn get(&self, lock: LockName, threads: usize) -> &Summary {
-        self.all.iter().find(|s| s.lock == lock && s.threads == threads).expect("every lock ran with every number")
+    pub fn get(&self, subject: Subject, threads: usize) -> &Summary {
+        let found = self.all.iter().find(|s| s.subject == subject && s.threads == threads);
+        found.expect("there is a summary of every subject with every number")
+    }
+
+    /// "lock" or "semaphore".
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.subjects.iter().map(|subject| subject.kind()).find(|&kind| kind != "floor").unwrap_or("floor")
+    }
+
+    /// What the others are compared with: the usual one, or else the first.
+    #[must_use]
+    pub fn baseline(&self) -> Option<Subject> {
+        let not_floors = || self.subjects.iter().copied().filter(|subject| !matches!(subject, Subject::Floor(_)));
+        not_floors().find(|subject| BASELINES.contains(subject)).or_else(|| not_floors().next())
     }
 
     /// All medians.
@@ -106,7 +132,7 @@ impl Summaries {
         let mut table = Table::new(
             1,
             [
-                "lock",
+                self.kind(),
                 "T",
                 "throughput",
                 "min/max",
@@ -119,9 +145,9 @@ impl Summaries {
                 "max bypass",
             ],
         );
-        for s in &self.all {
+        for s in self.all.iter().filter(|s| s.subject.is_for(s.threads)) {
             table.row([
-                s.lock.name().to_owned(),
+                s.subject.name().to_owned(),
                 s.threads.to_string(),
                 units::rate(s.throughput),
                 units::ratio(s.min_max),
@@ -140,19 +166,19 @@ impl Summaries {
     /// Throughput against the baseline's, with a title; nothing, if there is nothing to compare with it.
     #[must_use]
     pub fn ratios(&self) -> Option<(String, Table)> {
-        let baseline = *self.locks.iter().find(|&&lock| lock == BASELINE).or(self.locks.first())?;
-        if self.locks.len() == 1 {
+        let baseline = self.baseline()?;
+        if self.subjects.len() == 1 {
             return None;
         }
         let columns = self.threads.iter().map(|t| format!("T={t}"));
         let mut table =
-            Table::new(1, ["lock".to_owned()].into_iter().chain(columns).chain(["geometric mean".to_owned()]));
-        for &lock in &self.locks {
-            let ratio = |&threads| self.get(lock, threads).throughput / self.get(baseline, threads).throughput;
+            Table::new(1, [self.kind().to_owned()].into_iter().chain(columns).chain(["geometric mean".to_owned()]));
+        for &subject in &self.subjects {
+            let ratio = |&threads| self.get(subject, threads).throughput / self.get(baseline, threads).throughput;
             let ratios: Vec<f64> = self.threads.iter().map(ratio).collect();
             let mean = geometric_mean(ratios.iter().copied());
             let cells = ratios.into_iter().chain([mean]).map(units::ratio);
-            table.row([lock.name().to_owned()].into_iter().chain(cells));
+            table.row([subject.name().to_owned()].into_iter().chain(cells));
         }
         Some((format!("Throughput, as a ratio to that of {}:", baseline.name()), table))
     }
@@ -171,18 +197,20 @@ impl Summaries {
     /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not
     /// meet.
     fn verdict(&self) -> Option<String> {
-        if !self.locks.contains(&LockName::Go) || !self.locks.iter().any(|lock| lock.is_peer()) {
+        const GO: Subject = Subject::Lock(LockName::Go);
+        let is_peer = |subject: Subject| matches!(subject, Subject::Lock(lock) if lock.is_peer());
+        if !self.subjects.contains(&GO) || !self.subjects.iter().any(|&subject| is_peer(subject)) {
             return None;
         }
         let mut text = "Better than go in both throughput and p99.9 wait:".to_owned();
         let mut nobody = true;
         for &threads in &self.threads {
-            let go = self.get(LockName::Go, threads);
-            let better = |lock: &&LockName| {
-                let peer = self.get(**lock, threads);
-                lock.is_peer() && peer.throughput > go.throughput && peer.p999 < go.p999
+            let go = self.get(GO, threads);
+            let better = |subject: &&Subject| {
+                let peer = self.get(**subject, threads);
+                is_peer(**subject) && peer.throughput > go.throughput && peer.p999 < go.p999
             };
-            let names: Vec<_> = self.locks.iter().filter(better).map(|lock| lock.name()).collect();
+            let names: Vec<_> = self.subjects.iter().filter(better).map(|subject| subject.name()).collect();
             if !names.is_empty() {
                 let _ = write!(text, " T={threads}: {};", names.join(", "));
                 nobody = false;

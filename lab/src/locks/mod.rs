@@ -63,6 +63,23 @@ registry! {
 }
 
 impl LockName {
+    /// Those of `compare`. There is time for one lock over a waiting array, and that is the one to use.
+    pub const COMPARED: &[Self] = &[
+        Self::Go,
+        Self::Go114,
+        Self::GoParkingLotCore,
+        #[cfg(target_os = "linux")]
+        Self::GoFutex,
+        Self::GoBenaphore,
+        Self::Std,
+        Self::ParkingLot012,
+        Self::ParkingLot012Fair,
+        Self::ParkingLot013,
+        Self::ParkingLot013Fair,
+        #[cfg(unix)]
+        Self::Pthread,
+    ];
+
     /// Whether it is somebody else's lock: not a Go mutex.
     #[must_use]
     pub fn is_peer(self) -> bool {
@@ -116,6 +133,14 @@ impl LockFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compare_has_all_but_five() {
+        let left_out = [LockName::GoTicket, LockName::GoTwa, LockName::GoTwaChain, LockName::GoTwaChannel];
+        let left_out = |lock: &LockName| left_out.contains(lock) || *lock == LockName::GoTwaLocation;
+        let rest: Vec<_> = LockName::ALL.iter().copied().filter(|lock| !left_out(lock)).collect();
+        assert_eq!(LockName::COMPARED, rest);
+    }
 
     #[test]
     fn a_forgotten_guard_leaves_a_lock_that_can_be_moved_and_dropped() {

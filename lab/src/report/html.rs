@@ -6,6 +6,7 @@ use super::plot::{self, Quantity};
 use super::{Report, machine};
 use crate::bench::semtable;
 use crate::failure::Failure;
+use crate::floors::FloorName;
 use crate::table::Table;
 use crate::units;
 
@@ -13,10 +14,13 @@ const STYLE: &str = include_str!("style.css");
 
 /// What the columns of the tables mean.
 const COLUMNS: [(&str, &str); 11] = [
-    ("alone", "lock and unlock by one contender, with nobody else about: the median over the rounds"),
+    (
+        "alone",
+        "lock and unlock, or acquire and release, by one contender with nobody else about: the median over the rounds",
+    ),
     (
         "T",
-        "how many contend for the lock, threads or goroutines, each in a loop; more of them than processors, or than \
+        "how many contend, threads or goroutines, each in a loop; more of them than processors, or than \
          workers, is more than fits",
     ),
     ("throughput", "acquisitions per second, of all together. More is better"),
@@ -43,13 +47,38 @@ const COLUMNS: [(&str, &str); 11] = [
     (
         "max bypass",
         "the most acquisitions by others between two of one contender: how often it was overtaken, as long as all do \
-         nothing but want the lock",
+         nothing but want the lock, and have processors",
     ),
     ("geometric mean", "of the ratios in the row"),
     (
         "queue + dequeue",
         "a waiter put into the queue of one bucket of the semaphore table, with n in it, and taken out again. A queue \
          that looks at every waiter would grow by 4 from n to 4n",
+    ),
+];
+
+/// What those of semabench mean.
+const OVERVIEW: [(&str, &str); 7] = [
+    ("x floor", "alone, over two-rmws"),
+    (FloorName::TwoRmws.name(), FloorName::TwoRmws.about()),
+    (
+        FloorName::Handover.name(),
+        "a turn that is handed round: each contender sleeps until its turn comes, and has it once a round. What is first \
+         come, first served, with more contenders than processors, cannot do better, but for those who are awake when \
+         their turn comes",
+    ),
+    ("geomean", "of the throughputs with more than one contender"),
+    ("FIFO", "those who wait are served in order; who does not wait may come first"),
+    (
+        "max bypass waiting",
+        "the most acquisitions by others between a request and its entry, of all waits of two milliseconds and more, and of \
+         a sample of the others. First come, first served allows T - 1; more than that came while the contender was on its \
+         way to its place in line and without a processor",
+    ),
+    (
+        "overtaken",
+        "of all acquisitions by others during waits, the part that is beyond T - 1 in one. First come, first served: nearly \
+         0. One that has it n times running while all others wait: 1 - 1/n",
     ),
 ];
 
@@ -68,35 +97,42 @@ const PLOTS: [(&str, Quantity); 3] = [
 /// The whole page.
 pub fn page(report: &Report<'_>) -> Result<String, Failure> {
     let mut page = String::new();
+    let kind = report.contended.kind();
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>sudog-lab</title>\n\
-         <style>\n{STYLE}</style>\n<h1>Locks compared</h1>\n\
-         <p>A lock that is fast because one contender keeps it is of no use to the others, and one that is fair because \
+         <style>\n{STYLE}</style>\n<h1>{}s compared</h1>\n\
+         <p>A {kind} that is fast because one contender keeps it is of no use to the others, and one that is fair because \
          it is handed from sleeper to sleeper is of no use to anybody. So read throughput and fairness together: in the \
          first plot high is good, in the second high is good, in the third low is good. Every figure is a median over \
-         runs in which the locks took turns.</p>\n"
+         runs in which the {kind}s took turns.</p>\n",
+        capitalised(kind)
     );
-    section(&mut page, "Where it was measured", definitions(machine::facts(report.mutexbench.on)));
+    section(&mut page, "Where it was measured", definitions(machine::facts(report.contended.on)));
     contended(&mut page, report)?;
+    if let Some(overview) = report.overview {
+        section(&mut page, "All in one table", table(overview));
+    }
     if !report.uncontended.is_empty() {
         section(&mut page, "Alone", table(&uncontended(report)));
     }
     if !report.semtable.is_empty() {
         section(&mut page, "The queue of the semaphore table", table(&semtable::table(report.semtable)));
     }
-    section(&mut page, "What the columns mean", definitions(COLUMNS));
+    let of_overview = report.overview.map(|_| OVERVIEW);
+    let columns = COLUMNS.into_iter().chain(of_overview.into_iter().flatten());
+    section(&mut page, "What the columns mean", definitions(columns));
     page.push_str("</html>\n");
     Ok(page)
 }
 
 fn contended(page: &mut String, report: &Report<'_>) -> Result<(), Failure> {
-    let summaries = report.mutexbench;
+    let summaries = report.contended;
     let mut plots = String::from("<ul class=\"legend\">");
-    for &lock in &summaries.locks {
-        let plotters::style::RGBColor(r, g, b) = plot::colour(lock);
-        let (name, about) = (Escaped(lock.name()), Escaped(lock.about()));
+    for &subject in &summaries.subjects {
+        let plotters::style::RGBColor(r, g, b) = plot::colour(subject);
+        let (name, about) = (Escaped(subject.name()), Escaped(subject.about()));
         let _ = write!(plots, "<li title=\"{about}\"><span style=\"background:rgb({r},{g},{b})\"></span>{name}</li>");
     }
     plots.push_str("</ul>\n<div class=\"plots\">\n");
@@ -120,7 +156,7 @@ fn uncontended(report: &Report<'_>) -> Table {
     let mut table = Table::new(2, ["lock", "", "alone", "ratio to the fastest usual mutex"]);
     for r in report.uncontended {
         let ratio = units::ratio(r.ratio.unwrap_or(f64::NAN));
-        table.row([r.lock.name(), r.lock.about(), &units::time(r.ns), &ratio]);
+        table.row([r.subject.name(), r.subject.about(), &units::time(r.ns), &ratio]);
     }
     table
 }
@@ -150,6 +186,12 @@ fn table(table: &Table) -> String {
         let _ = writeln!(html, "</tr>{close}");
     }
     html + "</tbody></table></div>\n"
+}
+
+/// With a capital letter.
+fn capitalised(word: &str) -> String {
+    let (first, rest) = word.split_at(word.len().min(1));
+    first.to_uppercase() + rest
 }
 
 /// Text that means nothing to HTML.

@@ -13,14 +13,17 @@ use crate::bench::summary::Summaries;
 use crate::bench::{semtable, uncontended};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::table::Table;
 
 /// What a report is about. What was not measured is empty, and has no section.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
+    /// With contention.
+    pub contended: &'a Summaries,
+    /// Everything in one table.
+    pub overview: Option<&'a Table>,
     /// Without contention.
     pub uncontended: &'a [uncontended::Record],
-    /// With contention.
-    pub mutexbench: &'a Summaries,
     /// The queue of the semaphore table.
     pub semtable: &'a [semtable::Record],
 }

@@ -6,9 +6,11 @@ use plotters::prelude::*;
 use crate::bench::summary::{Summaries, Summary};
 use crate::failure::Failure;
 use crate::locks::LockName;
+use crate::semaphores::SemaphoreName;
+use crate::subject::Subject;
 
 /// Readable on white and on black.
-const COLOURS: [RGBColor; 10] = [
+const COLOURS: [RGBColor; 18] = [
     RGBColor(0xe0, 0x3b, 0x3b),
     RGBColor(0xf0, 0x8c, 0x1e),
     RGBColor(0xb5, 0x8a, 0x00),
@@ -19,17 +21,32 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(0x8a, 0x5c, 0xe6),
     RGBColor(0x0f, 0xa3, 0xb1),
     RGBColor(0x8c, 0x7b, 0x6b),
+    RGBColor(0xff, 0x7a, 0x6e),
+    RGBColor(0x9c, 0x4a, 0x1a),
+    RGBColor(0x8f, 0x9a, 0x1c),
+    RGBColor(0xa8, 0x35, 0x6d),
+    RGBColor(0x6e, 0x9f, 0xd8),
+    RGBColor(0x5a, 0x63, 0xc9),
+    RGBColor(0x2f, 0x7f, 0x7a),
+    RGBColor(0xc0, 0x8a, 0xe8),
 ];
+
+/// What the others are measured by.
+const FLOOR: RGBColor = RGBColor(0x90, 0x90, 0x90);
 
 const SIZE: (u32, u32) = (640, 380);
 
 /// What the page's style sheet replaces by the colour of its text.
 const INK: RGBColor = BLACK;
 
-/// The colour of a lock, the same in all plots.
-pub fn colour(lock: LockName) -> RGBColor {
-    let place = LockName::ALL.iter().position(|&known| known == lock).unwrap_or(0);
-    COLOURS[place % COLOURS.len()]
+/// Its colour, the same in all plots.
+pub fn colour(subject: Subject) -> RGBColor {
+    let place = match subject {
+        Subject::Lock(lock) => LockName::ALL.iter().position(|&known| known == lock),
+        Subject::Semaphore(semaphore) => SemaphoreName::ALL.iter().position(|&known| known == semaphore),
+        Subject::Floor(_) => return FLOOR,
+    };
+    COLOURS[place.unwrap_or(0) % COLOURS.len()]
 }
 
 /// What is plotted.
@@ -45,7 +62,7 @@ pub struct Quantity {
     pub logarithmic: bool,
 }
 
-/// One curve for each lock.
+/// One curve for each subject.
 pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure> {
     let values: Vec<f64> = summaries.all.iter().map(quantity.of).filter(|&v| quantity.shows(v)).collect();
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -90,16 +107,16 @@ where
             .light_line_style(TRANSPARENT)
             .label_style(("sans-serif", 13, &INK))
             .draw()?;
-        for &lock in &summaries.locks {
+        for &subject in &summaries.subjects {
             let mut points: Vec<(f64, f64)> = summaries
                 .all
                 .iter()
-                .filter(|s| s.lock == lock)
+                .filter(|s| s.subject == subject)
                 .map(|s| (s.threads as f64, (quantity.of)(s)))
                 .filter(|&(_, value)| quantity.shows(value))
                 .collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let style = colour(lock).stroke_width(2);
+            let style = colour(subject).stroke_width(2);
             chart.draw_series(LineSeries::new(points, style).point_size(3))?;
         }
         area.present()?;

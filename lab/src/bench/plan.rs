@@ -1,0 +1,218 @@
+//! Runs with contention: which to make, and what is written of each. For locks and for semaphores.
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::cli::{EffortArgs, List};
+use crate::contenders::Contenders;
+use crate::driver::{Outcome, Run, Workload};
+use crate::failure::Failure;
+use crate::metrics::{gini, jain, min_max};
+use crate::output::Output;
+use crate::subject::Subject;
+use crate::waits::Waits;
+
+/// Which runs to make.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// For which command.
+    pub bench: &'static str,
+    /// On what.
+    pub subjects: Vec<Subject>,
+    /// With how many contenders.
+    pub threads: Vec<usize>,
+    /// How often each.
+    pub runs: usize,
+    /// What contends.
+    pub on: Contenders,
+    /// What the contenders of each do.
+    pub workload: Workload,
+}
+
+/// What is written of a run.
+#[derive(Clone, Serialize, Debug)]
+pub struct Record {
+    bench: &'static str,
+    /// What was contended for.
+    #[serde(flatten)]
+    pub subject: Subject,
+    #[serde(flatten)]
+    on: Contenders,
+    /// How many contended.
+    pub threads: usize,
+    run: usize,
+    seconds: f64,
+    acquisitions: u64,
+    /// Acquisitions per second.
+    pub throughput: f64,
+    /// See [`min_max`].
+    pub min_max: f64,
+    /// See [`jain`].
+    pub jain: f64,
+    gini: f64,
+    /// The wait that half of the acquisitions did not exceed. As the other waits, nothing if none was timed.
+    pub wait_p50_ns: Option<u64>,
+    /// The same for 99 in 100.
+    pub wait_p99_ns: Option<u64>,
+    /// The same for 999 in 1000.
+    pub wait_p999_ns: Option<u64>,
+    /// The longest wait that was timed; see [`WaitRecorder`](crate::waits::WaitRecorder) for which are.
+    pub wait_max_ns: Option<u64>,
+    sample_rate: f64,
+    /// See [`Admissions::longest_run`](crate::driver::Admissions::longest_run). As the other three of these, nothing if
+    /// there was no order of admissions.
+    pub longest_run: Option<u64>,
+    /// See [`Admissions::max_bypass`](crate::driver::Admissions::max_bypass).
+    pub max_bypass: Option<u64>,
+    /// See [`Admissions::max_bypass_waiting`](crate::driver::Admissions::max_bypass_waiting).
+    pub max_bypass_waiting: Option<u64>,
+    /// See [`Admissions::overtaken`](crate::driver::Admissions::overtaken).
+    pub overtaken: Option<f64>,
+    per_thread: Vec<u64>,
+    /// A lock has no number of permits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permits: Option<u32>,
+    cs: u32,
+    ncs: u32,
+    seed: u32,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    cpus: f64,
+    /// See [`Usage::other_cpus`](crate::usage::Usage::other_cpus).
+    pub other_cpus: Option<f64>,
+}
+
+/// What was asked for; or else all for which these may contend.
+pub fn choose<N: Into<Subject> + Copy>(
+    on: Contenders,
+    all: &[N],
+    asked: Option<&List<N>>,
+) -> Result<Vec<Subject>, Failure> {
+    let all = all.iter().map(|&name| name.into());
+    let (able, unable): (Vec<Subject>, Vec<Subject>) = all.partition(|&subject| on.may_contend_for(subject));
+    let Some(List(asked)) = asked else { return Ok(able) };
+    let asked: Vec<Subject> = asked.iter().map(|&name| name.into()).collect();
+    match asked.iter().find(|subject| unable.contains(subject)) {
+        None => Ok(asked),
+        Some(subject) => {
+            let able: Vec<_> = able.into_iter().map(Subject::name).collect();
+            Err(Failure::Usage(format!(
+                "who waits for {} blocks a thread, so the first goroutine of each worker would keep the others out to the \
+                 end; {}s for goroutines: {}",
+                subject.name(),
+                subject.kind(),
+                able.join(", ")
+            )))
+        }
+    }
+}
+
+impl Plan {
+    /// What the command line says: which of all, with how many contenders, how much. `ncs` is for when it does not say.
+    pub fn new<N: Into<Subject> + Copy>(
+        bench: &'static str,
+        all: &[N],
+        asked: Option<&List<N>>,
+        threads: &List<usize>,
+        effort: &EffortArgs,
+        ncs: u32,
+    ) -> Result<Self, Failure> {
+        let on = effort.on.contenders()?;
+        Ok(Self {
+            bench,
+            subjects: choose(on, all, asked)?,
+            threads: threads.0.clone(),
+            runs: effort.runs,
+            on,
+            workload: Workload {
+                duration: effort.seconds,
+                permits: 1,
+                cs: effort.cs,
+                ncs: effort.ncs.unwrap_or(ncs),
+                seed: effort.seed,
+                sample: effort.sample,
+            },
+        })
+    }
+
+    /// What was measured, in one line.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let Workload { duration, permits, cs, ncs, seed, sample } = self.workload;
+        let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
+        let permits = if permits == 1 { String::new() } else { format!("; {permits} permits") };
+        format!(
+            "{} on {}: medians of {} runs of {duration:?}{permits}; critical section {cs} steps, non-critical {ncs}; seed \
+             {seed}; sample_rate {rate}",
+            self.bench, self.on, self.runs
+        )
+    }
+
+    fn record(&self, subject: Subject, threads: usize, run: usize, outcome: Outcome) -> Record {
+        let Workload { permits, cs, ncs, seed, sample, .. } = self.workload;
+        let acquisitions = outcome.admissions.iter().sum();
+        let seconds = outcome.elapsed.as_secs_f64();
+        let wait = |of: fn(&Waits) -> u64| (sample > 0 && !outcome.waits.is_empty()).then(|| of(&outcome.waits));
+        Record {
+            bench: self.bench,
+            subject,
+            on: self.on,
+            threads,
+            run,
+            seconds,
+            acquisitions,
+            throughput: acquisitions as f64 / seconds,
+            min_max: min_max(&outcome.admissions),
+            jain: jain(&outcome.admissions),
+            gini: gini(&outcome.admissions),
+            wait_p50_ns: wait(|waits| waits.value_at_quantile(0.5)),
+            wait_p99_ns: wait(|waits| waits.value_at_quantile(0.99)),
+            wait_p999_ns: wait(|waits| waits.value_at_quantile(0.999)),
+            wait_max_ns: wait(Waits::max),
+            sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
+            longest_run: outcome.order.map(|order| order.longest_run),
+            max_bypass: outcome.order.map(|order| order.max_bypass),
+            max_bypass_waiting: outcome.order.map(|order| order.max_bypass_waiting),
+            overtaken: outcome.order.and_then(|order| order.overtaken),
+            per_thread: outcome.admissions,
+            permits: matches!(subject, Subject::Semaphore(_)).then_some(permits),
+            cs,
+            ncs,
+            seed,
+            voluntary_switches: outcome.usage.voluntary_switches,
+            involuntary_switches: outcome.usage.involuntary_switches,
+            cpus: outcome.usage.cpus,
+            other_cpus: outcome.usage.other_cpus,
+        }
+    }
+
+    /// What runs with this many contenders.
+    fn subjects_for(&self, threads: usize) -> impl Iterator<Item = Subject> {
+        self.subjects.iter().copied().filter(move |subject| subject.is_for(threads))
+    }
+
+    /// How many runs that makes.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.runs * self.threads.iter().map(|&threads| self.subjects_for(threads).count()).sum::<usize>()
+    }
+
+    /// Makes them. The subjects take turns, so that whatever changes on the machine in the meantime befalls all alike.
+    pub fn measure(&self, output: Output, progress: &ProgressBar) -> Result<Vec<Record>, Failure> {
+        let mut records = Vec::with_capacity(self.total());
+        for number in 1..=self.runs {
+            for &threads in &self.threads {
+                for subject in self.subjects_for(threads) {
+                    let outcome = subject
+                        .with(Run { on: self.on, threads, workload: self.workload })
+                        .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
+                    let record = self.record(subject, threads, number, outcome);
+                    output.record(&record)?;
+                    records.push(record);
+                    progress.inc(1);
+                }
+            }
+        }
+        Ok(records)
+    }
+}

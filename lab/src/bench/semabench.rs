@@ -1,0 +1,134 @@
+//! The benchmark of the paper on waiting arrays: contenders for one semaphore of one permit, each with a step of a
+//! generator that they share while it has the permit, and a step of its own while it has not. And two floors beside them.
+
+use std::path::Path;
+use std::thread;
+
+use super::plan::Plan;
+use super::summary::Summaries;
+use super::uncontended;
+use crate::cli::SemabenchArgs;
+use crate::contenders::Contenders;
+use crate::failure::Failure;
+use crate::floors::FloorName;
+use crate::metrics::geometric_mean;
+use crate::output::Output;
+use crate::report::{Report, ReportFile};
+use crate::semaphores::SemaphoreName;
+use crate::subject::Subject;
+use crate::table::Table;
+use crate::units;
+
+const TWO_RMWS: Subject = Subject::Floor(FloorName::TwoRmws);
+const HANDOVER: Subject = Subject::Floor(FloorName::Handover);
+
+/// Of the measurements without contention, for each run with it.
+const ROUNDS: usize = 3;
+
+/// Measures and prints; with a path, writes a report as well.
+pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let mut plan =
+        Plan::new("semabench", SemaphoreName::ALL, args.semaphores.as_ref(), &args.threads, &args.effort, 1)?;
+    plan.workload.permits = args.permits;
+    let report = report.map(ReportFile::create).transpose()?;
+    let rounds = ROUNDS * plan.runs;
+    let alone: Vec<Subject> = [TWO_RMWS].into_iter().chain(plan.subjects.iter().copied()).collect();
+    plan.subjects.insert(0, HANDOVER);
+    let progress = output.progress(plan.bench, rounds * alone.len() + plan.total());
+    let alone = uncontended::measure(plan.on, &alone, &[TWO_RMWS], rounds, output, &progress)?;
+    let records = plan.measure(output, &progress)?;
+    progress.finish_and_clear();
+
+    let summaries = Summaries::new(&plan, &records);
+    let overview = overview(&alone, &summaries);
+    output.text(format_args!("{}\n\n{overview}\n", plan.headline()))?;
+    for remark in remarks(&plan).into_iter().chain(summaries.remarks()) {
+        output.text(remark)?;
+    }
+    match report {
+        None => Ok(()),
+        Some(file) => Report { contended: &summaries, overview: Some(&overview), uncontended: &[], semtable: &[] }
+            .write(file, output),
+    }
+}
+
+/// Everything in one table. The floors come first.
+fn overview(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
+    let most = summaries.threads.iter().copied().max().unwrap_or(1);
+    let baseline = summaries.baseline();
+    let baseline_mean = baseline.map_or(f64::NAN, |baseline| mean(summaries, baseline));
+    let words = ["semaphore", "FIFO", "alone", "x floor"].map(str::to_owned);
+    let throughputs = summaries.threads.iter().map(|t| format!("T={t}"));
+    let over = format!("/ {}", baseline.map_or(units::NOTHING, Subject::name));
+    let order = ["min/max", "max bypass waiting", "overtaken"].map(|column| format!("{column} T={most}"));
+    let header = words.into_iter().chain(throughputs).chain(["geomean".to_owned(), over]).chain(order);
+    let mut table = Table::new(2, header);
+    let contended = |subject: Subject| summaries.subjects.contains(&subject);
+    for subject in [TWO_RMWS].into_iter().chain(summaries.subjects.iter().copied()) {
+        let solo = alone.iter().find(|record| record.subject == subject);
+        let (ns, ratio) = solo.map_or((f64::NAN, f64::NAN), |record| (record.ns, record.ratio.unwrap_or(f64::NAN)));
+        let summary = |t: usize| contended(subject).then(|| summaries.get(subject, t));
+        let of = |t: usize, of: fn(&super::summary::Summary) -> f64| summary(t).map_or(f64::NAN, of);
+        let words = [subject.name(), if subject.is_fifo() { "yes" } else { "no" }].map(str::to_owned);
+        let throughputs = summaries.threads.iter().map(|&t| units::rate(of(t, |s| s.throughput)));
+        let mean = if contended(subject) { mean(summaries, subject) } else { f64::NAN };
+        let row = words
+            .into_iter()
+            .chain([units::time(ns), units::ratio(ratio)])
+            .chain(throughputs)
+            .chain([units::rate(mean), units::ratio(mean / baseline_mean)])
+            .chain([
+                units::ratio(of(most, |s| s.min_max)),
+                units::count(of(most, |s| s.max_bypass_waiting)),
+                units::ratio(of(most, |s| s.overtaken)),
+            ]);
+        table.row(row);
+    }
+    table
+}
+
+/// The geometric mean of the throughputs with more than one contender. None of them: not a number.
+fn mean(summaries: &Summaries, subject: Subject) -> f64 {
+    let several = summaries.threads.iter().filter(|&&threads| threads > 1);
+    geometric_mean(several.map(|&threads| summaries.get(subject, threads).throughput))
+}
+
+/// What the rows and columns mean.
+fn remarks(plan: &Plan) -> Vec<String> {
+    let permits = plan.workload.permits;
+    let mut remarks = vec![
+        format!("alone: acquire and release by one with nobody else about. x floor: over {}.", TWO_RMWS.name()),
+        format!("{}: {}.", TWO_RMWS.name(), TWO_RMWS.about()),
+        format!(
+            "{}: {}. A floor for what is first come, first served, with more than the {} that can run.",
+            HANDOVER.name(),
+            HANDOVER.about(),
+            can_run(plan.on)
+        ),
+        "geomean: of the throughputs with T > 1. FIFO: those who wait are served in order; who does not wait may come \
+         first."
+            .to_owned(),
+    ];
+    remarks.push(if permits == 1 {
+        "max bypass waiting: the most acquisitions by others between a request and its entry, of all waits of two milliseconds and \
+         more, and of a sample of the others. First come, first served allows T-1; more than that came while the contender \
+         was on its way to its place in line and without a processor. overtaken: of all acquisitions by others during \
+         waits, the part beyond T-1 in one."
+            .to_owned()
+    } else {
+        format!(
+            "With {permits} permits several are inside at once: they advance generators of their own there, and in what order \
+             they got in is not counted."
+        )
+    });
+    remarks
+}
+
+/// How many contenders can run at a time.
+fn can_run(on: Contenders) -> usize {
+    match on {
+        Contenders::Threads => thread::available_parallelism().map_or(1, |n| n.get()),
+        #[cfg(unix)]
+        Contenders::Goroutines { workers } => workers,
+    }
+}

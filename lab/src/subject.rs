@@ -1,0 +1,136 @@
+//! What is measured: a lock, a semaphore, or a floor.
+
+use serde::Serialize;
+use sudog_sync::{RawLock, Semaphore};
+
+use crate::entrance::{Locked, Permitted};
+use crate::floors::{EntranceJob, FloorName, with_floor};
+use crate::locks::{Job, LockName, with_lock};
+use crate::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
+
+/// What is measured. In the records its kind is the name of the field, and its name the value.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// A lock.
+    Lock(LockName),
+    /// A semaphore.
+    Semaphore(SemaphoreName),
+    /// A floor.
+    Floor(FloorName),
+}
+
+/// An entrance job that is done on the entrance of a lock or of a semaphore.
+struct Through<J>(J);
+
+impl<J: EntranceJob> Job for Through<J> {
+    type Out = J::Out;
+
+    fn run<L: RawLock + 'static>(self) -> J::Out {
+        self.0.run::<Locked<L>>()
+    }
+}
+
+impl<J: EntranceJob> SemaphoreJob for Through<J> {
+    type Out = J::Out;
+
+    fn run<S: Semaphore + 'static>(self) -> J::Out {
+        self.0.run::<Permitted<S>>()
+    }
+}
+
+impl Subject {
+    /// Does a job on it.
+    pub fn with<J: EntranceJob>(self, job: J) -> J::Out {
+        match self {
+            Self::Lock(name) => with_lock(name, Through(job)),
+            Self::Semaphore(name) => with_semaphore(name, Through(job)),
+            Self::Floor(name) => with_floor(name, job),
+        }
+    }
+
+    /// Its name, on the command line and in the records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lock(name) => name.name(),
+            Self::Semaphore(name) => name.name(),
+            Self::Floor(name) => name.name(),
+        }
+    }
+
+    /// What it is, in one line.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Lock(name) => name.about(),
+            Self::Semaphore(name) => name.about(),
+            Self::Floor(name) => name.about(),
+        }
+    }
+
+    /// "lock", "semaphore" or "floor".
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Lock(_) => "lock",
+            Self::Semaphore(_) => "semaphore",
+            Self::Floor(_) => "floor",
+        }
+    }
+
+    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    #[must_use]
+    pub fn blocks_threads(self) -> bool {
+        match self {
+            Self::Lock(name) => name.blocks_threads(),
+            Self::Semaphore(name) => name.blocks_threads(),
+            Self::Floor(_) => false,
+        }
+    }
+
+    /// Whether it serves first come, first served.
+    #[must_use]
+    pub fn is_fifo(self) -> bool {
+        match self {
+            Self::Lock(_) => false,
+            Self::Semaphore(name) => SemaphoreFacts::of(name).fifo,
+            Self::Floor(name) => name == FloorName::Handover,
+        }
+    }
+
+    /// Whether so many contenders are a benchmark of it. A floor is one of one thing only.
+    #[must_use]
+    pub fn is_for(self, contenders: usize) -> bool {
+        match self {
+            Self::Lock(_) | Self::Semaphore(_) => true,
+            Self::Floor(FloorName::TwoRmws) => contenders == 1,
+            Self::Floor(FloorName::Handover) => contenders > 1,
+        }
+    }
+}
+
+impl From<LockName> for Subject {
+    fn from(name: LockName) -> Self {
+        Self::Lock(name)
+    }
+}
+
+impl From<SemaphoreName> for Subject {
+    fn from(name: SemaphoreName) -> Self {
+        Self::Semaphore(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_is_the_field() {
+        for subject in [LockName::Go.into(), SemaphoreName::Twa.into(), Subject::Floor(FloorName::TwoRmws)] {
+            let json = serde_json::to_value(subject).unwrap();
+            assert_eq!(json[subject.kind()], subject.name(), "{json}");
+        }
+    }
+}
