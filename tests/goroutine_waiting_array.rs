@@ -15,7 +15,8 @@ use goroutine_common::{Alone, alone, until};
 use sudog::runtime::goroutine::{go, gosched, run, run_local, set_max_procs, spawn, without_switching};
 use sudog::sync::semaphore::waiting_array::{
     Doorway, LocationWaiter, Mixed, OnBucket, OnChain, OnLocation, Refused, Seen, Spin, SpinThenPark, SpinThenYield,
-    TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy, location_wake_all,
+    TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
+    location_wake_all,
 };
 use sudog::sync::semaphore::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog::sync::{ConstSemaphore, Order, Semaphore, WaitGroup, Wake};

@@ -127,6 +127,9 @@ pub mod futex {
 
     pub fn wake(_word: *const AtomicU32, n: u32) {
         let _asleep = BED.0.lock().unwrap();
+        if n == u32::MAX {
+            return BED.1.notify_all();
+        }
         for _ in 0..n {
             BED.1.notify_one();
         }

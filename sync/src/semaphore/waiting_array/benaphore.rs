@@ -18,9 +18,8 @@
 //!
 //! The two words may disagree while somebody is between its two steps. Whoever is counted below zero has a ticket or will
 //! draw one; whoever counted it has granted one, or will. When all have arrived, `-count` is the number of tickets
-//! that wait, those given up included. Those are compensated when the line passes them: each gives its unit back to the
-//! count as a post would, by [`compensate`](super::ticket_sema::sealed::Sealed::compensate), and the line owes a grant
-//! for each unit that the count did not keep.
+//! that wait, those given up included. When the line passes those, each gives its unit back to the count as a post would,
+//! and the line owes a grant for each unit that the count does not keep.
 //!
 //! Who wants `n` at once and finds fewer draws `n` tickets and gives what it found to the line: so only the first in line
 //! ever holds a part of what it wants. Were each to keep what it found, two could wait for each other's.
@@ -71,6 +70,14 @@ impl Split {
     }
 }
 
+/// In a model: nobody uses the count any more when it is freed.
+#[cfg(sudog_loom)]
+impl Drop for Split {
+    fn drop(&mut self) {
+        self.count.with_mut(|_| ());
+    }
+}
+
 impl Doorway for Split {}
 
 impl sealed::Sealed for Split {
@@ -94,7 +101,7 @@ impl sealed::Sealed for Split {
         if count > 0 {
             // What we found is for the first in line.
             // SAFETY: alive, as it is borrowed.
-            unsafe { Line::grant(line, count as u64, |n| self.compensate(n)) };
+            unsafe { Line::grant(line, self, count as u64) };
         }
         Some(first)
     }
@@ -131,9 +138,21 @@ impl sealed::Sealed for Split {
     }
 
     #[cold]
-    fn compensate(&self, n: u64) -> u64 {
-        // SAFETY: alive, as it is borrowed. Release is more than needed: the units are the compensated ones' own.
-        unsafe { Self::give(self, n) }
+    unsafe fn pay_debts(this: *const Self, n: u64) -> u64 {
+        // SAFETY: alive, by the contract.
+        let count = unsafe { &(*this).count };
+        // Relaxed: nobody can take anything by this.
+        let mut old = count.load(Ordering::Relaxed);
+        loop {
+            let owed = n.min((old as i64).min(0).unsigned_abs());
+            if owed == 0 {
+                return 0;
+            }
+            match count.compare_exchange_weak(old, old.wrapping_add(owed), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return owed,
+                Err(now) => old = now,
+            }
+        }
     }
 
     fn close(&self) {

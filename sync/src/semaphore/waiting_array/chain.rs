@@ -3,7 +3,7 @@
 //! | waiter | signaller |
 //! |---|---|
 //! | [`address_wait_until`]`(a, condition)` | makes the condition true; [`address_signal`]`(a)` |
-//! | pushes itself on the chain of `a`, looks at the condition again, waits before its gate | takes the whole chain off, wakes its top |
+//! | pushes itself on the chain of `a`, looks at the condition again, waits before its gate | takes the whole chain off, wakes all of it |
 //!
 //! What is hashed is the address, as a number: nothing is ever read there. Different addresses may share a chain; who is
 //! woken for another's sake looks at its condition and waits on. `pop_stack.rs` has the protocol and the argument.
@@ -36,7 +36,7 @@ table!(CHAINS: [PopStack; MAX_BUCKETS]);
 ///
 /// Whoever makes the condition true must signal the address afterwards; what it did before the signal, the waiter sees.
 /// The address is a number: it may be any, and what it names may be gone. `condition` may be asked at any time in
-/// between, in vain; it must not wait for the same address itself.
+/// between, in vain. It may do what it likes, but while it waits for something it does not wait for this address.
 ///
 /// The caller may be a thread or a goroutine. It allocates nothing.
 ///
@@ -79,7 +79,7 @@ pub fn address_wait_until_deadline(address: usize, condition: impl FnMut() -> bo
 
 /// Lets all who wait for this address look at their conditions again.
 ///
-/// One exchange; the first waiter is woken by the caller, and each of the others by the one before it.
+/// One exchange, and a wake-up for each waiter.
 pub fn address_signal(address: usize) {
     CHAINS[mix(address) % MAX_BUCKETS].flush();
 }
@@ -87,6 +87,11 @@ pub fn address_signal(address: usize) {
 /// [`address_signal`] that only reads if nobody waits: for conditions that often change without a waiter.
 pub fn address_signal_polite(address: usize) {
     CHAINS[mix(address) % MAX_BUCKETS].flush_politely();
+}
+
+/// Waits once in the chain of an address, asleep, unless the condition is true.
+pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
+    CHAINS[mix(address) % MAX_BUCKETS].wait::<Far<SpinThenPark>>(condition, deadline)
 }
 
 #[inline]

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `seen = `[`key_monitor`]`(k)` | |
 //! | looks whether it has to wait at all | makes the condition true |
-//! | [`key_wait`]`(k, seen)`: pushes itself on the chain of `k` while the sequence is as it was | [`key_signal`]`(k)`: sequence + 1; takes the whole chain off, wakes its top |
+//! | [`key_wait`]`(k, seen)`: pushes itself on the chain of `k` while the sequence is as it was | [`key_signal`]`(k)`: sequence + 1; takes the whole chain off, wakes all of it |
 //!
 //! As with a processor's MONITOR and MWAIT, the condition stays outside; only a sequence is waited for. **The monitor
 //! comes before the look at the condition.** The other way round, a signal between the two is in the sequence that the
@@ -130,7 +130,7 @@ pub fn key_wait_until(key: usize, seen: Seen, deadline: Instant) -> bool {
 
 /// Ends all waits for this key. To be called after the condition has become true.
 ///
-/// Two RMWs; the first waiter is woken by the caller, and each of the others by the one before it.
+/// Two RMWs, and a wake-up for each waiter.
 pub fn key_signal(key: usize) {
     channel(key).signal();
 }

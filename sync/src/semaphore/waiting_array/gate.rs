@@ -50,7 +50,9 @@ impl Gate {
     pub(super) unsafe fn open(gate: *const Self) {
         // Release: the owner sees what we did. Acquire: we see its `sleeper`.
         // SAFETY: alive, by the contract; not used after this swap unless its owner sleeps until it is readied.
-        if unsafe { (*gate).state.swap(OPEN, Ordering::AcqRel) } == PARKED {
+        let before = unsafe { (*gate).state.swap(OPEN, Ordering::AcqRel) };
+        debug_assert_ne!(before, OPEN, "a gate is opened once");
+        if before == PARKED {
             // SAFETY: the owner is in `park` and will not leave it before this one `ready`.
             unsafe { G::ready((*gate).sleeper.get()) };
         }

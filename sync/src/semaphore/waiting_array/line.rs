@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | draw | taker | `tx = next.fetch_add(1)`; enabled as soon as `grant > tx`; else waits by its protocol |
 //! | grant | poster, no GAPS | `CAS(grant → grant + 1)`; wakes the ticket's holder by address and number |
-//! | grant | poster, GAPS | the same under a lock, passing the gaps in the way |
+//! | grant | poster, GAPS | the same under a lock; passes the gaps in the way, then gives back what they are worth |
 //! | leave | taker, under the lock | `grant.fetch_or(GAPS)`; granted already: stays; else its tickets become a gap |
 //!
 //! **Why a gap and not a count.** Of three who wait one leaves and one permit comes: who may go? If the first left, the
@@ -21,13 +21,14 @@
 //! the poster sees GAPS, or the leaver sees its grant. No sequential consistency is needed for it. A poster that had to
 //! look elsewhere after its grant could not: the semaphore may be gone.
 //!
-//! **Who may free it.** A grant's last access to the line is its compare-exchange; what it wakes, it finds by the
-//! *number* of the address. So the holder of the last ticket may free the semaphore at once. The lock and what it
-//! protects differ in this: the lock is global, found by address while the semaphore is alive; `gaps` is touched before
-//! the grant.
+//! **Who may free it.** A grant's last access is its compare-exchange or, if that has passed a gap, what it gives back to
+//! the doorway; what it wakes, it finds by the *number* of the address. So whoever has the last permit may free the
+//! semaphore at once. The lock and what it protects differ in this: the lock is global, found by address while the
+//! semaphore is alive; `gaps` is touched before the grant.
 //!
-//! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a gap is passed
-//! once, by a poster that compensates it by as many grants as it was tickets. FIFO among those who stay: grants go up.
+//! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a ticket in a gap is
+//! passed once, by a poster that makes up for it by another grant, or by a unit for the doorway. FIFO among those who
+//! stay: grants go up.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -168,10 +169,10 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
 
     /// Sequentially consistent where a post looks at the tickets: see [`fences`]. Acquire: who draws after `close` has
     /// looked sees CLOSED.
-    const DRAW: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
-    const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
+    const DRAW: Ordering = if Self::LOOKS.is_some() { fences::TOTAL_ORDER } else { Ordering::Acquire };
+    const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { fences::TOTAL_ORDER_LOAD } else { Ordering::Acquire };
     /// Release: what the poster did, and all before it, by the release sequence, the taker sees.
-    const GRANT: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Release };
+    const GRANT: Ordering = if Self::LOOKS.is_some() { fences::TOTAL_ORDER } else { Ordering::Release };
 
     #[inline]
     fn sema(&self) -> usize {
@@ -219,14 +220,14 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         }
     }
 
-    /// Grants `n` tickets, and as many more as `compensate` says when it is told of tickets given up.
+    /// Grants `n` tickets; for those given up among them the doorway gets a unit back, which may be one more to grant.
     ///
     /// # Safety
     ///
-    /// The line is alive; but the holder of the last ticket that is granted here may free it at once, unless
+    /// Both are alive; but whoever takes the last permit that is given here may free them at once, unless
     /// [`Line::LOOKS`].
     #[inline]
-    pub(super) unsafe fn grant(line: *const Self, n: u64, compensate: impl Fn(u64) -> u64) {
+    pub(super) unsafe fn grant(line: *const Self, doorway: *const D, n: u64) {
         // SAFETY: alive until the compare-exchange below. No reference to the line lives longer.
         let grant = unsafe { &raw const (*line).grant };
         // SAFETY: as above.
@@ -234,7 +235,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         let first = loop {
             if old & (CLOSED | GAPS) != 0 {
                 // SAFETY: by the contract.
-                return unsafe { Self::grant_slow(line, n, &compensate) };
+                return unsafe { Self::grant_slow(line, doorway, n) };
             }
             if n > 1 && old > LIMIT * ONE {
                 fatal("sema: more than 2^60 permits");
@@ -248,7 +249,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         if let Some(near) = Self::LOOKS {
             fences::after_grant();
             // SAFETY: alive, as such a semaphore must outlive its grants.
-            let next = unsafe { (*line).next.load(Ordering::SeqCst) };
+            let next = unsafe { (*line).next.load(fences::TOTAL_ORDER_LOAD) };
             if next.wrapping_sub(first + near) as i64 <= 0 {
                 return; // the ticket that we would wake has not been drawn; who draws it will see our grant
             }
@@ -256,47 +257,69 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         W::wake(line.addr(), first..first + n);
     }
 
+    /// One stretch after another: a gap, or tickets that are held.
+    ///
+    /// A gap is passed first, and then the doorway gets its units: with one of them somebody may come in who takes the
+    /// last permit. Those that the doorway would not keep, as it owes them to the line, it is asked for before; so a gap is
+    /// passed in one step, however long it is.
+    ///
     /// # Safety
     ///
     /// As for [`Line::grant`].
     #[cold]
-    unsafe fn grant_slow(line: *const Self, mut n: u64, compensate: &dyn Fn(u64) -> u64) {
+    unsafe fn grant_slow(line: *const Self, doorway: *const D, mut n: u64) {
         let sema = line.addr();
         let locked = lock_of(sema);
-        // SAFETY: alive, by the contract, until the compare-exchange below.
+        // SAFETY: alive, by the contract, for as long as there is something left to give.
         let (grant, gaps) = unsafe { (&raw const (*line).grant, &raw const (*line).gaps) };
         // SAFETY: as above.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
-        let first = loop {
-            if old & CLOSED != 0 {
-                return; // nobody waits, and nobody will
-            }
+        let mut passed = granted(old)..granted(old);
+        // If it is closed nobody waits, and nobody will.
+        while n > 0 && old & CLOSED == 0 {
             let first = granted(old);
-            // While GAPS is set nobody grants but under this lock: the gaps that we pass, we pass for good.
             // SAFETY: as above; and the lock is held.
             let mut left = unsafe { (*gaps).take() };
-            while let Some(gap) = left.first()
-                && gap.start < first + n
-            {
-                n += compensate(gap.end - gap.start);
-                left.remove(0);
-            }
-            let new = (old & !GAPS) + n * ONE + u64::from(!left.is_empty());
+            let (step, units) = match left.first_mut() {
+                Some(gap) if gap.start == first => {
+                    // SAFETY: as above.
+                    let owed = unsafe { D::pay_debts(doorway, gap.end - first) };
+                    n += owed;
+                    let step = n.min(gap.end - first);
+                    gap.start += step;
+                    (step, step - owed)
+                }
+                Some(gap) => (n.min(gap.start - first), 0),
+                None => (n, 0),
+            };
+            left.retain(|gap| !gap.is_empty());
+            let new = (old & !GAPS) + step * ONE + u64::from(!left.is_empty());
             if new > 2 * LIMIT * ONE {
                 fatal("sema: more than 2^60 permits");
             }
-            // SAFETY: as above. After the compare-exchange nothing is used: whoever frees the line sees this.
-            unsafe {
+            // SAFETY: as above. If that was all, nothing is used after the compare-exchange: whoever frees the line sees
+            // what is before it.
+            let advanced = unsafe {
                 (*gaps).set(left);
-                match (*grant).compare_exchange(old, new, Self::GRANT, Ordering::Relaxed) {
-                    Ok(_) => break first,
-                    Err(now) => old = now, // GAPS was not set, so nothing has been passed
+                (*grant).compare_exchange(old, new, Self::GRANT, Ordering::Relaxed)
+            };
+            match advanced {
+                Ok(_) => {
+                    passed = if passed.is_empty() { first } else { passed.start }..first + step;
+                    n -= step;
+                    if units > 0 {
+                        // SAFETY: as above, as these units have still to be given.
+                        n += unsafe { D::give(doorway, units) };
+                    }
+                    old = new;
                 }
+                // Not in a gap: while GAPS is set nobody grants but under this lock.
+                Err(now) => old = now,
             }
-        };
+        }
         drop(locked);
         // Nobody waits in a gap; but a waiter may be found by the ticket that is some before its own.
-        W::wake(sema, first..first + n);
+        W::wake(sema, passed);
     }
 
     /// Waits until `n` tickets from `first` on have been granted. On a deadline they are given up; what of them had
@@ -411,6 +434,7 @@ impl<W, D> Drop for Line<W, D> {
     fn drop(&mut self) {
         self.next.with_mut(|_| ());
         self.grant.with_mut(|_| ());
+        self.gaps.take();
     }
 }
 

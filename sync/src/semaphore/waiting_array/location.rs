@@ -102,13 +102,16 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
 #[derive(Debug)]
 pub struct LocationWaiter {
     element: &'static Element,
+    /// Nothing has been called yet. The element may be in its place, enlisted by an earlier user; but our caller may have
+    /// looked at its condition before that, and must look again before it waits.
+    fresh: bool,
 }
 
 impl LocationWaiter {
     /// One of the pool; it allocates if the pool is empty.
     #[must_use]
     pub fn new() -> Self {
-        Self { element: with_pool(Pool::take) }
+        Self { element: with_pool(Pool::take), fresh: true }
     }
 
     /// Every first call enlists the waiter and returns; every second one waits, until the location is woken, or at once
@@ -126,8 +129,12 @@ impl LocationWaiter {
 
     fn wait_at<P: WaitPolicy>(&mut self, index: usize, deadline: Option<Instant>) -> bool {
         let e = self.element;
+        let fresh = std::mem::take(&mut self.fresh);
         let place = e.place.load(Ordering::Relaxed);
         if place == index + 1 {
+            if fresh {
+                return true;
+            }
             let woken = e.gate.wait::<P>(deadline);
             if woken {
                 e.place.store(NOWHERE, Ordering::Relaxed);

@@ -1,25 +1,29 @@
 //! The waiting chain of listings 3 and 4: a stack of waiters, to be pushed on by one exchange and taken off whole.
 //!
-//! An element lies on its waiter's stack and knows nothing of the others: the waiter alone knows who was on top before.
+//! An element lies on its waiter's stack. The push tells the waiter, and nobody else, who was on top before: its `prv`.
 //!
 //! | step | who | what |
 //! |---|---|---|
-//! | push | waiter | `prv = chain.swap(&e)`; then it looks at its condition once more |
-//! | wait | waiter | before `e`'s gate; then it opens `prv`'s, and so on down the chain |
-//! | flush | signaller, or one that aborts | `top = chain.swap(null)`; opens `top`'s gate |
+//! | push | waiter | `prv = chain.swap(&e)` |
+//! | link | waiter | `e.below: UNLINKED → prv`; then it looks at its condition once more, and waits before `e`'s gate |
+//! | flush | signaller, or one that aborts | `e = chain.swap(null)`; then for `e` and all beneath: |
+//! | open | whoever flushed | `below = e.below.swap(TAKEN)`; opens the gate; goes on with `below`, if it is linked |
 //! | abort | waiter whose condition came true, or whose time is over | see [`Pushed::abort`] |
 //!
-//! The rule that makes it sound: *the owner of an element, and nobody else, opens the gate of the `prv` that it got;
-//! who flushes opens that of the top only.* So each gate is opened once, and its element lives until then. What follows
-//! from it:
+//! **Each gate is opened once.** An element is reached from the top, by the one that flushed it, or from the one above it:
+//! by whom swapped that one's link for TAKEN. If the owner had not linked it by then, its own link fails, and then it is
+//! the owner who opens what is below. Until its gate is open an element lives. What follows from it:
 //!
 //! * nobody waits for good: if a flush comes before a push in the order of the chain's exchanges, the push reads from
 //!   the flush's release sequence, and the waiter's look at its condition sees what the signaller did before it;
 //! * an element is not in the chain once its gate is open, nor after its own push has been undone; it dies then;
 //! * to undo one's push by `CAS(&e → prv)` meets no ABA: only its owner can put `&e` there.
 //!
-//! What it costs: wake-ups go down a chain one by one, each waiter having to run before the next is woken; and one that
-//! aborts in the middle wakes all. Chains of more than one are collisions, and rare by the choice of the hash.
+//! **Not as in the paper.** There the waker opens the top only, and each owner that wakes opens the next: so a wake-up, and
+//! a deadline, hang on strangers who share the chain by a collision, and who may be goroutines of a worker that is busy, or
+//! inside of a condition that waits for the very one beneath. Here they hang on the waker alone, and on an owner between
+//! its push and its link, which are a few instructions apart. The waker's time grows with the chain, whose length beyond
+//! one is collisions, and rare by the choice of the hash.
 //!
 //! Source: `AddressWaitUntil`, `AddressSignal` and `Poke` of listing 3.
 
@@ -37,7 +41,14 @@ use super::policy::{SpinThenPark, WaitPolicy};
 #[repr(align(128))]
 struct Element {
     gate: Gate,
+    /// What was on top before; or one of the two below.
+    below: AtomicPtr<Element>,
 }
+
+/// Its owner has not said yet what is below.
+const UNLINKED: *mut Element = ptr::without_provenance_mut(1);
+/// Its opener has been.
+const TAKEN: *mut Element = ptr::without_provenance_mut(2);
 
 /// A chain.
 pub(super) struct PopStack {
@@ -68,7 +79,7 @@ impl PopStack {
     #[inline]
     pub(super) fn flush(&self) {
         // Release: a push that comes after it sees what we did before. Acquire: we see the gates of those before it.
-        poke(self.top.swap(ptr::null_mut(), Ordering::AcqRel));
+        open_all(self.top.swap(ptr::null_mut(), Ordering::AcqRel));
     }
 
     /// [`PopStack::flush`], but only reads the chain if nobody is in it.
@@ -83,18 +94,18 @@ impl PopStack {
     /// Waits in the chain once, unless `satisfied` returns true after the push.
     #[cold]
     pub(super) fn wait<P: WaitPolicy>(&self, satisfied: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
-        let e = Element { gate: Gate::new() };
+        let e = Element { gate: Gate::new(), below: AtomicPtr::new(UNLINKED) };
         let prv = self.top.swap((&raw const e).cast_mut(), Ordering::AcqRel);
-        fences::after_push();
-        // Dropped, if a goroutine is unwound while it waits, it aborts.
+        // Dropped, however this is left, it aborts.
         let pushed = Pushed { stack: self, e: &e, prv };
-        // Not by a drop guard: whoever aborts may have to wait for others, which a goroutine that panics cannot do
-        // without holding up its worker.
+        pushed.link();
+        fences::after_push();
+        // Caught, as whoever aborts may have to wait for a waker, which a goroutine that panics does at the expense of its
+        // worker.
         let satisfied = catch_unwind(AssertUnwindSafe(satisfied));
         if matches!(satisfied, Ok(false)) {
             if e.gate.wait::<P>(deadline) {
                 std::mem::forget(pushed);
-                poke(prv);
                 return Waited::Woken;
             }
             drop(pushed);
@@ -108,13 +119,19 @@ impl PopStack {
     }
 }
 
-/// Opens an element's gate, if there is an element. It may be gone afterwards.
-#[inline]
-fn poke(e: *mut Element) {
-    if !e.is_null() {
-        // SAFETY: we are the one who opens this gate, by the rule of the chain: the flusher of a top, or the owner of
-        // the element above. So it is alive.
+/// Opens the gates of an element that is ours to open, and of all beneath it. They may be gone afterwards.
+fn open_all(mut e: *mut Element) {
+    while !e.is_null() {
+        // Acquire: we see what the owner linked. Release: its link, if it comes after, is told so.
+        // SAFETY: we are the one who opens this gate, by the rule of the chain, so it is alive until we do.
+        let below = unsafe { (*e).below.swap(TAKEN, Ordering::AcqRel) };
+        debug_assert_ne!(below, TAKEN, "two who open one gate");
+        // SAFETY: as above.
         unsafe { Gate::open(&raw const (*e).gate) };
+        if below == UNLINKED {
+            return; // its owner goes on
+        }
+        e = below;
     }
 }
 
@@ -126,36 +143,56 @@ struct Pushed<'a> {
 }
 
 impl Pushed<'_> {
+    #[inline]
+    fn link(&self) {
+        // Release: what is below was pushed before, which we know by our own push.
+        let linked = self.e.below.compare_exchange(UNLINKED, self.prv, Ordering::Release, Ordering::Acquire);
+        if linked.is_err() {
+            open_all(self.prv);
+        }
+    }
+
     /// Takes the element out of the chain, or waits until it is out.
     ///
     /// | found on top | means | then |
     /// |---|---|---|
     /// | `e` | nobody came after us | the push is undone |
-    /// | nothing | a flush has taken us: an undo can only uncover what lies beneath, and we are not the bottom's `prv` | `prv` is ours to wake; our gate will be opened |
-    /// | another, our gate open | we are out already | `prv` is ours to wake |
-    /// | another | we are beneath it, or out and not yet woken | flush: the top's wake-up comes down to us |
+    /// | nothing | a flush has taken us: an undo can only uncover what lies beneath, and we are nobody's `prv` any more | our gate will be opened |
+    /// | another, our gate open | we are out already | |
+    /// | another | we are beneath it, or out and not yet woken | flush: what is on top is opened, down to us |
     fn abort(&self) {
         let me = (&raw const *self.e).cast_mut();
-        // Acquire on failure, too: an empty chain is a flusher's doing.
+        // Release: what is below becomes the top again. Acquire: of whoever put it there.
         let top = match self.stack.top.compare_exchange(me, self.prv, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return,
             Err(top) => top,
         };
-        if top.is_null() || self.e.gate.is_open() {
-            poke(self.prv);
-        } else {
-            let top = self.stack.top.swap(ptr::null_mut(), Ordering::AcqRel);
-            // The elder first. `top` may be `e` itself, whose gate is then ours to open: those above it have undone
-            // their pushes.
-            poke(self.prv);
-            poke(top);
+        if !top.is_null() && !self.e.gate.is_open() {
+            // It may be `e` itself by now: those above it have undone their pushes.
+            self.stack.flush();
         }
-        self.e.gate.wait::<SpinThenPark>(None);
+        UntilOpen(&self.e.gate).wait();
     }
 }
 
 impl Drop for Pushed<'_> {
     fn drop(&mut self) {
         self.abort();
+    }
+}
+
+/// Waits for a gate, whatever happens: while somebody is about to open it, its element must not die.
+struct UntilOpen<'a>(&'a Gate);
+
+impl UntilOpen<'_> {
+    /// A goroutine that is given up here leaves this by a panic, and waits on in the drop, in which it is not unwound.
+    fn wait(&self) {
+        self.0.wait::<SpinThenPark>(None);
+    }
+}
+
+impl Drop for UntilOpen<'_> {
+    fn drop(&mut self) {
+        self.wait();
     }
 }

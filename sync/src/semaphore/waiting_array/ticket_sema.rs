@@ -51,8 +51,12 @@ pub(super) mod sealed {
         /// `this` is alive until the permits can be taken: until this returns 0, or else until they are granted.
         unsafe fn give(this: *const Self, n: u64) -> u64;
 
-        /// The line has passed `n` tickets that were given up: how many grants it owes for that.
-        fn compensate(&self, n: u64) -> u64;
+        /// Of `n` units that are to be given, those that the line is owed: how many. They are not to be given any more.
+        ///
+        /// # Safety
+        ///
+        /// `this` is alive.
+        unsafe fn pay_debts(this: *const Self, n: u64) -> u64;
 
         /// Nobody gets past the doorway any more.
         fn close(&self);
@@ -97,7 +101,7 @@ impl sealed::Sealed for Tickets {
     }
 
     #[inline]
-    fn compensate(&self, n: u64) -> u64 {
+    unsafe fn pay_debts(_: *const Self, n: u64) -> u64 {
         n
     }
 
@@ -381,7 +385,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
             let (doorway, line) = (&raw const (*this).doorway, &raw const (*this).line);
             let grants = D::give(doorway, n);
             if grants > 0 {
-                Line::grant(line, grants, |n| (*doorway).compensate(n));
+                Line::grant(line, doorway, grants);
             }
         }
     }

@@ -13,7 +13,8 @@
 //! sleeps, and are set by a compare-exchange from what W1 read, so a sequence that has changed fails it. P2 clears them and
 //! wakes whom they name: threads by futex, goroutines by the chains of listing 3, with the bucket's address. Nobody
 //! sleeps: no system call. That the sequence comes round to the same 30 bits *while* a thread is on its way into the
-//! kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same.
+//! kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same. (A goroutine
+//! that is woken looks at the grant, not at the sequence, before it sleeps again: a busy worker may keep it for long.)
 //!
 //! **The look at the tickets.** A post that finds no ticket drawn as far as the one that it would wake, wakes nobody: or
 //! else posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw, first look
@@ -37,6 +38,7 @@ use super::hash::{MAX_BUCKETS, Mixed, TicketHash};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
+use super::pop_stack::Waited;
 use super::table::table;
 use super::ticket_sema::TicketSema;
 
@@ -126,13 +128,8 @@ impl Bucket {
             return sleep_in_kernel(&self.word, seen | me, deadline);
         }
         let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
-        match deadline {
-            Some(deadline) => chain::address_wait_until_deadline(self.address(), changed, deadline),
-            None => {
-                chain::address_wait_until(self.address(), changed);
-                true
-            }
-        }
+        // Once: who is woken looks at the grant, as it may take long until it runs, and the sequence comes round.
+        chain::wait_once(self.address(), changed, deadline) != Waited::TimedOut
     }
 }
 
@@ -141,13 +138,9 @@ impl Bucket {
 fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> bool {
     /// See the module's comment on sequences that come round.
     const LOOK_AGAIN: Duration = Duration::from_secs(4);
-    match deadline {
-        Some(deadline) => futex::wait(word, seen, Some(deadline)),
-        None => {
-            futex::wait(word, seen, Some(Instant::now() + LOOK_AGAIN));
-            true
-        }
-    }
+    let look = Instant::now() + LOOK_AGAIN;
+    let until = deadline.map_or(look, |deadline| deadline.min(look));
+    futex::wait(word, seen, Some(until)) || until == look
 }
 
 /// A deadline has always passed already: the hardest case.
