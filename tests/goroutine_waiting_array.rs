@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use goroutine_common::{Alone, alone, until};
-use sudog::runtime::goroutine::{go, gosched, run, run_local, set_max_procs, spawn, without_switching};
+use sudog::runtime::goroutine::{Builder, go, gosched, run, run_local, set_max_procs, sleep, spawn, without_switching};
 use sudog::sync::semaphore::waiting_array::{
     Doorway, LocationWaiter, Mixed, OnBucket, OnChain, OnLocation, Refused, Seen, Spin, SpinThenPark, SpinThenYield,
     TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
@@ -304,4 +304,113 @@ fn deadlines_on_one_worker() {
     });
     sema.post(1);
     assert_eq!((sema.available(), sema.wanted()), (1, 0));
+}
+
+// ---- who shares a chain by a collision --------------------------------------------------------------------------------
+
+type Colliding = Benaphore<OnChain<SpinThenPark, 1, One>>;
+
+/// In one bucket with a goroutine whose worker is busy, on top of the chain: `between` runs on that worker.
+fn beneath_a_busy_worker(waits: impl FnOnce(&Colliding) + Send, between: impl FnOnce(&Colliding, &dyn Fn())) {
+    let Alone { watchdog: _watchdog, .. } = &alone();
+    let before = set_max_procs(1);
+    let (sema, other) = (Colliding::with_permits(0), Arc::new(Colliding::with_permits(0)));
+    thread::scope(|s| {
+        run(|| {
+            let below = s.spawn(|| waits(&sema));
+            until(|| sema.wanted() == 1);
+            sleep(Duration::from_millis(5)); // most likely asleep; if not, the test is easier
+            let theirs = other.clone();
+            let above = spawn(move || theirs.acquire_many(1).unwrap());
+            until(|| other.wanted() == 1);
+            sleep(Duration::from_millis(1));
+            // From here on this worker's goroutines do not run.
+            between(&sema, &|| {
+                while !below.is_finished() {
+                    thread::yield_now();
+                }
+            });
+            other.post(1);
+            above.join().unwrap();
+        });
+    });
+    set_max_procs(before);
+}
+
+#[test]
+fn a_grant_does_not_hang_on_strangers() {
+    beneath_a_busy_worker(
+        |sema| sema.acquire_many(1).unwrap(),
+        |sema, until_it_is_gone| {
+            sema.post(1);
+            until_it_is_gone();
+        },
+    );
+}
+
+#[test]
+fn a_deadline_does_not_hang_on_strangers() {
+    beneath_a_busy_worker(
+        |sema| {
+            let deadline = Instant::now() + Duration::from_millis(30);
+            assert_eq!(sema.acquire_many_until(1, deadline), Err(Refused::DeadlinePassed));
+        },
+        |_, until_it_is_gone| until_it_is_gone(),
+    );
+}
+
+// ---- whoever is unwound while it aborts -------------------------------------------------------------------------------
+
+/// One beneath a thread that looks at its condition: `waits` gets into the state in which it is given up, on a small
+/// stack that is unmapped then. The thread, when it goes on, opens the gate that was there.
+fn given_up_beneath_one_who_looks(address: usize, waits: fn(usize, &'static AtomicU32)) {
+    let _watchdog = Watchdog::new();
+    let over = AtomicBool::new(false);
+    let below: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+    let above = AtomicU32::new(0);
+    thread::scope(|s| {
+        s.spawn(|| {
+            eventually(|| below.load(Relaxed) >= 2);
+            address_wait_until(address, || {
+                if above.fetch_add(1, Relaxed) == 1 {
+                    // Should the set wait for us, we would wait for it.
+                    let patience = Instant::now() + Duration::from_millis(300);
+                    while !over.load(Relaxed) && Instant::now() < patience {
+                        thread::yield_now();
+                    }
+                }
+                above.load(Relaxed) > 1
+            });
+        });
+        run(|| {
+            Builder::new().stack_size(64 << 10).go(move || waits(address, below));
+            until(|| above.load(Relaxed) >= 2 && below.load(Relaxed) >= 2);
+            sleep(Duration::from_millis(40));
+        });
+        over.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn given_up_in_an_abort() {
+    given_up_beneath_one_who_looks(0x7001, |address, looked| {
+        let soon = Instant::now() + Duration::from_millis(20);
+        let never = || {
+            looked.fetch_add(1, Relaxed);
+            false
+        };
+        sudog::sync::semaphore::waiting_array::address_wait_until_deadline(address, never, soon);
+    });
+}
+
+#[test]
+fn given_up_in_a_condition() {
+    given_up_beneath_one_who_looks(0x7002, |address, looked| {
+        address_wait_until(address, || {
+            if looked.fetch_add(1, Relaxed) > 0 {
+                sleep(Duration::from_secs(3600));
+            }
+            false
+        });
+    });
 }

@@ -621,3 +621,93 @@ fn a_condition_that_panics_leaves_the_chain_whole() {
         address_signal(A);
     });
 }
+
+/// An element that is in its place already, by an earlier user's doing: the caller's look was before that.
+#[test]
+fn the_first_call_of_a_new_waiter_does_not_wait() {
+    let _watchdog = Watchdog::new();
+    const L: usize = 0x56;
+    for _ in 0..10 {
+        LocationWaiter::new().wait(L);
+        LocationWaiter::new().wait(L);
+    }
+}
+
+/// A policy under which others act between a waiter's look at the grant and its enlisting.
+struct ActsBetween;
+
+static BETWEEN: TwaLocation<ActsBetween, 1, One> = TwaLocation::with_permits(0);
+
+impl sudog::sync::semaphore::waiting_array::WaitPolicy for ActsBetween {
+    const PARKS: bool = true;
+
+    fn pass_time(iter: u32) -> bool {
+        if iter == 0 && BETWEEN.wanted() == 1 {
+            BETWEEN.post(1); // the grant, and the wake-up
+            LocationWaiter::new().wait(0); // somebody enlists there, and leaves it at that
+        }
+        false
+    }
+}
+
+#[test]
+fn a_wake_up_between_the_look_and_the_enlisting() {
+    let _watchdog = Watchdog::new();
+    BETWEEN.acquire_many(1).unwrap();
+}
+
+/// As many as fill a line's 2^60 many times over, one after another.
+#[test]
+fn requests_for_very_many_never_run_out() {
+    let ticket = Ticket::new(u32::MAX);
+    let closed = Benaphore::new(0);
+    closed.close();
+    for _ in 0..10_000 {
+        ticket.acquire_many(u32::MAX).unwrap();
+        ticket.post(u32::MAX);
+        assert!(closed.acquire_many(u32::MAX).is_err());
+    }
+}
+
+/// The taker of the last permit uses the memory for something else, which the poster must not touch: here, by what the
+/// taker finds in it afterwards.
+#[test]
+fn a_post_over_a_gap_leaves_what_it_has_given() {
+    const ROUNDS: u32 = 30_000;
+    let _watchdog = Watchdog::new();
+    type Words = [AtomicU64; 8];
+    assert!(size_of::<Benaphore>() <= size_of::<Words>() && align_of::<Benaphore>() <= align_of::<Words>());
+    let (words, turn): (Words, _) = (Default::default(), AtomicU32::new(0));
+    let place = (&raw const words).expose_provenance();
+    let (words, turn) = (&words, &turn);
+    thread::scope(|s| {
+        s.spawn(move || {
+            for round in 0..ROUNDS {
+                while turn.load(Ordering::Acquire) != 2 * round + 1 {
+                    std::hint::spin_loop();
+                }
+                // SAFETY: it is there until its permit is taken, and this is that permit.
+                unsafe { Benaphore::post_raw(std::ptr::with_exposed_provenance::<Benaphore>(place), 1) };
+                turn.store(2 * round + 2, Ordering::Release);
+            }
+        });
+        for round in 0..ROUNDS {
+            let sema = std::ptr::with_exposed_provenance_mut::<Benaphore>(place);
+            // SAFETY: `words` is that large, and so aligned, and nobody uses it but we and, between the turns, the poster.
+            unsafe { sema.write(Benaphore::new(0)) };
+            // SAFETY: just written.
+            let sema = unsafe { &*sema };
+            assert!(sema.acquire_many_until(1, Instant::now() + Duration::from_nanos(500)).is_err());
+            turn.store(2 * round + 1, Ordering::Release);
+            while !sema.try_acquire_many(1) {
+                std::hint::spin_loop();
+            }
+            // It is gone. (It had nothing on the heap: the gap has been passed.)
+            words.iter().for_each(|word| word.store(0, Relaxed));
+            while turn.load(Ordering::Acquire) != 2 * round + 2 {
+                std::hint::spin_loop();
+            }
+            assert!(words.iter().all(|word| word.load(Relaxed) == 0), "the poster wrote to what was gone");
+        }
+    });
+}

@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use sudog_runtime::Instant;
 
-use super::hash::{MAX_BUCKETS, Mixed, TicketHash, mix};
+use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
@@ -59,7 +59,7 @@ table!(CHAINS: [PopStack; MAX_BUCKETS]);
 /// waiter.join().unwrap();
 /// ```
 pub fn address_wait_until(address: usize, condition: impl FnMut() -> bool) {
-    wait::<SpinThenPark>(&CHAINS[mix(address) % MAX_BUCKETS], condition, None);
+    wait::<SpinThenPark>(&CHAINS[fibonacci(address, MAX_BUCKETS)], condition, None);
 }
 
 /// [`address_wait_until`] with a deadline: whether the condition became true. It is asked a last time at the deadline.
@@ -74,24 +74,24 @@ pub fn address_wait_until(address: usize, condition: impl FnMut() -> bool) {
 /// assert!(!address_wait_until_deadline(0x1234, || false, soon));
 /// ```
 pub fn address_wait_until_deadline(address: usize, condition: impl FnMut() -> bool, deadline: Instant) -> bool {
-    wait::<SpinThenPark>(&CHAINS[mix(address) % MAX_BUCKETS], condition, Some(deadline))
+    wait::<SpinThenPark>(&CHAINS[fibonacci(address, MAX_BUCKETS)], condition, Some(deadline))
 }
 
 /// Lets all who wait for this address look at their conditions again.
 ///
 /// One exchange, and a wake-up for each waiter.
 pub fn address_signal(address: usize) {
-    CHAINS[mix(address) % MAX_BUCKETS].flush();
+    CHAINS[fibonacci(address, MAX_BUCKETS)].flush();
 }
 
 /// [`address_signal`] that only reads if nobody waits: for conditions that often change without a waiter.
 pub fn address_signal_polite(address: usize) {
-    CHAINS[mix(address) % MAX_BUCKETS].flush_politely();
+    CHAINS[fibonacci(address, MAX_BUCKETS)].flush_politely();
 }
 
 /// Waits once in the chain of an address, asleep, unless the condition is true.
 pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
-    CHAINS[mix(address) % MAX_BUCKETS].wait::<Far<SpinThenPark>>(condition, deadline)
+    CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>>(condition, deadline)
 }
 
 #[inline]
@@ -137,6 +137,8 @@ pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema
 // SAFETY: the turn has come when it says so. A wake flushes the ticket's chain, and `pop_stack.rs` argues that a waiter
 // which missed the turn before its push is in the chain by then. The semaphore's address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChain<P, NEAR, H> {
+    const NEAR: u32 = NEAR;
+
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {

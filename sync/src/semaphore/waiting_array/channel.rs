@@ -25,7 +25,7 @@ use std::ops::Range;
 use sudog_runtime::Instant;
 use sudog_runtime::shim::{AtomicU64, Ordering};
 
-use super::hash::{MAX_BUCKETS, Mixed, TicketHash, mix};
+use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
@@ -143,7 +143,7 @@ pub fn key_signal_polite(key: usize) {
 }
 
 fn channel(key: usize) -> &'static Channel {
-    &CHANNELS[mix(key) % MAX_BUCKETS]
+    &CHANNELS[fibonacci(key, MAX_BUCKETS)]
 }
 
 impl Channel {
@@ -203,6 +203,8 @@ pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSe
 // a waiter that has not seen the turn monitored before, and waits for a change that has been or comes. The semaphore's
 // address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChannel<P, NEAR, H> {
+    const NEAR: u32 = NEAR;
+
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {

@@ -22,7 +22,7 @@ pub trait TicketHash: Send + Sync + 'static {
     /// How many buckets it uses: a power of two, at most [`MAX_BUCKETS`].
     const BUCKETS: usize;
 
-    /// The bucket of a ticket of the semaphore at this address; its lower bits count.
+    /// The bucket of a ticket of the semaphore at this address; its lower bits count. Tickets go round, after 2^62.
     fn bucket(sema: usize, ticket: u64) -> usize;
 }
 
@@ -62,7 +62,7 @@ impl<const BUCKETS: usize> TicketHash for Mixed<BUCKETS> {
 
     #[inline]
     fn bucket(sema: usize, ticket: u64) -> usize {
-        mix(sema).wrapping_add(walk(ticket))
+        fibonacci(sema, BUCKETS) + walk(ticket)
     }
 }
 
@@ -71,7 +71,7 @@ impl<const BUCKETS: usize> TicketHash for Paired<BUCKETS> {
 
     #[inline]
     fn bucket(sema: usize, ticket: u64) -> usize {
-        mix(sema).wrapping_add(walk(ticket / 2))
+        fibonacci(sema, BUCKETS) + walk(ticket / 2)
     }
 }
 
@@ -81,10 +81,10 @@ impl<const BUCKETS: usize> TicketHash for Orbits<BUCKETS> {
     #[inline]
     fn bucket(sema: usize, ticket: u64) -> usize {
         const PAGE: usize = 512;
-        let start = mix(sema);
-        let in_page = start.wrapping_add(walk(ticket)) % PAGE;
-        let page = (start / PAGE).wrapping_add(ticket as usize / PAGE);
-        in_page + page.wrapping_mul(PAGE)
+        let start = fibonacci(sema, BUCKETS);
+        let in_page = (start + walk(ticket)) % PAGE;
+        let page = start / PAGE + (ticket / PAGE as u64) as usize % MAX_BUCKETS;
+        in_page + page * PAGE
     }
 }
 
@@ -99,16 +99,17 @@ const fn checked(buckets: usize) -> usize {
 
 #[inline]
 fn walk(ticket: u64) -> usize {
-    (ticket as usize).wrapping_mul(STRIDE)
+    ticket as usize % MAX_BUCKETS * STRIDE
 }
 
-/// Fibonacci hashing: the upper half of the product with 2^64 over the golden ratio.
+/// Fibonacci hashing: the topmost bits of the product with 2^64 over the golden ratio. `buckets` is a power of two.
 #[inline]
-pub(super) fn mix(address: usize) -> usize {
+pub(super) const fn fibonacci(address: usize, buckets: usize) -> usize {
     if cfg!(sudog_loom) {
-        return address; // where memory lies must not change a model; all that is aligned is alike
+        return address % buckets; // where memory lies must not change a model; all that is aligned is alike
     }
-    ((address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize
+    let top = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    ((top * buckets as u64) >> 32) as usize
 }
 
 #[cfg(all(test, not(sudog_loom)))]

@@ -2,9 +2,12 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `next` | the next ticket to be drawn |
-//! | `grant` | bit 63: CLOSED; 62 to 1: how many tickets have been granted; 0: GAPS, `gaps` is not empty |
+//! | `next` | the position of the next ticket to be drawn |
+//! | `grant` | the position before which all tickets have been granted; bit 1: CLOSED; bit 0: GAPS, `gaps` is not empty |
 //! | `gaps` | tickets that were given up before they were granted: their grants go to those behind them |
+//!
+//! A position is four times a ticket's number, and goes round: two are compared by their difference. So there is no end to
+//! the tickets; but of those that are drawn and not granted, or granted and not drawn, there may be 2^60 at most.
 //!
 //! | step | who | what |
 //! |---|---|---|
@@ -37,14 +40,18 @@ use sudog_runtime::shim::{AtomicU64, Cell, Mutex, MutexGuard, Ordering};
 use sudog_runtime::{Instant, fatal};
 
 use super::fences;
-use super::hash::mix;
+use super::gaps::{Gap, Gaps};
+#[cfg(not(sudog_loom))]
+use super::hash::fibonacci;
 use super::ticket_sema::Doorway;
 
 const GAPS: u64 = 1;
-const ONE: u64 = 2;
-const CLOSED: u64 = 1 << 63;
-/// Beyond it the numbers would run into CLOSED.
-const LIMIT: u64 = 1 << 60;
+const CLOSED: u64 = 2;
+const ONE: u64 = 4;
+/// How many different tickets there are.
+pub(super) const TICKETS: u64 = u64::MAX / ONE + 1;
+/// How far apart positions may be, with much to spare for those who are on their way.
+const LIMIT: u64 = ONE << 60;
 
 /// How the holder of a ticket waits, and how a poster wakes it: one of the paper's listings.
 ///
@@ -54,6 +61,9 @@ const LIMIT: u64 = 1 << 60;
 /// - A wake of the semaphore and ticket that begins after the ticket's turn has come ends its wait, at any time.
 /// - A wake uses the semaphore's address as a number only.
 pub unsafe trait TicketWait: Send + Sync + 'static {
+    /// A wake of a ticket is also for those that are up to so many tickets behind it.
+    const NEAR: u32;
+
     /// `Some(n)`: a post looks at the tickets, and wakes nobody if there is no waiter that is more than `n` tickets
     /// from its turn. It then uses the semaphore after its grant. See [`TicketSema::OUTLIVES_GRANT`].
     ///
@@ -71,7 +81,7 @@ pub unsafe trait TicketWait: Send + Sync + 'static {
 pub struct Turn<'a> {
     grant: &'a AtomicU64,
     sema: usize,
-    ticket: u64,
+    position: u64,
 }
 
 impl Turn<'_> {
@@ -86,7 +96,7 @@ impl Turn<'_> {
     #[inline]
     #[must_use]
     pub fn ticket(&self) -> u64 {
-        self.ticket
+        self.position / ONE
     }
 
     /// How many tickets are before this one; 0 if it is the next to be granted. `None`: its turn has come.
@@ -94,7 +104,8 @@ impl Turn<'_> {
     #[must_use]
     pub fn distance(&self) -> Option<u64> {
         let grant = self.grant.load(Ordering::Acquire);
-        if grant & CLOSED != 0 { None } else { self.ticket.checked_sub(granted(grant)) }
+        let ahead = self.position.wrapping_sub(granted(grant)) as i64;
+        if ahead < 0 || grant & CLOSED != 0 { None } else { Some(ahead as u64 / ONE) }
     }
 
     /// Whether its turn has come.
@@ -105,15 +116,16 @@ impl Turn<'_> {
     }
 }
 
+/// The position before which all has been granted.
 #[inline]
 fn granted(grant: u64) -> u64 {
-    (grant & !CLOSED) >> 1
+    grant & !(GAPS | CLOSED)
 }
 
-/// Whether all tickets before `end` have been granted. CLOSED makes the number negative; GAPS is less than a grant.
+/// Whether all before `end` has been granted. The flags are less than a ticket.
 #[inline]
 fn are_granted(grant: u64, end: u64) -> bool {
-    grant as i64 >= (end * ONE) as i64
+    grant.wrapping_sub(end) as i64 >= 0 && grant & CLOSED == 0
 }
 
 /// How a wait has ended.
@@ -127,16 +139,13 @@ pub enum Outcome {
 pub struct Line<W, D> {
     next: AtomicU64,
     grant: AtomicU64,
-    /// Under [`gap_lock`].
+    /// Under the lock of [`lock_of`].
     gaps: Cell<Gaps>,
     protocol: PhantomData<fn() -> (W, D)>,
 }
 
 // SAFETY: `gaps` is touched under the lock, or by those who have the line to themselves; the rest is atomic.
 unsafe impl<W, D> Sync for Line<W, D> {}
-
-/// Ranges of tickets that nobody holds any more: ascending, not adjacent.
-type Gaps = Vec<Range<u64>>;
 
 impl<W, D> Line<W, D> {
     #[cfg(not(sudog_loom))]
@@ -147,7 +156,7 @@ impl<W, D> Line<W, D> {
         Self {
             next: AtomicU64::new(0),
             grant: AtomicU64::new(tickets as u64 * ONE),
-            gaps: Cell::new(Vec::new()),
+            gaps: Cell::new(Gaps::NONE),
             protocol: PhantomData,
         }
     }
@@ -157,7 +166,7 @@ impl<W, D> Line<W, D> {
         Self {
             next: AtomicU64::new(0),
             grant: AtomicU64::new(u64::from(tickets) * ONE),
-            gaps: Cell::new(Vec::new()),
+            gaps: Cell::new(Gaps::NONE),
             protocol: PhantomData,
         }
     }
@@ -179,18 +188,10 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         (&raw const *self).addr()
     }
 
-    fn turn(&self, ticket: u64) -> Turn<'_> {
-        Turn { grant: &self.grant, sema: self.sema(), ticket }
-    }
-
-    /// Draws `n` tickets, of which the first is returned.
+    /// Draws `n` tickets: the position of the first.
     #[inline]
     pub(super) fn draw(&self, n: u32) -> u64 {
-        let first = self.next.fetch_add(u64::from(n), Self::DRAW);
-        if n > 1 && first > LIMIT {
-            fatal("sema: more than 2^60 tickets drawn"); // one by one it would take a lifetime
-        }
-        first
+        self.next.fetch_add(u64::from(n) * ONE, Self::DRAW)
     }
 
     /// Whether these tickets have all been granted. Looks once.
@@ -199,7 +200,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         if Self::LOOKS.is_some() {
             fences::after_ticket();
         }
-        are_granted(self.grant.load(Self::FIRST_LOOK), first + u64::from(n))
+        are_granted(self.grant.load(Self::FIRST_LOOK), end(first, n))
     }
 
     /// Draws `n` tickets if they have been granted already.
@@ -209,7 +210,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         // and one taken between the two loads.
         let mut next = self.next.load(Ordering::Acquire);
         loop {
-            let after = next + u64::from(n);
+            let after = end(next, n);
             if !are_granted(self.grant.load(Ordering::Acquire), after) {
                 return false;
             }
@@ -229,32 +230,35 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     #[inline]
     pub(super) unsafe fn grant(line: *const Self, doorway: *const D, n: u64) {
         // SAFETY: alive until the compare-exchange below. No reference to the line lives longer.
-        let grant = unsafe { &raw const (*line).grant };
+        let (grant, next) = unsafe { (&raw const (*line).grant, &raw const (*line).next) };
         // SAFETY: as above.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
+        // One by one it would take a lifetime.
+        // SAFETY: as above.
+        if n > 1 && old.wrapping_sub(unsafe { (*next).load(Ordering::Relaxed) }) as i64 > LIMIT as i64 {
+            fatal("sema: more than 2^60 permits");
+        }
         let first = loop {
             if old & (CLOSED | GAPS) != 0 {
                 // SAFETY: by the contract.
                 return unsafe { Self::grant_slow(line, doorway, n) };
             }
-            if n > 1 && old > LIMIT * ONE {
-                fatal("sema: more than 2^60 permits");
-            }
+            let new = old.wrapping_add(n * ONE);
             // SAFETY: as above.
-            match unsafe { (*grant).compare_exchange_weak(old, old + n * ONE, Self::GRANT, Ordering::Relaxed) } {
-                Ok(_) => break granted(old),
+            match unsafe { (*grant).compare_exchange_weak(old, new, Self::GRANT, Ordering::Relaxed) } {
+                Ok(_) => break old,
                 Err(now) => old = now,
             }
         };
         if let Some(near) = Self::LOOKS {
             fences::after_grant();
             // SAFETY: alive, as such a semaphore must outlive its grants.
-            let next = unsafe { (*line).next.load(fences::TOTAL_ORDER_LOAD) };
-            if next.wrapping_sub(first + near) as i64 <= 0 {
+            let next = unsafe { (*next).load(fences::TOTAL_ORDER_LOAD) };
+            if next.wrapping_sub(first) as i64 <= (near * ONE) as i64 {
                 return; // the ticket that we would wake has not been drawn; who draws it will see our grant
             }
         }
-        W::wake(line.addr(), first..first + n);
+        wake::<W>(line.addr(), first, first.wrapping_add(n * ONE));
     }
 
     /// One stretch after another: a gap, or tickets that are held.
@@ -274,29 +278,31 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         let (grant, gaps) = unsafe { (&raw const (*line).grant, &raw const (*line).gaps) };
         // SAFETY: as above.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
-        let mut passed = granted(old)..granted(old);
+        // What has been passed: to wake whoever it concerns, and to free the nodes, when the lock is free.
+        let mut stretches = Stretches { sema, from: granted(old), to: granted(old), gaps: Gaps::NONE };
         // If it is closed nobody waits, and nobody will.
         while n > 0 && old & CLOSED == 0 {
-            let first = granted(old);
+            let at = granted(old);
             // SAFETY: as above; and the lock is held.
-            let mut left = unsafe { (*gaps).take() };
+            let mut left = unsafe { (*gaps).replace(Gaps::NONE) };
             let (step, units) = match left.first_mut() {
-                Some(gap) if gap.start == first => {
+                Some(gap) if gap.start == at => {
+                    let given_up = gap.len() / ONE;
                     // SAFETY: as above.
-                    let owed = unsafe { D::pay_debts(doorway, gap.end - first) };
+                    let owed = unsafe { D::pay_debts(doorway, given_up) };
                     n += owed;
-                    let step = n.min(gap.end - first);
-                    gap.start += step;
+                    let step = n.min(given_up);
+                    if step == given_up {
+                        stretches.gaps.push_front(left.pop_first().expect("just seen"));
+                    } else {
+                        gap.start = at.wrapping_add(step * ONE);
+                    }
                     (step, step - owed)
                 }
-                Some(gap) => (n.min(gap.start - first), 0),
+                Some(gap) => (n.min(gap.start.wrapping_sub(at) / ONE), 0),
                 None => (n, 0),
             };
-            left.retain(|gap| !gap.is_empty());
-            let new = (old & !GAPS) + step * ONE + u64::from(!left.is_empty());
-            if new > 2 * LIMIT * ONE {
-                fatal("sema: more than 2^60 permits");
-            }
+            let new = at.wrapping_add(step * ONE) | u64::from(!left.is_empty());
             // SAFETY: as above. If that was all, nothing is used after the compare-exchange: whoever frees the line sees
             // what is before it.
             let advanced = unsafe {
@@ -305,7 +311,10 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
             };
             match advanced {
                 Ok(_) => {
-                    passed = if passed.is_empty() { first } else { passed.start }..first + step;
+                    if stretches.is_empty() {
+                        stretches.from = at;
+                    }
+                    stretches.to = granted(new);
                     n -= step;
                     if units > 0 {
                         // SAFETY: as above, as these units have still to be given.
@@ -318,17 +327,21 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
             }
         }
         drop(locked);
-        // Nobody waits in a gap; but a waiter may be found by the ticket that is some before its own.
-        W::wake(sema, passed);
+        stretches.wake::<W>();
     }
 
     /// Waits until `n` tickets from `first` on have been granted. On a deadline they are given up; what of them had
     /// been granted goes back by `give_back`, as it does if this is left by a panic (a goroutine's end).
     #[cold]
     pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
+        let end = end(first, n);
+        if n > 1 && end.wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
+            fatal("sema: more than 2^60 permits asked for");
+        }
         let waiting = Waiting { line: self, first, n, give_back };
         // Of several, the last: it is granted after the others.
-        let in_time = W::wait(&self.turn(first + u64::from(n) - 1), deadline);
+        let turn = Turn { grant: &self.grant, sema: self.sema(), position: end.wrapping_sub(ONE) };
+        let in_time = W::wait(&turn, deadline);
         std::mem::forget(waiting);
         if !in_time {
             return self.leave(first, n, give_back);
@@ -340,18 +353,20 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     /// Gives up tickets, unless they have all been granted.
     #[cold]
     pub(super) fn leave(&self, first: u64, n: u32, give_back: &dyn Fn(u64)) -> Outcome {
-        let end = first + u64::from(n);
+        let mut gap = Gap::boxed();
         let locked = lock_of(self.sema());
         // Acquire: if our grant is in it we take the permit with it. A grant that comes later sees GAPS.
         let old = self.grant.fetch_or(GAPS, Ordering::Acquire);
-        let mut gaps = self.gaps.take();
-        let ours = granted(old).clamp(first, end);
+        let mut gaps = self.gaps.replace(Gaps::NONE);
+        let got = (granted(old).wrapping_sub(first) as i64).clamp(0, (u64::from(n) * ONE) as i64) as u64;
+        let mut spare = Gaps::NONE;
         let outcome = if old & CLOSED != 0 {
             Outcome::Closed
-        } else if ours == end {
+        } else if got == u64::from(n) * ONE {
             Outcome::Granted
         } else {
-            insert(&mut gaps, ours..end);
+            (gap.start, gap.end) = (first.wrapping_add(got), end(first, n));
+            spare = gaps.insert(gap, granted(old));
             Outcome::TimedOut
         };
         if gaps.is_empty() {
@@ -360,8 +375,9 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         }
         self.gaps.set(gaps);
         drop(locked);
-        if outcome == Outcome::TimedOut && ours > first {
-            give_back(ours - first);
+        drop(spare);
+        if outcome == Outcome::TimedOut && got > 0 {
+            give_back(got / ONE);
         }
         outcome
     }
@@ -375,7 +391,9 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         // it, so it sees CLOSED.
         let drawn = self.next.fetch_add(0, Ordering::AcqRel);
         let first = granted(self.grant.load(Ordering::Relaxed));
-        W::wake(self.sema(), first..drawn.max(first));
+        if drawn.wrapping_sub(first) as i64 > 0 {
+            wake::<W>(self.sema(), first, drawn);
+        }
     }
 
     #[inline]
@@ -387,28 +405,76 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     pub(super) fn surplus(&self) -> u64 {
         let next = self.next.load(Ordering::Acquire);
         let grant = self.grant.load(Ordering::Acquire);
-        if grant & CLOSED != 0 { 0 } else { granted(grant).saturating_sub(next) }
+        let surplus = (granted(grant).wrapping_sub(next) as i64).max(0) as u64 / ONE;
+        if grant & CLOSED != 0 { 0 } else { surplus }
     }
 
     /// How many tickets are held by those who wait.
     pub(super) fn waiting(&self) -> u64 {
         let _locked = lock_of(self.sema());
-        let gaps = self.gaps.take();
-        let given_up: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+        let gaps = self.gaps.replace(Gaps::NONE);
+        let given_up: u64 = gaps.lengths().sum();
         self.gaps.set(gaps);
         let grant = self.grant.load(Ordering::Acquire);
         let drawn = self.next.load(Ordering::Acquire);
-        if grant & CLOSED != 0 { 0 } else { drawn.saturating_sub(granted(grant)).saturating_sub(given_up) }
+        let waiting = (drawn.wrapping_sub(granted(grant)) as i64).max(0) as u64;
+        if grant & CLOSED != 0 { 0 } else { waiting.saturating_sub(given_up) / ONE }
+    }
+}
+
+/// The position after `n` tickets.
+#[inline]
+fn end(first: u64, n: u32) -> u64 {
+    first.wrapping_add(u64::from(n) * ONE)
+}
+
+/// Wakes the holders of the tickets between two positions.
+#[inline]
+fn wake<W: TicketWait>(sema: usize, from: u64, to: u64) {
+    let first = from / ONE;
+    W::wake(sema, first..first + to.wrapping_sub(from) / ONE);
+}
+
+/// What a grant has passed: tickets that are held, and between them gaps, the last one first.
+struct Stretches {
+    sema: usize,
+    from: u64,
+    to: u64,
+    gaps: Gaps,
+}
+
+impl Stretches {
+    fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+
+    /// Nobody waits in a gap; but its last tickets may be those by which others are found, which are near now.
+    fn wake<W: TicketWait>(mut self) {
+        let mut to = self.to;
+        while let Some(gap) = self.gaps.pop_first() {
+            let near = gap.len().min(u64::from(W::NEAR) * ONE);
+            wake::<W>(self.sema, gap.end.wrapping_sub(near), to);
+            to = gap.start;
+        }
+        if to != self.from {
+            wake::<W>(self.sema, self.from, to);
+        }
     }
 }
 
 #[cfg(all(test, not(sudog_loom)))]
 impl<W: TicketWait, D: Doorway> Line<W, D> {
+    /// As if so many tickets had been drawn and granted before.
+    pub(super) fn begin_at(&self, tickets: u64) {
+        self.next.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
+        self.grant.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
+    }
+
     /// How many notes there are of those who gave up.
     pub(super) fn gaps(&self) -> usize {
         let _locked = lock_of(self.sema());
-        let gaps = self.gaps.take();
-        let n = gaps.len();
+        let gaps = self.gaps.replace(Gaps::NONE);
+        let n = gaps.lengths().count();
         self.gaps.set(gaps);
         n
     }
@@ -419,7 +485,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
 fn lock_of(sema: usize) -> MutexGuard<'static, ()> {
     const LOCKS: usize = 64;
     static GAP_LOCKS: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
-    GAP_LOCKS[mix(sema) % LOCKS].lock()
+    GAP_LOCKS[fibonacci(sema, LOCKS)].lock()
 }
 
 #[cfg(sudog_loom)]
@@ -434,7 +500,7 @@ impl<W, D> Drop for Line<W, D> {
     fn drop(&mut self) {
         self.next.with_mut(|_| ());
         self.grant.with_mut(|_| ());
-        self.gaps.take();
+        self.gaps.replace(Gaps::NONE);
     }
 }
 
@@ -452,21 +518,5 @@ impl<W: TicketWait, D: Doorway> Drop for Waiting<'_, W, D> {
         if self.line.leave(self.first, self.n, self.give_back) == Outcome::Granted {
             (self.give_back)(u64::from(self.n));
         }
-    }
-}
-
-/// Adds a range that overlaps none.
-fn insert(gaps: &mut Gaps, new: Range<u64>) {
-    let at = gaps.partition_point(|gap| gap.end < new.start);
-    match gaps.get_mut(at) {
-        Some(gap) if gap.end == new.start => gap.end = new.end,
-        Some(gap) if gap.start == new.end => gap.start = new.start,
-        _ => gaps.insert(at, new),
-    }
-    if let Some([left, right]) = gaps.get_mut(at..at + 2)
-        && left.end == right.start
-    {
-        left.end = right.end;
-        gaps.remove(at + 1);
     }
 }

@@ -30,10 +30,10 @@ use std::ops::Range;
 use std::ptr;
 
 use sudog_runtime::Instant;
-use sudog_runtime::shim::{AtomicPtr, AtomicUsize, Mutex, Ordering};
+use sudog_runtime::shim::{AtomicPtr, AtomicUsize, Cell, Mutex, Ordering};
 
 use super::gate::Gate;
-use super::hash::{MAX_BUCKETS, Mixed, TicketHash, mix};
+use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far, Look, watch};
 use super::policy::{SpinThenPark, WaitPolicy};
@@ -47,6 +47,8 @@ struct Element {
     below: AtomicPtr<Element>,
     /// The index of the location where it has been enlisted and not been seen to be woken, plus one; its user's alone.
     place: AtomicUsize,
+    /// The next one of the pool.
+    free: Cell<Option<&'static Element>>,
 }
 
 struct Location {
@@ -66,7 +68,7 @@ const NOWHERE: usize = 0;
 ///
 /// See [`LocationWaiter`].
 pub fn location_wake_all(location: usize) {
-    LOCATIONS[mix(location) % MAX_BUCKETS].wake_all();
+    LOCATIONS[fibonacci(location, MAX_BUCKETS)].wake_all();
 }
 
 /// [`LocationWaiter::wait`].
@@ -111,7 +113,7 @@ impl LocationWaiter {
     /// One of the pool; it allocates if the pool is empty.
     #[must_use]
     pub fn new() -> Self {
-        Self { element: with_pool(Pool::take), fresh: true }
+        Self { element: with_pool(Pool::take).unwrap_or_else(Element::leak), fresh: true }
     }
 
     /// Every first call enlists the waiter and returns; every second one waits, until the location is woken, or at once
@@ -119,12 +121,12 @@ impl LocationWaiter {
     ///
     /// Who calls it for another location than before begins anew.
     pub fn wait(&mut self, location: usize) {
-        self.wait_at::<SpinThenPark>(mix(location) % MAX_BUCKETS, None);
+        self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), None);
     }
 
     /// [`LocationWaiter::wait`] with a deadline. False: it passed. The waiter stays enlisted then.
     pub fn wait_until(&mut self, location: usize, deadline: Instant) -> bool {
-        self.wait_at::<SpinThenPark>(mix(location) % MAX_BUCKETS, Some(deadline))
+        self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), Some(deadline))
     }
 
     fn wait_at<P: WaitPolicy>(&mut self, index: usize, deadline: Option<Instant>) -> bool {
@@ -215,43 +217,62 @@ impl Location {
 }
 
 /// Elements that nobody uses. They may still be enlisted.
-struct Pool(Vec<&'static Element>);
+struct Pool(Option<&'static Element>);
 
 impl Pool {
-    fn take(&mut self) -> &'static Element {
-        let idle = |e: &&Element| e.place.load(Ordering::Relaxed) == NOWHERE || e.gate.is_open();
-        let last = self.0.len().saturating_sub(3);
-        match self.0[last..].iter().position(|e| idle(&e)) {
-            Some(at) => self.0.swap_remove(last + at),
-            None => self.0.pop().unwrap_or_else(Element::leak),
+    /// One that is nowhere, if one of the first few is; else the first.
+    fn take(&mut self) -> Option<&'static Element> {
+        let mut before: Option<&'static Element> = None;
+        let mut at = self.0?;
+        for _ in 0..3 {
+            let next = at.free.get();
+            if at.place.load(Ordering::Relaxed) == NOWHERE || at.gate.is_open() {
+                match before {
+                    Some(before) => before.free.set(next),
+                    None => self.0 = next,
+                }
+                return Some(at);
+            }
+            let Some(next) = next else { break };
+            before = Some(at);
+            at = next;
         }
+        let first = self.0?;
+        self.0 = first.free.get();
+        Some(first)
     }
 
     fn give(&mut self, e: &'static Element) {
-        self.0.push(e);
+        e.free.set(self.0);
+        self.0 = Some(e);
     }
 }
 
 impl Element {
     #[cold]
     fn leak() -> &'static Self {
-        let new = Self { gate: Gate::new(), below: AtomicPtr::new(ptr::null_mut()), place: AtomicUsize::new(NOWHERE) };
-        Box::leak(Box::new(new))
+        Box::leak(Box::new(Self {
+            gate: Gate::new(),
+            below: AtomicPtr::new(ptr::null_mut()),
+            place: AtomicUsize::new(NOWHERE),
+            free: Cell::new(None),
+        }))
     }
 }
 
-// SAFETY: the gate's `sleeper` is written by the user, who is alone, and read by the opener once it is PARKED.
+// SAFETY: the gate's `sleeper` is written by the user, who is alone, and read by the opener once it is PARKED; `free` is
+// touched under the pool's lock.
 unsafe impl Sync for Element {}
 
 #[cfg(not(sudog_loom))]
 fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
-    static POOL: Mutex<Pool> = Mutex::new(Pool(Vec::new()));
+    static POOL: Mutex<Pool> = Mutex::new(Pool(None));
     f(&mut POOL.lock())
 }
 
 #[cfg(sudog_loom)]
 fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
-    loom::lazy_static! { static ref POOL: Mutex<Pool> = Mutex::new(Pool(Vec::new())); }
+    loom::lazy_static! { static ref POOL: Mutex<Pool> = Mutex::new(Pool(None)); }
     f(&mut POOL.lock())
 }
 
@@ -280,6 +301,8 @@ pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketS
 // of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's push comes after it and
 // reads from it, so the look sees the turn. The semaphore's address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnLocation<P, NEAR, H> {
+    const NEAR: u32 = NEAR;
+
     const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {

@@ -32,6 +32,7 @@ mod benaphore;
 mod chain;
 mod channel;
 mod fences;
+mod gaps;
 mod gate;
 mod hash;
 mod line;

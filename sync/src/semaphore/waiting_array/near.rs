@@ -18,7 +18,7 @@ use sudog_runtime::Instant;
 
 use super::gate::is_over;
 use super::hash::TicketHash;
-use super::line::Turn;
+use super::line::{TICKETS, Turn};
 use super::policy::WaitPolicy;
 
 /// What a look at the grant has shown.
@@ -80,7 +80,7 @@ fn buckets<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)
     if tickets.end - tickets.start > H::BUCKETS as u64 {
         (0..H::BUCKETS).for_each(wake);
     } else {
-        tickets.for_each(|ticket| wake(H::bucket(sema, ticket) % H::BUCKETS));
+        tickets.for_each(|ticket| wake(H::bucket(sema, ticket % TICKETS) % H::BUCKETS));
     }
 }
 

@@ -43,6 +43,8 @@ pub type Ticket<P = SpinThenYield> = TicketSema<OnGrant<P>>;
 
 // SAFETY: the turn has come when it says so; it looks again and again, so it needs no wake.
 unsafe impl<P: WaitPolicy> TicketWait for OnGrant<P> {
+    const NEAR: u32 = 0;
+
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {

@@ -9,9 +9,12 @@ use std::fmt;
 
 use sudog_runtime::Instant;
 
+#[cfg(not(sudog_loom))]
 use super::benaphore::Split;
 use super::line::{Line, Outcome, TicketWait};
-use crate::{ConstSemaphore, Order, Semaphore, Wake};
+#[cfg(not(sudog_loom))]
+use crate::ConstSemaphore;
+use crate::{Order, Semaphore, Wake};
 
 /// What comes before the line: who must join it, and what is owed to it.
 ///
@@ -127,8 +130,8 @@ impl sealed::Sealed for Tickets {
 ///
 /// # Limits
 ///
-/// 2^60 permits, and as many tickets over its lifetime, which ends the process; at one ticket a nanosecond that takes 36
-/// years.
+/// 2^60 permits, and as many that are asked for at a time, those of requests that were given up included until a post has
+/// passed them. More of either end the process.
 ///
 /// # Examples
 ///
@@ -350,6 +353,9 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     fn enter(&self, n: u32, deadline: Option<Instant>) -> Outcome {
         if n == 0 {
             return if self.is_closed() { Outcome::Closed } else { Outcome::Granted };
+        }
+        if n > 1 && self.is_closed() {
+            return Outcome::Closed; // without tickets, of which it would take many in vain
         }
         match self.doorway.enter(&self.line, n) {
             None => Outcome::Granted,

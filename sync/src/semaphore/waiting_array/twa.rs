@@ -178,6 +178,8 @@ pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnBu
 // bucket is advanced after the grant; if it does not, those near watch the grant, and those far are advanced before they
 // are near, or watch... the same bucket, whose sequence cannot have changed unseen. The semaphore's address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBucket<P, NEAR, H> {
+    const NEAR: u32 = NEAR;
+
     const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
