@@ -1,0 +1,97 @@
+//! Waiting for a key: the eventcount.
+
+use loom::thread;
+use sudog_sync::semaphore::waiting_array::{
+    Fence, Seen, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until, without,
+};
+
+use super::{Flag, HERE, explore, must_fail, soon};
+
+/// As it is to be: the monitor first.
+fn wait(flag: &Flag) {
+    loop {
+        let seen = key_monitor(HERE);
+        if flag.is_up() {
+            break;
+        }
+        key_wait(HERE, seen);
+    }
+}
+
+/// What has never been signalled is as the default says.
+fn wait_lazily(flag: &Flag) {
+    let mut seen = Seen::default();
+    while !flag.is_up() {
+        key_wait_lazy(HERE, &mut seen);
+    }
+}
+
+fn a_signal(preemptions: usize, wait: fn(&Flag), signal: fn(usize)) {
+    explore(preemptions, move || {
+        let flag = Flag::new();
+        let waiter = flag.spawn(wait);
+        flag.raise();
+        signal(HERE);
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn a_signal_ends_a_wait() {
+    a_signal(5, wait, key_signal);
+    a_signal(5, wait_lazily, key_signal);
+}
+
+fn the_condition_first(flag: &Flag) {
+    while !flag.is_up() {
+        let seen = key_monitor(HERE);
+        key_wait(HERE, seen);
+    }
+}
+
+must_fail! {
+    /// The historical defect of two C++ libraries.
+    the_monitor_must_not_come_after_the_condition: "deadlock", a_signal(2, the_condition_first, key_signal);
+}
+
+fn polite_signal(preemptions: usize, missing: Option<Fence>) {
+    without(missing);
+    a_signal(preemptions, wait, key_signal_polite);
+}
+
+#[test]
+fn a_polite_signal_finds_who_waits() {
+    polite_signal(5, None);
+}
+
+must_fail! {
+    /// The printed re-check of the polite form is an acquire load, and no more.
+    a_push_needs_a_fence: "deadlock", polite_signal(3, Some(Fence::AfterPush));
+    a_polite_look_needs_a_fence: "deadlock", polite_signal(3, Some(Fence::BeforePoliteLook));
+}
+
+#[test]
+fn a_deadline_beside_one_who_waits() {
+    explore(3, || {
+        let flag = Flag::new();
+        let patient = flag.spawn(wait);
+        let hasty = flag.spawn(|_| key_wait_until(HERE, key_monitor(HERE), soon()));
+        flag.raise();
+        key_signal(HERE);
+        patient.join().unwrap();
+        hasty.join().unwrap();
+    });
+}
+
+#[test]
+fn whether_it_was_signalled_a_deadline_tells() {
+    explore(4, || {
+        let seen = key_monitor(HERE);
+        let waiter = thread::spawn(move || key_wait_until(HERE, seen, soon()));
+        key_signal(HERE);
+        let signalled = waiter.join().unwrap();
+        assert!(key_wait_until(HERE, seen, soon()));
+        assert!(!key_wait_until(HERE, key_monitor(HERE), soon()));
+        drop(signalled); // either
+    });
+}

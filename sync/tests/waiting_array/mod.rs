@@ -1,0 +1,200 @@
+//! What the models of the waiting arrays share.
+
+mod addresses;
+mod keys;
+mod locations;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::{env, panic, process};
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicBool;
+use loom::thread;
+use sudog_runtime::Instant;
+use sudog_runtime::model::set_clock;
+use sudog_sync::Semaphore;
+use sudog_sync::semaphore::waiting_array::{
+    Closed, Doorway, TicketSema, TicketWait, address_signal, key_monitor, location_wake_all,
+};
+
+/// The tables' two buckets, by address, key or location.
+pub const HERE: usize = 0;
+pub const THERE: usize = 1;
+
+/// With the clock at rest: a deadline comes as soon as somebody sleeps, never before.
+pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    explore_in_time(preemptions, 0, model);
+}
+
+/// With a clock that advances by `step` nanoseconds each time that somebody reads it.
+pub fn explore_in_time(preemptions: usize, step: u64, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        STEP.set(step);
+        set_clock(step);
+        // The tables first: the thread that makes one would hand on to the others what it had done before.
+        for bucket in [HERE, THERE] {
+            address_signal(bucket);
+            let _ = key_monitor(bucket);
+            location_wake_all(bucket);
+        }
+        model();
+    });
+}
+
+thread_local!(static STEP: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+
+/// Runs a model that must fail, and with this message, in a process of its own, which ends there. Were it unwound, the
+/// destructors on its stack would run in a model that has ended, and panic.
+pub fn fails(test: &str, message: &str, model: impl FnOnce()) {
+    const CHILD: &str = "SUDOG_MODEL_THAT_FAILS";
+    if env::var_os(CHILD).is_some() {
+        panic::set_hook(Box::new(|failure| {
+            eprintln!("{failure}");
+            process::exit(1);
+        }));
+        model();
+        process::exit(0);
+    }
+    let test = test.split_once("::").unwrap().1; // without the crate
+    let child = process::Command::new(env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD, "")
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&child.stderr);
+    assert!(!child.status.success(), "it passes");
+    assert!(output.contains(message), "it fails, but not so: {output}");
+}
+
+/// Tests of models that must fail: `name: "with this message", model;`
+macro_rules! must_fail {
+    ($($(#[$doc:meta])* $name:ident: $message:expr, $model:expr;)*) => { $(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            let test = concat!(module_path!(), "::", stringify!($name));
+            $crate::waiting_array::fails(test, $message, || $model);
+        }
+    )* };
+}
+pub(crate) use must_fail;
+
+/// Takes permits if they are there when it would sleep; if it never sleeps, some readings of the clock later.
+pub fn hasty_acquire<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>, n: u32) -> bool {
+    sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)).is_ok()
+}
+
+/// A semaphore, and data for those who have permits.
+pub struct World<W, D> {
+    pub sema: TicketSema<W, D>,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+unsafe impl<W: TicketWait, D: Doorway> Sync for World<W, D> {}
+
+impl<W: TicketWait, D: Doorway> World<W, D> {
+    /// Not `loom`'s `Arc`: its counting would order the threads, and be steps to explore.
+    pub fn new(permits: u32) -> Arc<Self> {
+        let world = Arc::new(Self { sema: TicketSema::new(0), data: UnsafeCell::new(0) });
+        world.touch_tables();
+        world.sema.post(permits);
+        world
+    }
+
+    /// As in [`explore`], by a wait that is given up, and the grant that finds it so.
+    fn touch_tables(&self) {
+        set_clock(1);
+        assert!(!self.hasty(1));
+        self.sema.post(1);
+        assert!(self.sema.try_acquire_many(1));
+        set_clock(STEP.get());
+    }
+
+    pub fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+        let world = self.clone();
+        thread::spawn(move || f(&world))
+    }
+
+    pub fn write(&self) {
+        // SAFETY: as above.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+    }
+
+    pub fn read(&self) -> u32 {
+        // SAFETY: as above.
+        self.data.with(|data| unsafe { *data })
+    }
+
+    pub fn take(&self, n: u32) {
+        assert_eq!(self.sema.acquire_many(n), Ok(()));
+    }
+
+    pub fn hasty(&self, n: u32) -> bool {
+        hasty_acquire(&self.sema, n)
+    }
+
+    /// As a lock.
+    pub fn turn(&self) {
+        self.take(1);
+        self.write();
+        self.sema.post(1);
+    }
+
+    pub fn hasty_turn(&self) -> u32 {
+        let got = self.hasty(1);
+        if got {
+            self.write();
+            self.sema.post(1);
+        }
+        u32::from(got)
+    }
+
+    pub fn take_unless_closed(&self) -> u32 {
+        u32::from(self.sema.acquire_many(1) != Err(Closed))
+    }
+
+    /// All have gone, and left so many permits. If somebody had left tickets behind that nobody passes, the last permit
+    /// would not be found.
+    pub fn finish(&self, permits: u32) {
+        assert_eq!(self.sema.wanted(), 0);
+        self.sema.post(1);
+        assert_eq!(self.sema.available(), u64::from(permits) + 1);
+        for _ in 0..=permits {
+            assert!(self.sema.try_acquire_many(1), "a permit is lost");
+        }
+        assert!(!self.sema.try_acquire_many(1), "a permit too many");
+    }
+}
+
+/// What is waited for. Relaxed: that a wake-up is not lost must not hang on it.
+#[derive(Clone)]
+pub struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    pub fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(false)))
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    pub fn raise(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub fn spawn<T: 'static>(&self, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+        let flag = self.clone();
+        thread::spawn(move || f(&flag))
+    }
+}
+
+/// Passed as soon as somebody sleeps.
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_nanos(1)
+}
