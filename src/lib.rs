@@ -23,9 +23,9 @@
 //!   too.
 //! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
 //!
-//! Features: `waiting-array` (on by default) has the semaphores of [`sync::semaphore`]`::waiting_array`, which NOTICE has
-//! something to say about; `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays for `lock_api`,
-//! `crossbeam-utils` and, on Unix, `async-task`, `corosensei` and `libc`.
+//! Features: `waiting-array` (on by default) has the semaphores of [`sync::semaphore`]`::waiting_array`, which NOTICE
+//! has something to say about; `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays
+//! for `lock_api`, `crossbeam-utils` and, on Unix, `async-task`, `corosensei` and `libc`.
 
 pub use sudog_runtime as runtime;
 pub use sudog_sync as sync;

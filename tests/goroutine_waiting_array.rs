@@ -306,7 +306,7 @@ fn deadlines_on_one_worker() {
     assert_eq!((sema.available(), sema.wanted()), (1, 0));
 }
 
-// ---- who shares a chain by a collision --------------------------------------------------------------------------------
+// ---- who shares a chain by a collision ------------------------------------------------------------------------------
 
 type Colliding = Benaphore<OnChain<SpinThenPark, 1, One>>;
 
@@ -359,7 +359,7 @@ fn a_deadline_does_not_hang_on_strangers() {
     );
 }
 
-// ---- whoever is unwound while it aborts -------------------------------------------------------------------------------
+// ---- whoever is unwound while it aborts -----------------------------------------------------------------------------
 
 /// One beneath a thread that looks at its condition: `waits` gets into the state in which it is given up, on a small
 /// stack that is unmapped then. The thread, when it goes on, opens the gate that was there.

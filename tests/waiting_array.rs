@@ -1,4 +1,5 @@
-//! The semaphores of the waiting arrays: what they have beyond the contract of every semaphore, which `conformance` has.
+//! The semaphores of the waiting arrays: what they have beyond the contract of every semaphore, which `conformance`
+//! has.
 #![cfg(not(sudog_loom))]
 
 mod common;
@@ -53,7 +54,8 @@ macro_rules! over_every_form {
     (@forms $check:ident $($name:ident = $Sema:ty;)+) => {
         $(#[test] fn $name() {
             let _watchdog = Watchdog::new();
-            super::$check(&<$Sema>::EMPTY);
+            let empty = <$Sema>::EMPTY;
+            super::$check(&empty);
         })+
     };
 }
@@ -693,7 +695,8 @@ fn a_post_over_a_gap_leaves_what_it_has_given() {
         });
         for round in 0..ROUNDS {
             let sema = std::ptr::with_exposed_provenance_mut::<Benaphore>(place);
-            // SAFETY: `words` is that large, and so aligned, and nobody uses it but we and, between the turns, the poster.
+            // SAFETY: `words` is that large, and so aligned, and nobody uses it but we and, between the turns, the
+            // poster.
             unsafe { sema.write(Benaphore::new(0)) };
             // SAFETY: just written.
             let sema = unsafe { &*sema };

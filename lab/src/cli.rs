@@ -31,7 +31,8 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Where to write the HTML report (compare, mutexbench and semabench) [compare: lab/report.html in the target directory]
+    /// Where to write the HTML report (compare, mutexbench and semabench) [compare: lab/report.html in the target
+    /// directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
 

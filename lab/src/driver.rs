@@ -1,8 +1,8 @@
-//! MutexBench, the benchmark of Dice's papers, for any lock; with one step of each generator it is semabench, that of the
-//! paper on waiting arrays, for any semaphore.
+//! MutexBench, the benchmark of Dice's papers, for any lock; with one step of each generator it is semabench, that of
+//! the paper on waiting arrays, for any semaphore.
 //!
-//! T contenders, threads or goroutines, loop: go in, advance a generator that they share, go out, advance a generator of
-//! their own. What they share lies on lines of its own, each thing alone, the lock among them, for all alike:
+//! T contenders, threads or goroutines, loop: go in, advance a generator that they share, go out, advance a generator
+//! of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all alike:
 //!
 //! ```text
 //!   | entrance | admissions, shared generator | stop | tick |      each contender's own on its own stack
@@ -85,11 +85,11 @@ pub struct Admissions {
     /// The most admissions of others between a request and the entry, of the waits that are measured: see
     /// [`WaitRecorder`] for which are.
     ///
-    /// First come, first served, there are at most T - 1; more only if the contender, between its request and its place in
-    /// line, which are some nanoseconds apart, had to leave the processor to others.
+    /// First come, first served, there are at most T - 1; more only if the contender, between its request and its place
+    /// in line, which are some nanoseconds apart, had to leave the processor to others.
     pub max_bypass_waiting: u64,
-    /// Of all admissions of others between a request and the entry, the part that is beyond T - 1 in one wait, estimated
-    /// by the waits that are measured. Nothing, if there were none.
+    /// Of all admissions of others between a request and the entry, the part that is beyond T - 1 in one wait,
+    /// estimated by the waits that are measured. Nothing, if there were none.
     ///
     /// First come, first served, that is nearly 0. If each has the lock for n times running it is 1 - 1/n.
     pub overtaken: Option<f64>,

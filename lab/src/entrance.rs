@@ -1,5 +1,5 @@
-//! What contenders go in and out of: any lock, any semaphore, and the floors that these are measured by. So there is one
-//! driver for all.
+//! What contenders go in and out of: any lock, any semaphore, and the floors that these are measured by. So there is
+//! one driver for all.
 //!
 //! | entrance | lets in |
 //! |---|---|

@@ -51,8 +51,8 @@ unsafe impl Entrance for TwoRmws {
 
 /// A turn that contenders hand round in the order of their numbers, each asleep until it comes.
 ///
-/// That is what serving first come, first served comes to when there are more contenders than processors: whoever is next
-/// sleeps, unless it has kept a processor from one that could have used it. Nobody looks twice before it sleeps.
+/// That is what serving first come, first served comes to when there are more contenders than processors: whoever is
+/// next sleeps, unless it has kept a processor from one that could have used it. Nobody looks twice before it sleeps.
 ///
 /// | place | means |
 /// |---|---|

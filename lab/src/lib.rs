@@ -2,8 +2,8 @@
 //!
 //! * [`locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers are
 //!   [`RawLock`](sudog_sync::RawLock)s like ours, and of use outside the laboratory.
-//! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a semaphore, or one of the [`floors`]; [`waits`] and
-//!   [`metrics`] are how it measures.
+//! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a semaphore, or one of the [`floors`]; [`waits`]
+//!   and [`metrics`] are how it measures.
 //! * [`contenders`] are threads or goroutines.
 //! * [`mod@bench`] has one module for each command.
 

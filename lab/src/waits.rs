@@ -31,9 +31,9 @@ pub fn empty_waits() -> Waits {
 /// random so as not to keep step with anything periodic. A timed wait that turns out to be long is dropped, as the
 /// clock has counted it already.
 ///
-/// The same waits are measured by how many others were admitted meanwhile. At the request of a timed one, their number is
-/// read, as at its entry; that of a long one was read just after the first tick in it, so it has less than it should by
-/// what came before. To read it at each request would be to take its line from the one who is inside.
+/// The same waits are measured by how many others were admitted meanwhile. At the request of a timed one, their number
+/// is read, as at its entry; that of a long one was read just after the first tick in it, so it has less than it should
+/// by what came before. To read it at each request would be to take its line from the one who is inside.
 #[derive(Debug)]
 pub struct WaitRecorder<'a> {
     ticks: &'a Ticks,

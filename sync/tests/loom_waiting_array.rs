@@ -2,11 +2,13 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_waiting_array`
 //!
-//! A lost wake-up shows as a deadlock; a lost order as a data race in loom's cell; a permit lost or made at the end of the
-//! model. A deadline has always passed already when somebody sleeps, so it races with everything that comes after that.
+//! A lost wake-up shows as a deadlock; a lost order as a data race in loom's cell; a permit lost or made at the end of
+//! the model. A deadline has always passed already when somebody sleeps, so it races with everything that comes after
+//! that.
 //!
-//! The tables have two buckets. `Mixed<1>` uses one, so all waiters collide; by `Mixed<2>` consecutive tickets are apart.
-//! With one bucket the models of `NEAR` 0 and 1 are the same, as a policy that sleeps does so at once in a model.
+//! The tables have two buckets. `Mixed<1>` uses one, so all waiters collide; by `Mixed<2>` consecutive tickets are
+//! apart. With one bucket the models of `NEAR` 0 and 1 are the same, as a policy that sleeps does so at once in a
+//! model.
 #![cfg(all(sudog_loom, feature = "waiting-array"))]
 
 mod waiting_array;

@@ -1,5 +1,6 @@
 //! The benchmark of the paper on waiting arrays: contenders for one semaphore of one permit, each with a step of a
-//! generator that they share while it has the permit, and a step of its own while it has not. And two floors beside them.
+//! generator that they share while it has the permit, and a step of its own while it has not. And two floors beside
+//! them.
 
 use std::path::Path;
 use std::thread;

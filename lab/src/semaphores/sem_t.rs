@@ -22,8 +22,8 @@ impl SemT {
     /// How many wait, or are about to. For tests.
     #[must_use]
     pub fn waiters(&self) -> usize {
-        // Where glibc and musl keep it on 64-bit machines, the only ones that this is asked on: the second of the words.
-        // SAFETY: a sem_t has at least two aligned 32-bit words, which are only changed atomically.
+        // Where glibc and musl keep it on 64-bit machines, the only ones that this is asked on: the second of the
+        // words. SAFETY: a sem_t has at least two aligned 32-bit words, which are only changed atomically.
         let waiters = unsafe { std::sync::atomic::AtomicU32::from_ptr(self.sem.cast::<u32>().add(1)) };
         waiters.load(std::sync::atomic::Ordering::Relaxed) as usize
     }

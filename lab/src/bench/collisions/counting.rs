@@ -15,10 +15,10 @@ pub fn waits_begun() -> u64 {
 
 /// A policy as `P`, that counts the waits begun by each thread.
 ///
-/// A waiter that is near its turn (and the first in line is, with `NEAR` at least 1) looks at the grant; if its turn has
-/// not come it asks its policy, with `iter` 0, for how long to look, and then waits by its protocol. Whenever that ends it
-/// looks again; it asks with 0 again if its turn has still not come, and does not ask at all if it has. So for one that
-/// is the first in line all along, *waits begun, less one, are the times that it was got up in vain*.
+/// A waiter that is near its turn (and the first in line is, with `NEAR` at least 1) looks at the grant; if its turn
+/// has not come it asks its policy, with `iter` 0, for how long to look, and then waits by its protocol. Whenever that
+/// ends it looks again; it asks with 0 again if its turn has still not come, and does not ask at all if it has. So for
+/// one that is the first in line all along, *waits begun, less one, are the times that it was got up in vain*.
 ///
 /// | protocol | what else gets it up, besides a wake of its bucket |
 /// |---|---|
@@ -40,8 +40,8 @@ impl<P: WaitPolicy> WaitPolicy for Counting<P> {
     }
 }
 
-/// Sleeps without a second look. Those who look for a while before they sleep find their turn in that time, as long as a
-/// pair has two processors; but it is sleepers that collisions are about.
+/// Sleeps without a second look. Those who look for a while before they sleep find their turn in that time, as long as
+/// a pair has two processors; but it is sleepers that collisions are about.
 pub struct AtOnce;
 
 impl WaitPolicy for AtOnce {

@@ -1,7 +1,8 @@
 //! What many semaphores do to each other in one waiting array.
 //!
 //! Two threads hand a permit back and forth by two semaphores: who has it posts the other one's, and waits for its own.
-//! So of each pair one waits at any time, the only waiter of its semaphore, and asleep; and many pairs go forward in step:
+//! So of each pair one waits at any time, the only waiter of its semaphore, and asleep; and many pairs go forward in
+//! step:
 //!
 //! ```text
 //!   first array    | A of pair 0 | A of pair 1 | …      128 bytes each

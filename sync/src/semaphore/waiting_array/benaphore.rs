@@ -5,24 +5,25 @@
 //! | take | taker | `c = count.fetch_sub(1)`; `c > 0`: done; else draws a ticket and waits |
 //! | post | poster | `c = count.fetch_add(1)`; `c >= 0`: done; else grants the next ticket |
 //!
-//! `count` is what there is, less what is waited for. While it is below zero each post is owed to the line, and while it
-//! is above zero nobody is owed anything, so no newcomer overtakes a waiter.
+//! `count` is what there is, less what is waited for. While it is below zero each post is owed to the line, and while
+//! it is above zero nobody is owed anything, so no newcomer overtakes a waiter.
 //!
 //! * *Two RMWs, uncontended*, one for each side, on one line; the listings need two and a half and, without the look at
 //!   the tickets, a walk through the waiting array.
 //! * *It may be freed by the taker of the last permit.* A post's last step is its RMW on the count or on the grants; it
-//!   does not look whether anybody waits, it *knows*. The listings' look at the tickets after the grant is the same defect
-//!   as glibc's bug 12674.
+//!   does not look whether anybody waits, it *knows*. The listings' look at the tickets after the grant is the same
+//!   defect as glibc's bug 12674.
 //! * *No sequential consistency*: takers and posters meet in the RMWs of one word, first here, then in the line.
-//! * The doorway has two steps, so of two takers that come at once the one with the lower count may have the later ticket.
+//! * The doorway has two steps, so of two takers that come at once the one with the lower count may have the later
+//!   ticket.
 //!
-//! The two words may disagree while somebody is between its two steps. Whoever is counted below zero has a ticket or will
-//! draw one; whoever counted it has granted one, or will. When all have arrived, `-count` is the number of tickets
-//! that wait, those given up included. When the line passes those, each gives its unit back to the count as a post would,
-//! and the line owes a grant for each unit that the count does not keep.
+//! The two words may disagree while somebody is between its two steps. Whoever is counted below zero has a ticket or
+//! will draw one; whoever counted it has granted one, or will. When all have arrived, `-count` is the number of tickets
+//! that wait, those given up included. When the line passes those, each gives its unit back to the count as a post
+//! would, and the line owes a grant for each unit that the count does not keep.
 //!
-//! Who wants `n` at once and finds fewer draws `n` tickets and gives what it found to the line: so only the first in line
-//! ever holds a part of what it wants. Were each to keep what it found, two could wait for each other's.
+//! Who wants `n` at once and finds fewer draws `n` tickets and gives what it found to the line: so only the first in
+//! line ever holds a part of what it wants. Were each to keep what it found, two could wait for each other's.
 //!
 //! Source: the *benaphore* of Be's newsletter 1-26, generalised; listing 2's comments name it.
 

@@ -5,8 +5,8 @@
 //! | [`address_wait_until`]`(a, condition)` | makes the condition true; [`address_signal`]`(a)` |
 //! | pushes itself on the chain of `a`, looks at the condition again, waits before its gate | takes the whole chain off, wakes all of it |
 //!
-//! What is hashed is the address, as a number: nothing is ever read there. Different addresses may share a chain; who is
-//! woken for another's sake looks at its condition and waits on. `pop_stack.rs` has the protocol and the argument.
+//! What is hashed is the address, as a number: nothing is ever read there. Different addresses may share a chain; who
+//! is woken for another's sake looks at its condition and waits on. `pop_stack.rs` has the protocol and the argument.
 //!
 //! The polite form of the signal only reads the chain if it is empty. It then needs a fence on both sides, between each
 //! side's write and its read, or else both read the old: the waiter a condition that is not yet true, the signaller a

@@ -16,8 +16,8 @@
 //! signaller did before: release and acquire of the sequence. If not, the sequence is about to change, and the chain's
 //! protocol does the rest (`pop_stack.rs`).
 //!
-//! Source: listing 4, *MONITOR-MWAIT inspired waiting chains*, whose `KeySignal` passes a key where a channel is expected,
-//! and whose polite form with an acquire re-check would lose wake-ups: here both sides have a fence.
+//! Source: listing 4, *MONITOR-MWAIT inspired waiting chains*, whose `KeySignal` passes a key where a channel is
+//! expected, and whose polite form with an acquire re-check would lose wake-ups: here both sides have a fence.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -81,9 +81,9 @@ pub fn key_wait(key: usize, seen: Seen) {
     while channel(key).wait_lazy::<SpinThenPark>(seen, None) != Waited::Satisfied {}
 }
 
-/// Waits, if the key's sequence is still as `seen`, and at most once; then, or if not, `seen` is brought up to date. For
-/// loops that look at their condition anyway and need no [`key_monitor`]: the first call with [`Seen::default`] returns at
-/// once, unless the key has never been signalled.
+/// Waits, if the key's sequence is still as `seen`, and at most once; then, or if not, `seen` is brought up to date.
+/// For loops that look at their condition anyway and need no [`key_monitor`]: the first call with [`Seen::default`]
+/// returns at once, unless the key has never been signalled.
 ///
 /// # Examples
 ///
@@ -148,7 +148,9 @@ fn channel(key: usize) -> &'static Channel {
 
 impl Channel {
     #[cfg(not(sudog_loom))]
-    const EMPTY: Self = Self { chain: PopStack::EMPTY, sequence: AtomicU64::new(0) };
+    const fn new() -> Self {
+        Self { chain: PopStack::new(), sequence: AtomicU64::new(0) }
+    }
 
     #[cfg(sudog_loom)]
     fn new() -> Self {
@@ -186,8 +188,8 @@ pub struct OnChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDa
 ///
 /// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0.
 ///
-/// A post is three RMWs or more, all but one in the waiting array. What it has over [`TwaChain`](super::TwaChain) is the
-/// interface of its waits.
+/// A post is three RMWs or more, all but one in the waiting array. What it has over [`TwaChain`](super::TwaChain) is
+/// the interface of its waits.
 ///
 /// # Examples
 ///
@@ -199,9 +201,9 @@ pub struct OnChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDa
 /// ```
 pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnChannel<P, NEAR, H>>;
 
-// SAFETY: the turn has come when it says so. A wake changes the sequence of the ticket's channel after the turn has come:
-// a waiter that has not seen the turn monitored before, and waits for a change that has been or comes. The semaphore's
-// address is hashed.
+// SAFETY: the turn has come when it says so. A wake changes the sequence of the ticket's channel after the turn has
+// come: a waiter that has not seen the turn monitored before, and waits for a change that has been or comes. The
+// semaphore's address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChannel<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 

@@ -15,7 +15,8 @@
 use sudog_runtime::shim;
 use sudog_runtime::shim::Ordering;
 
-/// Of the four accesses of a look at the tickets. In a model they leave it to the fences, or it could not do without them.
+/// Of the four accesses of a look at the tickets. In a model they leave it to the fences, or it could not do without
+/// them.
 pub(super) const TOTAL_ORDER: Ordering = if cfg!(sudog_loom) { Ordering::AcqRel } else { Ordering::SeqCst };
 /// The same for those that load.
 pub(super) const TOTAL_ORDER_LOAD: Ordering = if cfg!(sudog_loom) { Ordering::Acquire } else { Ordering::SeqCst };

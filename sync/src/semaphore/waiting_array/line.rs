@@ -6,8 +6,8 @@
 //! | `grant` | the position before which all tickets have been granted; bit 1: CLOSED; bit 0: GAPS, `gaps` is not empty |
 //! | `gaps` | tickets that were given up before they were granted: their grants go to those behind them |
 //!
-//! A position is four times a ticket's number, and goes round: two are compared by their difference. So there is no end to
-//! the tickets; but of those that are drawn and not granted, or granted and not drawn, there may be 2^60 at most.
+//! A position is four times a ticket's number, and goes round: two are compared by their difference. So there is no end
+//! to the tickets; but of those that are drawn and not granted, or granted and not drawn, there may be 2^60 at most.
 //!
 //! | step | who | what |
 //! |---|---|---|
@@ -24,14 +24,14 @@
 //! the poster sees GAPS, or the leaver sees its grant. No sequential consistency is needed for it. A poster that had to
 //! look elsewhere after its grant could not: the semaphore may be gone.
 //!
-//! **Who may free it.** A grant's last access is its compare-exchange or, if that has passed a gap, what it gives back to
-//! the doorway; what it wakes, it finds by the *number* of the address. So whoever has the last permit may free the
+//! **Who may free it.** A grant's last access is its compare-exchange or, if that has passed a gap, what it gives back
+//! to the doorway; what it wakes, it finds by the *number* of the address. So whoever has the last permit may free the
 //! semaphore at once. The lock and what it protects differ in this: the lock is global, found by address while the
 //! semaphore is alive; `gaps` is touched before the grant.
 //!
-//! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a ticket in a gap is
-//! passed once, by a poster that makes up for it by another grant, or by a unit for the doorway. FIFO among those who
-//! stay: grants go up.
+//! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a ticket in a gap
+//! is passed once, by a poster that makes up for it by another grant, or by a unit for the doorway. FIFO among those
+//! who stay: grants go up.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -149,9 +149,6 @@ unsafe impl<W, D> Sync for Line<W, D> {}
 
 impl<W, D> Line<W, D> {
     #[cfg(not(sudog_loom))]
-    pub(super) const EMPTY: Self = Self::granting(0);
-
-    #[cfg(not(sudog_loom))]
     pub(super) const fn granting(tickets: u32) -> Self {
         Self {
             next: AtomicU64::new(0),
@@ -264,8 +261,8 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     /// One stretch after another: a gap, or tickets that are held.
     ///
     /// A gap is passed first, and then the doorway gets its units: with one of them somebody may come in who takes the
-    /// last permit. Those that the doorway would not keep, as it owes them to the line, it is asked for before; so a gap is
-    /// passed in one step, however long it is.
+    /// last permit. Those that the doorway would not keep, as it owes them to the line, it is asked for before; so a
+    /// gap is passed in one step, however long it is.
     ///
     /// # Safety
     ///
@@ -303,8 +300,8 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
                 None => (n, 0),
             };
             let new = at.wrapping_add(step * ONE) | u64::from(!left.is_empty());
-            // SAFETY: as above. If that was all, nothing is used after the compare-exchange: whoever frees the line sees
-            // what is before it.
+            // SAFETY: as above. If that was all, nothing is used after the compare-exchange: whoever frees the line
+            // sees what is before it.
             let advanced = unsafe {
                 (*gaps).set(left);
                 (*grant).compare_exchange(old, new, Self::GRANT, Ordering::Relaxed)
@@ -387,8 +384,8 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         let locked = lock_of(self.sema());
         self.grant.fetch_or(CLOSED, Ordering::Release);
         drop(locked);
-        // An RMW, that changes nothing: a draw is before it, and we wake that ticket's holder; or after it, and reads from
-        // it, so it sees CLOSED.
+        // An RMW, that changes nothing: a draw is before it, and we wake that ticket's holder; or after it, and reads
+        // from it, so it sees CLOSED.
         let drawn = self.next.fetch_add(0, Ordering::AcqRel);
         let first = granted(self.grant.load(Ordering::Relaxed));
         if drawn.wrapping_sub(first) as i64 > 0 {

@@ -10,18 +10,18 @@
 //!
 //! Between the two calls one looks at one's condition, so it is looked at after the enlisting. If it has come true the
 //! element is left where it is: nobody waits there, and whoever wakes that location next finds it. So an element is
-//! linked for longer than any call lasts, and its memory must not go: **elements come from a pool and are never freed.**
-//! In the listing they are thread-local, and the thread's destructor has to get them out; a thread that ends without its
-//! destructors, as Rust allows, would leave a chain that leads into freed memory. A goroutine, too, may have moved on.
-//! Here an element that is still linked goes back to the pool as it is; its next user finds out.
+//! linked for longer than any call lasts, and its memory must not go: **elements come from a pool and are never
+//! freed.** In the listing they are thread-local, and the thread's destructor has to get them out; a thread that ends
+//! without its destructors, as Rust allows, would leave a chain that leads into freed memory. A goroutine, too, may
+//! have moved on. Here an element that is still linked goes back to the pool as it is; its next user finds out.
 //!
-//! Since an element that nobody waits with can not pass a wake-up on, the waker walks the chain, which it must be able to
-//! read: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time grows
-//! with the chain, left-over elements included.
+//! Since an element that nobody waits with can not pass a wake-up on, the waker walks the chain, which it must be able
+//! to read: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time
+//! grows with the chain, left-over elements included.
 //!
-//! An element that is not where its next user needs it costs those who are there a wake-up in vain. In the semaphore, where
-//! each wait is at another location, that is the rule with few elements and no collisions; the pool therefore gives out
-//! an element that is nowhere, if its last three have one.
+//! An element that is not where its next user needs it costs those who are there a wake-up in vain. In the semaphore,
+//! where each wait is at another location, that is the rule with few elements and no collisions; the pool therefore
+//! gives out an element that is nowhere, if its last three have one.
 //!
 //! Source: listing 5, *LocationWait*, whose conservative post wakes a ticket that is not the one granted.
 
@@ -104,8 +104,8 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
 #[derive(Debug)]
 pub struct LocationWaiter {
     element: &'static Element,
-    /// Nothing has been called yet. The element may be in its place, enlisted by an earlier user; but our caller may have
-    /// looked at its condition before that, and must look again before it waits.
+    /// Nothing has been called yet. The element may be in its place, enlisted by an earlier user; but our caller may
+    /// have looked at its condition before that, and must look again before it waits.
     fresh: bool,
 }
 
@@ -178,7 +178,9 @@ impl std::fmt::Debug for Element {
 
 impl Location {
     #[cfg(not(sudog_loom))]
-    const EMPTY: Self = Self { top: AtomicPtr::new(ptr::null_mut()) };
+    const fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
 
     #[cfg(sudog_loom)]
     fn new() -> Self {
@@ -260,8 +262,8 @@ impl Element {
     }
 }
 
-// SAFETY: the gate's `sleeper` is written by the user, who is alone, and read by the opener once it is PARKED; `free` is
-// touched under the pool's lock.
+// SAFETY: the gate's `sleeper` is written by the user, who is alone, and read by the opener once it is PARKED; `free`
+// is touched under the pool's lock.
 unsafe impl Sync for Element {}
 
 #[cfg(not(sudog_loom))]
@@ -297,9 +299,9 @@ pub struct OnLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomD
 /// ```
 pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnLocation<P, NEAR, H>>;
 
-// SAFETY: the turn has come when it says so. A waiter looks at its turn after each enlisting; a wake takes off the chain
-// of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's push comes after it and
-// reads from it, so the look sees the turn. The semaphore's address is hashed.
+// SAFETY: the turn has come when it says so. A waiter looks at its turn after each enlisting; a wake takes off the
+// chain of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's push comes
+// after it and reads from it, so the look sees the turn. The semaphore's address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnLocation<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 

@@ -1,8 +1,8 @@
 //! Semaphores augmented with a waiting array: those of Dice and Kogan's paper, listing by listing.
 //!
-//! A ticket semaphore serves first come, first served, and in its simplest form everybody watches the one word that says
-//! who is next. These disperse the waiters over a global array, by the address of the semaphore and the ticket: so a post
-//! disturbs the one whose turn it is, and that one can sleep.
+//! A ticket semaphore serves first come, first served, and in its simplest form everybody watches the one word that
+//! says who is next. These disperse the waiters over a global array, by the address of the semaphore and the ticket: so
+//! a post disturbs the one whose turn it is, and that one can sleep.
 //!
 //! | semaphore | listing | waiters | a post, nobody waiting | a post wakes | freed by the last taker |
 //! |---|---|---|---|---|---|
@@ -19,8 +19,8 @@
 //! The ways to wait are of use alone: [`address_wait_until`] and [`address_signal`] for a condition of one's own;
 //! [`key_monitor`], [`key_wait`] and [`key_signal`], an eventcount; [`LocationWaiter`] and [`location_wake_all`].
 //!
-//! How they pass the time while they wait is a type parameter ([`Spin`], [`SpinThenYield`], [`SpinThenPark`]), as is the
-//! hash ([`Mixed`], [`Plain`], [`Paired`], [`Orbits`]).
+//! How they pass the time while they wait is a type parameter ([`Spin`], [`SpinThenYield`], [`SpinThenPark`]), as is
+//! the hash ([`Mixed`], [`Plain`], [`Paired`], [`Orbits`]).
 //!
 //! What was wrong in the printed listings, and what is different here: `docs/waiting-array.md`.
 //!

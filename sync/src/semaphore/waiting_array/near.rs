@@ -9,8 +9,8 @@
 //! So the next ones are awake and looking when their turn comes, and a handover costs them a cache miss, not a wake-up.
 //!
 //! The paper has this for listing 2, as its `LongTermThreshold`; there nobody wakes those who are near, so they can not
-//! sleep. If its poster of `g` is preempted between the grant and the wake-up, the one at `g + NEAR` sleeps on through its
-//! turn, though other posters come by; here their wake-up of `g` finds it.
+//! sleep. If its poster of `g` is preempted between the grant and the wake-up, the one at `g + NEAR` sleeps on through
+//! its turn, though other posters come by; here their wake-up of `g` finds it.
 
 use std::ops::Range;
 
@@ -84,7 +84,8 @@ fn buckets<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)
     }
 }
 
-/// The policy of those who are far: if they may sleep they do so at once, and leave the processor to those who are near.
+/// The policy of those who are far: if they may sleep they do so at once, and leave the processor to those who are
+/// near.
 pub(super) struct Far<P>(std::marker::PhantomData<P>);
 
 impl<P: WaitPolicy> WaitPolicy for Far<P> {

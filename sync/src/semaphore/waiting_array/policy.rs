@@ -78,11 +78,11 @@ impl WaitPolicy for SpinThenPark {
     }
 }
 
-/// A pause, if there is one left; now and then by Go's rule whether to go on. A model does not spin: each look would be a
-/// step to be explored, and what a spinner sees on the way one that goes to sleep at once sees too.
+/// A pause, if there is one left; now and then by Go's rule whether to go on. A model does not spin: each look would be
+/// a step to be explored, and what a spinner sees on the way one that goes to sleep at once sees too.
 #[inline]
 fn pause(iter: u32) -> bool {
-    if cfg!(sudog_loom) || (iter % spin::PAUSES == 0 && !spin::can_spin(iter / spin::PAUSES, ROUNDS)) {
+    if cfg!(sudog_loom) || (iter.is_multiple_of(spin::PAUSES) && !spin::can_spin(iter / spin::PAUSES, ROUNDS)) {
         return false;
     }
     spin::do_spin(1);

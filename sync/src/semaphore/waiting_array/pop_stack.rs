@@ -10,20 +10,20 @@
 //! | open | whoever flushed | `below = e.below.swap(TAKEN)`; opens the gate; goes on with `below`, if it is linked |
 //! | abort | waiter whose condition came true, or whose time is over | see [`Pushed::abort`] |
 //!
-//! **Each gate is opened once.** An element is reached from the top, by the one that flushed it, or from the one above it:
-//! by whom swapped that one's link for TAKEN. If the owner had not linked it by then, its own link fails, and then it is
-//! the owner who opens what is below. Until its gate is open an element lives. What follows from it:
+//! **Each gate is opened once.** An element is reached from the top, by the one that flushed it, or from the one above
+//! it: by whom swapped that one's link for TAKEN. If the owner had not linked it by then, its own link fails, and then
+//! it is the owner who opens what is below. Until its gate is open an element lives. What follows from it:
 //!
 //! * nobody waits for good: if a flush comes before a push in the order of the chain's exchanges, the push reads from
 //!   the flush's release sequence, and the waiter's look at its condition sees what the signaller did before it;
 //! * an element is not in the chain once its gate is open, nor after its own push has been undone; it dies then;
 //! * to undo one's push by `CAS(&e → prv)` meets no ABA: only its owner can put `&e` there.
 //!
-//! **Not as in the paper.** There the waker opens the top only, and each owner that wakes opens the next: so a wake-up, and
-//! a deadline, hang on strangers who share the chain by a collision, and who may be goroutines of a worker that is busy, or
-//! inside of a condition that waits for the very one beneath. Here they hang on the waker alone, and on an owner between
-//! its push and its link, which are a few instructions apart. The waker's time grows with the chain, whose length beyond
-//! one is collisions, and rare by the choice of the hash.
+//! **Not as in the paper.** There the waker opens the top only, and each owner that wakes opens the next: so a wake-up,
+//! and a deadline, hang on strangers who share the chain by a collision, and who may be goroutines of a worker that is
+//! busy, or inside of a condition that waits for the very one beneath. Here they hang on the waker alone, and on an
+//! owner between its push and its link, which are a few instructions apart. The waker's time grows with the chain,
+//! whose length beyond one is collisions, and rare by the choice of the hash.
 //!
 //! Source: `AddressWaitUntil`, `AddressSignal` and `Poke` of listing 3.
 
@@ -68,7 +68,9 @@ pub(super) enum Waited {
 
 impl PopStack {
     #[cfg(not(sudog_loom))]
-    pub(super) const EMPTY: Self = Self { top: AtomicPtr::new(ptr::null_mut()) };
+    pub(super) const fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
 
     #[cfg(sudog_loom)]
     pub(super) fn new() -> Self {
@@ -100,8 +102,8 @@ impl PopStack {
         let pushed = Pushed { stack: self, e: &e, prv };
         pushed.link();
         fences::after_push();
-        // Caught, as whoever aborts may have to wait for a waker, which a goroutine that panics does at the expense of its
-        // worker.
+        // Caught, as whoever aborts may have to wait for a waker, which a goroutine that panics does at the expense of
+        // its worker.
         let satisfied = catch_unwind(AssertUnwindSafe(satisfied));
         if matches!(satisfied, Ok(false)) {
             if e.gate.wait::<P>(deadline) {

@@ -5,7 +5,7 @@ macro_rules! table {
     ($NAME:ident: [$Bucket:ty; $n:expr]) => {
         #[cfg(not(sudog_loom))]
         static $NAME: crate::semaphore::waiting_array::table::Pages<[$Bucket; $n]> =
-            crate::semaphore::waiting_array::table::Pages([const { <$Bucket>::EMPTY }; $n]);
+            crate::semaphore::waiting_array::table::Pages([const { <$Bucket>::new() }; $n]);
 
         #[cfg(sudog_loom)]
         loom::lazy_static! {

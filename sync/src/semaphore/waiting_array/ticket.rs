@@ -5,9 +5,9 @@
 //! | `tx = next++` | `grant++` |
 //! | until `grant > tx`: passes time | |
 //!
-//! No other word is involved: the release of the grant is what the taker's load acquires, and a poster wakes nobody. With
-//! more waiters than processors each post invalidates everybody's copy of the grant, and the one that is next may not be
-//! running. There is nothing here to sleep on.
+//! No other word is involved: the release of the grant is what the taker's load acquires, and a poster wakes nobody.
+//! With more waiters than processors each post invalidates everybody's copy of the grant, and the one that is next may
+//! not be running. There is nothing here to sleep on.
 //!
 //! Source: listing 1, *Ticket-Semaphore*.
 

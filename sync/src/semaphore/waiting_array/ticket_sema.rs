@@ -118,8 +118,8 @@ impl sealed::Sealed for Tickets {
 /// A counting semaphore whose waiters hold tickets, and wait by the protocol `W`, behind the doorway `D`.
 ///
 /// Its names: [`Ticket`](super::Ticket), [`Twa`](super::Twa), [`TwaChain`](super::TwaChain),
-/// [`TwaChannel`](super::TwaChannel), [`TwaLocation`](super::TwaLocation), and [`Benaphore`](super::Benaphore), which is
-/// the one to take if there is no reason for another.
+/// [`TwaChannel`](super::TwaChannel), [`TwaLocation`](super::TwaLocation), and [`Benaphore`](super::Benaphore), which
+/// is the one to take if there is no reason for another.
 ///
 /// First come, first served: permits go to waiters in the order of their tickets, and no newcomer overtakes them. Who
 /// wants several waits for all of them at once; those behind it wait, too. So there is nothing that
@@ -130,8 +130,8 @@ impl sealed::Sealed for Tickets {
 ///
 /// # Limits
 ///
-/// 2^60 permits, and as many that are asked for at a time, those of requests that were given up included until a post has
-/// passed them. More of either end the process.
+/// 2^60 permits, and as many that are asked for at a time, those of requests that were given up included until a post
+/// has passed them. More of either end the process.
 ///
 /// # Examples
 ///
@@ -188,7 +188,8 @@ impl std::error::Error for Refused {}
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W> {
-    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the defaults.
+    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the
+    /// defaults.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
         Self { doorway: Tickets(()), line: Line::granting(permits) }
@@ -197,10 +198,11 @@ impl<W> TicketSema<W> {
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W, Split> {
-    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the defaults.
+    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the
+    /// defaults.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
-        Self { doorway: Split::holding(permits), line: Line::EMPTY }
+        Self { doorway: Split::holding(permits), line: Line::granting(0) }
     }
 }
 
@@ -385,8 +387,8 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     /// As for [`TicketSema::post_raw`].
     #[inline]
     unsafe fn give(this: *const Self, n: u64) {
-        // SAFETY: alive, by the contract, until the permits can be taken: after `give` if it returns 0, after `grant` if
-        // not. No reference to the whole is made.
+        // SAFETY: alive, by the contract, until the permits can be taken: after `give` if it returns 0, after `grant`
+        // if not. No reference to the whole is made.
         unsafe {
             let (doorway, line) = (&raw const (*this).doorway, &raw const (*this).line);
             let grants = D::give(doorway, n);
@@ -444,7 +446,7 @@ unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, D: Doorway> ConstSemaphore for TicketSema<W, D> {
-    const EMPTY: Self = Self { doorway: D::EMPTY, line: Line::EMPTY };
+    const EMPTY: Self = Self { doorway: D::EMPTY, line: Line::granting(0) };
 }
 
 #[cfg(not(sudog_loom))]

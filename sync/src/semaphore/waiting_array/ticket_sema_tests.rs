@@ -94,7 +94,10 @@ fn agrees<D: Doorway + Sealed>(begin: usize, permits: u32, steps: Vec<Step>) -> 
                 model.post(has.into());
             }
             Step::Go => model.line.retain(|waiter| waiter.has < waiter.wants),
-            Step::Move => sema = Box::new(*sema),
+            Step::Move => {
+                let elsewhere = Box::new(std::mem::take(&mut *sema));
+                sema = elsewhere;
+            }
             Step::Leave(_) => {}
         }
         for waiter in &model.line {

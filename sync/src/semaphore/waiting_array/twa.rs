@@ -6,19 +6,21 @@
 //! | W2: reads the grant: enabled? near? | P2: advances the sequences of the buckets of whom that concerns |
 //! | W3: far: waits until the sequence is not as in W1; near: watches the grant | |
 //!
-//! `near.rs` says who is near. If a waiter's W1 reads P2's sequence, its W2 sees P1's grant; if not, the sequence is still
-//! to change. Release in P2 and acquire in W1 are enough for that.
+//! `near.rs` says who is near. If a waiter's W1 reads P2's sequence, its W2 sees P1's grant; if not, the sequence is
+//! still to change. Release in P2 and acquire in W1 are enough for that.
 //!
-//! **A bucket** is 32 bits, so that the kernel can compare it: `sequence << 2 | GOROUTINES | THREADS`. The two bits say who
-//! sleeps, and are set by a compare-exchange from what W1 read, so a sequence that has changed fails it. P2 clears them and
-//! wakes whom they name: threads by futex, goroutines by the chains of listing 3, with the bucket's address. Nobody
-//! sleeps: no system call. That the sequence comes round to the same 30 bits *while* a thread is on its way into the
-//! kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same. (A goroutine
-//! that is woken looks at the grant, not at the sequence, before it sleeps again: a busy worker may keep it for long.)
+//! **A bucket** is 32 bits, so that the kernel can compare it: `sequence << 2 | GOROUTINES | THREADS`. The two bits say
+//! who sleeps, and are set by a compare-exchange from what W1 read, so a sequence that has changed fails it. P2 clears
+//! them and wakes whom they name: threads by futex, goroutines by the chains of listing 3, with the bucket's address.
+//! Nobody sleeps: no system call. That the sequence comes round to the same 30 bits *while* a thread is on its way into
+//! the kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same. (A
+//! goroutine that is woken looks at the grant, not at the sequence, before it sleeps again: a busy worker may keep it
+//! for long.)
 //!
-//! **The look at the tickets.** A post that finds no ticket drawn as far as the one that it would wake, wakes nobody: or
-//! else posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw, first look
-//! at the grant; grant, look at the tickets) are sequentially consistent, and **the semaphore must outlive the post**.
+//! **The look at the tickets.** A post that finds no ticket drawn as far as the one that it would wake, wakes nobody:
+//! or else posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw,
+//! first look at the grant; grant, look at the tickets) are sequentially consistent, and **the semaphore must outlive
+//! the post**.
 //!
 //! Source: listing 2, *TWA-Semaphore*, `NEAR` being its `LongTermThreshold`.
 
@@ -56,7 +58,9 @@ table!(BUCKETS: [Bucket; MAX_BUCKETS]);
 
 impl Bucket {
     #[cfg(not(sudog_loom))]
-    const EMPTY: Self = Self { word: AtomicU32::new(0) };
+    const fn new() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
 
     #[cfg(sudog_loom)]
     fn new() -> Self {
@@ -175,8 +179,9 @@ pub struct OnBucket<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDat
 pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnBucket<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. A wake of ticket t reaches whoever waits for t: if the policy sleeps, its
-// bucket is advanced after the grant; if it does not, those near watch the grant, and those far are advanced before they
-// are near, or watch... the same bucket, whose sequence cannot have changed unseen. The semaphore's address is hashed.
+// bucket is advanced after the grant; if it does not, those near watch the grant, and those far are advanced before
+// they are near, or watch... the same bucket, whose sequence cannot have changed unseen. The semaphore's address is
+// hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBucket<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
