@@ -16,7 +16,8 @@
 /// ```
 /// use sudog_sync::semaphore::waiting_array::{Mixed, TicketHash};
 ///
-/// assert_ne!(Mixed::bucket(0x1000, 1) % Mixed::BUCKETS, Mixed::bucket(0x1000, 2) % Mixed::BUCKETS);
+/// let bucket = |ticket| <Mixed>::bucket(0x1000, ticket) % <Mixed>::BUCKETS;
+/// assert_ne!(bucket(1), bucket(2));
 /// ```
 pub trait TicketHash: Send + Sync + 'static {
     /// How many buckets it uses: a power of two, at most [`MAX_BUCKETS`].

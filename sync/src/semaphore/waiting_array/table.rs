@@ -1,6 +1,6 @@
 //! The waiting arrays: one table for each protocol, in every process; in a model, a fresh one for each execution.
 
-/// Declares a table, to be indexed with what [`TicketHash`] comes to.
+/// Declares a table, to be indexed with what a `TicketHash` comes to.
 macro_rules! table {
     ($NAME:ident: [$Bucket:ty; $n:expr]) => {
         #[cfg(not(sudog_loom))]
