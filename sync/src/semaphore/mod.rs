@@ -5,7 +5,7 @@
 //! | [`RuntimeSema`] | 4 | the global table of sudog treaps | yes | yes | in line | the G | yes |
 //! | `ParkingLotSema` (feature `parking_lot_core`) | 4 | parking_lot_core's table | no | yes | in line | the thread | no |
 //! | [`FutexSema`] (Linux) | 8 | the kernel's table | no | no | in line | the thread | no |
-//! | [`Benaphore`], [`Ticket`], [`Twa`], [`TwaChain`], [`TwaChannel`], [`TwaLocation`] (feature `waiting-array`) | 32, 24 | a [waiting array](waiting_array) | no | always | in line | the G | no |
+//! | `Benaphore`, `Ticket`, `Twa`, `TwaChain`, `TwaChannel`, `TwaLocation` (feature `waiting-array`) | 32, 24 | a waiting array | no | always | in line | the G | no |
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 mod futex;
