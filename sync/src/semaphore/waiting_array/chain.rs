@@ -24,7 +24,7 @@ use sudog_runtime::Instant;
 
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
-use super::near::{self, Far, Look, watch};
+use super::near::{self, Far};
 use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
@@ -143,18 +143,9 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChai
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        loop {
-            match watch::<P, NEAR>(turn, deadline) {
-                Look::Come => return true,
-                Look::TimedOut => return turn.has_come(),
-                Look::Far => {}
-            }
-            // To be near is to leave the chain, if one only watches there.
-            let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
-            if chain.wait::<Far<P>>(leaves, deadline) == Waited::TimedOut {
-                return turn.has_come();
-            }
-        }
+        // To be near is to leave the chain, if one only watches there.
+        let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
+        near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>>(leaves, deadline))
     }
 
     #[inline]

@@ -27,7 +27,7 @@ use sudog_runtime::shim::{AtomicU64, Ordering};
 
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
-use super::near::{self, Far, Look, watch};
+use super::near::{self, Far};
 use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
@@ -211,17 +211,8 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChan
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let channel = &CHANNELS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        loop {
-            let seen = channel.monitor();
-            match watch::<P, NEAR>(turn, deadline) {
-                Look::Come => return true,
-                Look::TimedOut => return turn.has_come(),
-                Look::Far => {}
-            }
-            if channel.wait_lazy::<Far<P>>(seen, deadline) == Waited::TimedOut {
-                return turn.has_come();
-            }
-        }
+        let wait = |seen| channel.wait_lazy::<Far<P>>(seen, deadline);
+        near::wait::<P, NEAR, _>(turn, deadline, || channel.monitor(), wait)
     }
 
     #[inline]

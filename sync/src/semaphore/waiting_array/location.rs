@@ -35,8 +35,9 @@ use sudog_runtime::shim::{AtomicPtr, AtomicUsize, Cell, Mutex, Ordering};
 use super::gate::Gate;
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
-use super::near::{self, Far, Look, watch};
+use super::near::{self, Far};
 use super::policy::{SpinThenPark, WaitPolicy};
+use super::pop_stack::Waited;
 use super::table::table;
 use super::ticket_sema::TicketSema;
 
@@ -310,17 +311,12 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnLoca
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let index = H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS;
         let mut waiter = None;
-        loop {
-            match watch::<P, NEAR>(turn, deadline) {
-                Look::Come => return true,
-                Look::TimedOut => return turn.has_come(),
-                Look::Far => {}
-            }
-            // The first call enlists, so the turn is looked at once more before the second.
-            if !waiter.get_or_insert_with(LocationWaiter::new).wait_at::<Far<P>>(index, deadline) {
-                return turn.has_come();
-            }
-        }
+        // The first call enlists, so the turn is looked at once more before the second.
+        let wait = |()| match waiter.get_or_insert_with(LocationWaiter::new).wait_at::<Far<P>>(index, deadline) {
+            true => Waited::Woken,
+            false => Waited::TimedOut,
+        };
+        near::wait::<P, NEAR, _>(turn, deadline, || (), wait)
     }
 
     #[inline]

@@ -20,10 +20,32 @@ use super::gate::is_over;
 use super::hash::TicketHash;
 use super::line::{TICKETS, Turn};
 use super::policy::WaitPolicy;
+use super::pop_stack::Waited;
+
+/// Waits for a turn: near it on the grant; else by `wait`, with what `look` had returned *before* the grant was looked at,
+/// so that `wait` can tell whether anybody has been woken since.
+#[inline]
+pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
+    turn: &Turn<'_>,
+    deadline: Option<Instant>,
+    look: impl Fn() -> S,
+    mut wait: impl FnMut(S) -> Waited,
+) -> bool {
+    loop {
+        let seen = look();
+        match watch::<P, NEAR>(turn, deadline) {
+            Look::Come => return true,
+            Look::TimedOut => return turn.has_come(),
+            Look::Far => {}
+        }
+        if wait(seen) == Waited::TimedOut {
+            return turn.has_come();
+        }
+    }
+}
 
 /// What a look at the grant has shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Look {
+enum Look {
     /// The turn has come.
     Come,
     /// The waiter is far, or has watched long enough to sleep.
@@ -34,7 +56,7 @@ pub(super) enum Look {
 
 /// Watches the grant while it is near.
 #[inline]
-pub(super) fn watch<P: WaitPolicy, const NEAR: u32>(turn: &Turn<'_>, deadline: Option<Instant>) -> Look {
+fn watch<P: WaitPolicy, const NEAR: u32>(turn: &Turn<'_>, deadline: Option<Instant>) -> Look {
     let mut iter = 0;
     loop {
         match turn.distance() {

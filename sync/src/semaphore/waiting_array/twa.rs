@@ -38,7 +38,7 @@ use super::chain;
 use super::gate::is_over;
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash};
 use super::line::{TicketWait, Turn};
-use super::near::{self, Far, Look, watch};
+use super::near::{self, Far};
 use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::Waited;
 use super::table::table;
@@ -105,27 +105,27 @@ impl Bucket {
         (&raw const *self).addr()
     }
 
-    /// W3: passes time until the word is not `seen` with sleepers added, or a little less. False: the deadline passed.
-    fn wait<P: WaitPolicy>(&self, seen: u32, deadline: Option<Instant>) -> bool {
+    /// W3: passes time until the word is not `seen` with sleepers added, or a little less.
+    fn wait<P: WaitPolicy>(&self, seen: u32, deadline: Option<Instant>) -> Waited {
         let mut iter = 0;
         while self.load() / SEQUENCE == seen / SEQUENCE {
             if !P::pass_time(iter) {
                 return self.sleep(seen, deadline);
             }
             if !P::PARKS && is_over(deadline, iter) {
-                return false;
+                return Waited::TimedOut;
             }
             iter = iter.wrapping_add(1);
         }
-        true
+        Waited::Woken
     }
 
     #[cold]
-    fn sleep(&self, seen: u32, deadline: Option<Instant>) -> bool {
+    fn sleep(&self, seen: u32, deadline: Option<Instant>) -> Waited {
         let me = if cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine() { THREADS } else { GOROUTINES };
         if seen & me == 0 && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
-            return true; // it has changed, if only by other sleepers: look again
+            return Waited::Woken; // it has changed, if only by other sleepers: look again
         }
         #[cfg(any(target_os = "linux", sudog_loom))]
         if me == THREADS {
@@ -133,24 +133,28 @@ impl Bucket {
         }
         let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
         // Once: who is woken looks at the grant, as it may take long until it runs, and the sequence comes round.
-        chain::wait_once(self.address(), changed, deadline) != Waited::TimedOut
+        chain::wait_once(self.address(), changed, deadline)
     }
 }
 
-/// False: the deadline passed.
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
-fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> bool {
+fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
     /// See the module's comment on sequences that come round.
     const LOOK_AGAIN: Duration = Duration::from_secs(4);
     let look = Instant::now() + LOOK_AGAIN;
     let until = deadline.map_or(look, |deadline| deadline.min(look));
-    futex::wait(word, seen, Some(until)) || until == look
+    let in_time = futex::wait(word, seen, Some(until));
+    if in_time || until == look { Waited::Woken } else { Waited::TimedOut }
 }
 
 /// A deadline has always passed already: the hardest case.
 #[cfg(sudog_loom)]
-fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> bool {
-    deadline.is_none() && futex::wait(word, seen, None)
+fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
+    if deadline.is_some() {
+        return Waited::TimedOut;
+    }
+    futex::wait(word, seen, None);
+    Waited::Woken
 }
 
 /// Listing 2: waiters watch a bucket until their turn is near. See [`Twa`].
@@ -178,10 +182,8 @@ pub struct OnBucket<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDat
 /// ```
 pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnBucket<P, NEAR, H>>;
 
-// SAFETY: the turn has come when it says so. A wake of ticket t reaches whoever waits for t: if the policy sleeps, its
-// bucket is advanced after the grant; if it does not, those near watch the grant, and those far are advanced before
-// they are near, or watch... the same bucket, whose sequence cannot have changed unseen. The semaphore's address is
-// hashed.
+// SAFETY: the turn has come when it says so. If the policy sleeps, the post of its own ticket advances its bucket; if
+// not, the post that makes it near does, after which it watches the grant. The semaphore's address is hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBucket<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
@@ -189,17 +191,8 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBuck
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let bucket = &BUCKETS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        loop {
-            let seen = bucket.load(); // W1
-            match watch::<P, NEAR>(turn, deadline) {
-                Look::Come => return true,
-                Look::TimedOut => return turn.has_come(),
-                Look::Far => {}
-            }
-            if !bucket.wait::<Far<P>>(seen, deadline) {
-                return turn.has_come();
-            }
-        }
+        // W1, W2 and W3.
+        near::wait::<P, NEAR, _>(turn, deadline, || bucket.load(), |seen| bucket.wait::<Far<P>>(seen, deadline))
     }
 
     #[inline]
