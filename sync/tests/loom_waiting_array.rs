@@ -330,8 +330,8 @@ macro_rules! asleep {
             three_threads($three);
             one_post_for_two($three);
             two_who_want_two($three);
-            closing($three);
-            a_deadline($three, 0);
+            closing($deadline);
+            a_deadline($deadline, 0);
             two_deadlines($deadline);
             posts_over_a_gap($three);
             a_deadline_of_one_who_wants_two($deadline);
@@ -343,11 +343,11 @@ macro_rules! asleep {
 }
 
 asleep! {
-    twa: Twa<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
-    chain: TwaChain<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 2;
+    twa: Twa<SpinThenPark, 1, Mixed<1>>, 4, 2, 2, 1;
+    chain: TwaChain<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
     channel: TwaChannel<SpinThenPark, 1, Mixed<1>>, 3, 2, 1, 1;
     location: TwaLocation<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 2;
-    benaphore: Benaphore<OnChain<SpinThenPark, 1, Mixed<1>>>, 5, 3, 3, 2;
+    benaphore: Benaphore<OnChain<SpinThenPark, 1, Mixed<1>>>, 5, 3, 2, 2;
     benaphore_on_bucket: Benaphore<OnBucket<SpinThenPark, 1, Mixed<1>>>, 4, 2, 2, 1;
 }
 

@@ -147,7 +147,7 @@ struct Pushed<'a> {
 impl Pushed<'_> {
     #[inline]
     fn link(&self) {
-        // Release: what is below was pushed before, which we know by our own push.
+        // Release, where Relaxed would do: an opener has what is below from the pushes that its flush has acquired.
         let linked = self.e.below.compare_exchange(UNLINKED, self.prv, Ordering::Release, Ordering::Acquire);
         if linked.is_err() {
             open_all(self.prv);
