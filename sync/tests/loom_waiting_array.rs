@@ -329,7 +329,7 @@ macro_rules! asleep {
             two_turns_each($two);
             three_threads($three);
             one_post_for_two($three);
-            two_who_want_two($three);
+            two_who_want_two($four);
             closing($deadline);
             a_deadline($deadline, 0);
             two_deadlines($deadline);
@@ -345,8 +345,8 @@ macro_rules! asleep {
 asleep! {
     twa: Twa<SpinThenPark, 1, Mixed<1>>, 4, 2, 2, 1;
     chain: TwaChain<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
-    channel: TwaChannel<SpinThenPark, 1, Mixed<1>>, 3, 2, 1, 1;
-    location: TwaLocation<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 2;
+    channel: TwaChannel<SpinThenPark, 1, Mixed<1>>, 3, 2, 1, 0;
+    location: TwaLocation<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
     benaphore: Benaphore<OnChain<SpinThenPark, 1, Mixed<1>>>, 5, 3, 2, 2;
     benaphore_on_bucket: Benaphore<OnBucket<SpinThenPark, 1, Mixed<1>>>, 4, 2, 2, 1;
 }
@@ -359,9 +359,9 @@ macro_rules! apart {
             a_taker_and_a_poster(3);
             three_threads(2);
             one_post_for_two(3);
-            two_who_want_two(2);
+            two_who_want_two(1);
             closing(2);
-            a_deadline(2, 0);
+            a_deadline(1, 0);
             a_deadline_of_one_who_wants_two(1);
         }
     })* };
