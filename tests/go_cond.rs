@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use kinds::Kind;
 use sudog::runtime::goroutine::{go, gosched, run_local};
+use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{Cond, GoMutex, Mutex, MutexOver, lock_api};
+use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexOver, RwMutex, lock_api};
 
 over_threads_and_goroutines! {
     cond_signal cond_signal_generations cond_broadcast race cond_signal_stealing
     wait_until_a_deadline a_deadline_and_a_signal_at_once
+    a_cancel_ends_a_wait a_cancel_and_a_signal_at_once with_guards_of_a_rw_mutex with_bare_locks
 }
 
 #[derive(Default)]
@@ -241,6 +243,109 @@ fn a_deadline_and_a_signal_at_once<K: Kind>() {
         assert!(signals <= 1 && w.awake.load(SeqCst) >= 1);
         assert_eq!(w.cond.waiters(), 0);
     }
+}
+
+fn a_cancel_ends_a_wait<K: Kind>() {
+    let w = Arc::new((World::default(), Cancel::new()));
+    let other = w.clone();
+    K::go(move || {
+        let (w, stop) = &*other;
+        let mut guard = w.mutex.lock();
+        let limit = Limit { cancel: Some(stop), deadline: None };
+        assert_eq!(w.cond.wait_limited(&mut guard, &limit), Err(Abandoned::Cancelled));
+        assert!(w.mutex.is_locked());
+        assert_eq!(w.cond.wait_limited(&mut guard, &limit), Err(Abandoned::Cancelled), "it stays cancelled");
+        w.awake.fetch_add(1, SeqCst);
+    });
+    K::until(|| w.0.cond.waiters() == 1);
+    w.1.cancel();
+    K::until(|| w.0.awake.load(SeqCst) == 1);
+    assert_eq!(w.0.cond.waiters(), 0);
+}
+
+/// Of two who wait the first is cancelled and signalled at once: it has the signal, or else the second has it.
+fn a_cancel_and_a_signal_at_once<K: Kind>() {
+    for _ in 0..200 {
+        let w = Arc::new((World::default(), Cancel::new()));
+        let ended = Arc::new(AtomicUsize::new(0));
+        for waiter in 0..2 {
+            let (other, ended) = (w.clone(), ended.clone());
+            K::go(move || {
+                let (w, stop) = &*other;
+                let mut guard = w.mutex.lock();
+                let limit = Limit { cancel: (waiter == 0).then_some(stop), deadline: None };
+                if w.cond.wait_limited(&mut guard, &limit).is_ok() {
+                    w.awake.fetch_add(1, SeqCst);
+                }
+                ended.fetch_add(1, SeqCst);
+            });
+            K::until(|| w.0.cond.waiters() == waiter + 1);
+        }
+        let other = w.clone();
+        K::go(move || other.1.cancel());
+        w.0.cond.signal();
+        K::until(|| w.0.awake.load(SeqCst) == 1);
+        K::until(|| w.1.is_cancelled());
+        // If it was the first that had it, the second still waits.
+        K::until(|| ended.load(SeqCst) == 2 || w.0.cond.waiters() == 1);
+        w.0.cond.broadcast();
+        K::until(|| ended.load(SeqCst) == 2);
+    }
+}
+
+fn with_guards_of_a_rw_mutex<K: Kind>() {
+    let w = Arc::new((RwMutex::new(0), Cond::new(), AtomicUsize::new(0)));
+    for reader in [true, false] {
+        let w = w.clone();
+        K::go(move || {
+            if reader {
+                let mut level = w.0.read();
+                while *level < 1 {
+                    w.1.wait(&mut level);
+                }
+                assert!(!w.0.is_locked_exclusive());
+            } else {
+                let mut level = w.0.write();
+                while *level < 1 {
+                    w.1.wait(&mut level);
+                }
+                *level += 1;
+                assert!(w.0.is_locked_exclusive());
+            }
+            w.2.fetch_add(1, SeqCst);
+        });
+    }
+    K::until(|| w.1.waiters() == 2);
+    *w.0.write() = 1;
+    w.1.broadcast();
+    K::until(|| w.2.load(SeqCst) == 2);
+    assert_eq!(*w.0.read(), 2);
+}
+
+/// Go: `NewCond` of a `Mutex`, an `RWMutex`, and its `RLocker`.
+fn with_bare_locks<K: Kind>() {
+    fn wake<K: Kind>(locker: impl Locker, w: &World) {
+        locker.lock();
+        w.running.fetch_add(1, SeqCst);
+        w.cond.wait_locker(&locker);
+        w.awake.fetch_add(1, SeqCst);
+        assert!(w.cond.wait_locker_limited(&locker, &Limit::until(Instant::now())).is_err());
+        locker.unlock();
+    }
+    let w = Arc::new((World::default(), GoMutex::new(), GoRwMutex::new()));
+    let waits: [fn(&(World, GoMutex, GoRwMutex)); 3] =
+        [|w| wake::<K>(&w.1, &w.0), |w| wake::<K>(&w.2, &w.0), |w| wake::<K>(w.2.rlocker(), &w.0)];
+    for wait in waits {
+        let w = w.clone();
+        K::go(move || wait(&w));
+    }
+    K::until(|| w.0.cond.waiters() == 3);
+    assert!(w.1.try_lock() && w.2.try_lock(), "unlocked while they wait");
+    w.1.unlock();
+    w.2.unlock();
+    w.0.cond.broadcast();
+    K::until(|| w.0.awake.load(SeqCst) == 3);
+    K::until(|| !w.1.is_locked() && w.2.readers() == 0 && !w.2.has_writer());
 }
 
 #[test]

@@ -9,15 +9,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use common::Watchdog;
 use kinds::Kind;
 use sudog::runtime::goroutine::{go, goexit, gosched, run_local, spawn};
+use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::WaitGroup;
 
 over_threads_and_goroutines! {
     wait_group wait_group_race wait_group_align wait_group_go many_waits
     the_group_may_be_freed_when_the_wait_is_over
+    a_wait_until_a_deadline a_cancelled_wait limits_and_the_end_at_once
 }
 
 /// Go: `TestWaitGroup`.
@@ -128,6 +131,65 @@ fn the_group_may_be_freed_when_the_wait_is_over<K: Kind>() {
             });
         }
         group.wait();
+    }
+}
+
+fn a_wait_until_a_deadline<K: Kind>() {
+    let w = WaitGroup::new();
+    assert!(w.wait_until(Instant::now()), "no tasks");
+    w.add(1);
+    for millis in [0, 2] {
+        let deadline = Instant::now() + Duration::from_millis(millis);
+        assert!(!w.wait_until(deadline));
+        assert!(Instant::now() >= deadline);
+        assert_eq!(format!("{w:?}"), "WaitGroup { counter: 1, waiters: 0 }");
+    }
+    w.done();
+    assert!(w.wait_until(Instant::now()));
+}
+
+fn a_cancelled_wait<K: Kind>() {
+    let w = Arc::new((WaitGroup::new(), Cancel::new(), AtomicUsize::new(0)));
+    w.0.add(1);
+    let other = w.clone();
+    K::go(move || {
+        let limit = Limit { cancel: Some(&other.1), deadline: None };
+        assert_eq!(other.0.wait_limited(&limit), Err(Abandoned::Cancelled));
+        other.2.fetch_add(1, SeqCst);
+    });
+    K::until(|| format!("{:?}", w.0) == "WaitGroup { counter: 1, waiters: 1 }");
+    w.1.cancel();
+    K::until(|| w.2.load(SeqCst) == 1);
+    assert_eq!(format!("{:?}", w.0), "WaitGroup { counter: 1, waiters: 0 }");
+}
+
+/// Waits that end by a deadline, by a cancel, or by the last task, about at once: all of them end, and the group is as
+/// new.
+fn limits_and_the_end_at_once<K: Kind>() {
+    for round in 0..100 {
+        let w = Arc::new((WaitGroup::new(), Cancel::new(), AtomicUsize::new(0)));
+        w.0.add(1);
+        for waiter in 0..6 {
+            let w = w.clone();
+            K::go(move || {
+                let deadline = Instant::now() + Duration::from_micros(50 * waiter);
+                let over = match waiter % 3 {
+                    0 => w.0.wait_limited(&Limit::default()),
+                    1 => w.0.wait_limited(&Limit::until(deadline)),
+                    _ => w.0.wait_limited(&Limit { cancel: Some(&w.1), deadline: None }),
+                };
+                assert!(waiter % 3 != 0 || over.is_ok());
+                w.2.fetch_add(1, SeqCst);
+            });
+        }
+        let other = w.clone();
+        K::go(move || other.1.cancel());
+        (0..round).for_each(|_| K::gosched());
+        w.0.done();
+        K::until(|| w.2.load(SeqCst) == 6);
+        assert_eq!(format!("{:?}", w.0), "WaitGroup { counter: 0, waiters: 0 }");
+        w.0.add(1);
+        assert!(!w.0.wait_until(Instant::now()), "a permit was left behind");
     }
 }
 

@@ -12,7 +12,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::sync::atomic::Ordering::Relaxed;
 use sudog_runtime::Instant;
-use sudog_runtime::sema::NotifyList;
+use sudog_runtime::sema::{Abandoned, Cancel, Limit, NotifyList};
 
 /// A condition variable by the book: items under a mutex, and those who wait for one.
 struct World {
@@ -215,5 +215,82 @@ fn nobody_steals_a_signal() {
         w.list.notify_one();
         second.join().unwrap();
         assert_eq!(w.log.load(Relaxed), 12);
+    });
+}
+
+/// One who takes an item unless it is cancelled, by somebody who has put one, and another who waits for good: the
+/// signal is for one of the two, whatever the cancel does.
+fn cancelled_take(w: &World, stop: &Cancel) -> bool {
+    let limit = Limit { cancel: Some(stop), deadline: None };
+    let mut items = w.items.lock().unwrap();
+    while *items == 0 {
+        let over = w.list.with_ticket(|ticket| {
+            drop(items);
+            let over = ticket.wait_limited(&limit);
+            assert_eq!(ticket.wait_limited(&limit), over, "the same again");
+            over
+        });
+        match over {
+            Ok(()) => items = w.items.lock().unwrap(),
+            Err(why) => {
+                assert_eq!(why, Abandoned::Cancelled);
+                return false;
+            }
+        }
+    }
+    *items -= 1;
+    true
+}
+
+#[test]
+fn a_cancel_ends_a_wait() {
+    explore(4, |w| {
+        let stop = Arc::new(Cancel::new());
+        let waiter = spawn(&w, {
+            let stop = stop.clone();
+            move |w| cancelled_take(w, &stop)
+        });
+        stop.cancel();
+        assert!(!waiter.join().unwrap());
+    });
+}
+
+#[test]
+fn a_cancel_loses_no_signal() {
+    explore(3, |w| {
+        let stop = Arc::new(Cancel::new());
+        let hasty = spawn(&w, {
+            let stop = stop.clone();
+            move |w| cancelled_take(w, &stop)
+        });
+        let patient = spawn(&w, |w| w.take(Patience::Endless));
+        w.put(1);
+        w.list.notify_one();
+        stop.cancel();
+        if hasty.join().unwrap() {
+            w.put(1);
+            w.list.notify_one();
+        }
+        assert!(patient.join().unwrap());
+    });
+}
+
+#[test]
+fn a_cancel_and_a_broadcast() {
+    explore(3, |w| {
+        let stop = Arc::new(Cancel::new());
+        let hasty = spawn(&w, {
+            let stop = stop.clone();
+            move |w| cancelled_take(w, &stop)
+        });
+        let canceller = thread::spawn({
+            let stop = stop.clone();
+            move || stop.cancel()
+        });
+        w.put(2);
+        w.list.notify_all();
+        let left = !hasty.join().unwrap();
+        canceller.join().unwrap();
+        assert_eq!(*w.items.lock().unwrap(), 1 + u32::from(left));
     });
 }

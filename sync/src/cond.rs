@@ -10,19 +10,22 @@
 //! The list, and what happens between 1 and 3, is `sudog_runtime::sema::NotifyList`.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::time::Instant;
 
-use sudog_runtime::sema::NotifyList;
+use sudog_runtime::sema::{Abandoned, Limit, NotifyList};
 
-use crate::lock_api::{Mutex, MutexGuard, RawMutex};
+use crate::Locker;
+use crate::lock_api::{Mutex, MutexGuard, RawMutex, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A condition variable: threads and goroutines wait under a mutex until somebody signals that what they wait for may
 /// have come.
 ///
-/// It goes with any mutex of `lock_api`, ours and others; code that waits uses [`Mutex<T>`](crate::Mutex), not the bare
-/// [`GoMutex`](crate::GoMutex). All who wait at a time should use one mutex: that is not checked. Nobody is woken
-/// without a signal or a broadcast. A stackless goroutine that waits here has a stack until it returns.
+/// It goes with any guard of [`Mutex`](crate::Mutex) and [`RwMutex`](crate::RwMutex), ours and others' of `lock_api`
+/// ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). All who wait at a time should use one lock: that is not
+/// checked. Nobody is woken without a signal or a broadcast. A stackless goroutine that waits here has a stack until it
+/// returns.
 ///
 /// # Examples
 ///
@@ -62,8 +65,8 @@ impl Cond {
     /// unwinding goes on, by the guard's promise; a signal that had come goes to the next. Meanwhile the other
     /// goroutines of its worker are unwound too, so whichever of them has the mutex unlocks it.
     #[inline]
-    pub fn wait<R: RawMutex, T: ?Sized>(&self, guard: &mut MutexGuard<'_, R, T>) {
-        self.wait_for_signal(guard, None);
+    pub fn wait<G: CondGuard>(&self, guard: &mut G) {
+        let _ = self.wait_limited(guard, &Limit::default());
     }
 
     /// [`Cond::wait`] until a deadline at most: says whether a signal came. The mutex is locked in either case.
@@ -80,8 +83,83 @@ impl Cond {
     /// *guard += 1;
     /// ```
     #[inline]
-    pub fn wait_until<R: RawMutex, T: ?Sized>(&self, guard: &mut MutexGuard<'_, R, T>, deadline: Instant) -> bool {
-        self.wait_for_signal(guard, Some(deadline))
+    pub fn wait_until<G: CondGuard>(&self, guard: &mut G, deadline: Instant) -> bool {
+        self.wait_limited(guard, &Limit::until(deadline)).is_ok()
+    }
+
+    /// [`Cond::wait`] until a [`Limit`] at most. The mutex is locked in either case, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first. No signal was for this wait then: the one that came next went to another.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_sync::{Cond, Mutex};
+    ///
+    /// static STOP: Cancel = Cancel::new();
+    /// STOP.cancel();
+    ///
+    /// let (mutex, cond) = (Mutex::new(0), Cond::new());
+    /// let limit = Limit { cancel: Some(&STOP), deadline: None };
+    /// assert_eq!(cond.wait_limited(&mut mutex.lock(), &limit), Err(Abandoned::Cancelled));
+    /// ```
+    #[inline]
+    pub fn wait_limited<G: CondGuard>(&self, guard: &mut G, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        self.waiters.with_ticket(|ticket| {
+            let relock = Relock { lock: guard.lock(), place: guard };
+            // Not `MutexGuard::unlocked`: it ends the process if locking is unwound, which is how the wait of a
+            // goroutine ends whose scheduler has. SAFETY: `relock` puts another guard into its place, whatever happens.
+            drop(unsafe { ptr::read(relock.place) });
+            // SAFETY: null.
+            unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };
+            let over = ticket.wait_limited(limit);
+            relock.now();
+            over
+        })
+    }
+
+    /// [`Cond::wait`] with a lock that is bare: it is unlocked, and locked again. The caller has locked it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// use sudog_sync::{Cond, GoMutex};
+    ///
+    /// static MU: GoMutex = GoMutex::new();
+    /// static READY: AtomicBool = AtomicBool::new(false);
+    /// static CHANGED: Cond = Cond::new();
+    ///
+    /// let waiter = std::thread::spawn(|| {
+    ///     MU.lock();
+    ///     while !READY.load(Relaxed) {
+    ///         CHANGED.wait_locker(&MU);
+    ///     }
+    ///     MU.unlock();
+    /// });
+    /// MU.lock();
+    /// READY.store(true, Relaxed);
+    /// MU.unlock();
+    /// CHANGED.signal();
+    /// waiter.join().unwrap();
+    /// ```
+    #[inline]
+    pub fn wait_locker(&self, locker: &impl Locker) {
+        let _ = self.wait_locker_limited(locker, &Limit::default());
+    }
+
+    /// [`Cond::wait_limited`] with a lock that is bare.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cond::wait_limited`].
+    #[inline]
+    pub fn wait_locker_limited(&self, locker: &impl Locker, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        // Whoever unlocks it, by this or by hand, it is locked once for each unlock.
+        self.wait_limited(&mut *ManuallyDrop::new(Locked(locker)), limit)
     }
 
     /// Wakes the one that has waited longest, if there is one. The caller may, but need not, have the mutex; it must
@@ -124,46 +202,127 @@ impl Cond {
     pub fn waiters(&self) -> usize {
         self.waiters.waiters()
     }
+}
 
-    fn wait_for_signal<R: RawMutex, T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, R, T>,
-        deadline: Option<Instant>,
-    ) -> bool {
-        self.waiters.with_ticket(|ticket| {
-            let relock = Relock { mutex: MutexGuard::mutex(guard), place: guard };
-            // Not `MutexGuard::unlocked`: it ends the process if locking is unwound, which is how the wait of a
-            // goroutine ends whose scheduler has. SAFETY: `relock` puts another guard into its place, whatever happens.
-            drop(unsafe { ptr::read(relock.place) });
-            // SAFETY: null.
-            unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };
-            let notified = ticket.wait(deadline);
-            relock.now();
-            notified
-        })
+/// A guard that can be given up while its owner waits on a [`Cond`], and be had again.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::{Cond, RwMutex};
+///
+/// static LEVEL: RwMutex<u32> = RwMutex::new(0);
+/// static RISEN: Cond = Cond::new();
+///
+/// let reader = std::thread::spawn(|| {
+///     let mut level = LEVEL.read();
+///     while *level < 1 {
+///         RISEN.wait(&mut level);
+///     }
+/// });
+/// *LEVEL.write() = 1;
+/// RISEN.broadcast();
+/// reader.join().unwrap();
+/// ```
+pub trait CondGuard: Sized {
+    /// What the guard is a guard of.
+    type Lock: Copy;
+
+    /// What this guard locks, until it is dropped.
+    fn lock(&self) -> Self::Lock;
+
+    /// Another guard of the same.
+    fn relock(lock: Self::Lock) -> Self;
+}
+
+impl<'a, R: RawMutex, T: ?Sized> CondGuard for MutexGuard<'a, R, T> {
+    type Lock = &'a Mutex<R, T>;
+
+    #[inline]
+    fn lock(&self) -> Self::Lock {
+        MutexGuard::mutex(self)
+    }
+
+    #[inline]
+    fn relock(lock: Self::Lock) -> Self {
+        lock.lock()
     }
 }
 
-/// Locks a mutex again, and puts the guard where its last one was taken from.
-struct Relock<'a, 'g, R: RawMutex, T: ?Sized> {
-    mutex: &'g Mutex<R, T>,
-    place: &'a mut MutexGuard<'g, R, T>,
+impl<'a, R: RawRwLock, T: ?Sized> CondGuard for RwLockReadGuard<'a, R, T> {
+    type Lock = &'a RwLock<R, T>;
+
+    #[inline]
+    fn lock(&self) -> Self::Lock {
+        RwLockReadGuard::rwlock(self)
+    }
+
+    #[inline]
+    fn relock(lock: Self::Lock) -> Self {
+        lock.read()
+    }
 }
 
-impl<R: RawMutex, T: ?Sized> Relock<'_, '_, R, T> {
+impl<'a, R: RawRwLock, T: ?Sized> CondGuard for RwLockWriteGuard<'a, R, T> {
+    type Lock = &'a RwLock<R, T>;
+
+    #[inline]
+    fn lock(&self) -> Self::Lock {
+        RwLockWriteGuard::rwlock(self)
+    }
+
+    #[inline]
+    fn relock(lock: Self::Lock) -> Self {
+        lock.write()
+    }
+}
+
+/// A bare lock that somebody has locked.
+struct Locked<'a, L: Locker>(&'a L);
+
+impl<L: Locker> Drop for Locked<'_, L> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+impl<'a, L: Locker> CondGuard for Locked<'a, L> {
+    type Lock = &'a L;
+
+    #[inline]
+    fn lock(&self) -> Self::Lock {
+        self.0
+    }
+
+    #[inline]
+    fn relock(lock: Self::Lock) -> Self {
+        lock.lock();
+        Self(lock)
+    }
+}
+
+/// Locks again, and puts the guard where the last one was taken from.
+struct Relock<'a, G: CondGuard> {
+    lock: G::Lock,
+    place: &'a mut G,
+}
+
+impl<G: CondGuard> Relock<'_, G> {
+    #[inline]
     fn now(self) {
         // May be unwound; `drop` then tries once more.
-        let guard = self.mutex.lock();
-        let place: *mut MutexGuard<'_, R, T> = &raw mut *std::mem::ManuallyDrop::new(self).place;
+        let guard = G::relock(self.lock);
+        let place: *mut G = &raw mut *ManuallyDrop::new(self).place;
         // SAFETY: valid for writes, by the reference; what was there has been moved out.
         unsafe { place.write(guard) };
     }
 }
 
-impl<R: RawMutex, T: ?Sized> Drop for Relock<'_, '_, R, T> {
+impl<G: CondGuard> Drop for Relock<'_, G> {
     #[cold]
     fn drop(&mut self) {
-        /// There is no way to go on without the mutex.
+        /// There is no way to go on without the guard.
         struct Abort;
         impl Drop for Abort {
             fn drop(&mut self) {
@@ -171,7 +330,7 @@ impl<R: RawMutex, T: ?Sized> Drop for Relock<'_, '_, R, T> {
             }
         }
         let abort = Abort;
-        let guard = self.mutex.lock();
+        let guard = G::relock(self.lock);
         std::mem::forget(abort);
         // SAFETY: as in `now`.
         unsafe { ptr::write(self.place, guard) };

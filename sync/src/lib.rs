@@ -25,20 +25,31 @@
 #[cfg(not(sudog_loom))]
 mod api_lock;
 #[cfg(not(sudog_loom))]
+mod api_rw_lock;
+#[cfg(not(sudog_loom))]
 mod cond;
 #[cfg(not(sudog_loom))]
 mod lock_async;
+mod locker;
 pub mod mutex;
 mod raw;
+mod raw_rw;
+pub mod rw_mutex;
 pub mod semaphore;
+mod thread_index;
 mod wait_group;
 
 #[cfg(not(sudog_loom))]
 pub use api_lock::{ApiLock, Mutex, MutexGuard, MutexOver, lock_api};
 #[cfg(not(sudog_loom))]
-pub use cond::Cond;
+pub use api_rw_lock::{ApiRwLock, RwMutex, RwMutexOver, RwMutexReadGuard, RwMutexWriteGuard};
+#[cfg(not(sudog_loom))]
+pub use cond::{Cond, CondGuard};
 #[cfg(not(sudog_loom))]
 pub use lock_async::{GuardFuture, LockAsync};
+pub use locker::Locker;
 pub use mutex::GoMutex;
 pub use raw::{AsyncRawLock, AsyncSemaphore, ConstRawLock, ConstSemaphore, Order, RawLock, Semaphore, Wake};
+pub use raw_rw::{ConstRawRwLock, RawRwLock};
+pub use rw_mutex::{GoRwMutex, RLocker};
 pub use wait_group::WaitGroup;

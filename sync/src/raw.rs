@@ -136,6 +136,12 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
             self.release(Wake::Normal);
         }
     }
+
+    /// [`Semaphore::release_many`] for permits that are meant for those who wait: who waits may get them past newcomers,
+    /// if that is cheaper. The caller goes on.
+    fn grant_many(&self, n: u32) {
+        self.release_many(n);
+    }
 }
 
 /// A [`Semaphore`] that a `static` can hold.

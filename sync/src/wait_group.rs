@@ -12,7 +12,7 @@
 //! | `counter += delta` | `add` | without waiters, or with tasks left, that is all |
 //! | the word becomes 0, then a permit for each waiter, past newcomers | the `add` that has made the counter 0, with waiters | all of them go |
 //! | `waiters += 1`, then takes a permit | `wait` that finds tasks | |
-//! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is unwound | |
+//! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is unwound, or out of time | |
 //!
 //! While the counter is 0 and waiters are left, nobody may change the word but the `add` that has brought that about:
 //! who does has misused the group, and somebody notices.
@@ -30,8 +30,8 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use sudog_runtime::sema::{semacquire, semgrant_many};
-use sudog_runtime::{AtomicU32, AtomicU64, G};
+use sudog_runtime::sema::{Abandoned, Limit, Order, semacquire, semacquire_limited, semgrant_many};
+use sudog_runtime::{AtomicU32, AtomicU64, G, Instant};
 
 /// Waits for a number of tasks to end.
 ///
@@ -125,8 +125,47 @@ impl WaitGroup {
     pub fn wait(&self) {
         let state = self.state.load(Acquire);
         if counter(state) != 0 {
-            self.wait_slow(state);
+            let over = self.wait_slow(state, &Limit::default());
+            debug_assert_eq!(over, Ok(()));
         }
+    }
+
+    /// [`WaitGroup::wait`] until a deadline at most: says whether there was a moment without tasks. A deadline in the
+    /// past makes it one look.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::wait`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let group = sudog_sync::WaitGroup::new();
+    /// group.add(1);
+    /// assert!(!group.wait_until(Instant::now() + Duration::from_millis(1)));
+    /// group.done();
+    /// assert!(group.wait_until(Instant::now()));
+    /// ```
+    #[inline]
+    pub fn wait_until(&self, deadline: Instant) -> bool {
+        self.wait_limited(&Limit::until(deadline)).is_ok()
+    }
+
+    /// [`WaitGroup::wait`] until a [`Limit`] at most.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::wait`].
+    #[inline]
+    pub fn wait_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        let state = self.state.load(Acquire);
+        if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
     }
 
     #[cold]
@@ -144,12 +183,12 @@ impl WaitGroup {
     }
 
     #[cold]
-    fn wait_slow(&self, mut state: u64) {
+    fn wait_slow(&self, mut state: u64, limit: &Limit<'_>) -> Result<(), Abandoned> {
         loop {
             // Relaxed: an RMW, so what later reads the word reads on from the `add`s before it.
             match self.state.compare_exchange_weak(state, state + 1, Relaxed, Acquire) {
                 Ok(_) => break,
-                Err(now) if counter(now) == 0 => return,
+                Err(now) if counter(now) == 0 => return Ok(()),
                 Err(now) => state = now,
             }
         }
@@ -163,20 +202,25 @@ impl WaitGroup {
         let unwound = Unwound(self);
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
-        semacquire(&self.permits);
+        let over = semacquire_limited(&self.permits, Order::Fifo, limit);
         std::mem::forget(unwound);
+        if over.is_err() && self.leave() {
+            return over;
+        }
         // Relaxed: the word became 0 before our permit was released.
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
+        Ok(())
     }
 
-    /// A waiter that is no longer in the semaphore's line takes itself off the count; or takes its permit, if it has
-    /// been taken off.
+    /// A waiter that is no longer in the semaphore's line takes itself off the count. False if it has been taken off: it
+    /// takes its permit.
     #[cold]
-    fn leave(&self) {
+    fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
             if waiters(state) == 0 {
-                return semacquire(&self.permits); // there, or on its way
+                semacquire(&self.permits); // there, or on its way
+                return false;
             }
             if counter(state) == 0 {
                 G::yield_now(); // an `add` is about to take us off
@@ -184,7 +228,7 @@ impl WaitGroup {
                 continue;
             }
             match self.state.compare_exchange_weak(state, state - 1, Relaxed, Relaxed) {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(now) => state = now,
             }
         }

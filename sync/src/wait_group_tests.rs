@@ -77,10 +77,20 @@ mod model {
             let mut state = self.group.state.load(Acquire);
             while counter(state) != 0 {
                 match self.group.state.compare_exchange(state, state + 1, Relaxed, Acquire) {
-                    Ok(_) => return self.group.leave(),
+                    Ok(_) => {
+                        self.group.leave();
+                        return;
+                    }
                     Err(now) => state = now,
                 }
             }
+        }
+    }
+
+    /// A deadline is over as soon as the wait has begun, in a model; says whether it came too late.
+    fn hasty_wait(w: &World) {
+        if w.group.wait_until(Instant::now() + std::time::Duration::from_secs(1)) {
+            w.look();
         }
     }
 
@@ -148,6 +158,22 @@ mod model {
         explore(4, |w| {
             let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
             w.unwound_wait();
+            w.wait();
+            tasks.into_iter().for_each(|t| t.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_deadline_leaves_nothing_behind() {
+        explore(4, |w| {
+            w.task(0);
+            let waits = [spawn(&w, World::wait), spawn(&w, hasty_wait)];
+            w.task(1);
+            waits.into_iter().for_each(|t| t.join().unwrap());
+        });
+        explore(4, |w| {
+            let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
+            hasty_wait(&w);
             w.wait();
             tasks.into_iter().for_each(|t| t.join().unwrap());
         });

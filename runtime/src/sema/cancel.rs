@@ -1,19 +1,20 @@
 //! A handle that ends waits from outside.
 //!
 //! ```text
-//!   Cancel ──list──▶ Registration ⇄ Registration ...      each on its waiter's stack,
-//!                        │                                 each naming a sudog and its bucket
-//!                        ▼
-//!                      Sudog
+//!   Cancel ──list──▶ Registration ⇄ Registration ...      each on its waiter's stack, each naming
+//!                        │                                 a sudog and its bucket,
+//!                        ▼                                 or a ticket's node and its notify list
+//!                  Sudog or Node
 //! ```
 //!
-//! Locks are taken in the order: list, bucket. A waiter registers before it queues, and cannot return before it has
-//! taken itself off the list; so while a cancel holds the list, every sudog named there is alive.
+//! Locks are taken in the order: the cancel's list, the waiter's queue. A waiter registers before it waits, and cannot
+//! return before it has taken itself off the list; so while a cancel holds the list, everything named there is alive.
 
 use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
+use super::notify_list::{Node, NotifyList};
 use super::table::Bucket;
 use super::{CountedLock, Sudog, SudogRef};
 use crate::G;
@@ -54,13 +55,18 @@ unsafe impl Send for List {}
 /// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped.
 pub(super) struct Registration {
     cancel: *const Cancel,
-    bucket: *const Bucket,
-    sudog: SudogRef,
+    waiter: Waiter,
     /// The rest belongs to the holder of the list's lock.
     entered: Cell<bool>,
     next: Cell<Option<NonNull<Registration>>>,
     prev: Cell<Option<NonNull<Registration>>>,
     _pinned: PhantomPinned,
+}
+
+/// Whom a cancel takes out of which queue.
+enum Waiter {
+    Sudog(*const Bucket, SudogRef),
+    Ticket(*const NotifyList, NonNull<Node>),
 }
 
 impl Cancel {
@@ -89,10 +95,16 @@ impl Cancel {
             // SAFETY: listed, so its waiter has not passed the list's lock on its way out, and the entry is alive.
             let entry = unsafe { first.as_ref() };
             waiters.remove(entry);
-            // SAFETY: the bucket is a part of the table that the waiter is inside a call on.
-            if unsafe { (*entry.bucket).cancel(entry.sudog) } {
-                // SAFETY: unlinked by us alone, and not readied yet; nothing of it is used after.
-                unsafe { G::ready(entry.sudog.g()) };
+            match entry.waiter {
+                Waiter::Sudog(bucket, sudog) => {
+                    // SAFETY: the bucket is a part of the table that the waiter is inside a call on.
+                    if unsafe { (*bucket).cancel(sudog) } {
+                        // SAFETY: unlinked by us alone, and not readied yet; nothing of it is used after.
+                        unsafe { G::ready(sudog.g()) };
+                    }
+                }
+                // SAFETY: the waiter is inside a call on the list, and its node is alive.
+                Waiter::Ticket(list, node) => unsafe { (*list).cancel(node) },
             }
         }
     }
@@ -110,20 +122,32 @@ impl Cancel {
     ///
     /// `sudog` and `bucket` outlive the result, and `sudog` is queued in `bucket` or nowhere.
     pub(super) unsafe fn registration(&self, sudog: &Sudog, bucket: &Bucket) -> Registration {
-        Registration {
-            cancel: self,
-            bucket,
-            // SAFETY: alive while the entry is; and `Bucket::cancel`, the only user, takes the bucket's lock.
-            sudog: unsafe { sudog.vouch() },
+        // SAFETY: alive while the entry is; and `Bucket::cancel`, the only user, takes the bucket's lock.
+        Registration::new(self, Waiter::Sudog(bucket, unsafe { sudog.vouch() }))
+    }
+
+    /// An entry for a wait in `list`, not yet listed.
+    ///
+    /// # Safety
+    ///
+    /// `node` and `list` outlive the result, and `node` is in `list` or nowhere.
+    pub(super) unsafe fn ticket_registration(&self, list: &NotifyList, node: &Node) -> Registration {
+        Registration::new(self, Waiter::Ticket(list, NonNull::from(node)))
+    }
+}
+
+impl Registration {
+    fn new(cancel: &Cancel, waiter: Waiter) -> Self {
+        Self {
+            cancel,
+            waiter,
             entered: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),
             _pinned: PhantomPinned,
         }
     }
-}
 
-impl Registration {
     /// Lists the entry. False if the handle has been cancelled already.
     pub(super) fn enter(self: Pin<&Self>) -> bool {
         // SAFETY: `registration` was given a reference that outlives this value.

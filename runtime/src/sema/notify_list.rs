@@ -15,14 +15,17 @@
 //! the list, as those who hold a ticket may give up: by a deadline, or because their goroutine is unwound. A number
 //! whose holder has left would swallow a signal.
 //!
+//! A cancel takes the node of one ticket out, as a signal would, and marks it.
+//!
 //! A broadcast takes the whole list, and goes through it without the lock. By counting broadcasts a holder who gives up
 //! knows, under the lock, whether its node is still in the list, or in the hands of one.
 //!
 //! Source: `notifyList` of Go's `runtime/sema.go`.
 
+use std::pin::pin;
 use std::ptr::{self, NonNull};
 
-use super::CountedLock;
+use super::{Abandoned, CountedLock, Limit};
 use crate::shim::{self, AtomicU32, Cell, Ordering};
 use crate::{G, Instant, Unparked, goroutine};
 
@@ -75,13 +78,15 @@ struct List {
 // SAFETY: the nodes that it links are touched by the holder of the list's lock only, on whatever thread.
 unsafe impl Send for List {}
 
-struct Node {
+pub(super) struct Node {
     state: AtomicU32,
     /// Its holder's G. Written before `PARKED`, and read by the one who notifies it then.
     g: Cell<*const G>,
     /// The rest belongs to the holder of the lock while it is in the list; to a broadcast that has taken the list; and
     /// else to its holder.
     listed: Cell<bool>,
+    /// It was a cancel that took it out.
+    cancelled: Cell<bool>,
     broadcasts: Cell<u64>,
     next: Cell<Option<NonNull<Node>>>,
     prev: Cell<Option<NonNull<Node>>>,
@@ -91,8 +96,8 @@ struct Node {
 pub struct Ticket<'a> {
     list: &'a NotifyList,
     node: &'a Node,
-    /// How it ended: notified, or not.
-    over: Cell<Option<bool>>,
+    /// How it ended: notified, or why not.
+    over: Cell<Option<Result<(), Abandoned>>>,
 }
 
 impl NotifyList {
@@ -120,6 +125,7 @@ impl NotifyList {
             state: AtomicU32::new(LISTED),
             g: Cell::new(ptr::null()),
             listed: Cell::new(true),
+            cancelled: Cell::new(false),
             broadcasts: Cell::new(0),
             next: Cell::new(None),
             prev: Cell::new(None),
@@ -156,6 +162,28 @@ impl NotifyList {
         let list = self.list.lock();
         // SAFETY: listed nodes, and the lock is held while they are visited.
         std::iter::successors(list.first, |node| unsafe { node.as_ref() }.next.get()).count()
+    }
+
+    /// Takes a node out because of a cancel, and tells its holder; unless a notifier has been faster.
+    ///
+    /// # Safety
+    ///
+    /// The node was put into this list, and is alive.
+    pub(super) unsafe fn cancel(&self, node: NonNull<Node>) {
+        let mut list = self.list.lock();
+        // SAFETY: alive, and the lock is held.
+        if !list.holds(unsafe { node.as_ref() }) {
+            return;
+        }
+        // SAFETY: listed, as it says; alive.
+        unsafe {
+            list.unlink(node);
+            node.as_ref().cancelled.set(true);
+        }
+        list.count_off(1);
+        drop(list);
+        // SAFETY: unlinked by us alone.
+        unsafe { notify(node) };
     }
 
     fn notify_first(&self) {
@@ -206,6 +234,11 @@ unsafe fn notify(node: NonNull<Node>) {
 }
 
 impl List {
+    /// Whether a node that was put into it is still there: nobody has unlinked it, and no broadcast has taken it along.
+    fn holds(&self, node: &Node) -> bool {
+        node.listed.get() && node.broadcasts.get() == self.broadcasts
+    }
+
     /// # Safety
     ///
     /// The node is in no list, and stays alive and in place until it is in none again.
@@ -250,36 +283,69 @@ impl Ticket<'_> {
     // Inline, as what returns after a switch returns to where the processor does not expect it.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
-        if let Some(notified) = self.over.get() {
-            return notified;
+        self.wait_limited(&Limit { deadline, cancel: None }).is_ok()
+    }
+
+    /// Waits for a notification, or until the [`Limit`].
+    ///
+    /// Never returns for another reason. Once it has returned it returns the same again, at once.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first. No notification was for this ticket then, nor will be.
+    #[inline]
+    pub fn wait_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        if let Some(over) = self.over.get() {
+            return over;
         }
+        let over = if limit.cancel.is_some() { self.cancellable_wait(limit) } else { self.sleep(limit.deadline) };
+        self.over.set(Some(over));
+        over
+    }
+
+    #[cold]
+    fn cancellable_wait(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        // SAFETY: list and node outlive this call, and the node was put into the list.
+        let entry = limit.cancel.map(|cancel| unsafe { cancel.ticket_registration(self.list, self.node) });
+        let entry = pin!(entry);
+        if let Some(entry) = entry.as_ref().as_pin_ref()
+            && !entry.enter()
+            && self.leave()
+        {
+            return Err(Abandoned::Cancelled);
+        }
+        self.sleep(limit.deadline)?;
+        // It was the one who took the node out that let us go on: we see what it wrote.
+        if self.node.cancelled.get() { Err(Abandoned::Cancelled) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn sleep(&self, deadline: Option<Instant>) -> Result<(), Abandoned> {
         let g = G::current();
         self.node.g.set(&raw const g);
         // Release: whoever reads PARKED reads `g`. Acquire: who has been notified sees what came before that.
-        let parked = self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_ok();
-        let notified = !parked || {
-            // A goroutine that is unwound leaves `park` by a panic.
-            let unwound = Unwound { ticket: self, g: &g };
-            let notified = match g.park(deadline, || ()) {
-                Unparked::Ready => true,
-                Unparked::Deadline if self.leave() => false,
-                Unparked::Deadline => {
-                    // Somebody unlinked us and will ready us, if it has not. Until it has, `g` must stand.
-                    g.park(None, || ());
-                    true
-                }
-            };
-            std::mem::forget(unwound);
-            notified
+        if self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
+            return Ok(());
+        }
+        // A goroutine that is unwound leaves `park` by a panic.
+        let unwound = Unwound { ticket: self, g: &g };
+        let over = match g.park(deadline, || ()) {
+            Unparked::Ready => Ok(()),
+            Unparked::Deadline if self.leave() => Err(Abandoned::DeadlinePassed),
+            Unparked::Deadline => {
+                // Somebody unlinked us and will ready us, if it has not. Until it has, `g` must stand.
+                g.park(None, || ());
+                Ok(())
+            }
         };
-        self.over.set(Some(notified));
-        notified
+        std::mem::forget(unwound);
+        over
     }
 
     /// Takes its node out. False if a notifier has done so.
     fn leave(&self) -> bool {
         let mut list = self.list.list.lock();
-        let listed = self.node.listed.get() && self.node.broadcasts.get() == list.broadcasts;
+        let listed = list.holds(self.node);
         if listed {
             // SAFETY: nobody has unlinked it, nor taken the list that it was put into.
             unsafe { list.unlink(NonNull::from(self.node)) };
@@ -288,15 +354,15 @@ impl Ticket<'_> {
         listed
     }
 
-    /// Leaves, or passes on the signal that has come for it. `await_notifier` must return when the notifier is through
-    /// with the node.
+    /// Leaves, or passes on the signal that has come for it. `await_notifier` must return when whoever took the node out
+    /// is through with it.
     #[cold]
     fn give_up(&self, await_notifier: impl FnOnce()) {
-        self.over.set(Some(false));
+        self.over.set(Some(Err(Abandoned::Cancelled)));
         if !self.leave() {
             await_notifier();
-            // Not if it was a broadcast: that has left nobody out.
-            if !self.node.listed.get() {
+            // Not if it was a broadcast: that has left nobody out. Nor if it was a cancel: that was no signal.
+            if !self.node.listed.get() && !self.node.cancelled.get() {
                 self.list.notify_one();
             }
         }

@@ -3,6 +3,7 @@
 mod future;
 mod go_mutex;
 mod hints;
+mod in_turn;
 mod owner;
 pub mod policy;
 mod slow;
@@ -10,3 +11,4 @@ mod stand_by;
 
 pub use future::LockFuture;
 pub use go_mutex::GoMutex;
+pub use in_turn::InTurn;

@@ -1,8 +1,8 @@
 //! Go's runtime semaphore as a backend: four bytes, its waiters in the global table.
 
 use sudog_runtime::sema::{
-    Acquire, Order, Wake, semacquire_mutex, semacquire_mutex_async, semacquire_until, semrelease, semrelease_many,
-    try_semacquire,
+    Acquire, Order, Wake, semacquire_mutex, semacquire_mutex_async, semacquire_until, semgrant_many, semrelease,
+    semrelease_many, try_semacquire,
 };
 use sudog_runtime::{AtomicU32, Instant};
 
@@ -63,6 +63,11 @@ unsafe impl Semaphore for RuntimeSema {
     #[inline]
     fn release_many(&self, n: u32) {
         semrelease_many(&self.permits, n);
+    }
+
+    #[inline]
+    fn grant_many(&self, n: u32) {
+        semgrant_many(&self.permits, n);
     }
 }
 

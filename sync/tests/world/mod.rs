@@ -44,6 +44,9 @@ unsafe impl<const RICH: bool> Semaphore for Checked<RICH> {
     fn release(&self, wake: Wake) {
         self.0.release(if RICH { wake } else { Wake::Normal });
     }
+    fn grant_many(&self, n: u32) {
+        if RICH { self.0.grant_many(n) } else { self.0.release_many(n) }
+    }
 }
 
 // SAFETY: as above.

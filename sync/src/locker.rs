@@ -1,0 +1,66 @@
+//! What can be locked and unlocked by hand.
+
+use crate::rw_mutex::GoRwMutex;
+use crate::{GoMutex, RawLock, Semaphore, mutex};
+
+/// Go's `sync.Locker`: something to lock and unlock, without guards.
+///
+/// For [`Cond::wait_locker`](crate::Cond::wait_locker), and for code that is ported as it is. It promises nothing that
+/// `unsafe` code could rely on: that is [`RawLock`].
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::{GoMutex, Locker};
+///
+/// fn with(locker: &impl Locker, f: impl FnOnce()) {
+///     locker.lock();
+///     f();
+///     locker.unlock();
+/// }
+/// with(&GoMutex::new(), || ());
+/// ```
+pub trait Locker {
+    /// Waits until the lock is ours.
+    fn lock(&self);
+
+    /// Frees it.
+    fn unlock(&self);
+}
+
+impl<S: Semaphore, P: mutex::policy::Policy> Locker for GoMutex<S, P> {
+    #[inline]
+    fn lock(&self) {
+        Self::lock(self);
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        Self::unlock(self);
+    }
+}
+
+/// For writing.
+impl<W: RawLock<Guard = ()>, S: Semaphore> Locker for GoRwMutex<W, S> {
+    #[inline]
+    fn lock(&self) {
+        Self::lock(self);
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        Self::unlock(self);
+    }
+}
+
+impl<L: Locker + ?Sized> Locker for &L {
+    #[inline]
+    fn lock(&self) {
+        (**self).lock();
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        (**self).unlock();
+    }
+}

@@ -1,0 +1,644 @@
+//! Go's readers-writer mutex.
+//!
+//! The state word, and with it most of the protocol:
+//!
+//! ```text
+//!   63                34  33  32  31                                      0
+//!  ┌────────────────────┬───┬───┬──────────────────────────────────────────┐
+//!  │ before             │ P │ W │ readers                                  │
+//!  └────────────────────┴───┴───┴──────────────────────────────────────────┘
+//! ```
+//!
+//! | field | means |
+//! |---|---|
+//! | readers | how many have the lock for reading, or wait for a writer in order to read |
+//! | W | a writer has announced itself: who comes to read now waits until it has unlocked |
+//! | P phase | changes with each writer that ends: those who wait, wait on the semaphore of their phase |
+//! | before | while W is set: of the readers that came before the writer, how many are left; else without a meaning |
+//!
+//! | step | changes the word by | then |
+//! |---|---|---|
+//! | `rlock` | readers + 1 | W was clear: has the lock. Else waits on `admitted[P]` |
+//! | `runlock` | readers - 1, before - 1 | W is set and before has become 0: releases `drained` |
+//! | `lock`, after `writers` is locked | W set, before = readers | before = 0: has the lock. Else waits on `drained` |
+//! | `unlock` | W + 1: W is clear, P another | admits the readers that wait; unlocks `writers` |
+//! | a reader that waits, and gives up | readers - 1, if W is set and P is its own | else it has been admitted, takes its permit, and has the lock |
+//! | a writer that waits, and gives up | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. Else it has the lock |
+//!
+//! Who has announced itself has `writers`, so there is one such at a time; readers that came during a write go before
+//! the next writer, and a writer waits for no reader that came after it: neither side can starve the other.
+//!
+//! Go keeps `before` in a word of its own, `readerWait`, and so a `runlock` that meets a writer takes two steps. Here
+//! it is one, which a writer that gives up relies on: it must know how many to admit. `runlock` does not look at W
+//! first, so `before` changes while W is clear, too, and may wrap; that is why it is on top, and why a writer sets it.
+//!
+//! **One bit of phase is enough.** A reader that gives up must know whether it has been admitted meanwhile. Let it have
+//! come in phase k. While it has not taken its permit, phase k + 1 may begin, but does not end: not by an unlock, as
+//! the writer of k + 1 counts it in `before`; nor by one that gives up, as that waits until all that were admitted at
+//! the end of k have taken their permits, which `entering` counts. So if W is set and P is its own, the phase is k, and
+//! nobody has admitted it. For the same reason a permit of one phase is never taken by a reader of another.
+//!
+//! Orderings. All changes of the word are RMWs, so each of them passes on what was released by those before it.
+//! `runlock` is a Release, and the writer's announcement, or its load after it has waited, an Acquire: it comes after
+//! all that was read. `unlock` is a Release, and `rlock` an Acquire: a reader comes after all writes; one that waits
+//! comes after them by its permit. Writers are ordered by `writers`.
+//!
+//! Source: Go's `sync/rwmutex.go`, in the development tree of 1.28; deadlines and the downgrade are ours.
+
+use std::fmt;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+#[cfg(not(sudog_loom))]
+use std::time::Duration;
+
+use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal, spin};
+
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::raw_rw::RawRwLock;
+use crate::semaphore::RuntimeSema;
+use crate::{GoMutex, RLocker};
+
+const READER: u64 = 1;
+const READERS: u64 = (1 << 32) - 1;
+/// More than Go's `rwmutexMaxReaders`.
+const TOO_MANY: u64 = READERS & !((1 << 30) - 1);
+const WRITER: u64 = 1 << 32;
+const PHASE: u64 = 1 << 33;
+const BEFORE: u64 = 1 << 34;
+
+fn readers(state: u64) -> u64 {
+    state & READERS
+}
+
+fn before(state: u64) -> u64 {
+    state / BEFORE
+}
+
+/// The Go readers-writer mutex, bare: any number of readers, or one writer.
+///
+/// Writers lock `W` among themselves; whoever waits for the other side waits on semaphores `S`. For one with data and
+/// guards see [`RwMutex`](crate::RwMutex).
+///
+/// As in Go, it is not owned by a thread, and not reentrant; in particular one that reads must not come to read again,
+/// as a writer that has announced itself in between would wait for the first, and the second for the writer.
+///
+/// A writer waits for the readers that are there when it announces itself, and those that come later wait for it; those
+/// go before the next writer. In which order writers go is a matter of `W`.
+///
+/// # Misuse
+///
+/// Ends the process with Go's words: `sync: RUnlock of unlocked RWMutex`, `sync: Unlock of unlocked RWMutex`. Not each
+/// is noticed: while others read, a `runlock` too many takes the lock from one of them. Guards cannot be misused.
+///
+/// # Limits
+///
+/// 2^30 readers, as in Go; one more ends the process.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::GoRwMutex;
+///
+/// static RW: GoRwMutex = GoRwMutex::new();
+///
+/// RW.rlock();
+/// assert!(RW.try_rlock() && !RW.try_lock());
+/// RW.runlock();
+/// RW.runlock();
+/// RW.lock();
+/// assert!(!RW.try_rlock());
+/// RW.unlock();
+/// ```
+pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
+    state: AtomicU64,
+    /// Who has it may announce itself.
+    writers: W,
+    /// A permit for the writer, from the last of the readers before it.
+    drained: S,
+    /// Permits for readers, by the phase in which they came.
+    admitted: [S; 2],
+    /// Readers that have been admitted, and have not taken their permits.
+    entering: AtomicU32,
+}
+
+#[cfg(not(sudog_loom))]
+impl GoRwMutex {
+    /// An unlocked mutex over the default lock and semaphore.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::unlocked()
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
+    /// An unlocked mutex over any lock and semaphore.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::mutex::policy;
+    /// use sudog_sync::semaphore::RuntimeSema;
+    /// use sudog_sync::{GoMutex, GoRwMutex};
+    ///
+    /// static RW: GoRwMutex<GoMutex<RuntimeSema, policy::Go>> = GoRwMutex::unlocked();
+    /// RW.lock();
+    /// RW.unlock();
+    /// ```
+    #[must_use]
+    pub const fn unlocked() -> Self {
+        Self {
+            state: AtomicU64::new(0),
+            writers: W::UNLOCKED,
+            drained: S::EMPTY,
+            admitted: [S::EMPTY; 2],
+            entering: AtomicU32::new(0),
+        }
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock for GoRwMutex<W, S> {
+    const UNLOCKED: Self = Self::unlocked();
+}
+
+impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
+    /// Locks for reading, waiting for a writer if there is one. Go: `RLock`.
+    #[inline]
+    pub fn rlock(&self) {
+        let old = self.state.fetch_add(READER, Acquire);
+        if old & (WRITER | TOO_MANY) != 0 {
+            self.rlock_slow(old, None);
+        }
+    }
+
+    /// Locks for reading if no writer is there. Go: `TryRLock`.
+    #[inline]
+    #[must_use]
+    pub fn try_rlock(&self) -> bool {
+        let mut old = self.state.load(Relaxed);
+        while old & (WRITER | TOO_MANY) == 0 {
+            match self.state.compare_exchange_weak(old, old + READER, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        false
+    }
+
+    /// Locks for reading unless `deadline` comes first; says whether it did. A deadline in the past makes it
+    /// [`GoRwMutex::try_rlock`].
+    ///
+    /// The deadline may be overrun by the time that an unlock takes which is under way at that moment and means us.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let rw = sudog_sync::GoRwMutex::new();
+    /// rw.lock();
+    /// assert!(!rw.try_rlock_until(Instant::now() + Duration::from_millis(1)));
+    /// # rw.unlock();
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn try_rlock_until(&self, deadline: Instant) -> bool {
+        let old = self.state.fetch_add(READER, Acquire);
+        old & (WRITER | TOO_MANY) == 0 || self.rlock_slow(old, Some(deadline))
+    }
+
+    /// [`GoRwMutex::try_rlock_until`], from now. A timeout past the end of time waits for ever.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub fn try_rlock_for(&self, timeout: Duration) -> bool {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.try_rlock_until(deadline),
+            None => {
+                self.rlock();
+                true
+            }
+        }
+    }
+
+    /// Undoes one [`GoRwMutex::rlock`], whoever called it. Go: `RUnlock`.
+    #[inline]
+    pub fn runlock(&self) {
+        let old = self.state.fetch_sub(READER + BEFORE, Release);
+        if old & WRITER != 0 || readers(old) == 0 {
+            self.runlock_slow(old);
+        }
+    }
+
+    /// How many have the lock for reading, or wait for a writer in order to read, at this moment. For tests and the
+    /// curious.
+    #[must_use]
+    pub fn readers(&self) -> u32 {
+        readers(self.state.load(Relaxed)) as u32
+    }
+
+    /// Whether a writer has the lock, or waits for readers to leave, at this moment. For tests and the curious.
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        self.state.load(Relaxed) & WRITER != 0
+    }
+
+    #[cold]
+    fn rlock_slow(&self, old: u64, deadline: Option<Instant>) -> bool {
+        if old & TOO_MANY != 0 {
+            fatal("sync: more than 1073741824 readers of an RWMutex");
+        }
+        // A goroutine that is unwound leaves its sleep by a panic.
+        let waiting = Waiting(self, old & PHASE);
+        let admitted = &self.admitted[usize::from(old & PHASE != 0)];
+        self.spin_while(|now| now & (WRITER | PHASE) == WRITER | (old & PHASE));
+        // SAFETY: null.
+        unsafe { sudog_runtime::note_wait("sync.RWMutex.RLock", ptr::null()) };
+        let got = match deadline {
+            None => {
+                admitted.acquire(Order::Fifo);
+                true
+            }
+            Some(deadline) => admitted.acquire_until(Order::Fifo, deadline),
+        };
+        mem::forget(waiting);
+        if got {
+            self.enter();
+        }
+        got || !self.withdraw(old & PHASE)
+    }
+
+    /// A reader has taken its permit.
+    fn enter(&self) {
+        // Release: whoever reads 0 comes after the taking of the permits.
+        self.entering.fetch_sub(1, Release);
+    }
+
+    /// A reader that stands in no line any more gives up. False if it has been admitted: it has the lock.
+    #[cold]
+    fn withdraw(&self, phase: u64) -> bool {
+        let mut old = self.state.load(Relaxed);
+        // One bit of phase is enough: see above.
+        while old & (WRITER | PHASE) == WRITER | phase {
+            match self.state.compare_exchange_weak(old, old - READER, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        self.admitted[usize::from(phase != 0)].acquire(Order::Fifo); // there, or on its way
+        self.enter();
+        false
+    }
+
+    #[cold]
+    fn runlock_slow(&self, old: u64) {
+        // With a writer there, and no reader before it, whoever reads still waits.
+        if readers(old) == 0 || before(old) == 0 {
+            fatal("sync: RUnlock of unlocked RWMutex");
+        }
+        if before(old) == 1 {
+            self.drained.release(Wake::Normal);
+        }
+    }
+
+    #[inline]
+    fn write(&self, deadline: Option<Instant>) -> Option<W::Guard> {
+        let guard = match deadline {
+            None => self.writers.lock(),
+            Some(deadline) => self.writers.try_lock_until(deadline)?,
+        };
+        if self.announce() { Some(guard) } else { self.drain(guard, deadline) }
+    }
+
+    #[inline]
+    fn try_write(&self) -> Option<W::Guard> {
+        let guard = self.writers.try_lock()?;
+        let mut old = self.state.load(Relaxed);
+        while readers(old) == 0 {
+            match self.state.compare_exchange_weak(old, (old & PHASE) | WRITER, Acquire, Relaxed) {
+                Ok(_) => return Some(guard),
+                Err(now) => old = now,
+            }
+        }
+        // SAFETY: the guard of the acquisition above.
+        unsafe { self.writers.unlock(guard) };
+        None
+    }
+
+    /// The owner of `writers` sets W. Whether it has the lock with that.
+    #[inline]
+    fn announce(&self) -> bool {
+        let mut old = self.state.load(Relaxed);
+        loop {
+            let new = (readers(old) * BEFORE) | (old & PHASE) | WRITER | readers(old);
+            match self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
+                Ok(_) => return readers(old) == 0,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Waits for the readers before it.
+    #[cold]
+    fn drain(&self, guard: W::Guard, deadline: Option<Instant>) -> Option<W::Guard> {
+        // A goroutine that is unwound leaves its sleep by a panic.
+        let mut announced = Announced { rw: self, guard: Some(guard) };
+        self.spin_while(|now| before(now) != 0);
+        // SAFETY: null.
+        unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
+        let drained = match deadline {
+            None => {
+                self.drained.acquire(Order::Fifo);
+                true
+            }
+            Some(deadline) => self.drained.acquire_until(Order::Fifo, deadline),
+        };
+        let guard = announced.guard.take();
+        mem::forget(announced);
+        if drained || !self.retract() {
+            // The permit comes from the last reader only: comes after the others, too.
+            self.state.load(Acquire);
+            return guard;
+        }
+        // SAFETY: the guard of the caller's acquisition.
+        unsafe { self.writers.unlock(guard.expect("not taken")) };
+        None
+    }
+
+    /// A writer that stands in no line any more gives up, but still has `writers`. False if the last of the readers
+    /// before it has left: it has the lock.
+    #[cold]
+    fn retract(&self) -> bool {
+        // Nobody is admitted meanwhile, as we have `writers`. Acquire: see `enter`.
+        while self.entering.load(Acquire) != 0 {
+            G::yield_now();
+        }
+        let mut old = self.state.load(Relaxed);
+        while before(old) != 0 {
+            match self.state.compare_exchange_weak(old, old.wrapping_add(WRITER), Relaxed, Relaxed) {
+                Ok(_) => {
+                    self.admit(old);
+                    return true;
+                }
+                Err(now) => old = now,
+            }
+        }
+        self.drained.acquire(Order::Fifo); // there, or on its way
+        false
+    }
+
+    /// The end of a phase, in which the word was `old`: lets the readers in that came in it.
+    #[inline]
+    fn admit(&self, old: u64) {
+        let n = (readers(old) - before(old)) as u32;
+        if n > 0 {
+            // Relaxed: who reads it has `writers`, and so comes after us.
+            self.entering.fetch_add(n, Relaxed);
+            self.admitted[usize::from(old & PHASE != 0)].grant_many(n);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`RawLock::unlock`], of `writers`; and the caller has the lock for writing.
+    #[inline]
+    unsafe fn end_write(&self, guard: W::Guard, then_read: u64) {
+        let old = self.state.fetch_add(WRITER + then_read, Release);
+        if old & WRITER == 0 || before(old) != 0 {
+            fatal("sync: Unlock of unlocked RWMutex");
+        }
+        self.admit(old);
+        // SAFETY: by the contract.
+        unsafe { self.writers.unlock(guard) };
+    }
+
+    /// Go's rule, before a sleep. On threads, who waits for a short critical section saves two system calls.
+    #[inline]
+    fn spin_while(&self, state: impl Fn(u64) -> bool) {
+        let mut round = 0;
+        while spin::can_spin(round, spin::ROUNDS) && state(self.state.load(Relaxed)) {
+            spin::do_spin(spin::PAUSES);
+            round += 1;
+        }
+    }
+}
+
+impl<W: RawLock<Guard = ()>, S: Semaphore> GoRwMutex<W, S> {
+    /// Locks for writing, waiting for other writers and for the readers that are there. Go: `Lock`.
+    #[inline]
+    pub fn lock(&self) {
+        self.write(None);
+    }
+
+    /// Locks for writing if nobody is there. Go: `TryLock`.
+    #[inline]
+    #[must_use]
+    pub fn try_lock(&self) -> bool {
+        self.try_write().is_some()
+    }
+
+    /// Locks for writing unless `deadline` comes first; says whether it did. A deadline in the past makes it one
+    /// attempt.
+    ///
+    /// The deadline may be overrun by the time that an unlock takes which is under way at that moment and means us; or
+    /// that readers take to wake up whom the writer before us has let in.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let rw = sudog_sync::GoRwMutex::new();
+    /// rw.rlock();
+    /// assert!(!rw.try_lock_until(Instant::now() + Duration::from_millis(1)));
+    /// # rw.runlock();
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn try_lock_until(&self, deadline: Instant) -> bool {
+        self.write(Some(deadline)).is_some()
+    }
+
+    /// [`GoRwMutex::try_lock_until`], from now. A timeout past the end of time waits for ever.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.write(Instant::now().checked_add(timeout)).is_some()
+    }
+
+    /// Unlocks what was locked for writing, by whomever. The readers that have come meanwhile go before the next
+    /// writer. Go: `Unlock`.
+    #[inline]
+    pub fn unlock(&self) {
+        // SAFETY: the guard is nothing; `end_write` notices if the lock was not locked for writing, as Go does.
+        unsafe { self.end_write((), 0) };
+    }
+
+    /// From writing to reading, without letting another writer in between. Go has not got it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let rw = sudog_sync::GoRwMutex::new();
+    /// rw.lock();
+    /// rw.downgrade();
+    /// assert!(rw.try_rlock());
+    /// # rw.runlock();
+    /// rw.runlock();
+    /// ```
+    #[inline]
+    pub fn downgrade(&self) {
+        // SAFETY: as in `unlock`.
+        unsafe { self.end_write((), READER) };
+    }
+
+    /// The reader's side as a [`Locker`](crate::Locker). Go: `RLocker`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::{GoRwMutex, Locker};
+    ///
+    /// let rw = GoRwMutex::new();
+    /// let reader = rw.rlocker();
+    /// reader.lock();
+    /// assert!(rw.try_rlock());
+    /// # rw.runlock();
+    /// reader.unlock();
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn rlocker(&self) -> RLocker<'_, W, S> {
+        RLocker::new(self)
+    }
+}
+
+/// A reader whose goroutine is being unwound while it waits, and its phase.
+struct Waiting<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>, u64);
+
+impl<W: RawLock, S: Semaphore> Drop for Waiting<'_, W, S> {
+    #[cold]
+    fn drop(&mut self) {
+        if !self.0.withdraw(self.1) {
+            self.0.runlock();
+        }
+    }
+}
+
+/// A writer whose goroutine is being unwound while it waits for readers.
+struct Announced<'a, W: RawLock, S: Semaphore> {
+    rw: &'a GoRwMutex<W, S>,
+    guard: Option<W::Guard>,
+}
+
+impl<W: RawLock, S: Semaphore> Drop for Announced<'_, W, S> {
+    #[cold]
+    fn drop(&mut self) {
+        let guard = self.guard.take().expect("not taken");
+        if self.rw.retract() {
+            // SAFETY: the guard of our acquisition.
+            unsafe { self.rw.writers.unlock(guard) };
+        } else {
+            // SAFETY: as above; and the lock is ours.
+            unsafe { self.rw.end_write(guard, 0) };
+        }
+    }
+}
+
+// SAFETY:
+// - Who has the lock for writing has `writers`, has set W, and has seen `before` at 0: the readers that came before it
+//   have left, and those that come later wait for a permit that only the end of the phase gives.
+// - Each permit of `admitted` is for one reader of its phase: see above.
+// - The orderings are above.
+unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
+    type SharedGuard = ();
+    type ExclusiveGuard = W::Guard;
+
+    const DEADLINES: bool = W::DEADLINES && S::DEADLINES;
+
+    fn new() -> Self {
+        Self {
+            state: AtomicU64::new(0),
+            writers: W::new(),
+            drained: S::new(0),
+            admitted: [S::new(0), S::new(0)],
+            entering: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    fn rlock(&self) {
+        Self::rlock(self);
+    }
+
+    #[inline]
+    fn try_rlock(&self) -> Option<()> {
+        Self::try_rlock(self).then_some(())
+    }
+
+    #[inline]
+    fn try_rlock_until(&self, deadline: Instant) -> Option<()> {
+        Self::try_rlock_until(self, deadline).then_some(())
+    }
+
+    #[inline]
+    unsafe fn runlock(&self, (): ()) {
+        Self::runlock(self);
+    }
+
+    #[inline]
+    fn lock(&self) -> W::Guard {
+        self.write(None).expect("without a deadline it waits")
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<W::Guard> {
+        self.try_write()
+    }
+
+    #[inline]
+    fn try_lock_until(&self, deadline: Instant) -> Option<W::Guard> {
+        self.write(Some(deadline))
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, guard: W::Guard) {
+        // SAFETY: the same contract.
+        unsafe { self.end_write(guard, 0) };
+    }
+
+    #[inline]
+    unsafe fn downgrade(&self, guard: W::Guard) {
+        // SAFETY: the same contract.
+        unsafe { self.end_write(guard, READER) };
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) & (WRITER | READERS) != 0
+    }
+
+    #[inline]
+    fn is_locked_exclusive(&self) -> bool {
+        let state = self.state.load(Relaxed);
+        state & WRITER != 0 && before(state) == 0
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> Default for GoRwMutex<W, S> {
+    fn default() -> Self {
+        Self::unlocked()
+    }
+}
+
+impl<W, S> fmt::Debug for GoRwMutex<W, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load(Relaxed);
+        f.debug_struct("GoRwMutex")
+            .field("writer", &(state & WRITER != 0))
+            .field("readers", &readers(state))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,242 @@
+//! Models of the readers-writer mutexes.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_rw_mutex`
+//!
+//! Writers lock an `InTurn` among themselves, which is small. A wait with a deadline is over as soon as it has begun, in
+//! a model; the deadline is far by the clock, so that nobody gives up before it waits. Semaphores must be left without
+//! a permit.
+#![cfg(sudog_loom)]
+
+mod world;
+
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+use sudog_runtime::Instant;
+use sudog_runtime::model::set_clock;
+use sudog_sync::mutex::InTurn;
+use sudog_sync::rw_mutex::ShardedRwMutex;
+use sudog_sync::{GoRwMutex, RawRwLock};
+use world::Checked;
+
+type Writers = InTurn<Checked<true>>;
+type Plain = GoRwMutex<Writers, Checked<true>>;
+/// Over semaphores that cannot grant past newcomers.
+type Poor = GoRwMutex<InTurn<Checked<false>>, Checked<false>>;
+type Sharded<const N: usize> = ShardedRwMutex<N, Writers, Checked<true>>;
+
+struct Rw<L> {
+    lock: L,
+    data: UnsafeCell<u32>,
+}
+
+impl<L: RawRwLock> Rw<L> {
+    fn look(&self) -> u32 {
+        // SAFETY: loom's cell checks that a write does not overlap; that is the test.
+        self.data.with(|data| unsafe { *data })
+    }
+
+    fn change(&self) {
+        // SAFETY: as above.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+    }
+
+    fn read(&self) {
+        let guard = self.lock.rlock();
+        self.look();
+        // SAFETY: the guard of the acquisition above.
+        unsafe { self.lock.runlock(guard) };
+    }
+
+    fn write(&self) -> u32 {
+        let guard = self.lock.lock();
+        self.change();
+        // SAFETY: as above.
+        unsafe { self.lock.unlock(guard) };
+        1
+    }
+
+    fn hasty_read(&self) {
+        if let Some(guard) = self.lock.try_rlock_until(Instant::now() + Duration::from_secs(1)) {
+            self.look();
+            // SAFETY: as above.
+            unsafe { self.lock.runlock(guard) };
+        }
+    }
+
+    fn hasty_write(&self) -> u32 {
+        let Some(guard) = self.lock.try_lock_until(Instant::now() + Duration::from_secs(1)) else { return 0 };
+        self.change();
+        // SAFETY: as above.
+        unsafe { self.lock.unlock(guard) };
+        1
+    }
+
+    fn try_write(&self) -> u32 {
+        let Some(guard) = self.lock.try_lock() else { return 0 };
+        self.change();
+        // SAFETY: as above.
+        unsafe { self.lock.unlock(guard) };
+        1
+    }
+
+    fn try_read(&self) {
+        if let Some(guard) = self.lock.try_rlock() {
+            self.look();
+            // SAFETY: as above.
+            unsafe { self.lock.runlock(guard) };
+        }
+    }
+
+    /// A write, then a read without anybody's write in between.
+    fn write_then_read(&self) -> u32 {
+        let guard = self.lock.lock();
+        self.change();
+        let written = self.look();
+        // SAFETY: as above.
+        let guard = unsafe { self.lock.downgrade(guard) };
+        assert_eq!(self.look(), written);
+        // SAFETY: as above.
+        unsafe { self.lock.runlock(guard) };
+        1
+    }
+
+    /// At rest, and with so many writes behind it.
+    fn finish(&self, writes: u32) {
+        assert!(!self.lock.is_locked());
+        let guard = self.lock.try_lock().expect("nobody is there");
+        assert_eq!(self.look(), writes);
+        // SAFETY: as above.
+        unsafe { self.lock.unlock(guard) };
+        let guard = self.lock.try_rlock().expect("nobody is there");
+        // SAFETY: as above.
+        unsafe { self.lock.runlock(guard) };
+    }
+}
+
+fn explore<L: RawRwLock + 'static>(preemptions: usize, model: impl Fn(Arc<Rw<L>>) + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        set_clock(0);
+        model(Arc::new(Rw { lock: L::new(), data: UnsafeCell::new(0) }));
+    });
+}
+
+fn spawn<L: RawRwLock + 'static, T: 'static>(rw: &Arc<Rw<L>>, f: impl FnOnce(&Rw<L>) -> T + 'static) -> JoinHandle<T> {
+    let rw = rw.clone();
+    thread::spawn(move || f(&rw))
+}
+
+fn readers_and_a_writer<L: RawRwLock + 'static>() {
+    explore::<L>(2, |rw| {
+        let reader = spawn(&rw, |rw| {
+            rw.read();
+            rw.read();
+        });
+        let writer = spawn(&rw, |rw| rw.write() + rw.write());
+        rw.read();
+        reader.join().unwrap();
+        let writes = writer.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+fn writers_and_a_reader<L: RawRwLock + 'static>() {
+    explore::<L>(2, |rw| {
+        let reader = spawn(&rw, |rw| rw.read());
+        let writer = spawn(&rw, |rw| rw.write());
+        let writes = rw.write();
+        reader.join().unwrap();
+        let writes = writes + writer.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+fn attempts<L: RawRwLock + 'static>() {
+    explore::<L>(2, |rw| {
+        let writer = spawn(&rw, |rw| rw.write() + rw.try_write());
+        let reader = spawn(&rw, |rw| {
+            rw.try_read();
+            rw.read();
+        });
+        let writes = rw.try_write();
+        reader.join().unwrap();
+        let writes = writes + writer.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+fn downgrades<L: RawRwLock + 'static>() {
+    explore::<L>(2, |rw| {
+        let writer = spawn(&rw, |rw| rw.write_then_read());
+        let reader = spawn(&rw, |rw| rw.read());
+        let writes = rw.write_then_read();
+        reader.join().unwrap();
+        let writes = writes + writer.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+fn a_hasty_reader<L: RawRwLock + 'static>() {
+    explore::<L>(2, |rw| {
+        let writer = spawn(&rw, |rw| rw.write() + rw.write());
+        let reader = spawn(&rw, |rw| rw.read());
+        rw.hasty_read();
+        reader.join().unwrap();
+        let writes = writer.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+fn a_hasty_writer<L: RawRwLock + 'static>() {
+    explore::<L>(2, |rw| {
+        let reader = spawn(&rw, |rw| rw.read());
+        let other = spawn(&rw, |rw| rw.read());
+        let writes = rw.hasty_write() + rw.hasty_write();
+        reader.join().unwrap();
+        other.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+/// A reader that gives up long after it came: writers have come, given up, and come again. The phase is its own again
+/// by its one bit, unless those who gave up waited for it.
+fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
+    explore::<L>(2, |rw| {
+        let reader = spawn(&rw, |rw| rw.hasty_read());
+        let writer = spawn(&rw, |rw| rw.hasty_write() + rw.hasty_write());
+        let writes = rw.write();
+        reader.join().unwrap();
+        let writes = writes + writer.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+macro_rules! models {
+    ($($name:ident: $lock:ty, $($model:ident)+;)+) => {
+        $(
+            mod $name {
+                use super::*;
+
+                $(
+                    #[test]
+                    fn $model() {
+                        super::$model::<$lock>();
+                    }
+                )+
+            }
+        )+
+    };
+}
+
+models! {
+    plain: Plain, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
+        a_hasty_reader_and_a_hasty_writer;
+    poor: Poor, readers_and_a_writer a_hasty_reader a_hasty_writer a_hasty_reader_and_a_hasty_writer;
+    one_shard: Sharded<1>, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer;
+    two_shards: Sharded<2>, readers_and_a_writer attempts a_hasty_writer;
+}
