@@ -446,8 +446,11 @@ fn forgotten_guards() {
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
 
+/// What, how, and what is said.
+type Misuse = (&'static str, fn(&GoRwMutex), &'static str);
+
 /// Go: the cases of `TestMutexMisuse` that are an RWMutex's; and one that Go does not notice.
-const MISUSE: [(&str, fn(&GoRwMutex), &str); 7] = [
+const MISUSE: [Misuse; 7] = [
     ("RWMutex.Unlock", |rw| rw.unlock(), "sync: Unlock of unlocked RWMutex"),
     (
         "RWMutex.Unlock2",

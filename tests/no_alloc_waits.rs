@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use counting::without_allocating;
+use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::waiting_array::{Doorway, TicketWait};
-use sudog::sync::semaphore::{Benaphore, TicketSema, Twa, TwaChannel};
-use sudog::sync::{Cond, LockAsync, Mutex, WaitGroup};
+use sudog::sync::semaphore::{Benaphore, RuntimeSema, TicketSema, Twa, TwaChannel};
+use sudog::sync::{ApiRwLock, Cond, ConstRawRwLock, GoRwMutex, LockAsync, Mutex, RwMutexOver, WaitGroup, lock_api};
 
 #[test]
 fn a_condition_variable() {
@@ -68,6 +69,42 @@ fn a_group() {
         eventually(|| format!("{group:?}") == "WaitGroup { counter: 2, waiters: 3 }");
         without_allocating(|| (0..2).for_each(|_| group.done()));
     });
+}
+
+#[test]
+fn a_rw_mutex() {
+    let _watchdog = Watchdog::new();
+    fn both_sides<L: ConstRawRwLock>(lock: L) {
+        let rw = lock_api::RwLock::from_raw(ApiRwLock::new(lock), 0);
+        let waits = |rw: &RwMutexOver<L, i32>| {
+            thread::scope(|s| {
+                let reader = without_allocating(|| rw.read());
+                // With a deadline first, then for good.
+                s.spawn(|| {
+                    without_allocating(|| {
+                        assert!(rw.try_write_for(Duration::from_millis(1)).is_none());
+                        *rw.write() += 1;
+                    });
+                });
+                // Kept out by the writer, either by the one with a deadline or by the one without.
+                s.spawn(|| {
+                    without_allocating(|| {
+                        while rw.try_read_for(Duration::from_micros(100)).is_some() {
+                            thread::yield_now();
+                        }
+                        drop(rw.read());
+                    });
+                });
+                eventually(|| rw.try_read().is_none());
+                without_allocating(|| drop(reader));
+            });
+        };
+        waits(&rw);
+        assert_eq!(*rw.read(), 1);
+    }
+    both_sides(GoRwMutex::new());
+    both_sides(PhaseFairRwMutex::<RuntimeSema>::unlocked());
+    both_sides(ShardedRwMutex::<2>::UNLOCKED);
 }
 
 #[test]

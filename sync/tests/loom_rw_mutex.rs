@@ -121,7 +121,8 @@ fn explore<L: RawRwLock + 'static>(preemptions: usize, model: impl Fn(Arc<Rw<L>>
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
     builder.check(move || {
-        set_clock(0);
+        // While time passes, who spins does not wait for the others to go first.
+        set_clock(1000);
         model(Arc::new(Rw { lock: L::new(), data: UnsafeCell::new(0) }));
     });
 }
@@ -206,7 +207,7 @@ fn a_hasty_writer<L: RawRwLock + 'static>() {
 /// A reader that gives up long after it came: writers have come, given up, and come again. The phase is its own again
 /// by its one bit, unless those who gave up waited for it.
 fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
-    explore::<L>(2, |rw| {
+    explore::<L>(3, |rw| {
         let reader = spawn(&rw, |rw| rw.hasty_read());
         let writer = spawn(&rw, |rw| rw.hasty_write() + rw.hasty_write());
         let writes = rw.write();

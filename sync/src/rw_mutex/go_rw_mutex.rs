@@ -393,10 +393,15 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     fn admit(&self, old: u64) {
         let n = (readers(old) - before(old)) as u32;
         if n > 0 {
-            // Relaxed: who reads it has `writers`, and so comes after us.
-            self.entering.fetch_add(n, Relaxed);
-            self.admitted[usize::from(old & PHASE != 0)].grant_many(n);
+            self.admit_some(old & PHASE, n);
         }
+    }
+
+    #[cold]
+    fn admit_some(&self, phase: u64, n: u32) {
+        // Relaxed: who reads it has `writers`, and so comes after us.
+        self.entering.fetch_add(n, Relaxed);
+        self.admitted[usize::from(phase != 0)].grant_many(n);
     }
 
     /// # Safety
