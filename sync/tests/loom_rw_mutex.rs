@@ -204,6 +204,19 @@ fn a_hasty_writer<L: RawRwLock + 'static>() {
     });
 }
 
+/// With two threads there is time to look further.
+fn two_in_haste<L: RawRwLock + 'static>() {
+    explore::<L>(4, |rw| {
+        let reader = spawn(&rw, |rw| {
+            rw.read();
+            rw.hasty_read();
+        });
+        let writes = rw.hasty_write() + rw.try_write();
+        reader.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
 /// A reader that gives up long after it came: writers have come, given up, and come again. The phase is its own again
 /// by its one bit, unless those who gave up waited for it.
 fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
@@ -236,8 +249,8 @@ macro_rules! models {
 
 models! {
     plain: Plain, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
-        a_hasty_reader_and_a_hasty_writer;
-    poor: Poor, readers_and_a_writer a_hasty_reader a_hasty_writer a_hasty_reader_and_a_hasty_writer;
-    one_shard: Sharded<1>, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer;
-    two_shards: Sharded<2>, readers_and_a_writer attempts a_hasty_writer;
+        a_hasty_reader_and_a_hasty_writer two_in_haste;
+    poor: Poor, readers_and_a_writer two_in_haste a_hasty_reader a_hasty_writer a_hasty_reader_and_a_hasty_writer;
+    one_shard: Sharded<1>, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer two_in_haste;
+    two_shards: Sharded<2>, readers_and_a_writer attempts a_hasty_writer two_in_haste;
 }
