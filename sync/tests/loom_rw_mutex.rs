@@ -18,7 +18,7 @@ use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
 use sudog_sync::mutex::InTurn;
 use sudog_sync::rw_mutex::ShardedRwMutex;
-use sudog_sync::{GoRwMutex, RawRwLock};
+use sudog_sync::{GoRwMutex, RawLock, RawRwLock};
 use world::Checked;
 
 type Writers = InTurn<Checked<true>>;
@@ -227,6 +227,43 @@ fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
         reader.join().unwrap();
         let writes = writes + writer.join().unwrap();
         rw.finish(writes);
+    });
+}
+
+/// The writers' lock alone, with one who gives up.
+#[test]
+fn in_turn() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        set_clock(1000);
+        let shared = Arc::new((Writers::new(), UnsafeCell::new(0)));
+        let turn = |shared: &(Writers, UnsafeCell<u32>)| {
+            // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+            shared.1.with_mut(|turns| unsafe { *turns += 1 });
+            // SAFETY: the caller has it.
+            unsafe { shared.0.unlock(()) };
+        };
+        let patient = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                shared.0.lock();
+                turn(&shared);
+            }
+        });
+        let hasty = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                if shared.0.try_lock_until(Instant::now() + Duration::from_secs(1)).is_some() {
+                    turn(&shared);
+                }
+            }
+        });
+        shared.0.lock();
+        turn(&shared);
+        patient.join().unwrap();
+        hasty.join().unwrap();
+        assert!(shared.0.try_lock().is_some());
     });
 }
 
