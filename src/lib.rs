@@ -21,11 +21,12 @@
 //!   the thing that waits.
 //! * [`runtime::goroutine`]: goroutines. [`go`](fn@go), [`run`], [`spawn`] and the rest of the short names are here
 //!   too.
+//! * [`context`]: deadlines and cancellation, handed down from call to call; Go's package of that name.
 //! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
 //!
 //! Features: `waiting-array` (on by default) has the semaphores of [`sync::semaphore`]`::waiting_array`, which NOTICE
 //! has something to say about; `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays
-//! for `lock_api`, `crossbeam-utils` and, on Unix, `async-task`, `corosensei` and `libc`.
+//! for `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and `libc`.
 
 pub use sudog_runtime as runtime;
 pub use sudog_sync as sync;
@@ -38,6 +39,8 @@ pub use sudog_runtime::goroutine::{
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};
+#[cfg(all(unix, not(sudog_loom)))]
+pub use sudog_sync::context;
 
 #[cfg(not(sudog_loom))]
 #[doc = include_str!("../docs/guide.md")]
@@ -58,5 +61,7 @@ pub mod prelude {
     pub use sudog_runtime::go;
     #[cfg(unix)]
     pub use sudog_runtime::goroutine::{go, run, sleep, spawn};
-    pub use sudog_sync::{Cond, GoMutex, LockAsync, Mutex, MutexGuard, MutexOver, WaitGroup};
+    #[cfg(unix)]
+    pub use sudog_sync::context::{self, Context};
+    pub use sudog_sync::{Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexOver, Once, Pool, RwMutex, WaitGroup};
 }

@@ -332,8 +332,9 @@ fn with_bare_locks<K: Kind>() {
         assert!(w.cond.wait_locker_limited(&locker, &Limit::until(Instant::now())).is_err());
         locker.unlock();
     }
-    let w = Arc::new((World::default(), GoMutex::new(), GoRwMutex::new()));
-    let waits: [fn(&(World, GoMutex, GoRwMutex)); 3] =
+    type Bare = (World, GoMutex, GoRwMutex);
+    let w: Arc<Bare> = Arc::new((World::default(), GoMutex::new(), GoRwMutex::new()));
+    let waits: [fn(&Bare); 3] =
         [|w| wake::<K>(&w.1, &w.0), |w| wake::<K>(&w.2, &w.0), |w| wake::<K>(w.2.rlocker(), &w.0)];
     for wait in waits {
         let w = w.clone();

@@ -14,7 +14,7 @@ use sudog::runtime::goroutine::{
     Builder, OnPanic, block_on, blocking, go, goexit, gosched, run, sleep, sleep_async, spawn,
 };
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
-use sudog::sync::Mutex;
+use sudog::sync::{Mutex, Once, context};
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
@@ -35,8 +35,11 @@ fn main() {
         ("a_panic_whose_handle_is_dropped_ends_the_process", a_panic_whose_handle_is_dropped_ends_the_process),
         ("a_panic_that_somebody_sees_to_does_not", a_panic_that_somebody_sees_to_does_not),
         ("all_goroutines_are_asleep", all_goroutines_are_asleep),
+        ("a_once_in_itself", a_once_in_itself),
         ("main_goexits", main_goexits),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
+        ("a_context_that_nobody_cancels", a_context_that_nobody_cancels),
+        ("the_deadline_of_a_context_is_no_deadlock", the_deadline_of_a_context_is_no_deadlock),
         ("a_stack_overflow_has_a_name", a_stack_overflow_has_a_name),
         ("nonsense_in_the_environment_is_refused", nonsense_in_the_environment_is_refused),
         ("the_environment_says_how_many_workers", the_environment_says_how_many_workers),
@@ -126,6 +129,14 @@ fn all_goroutines_are_asleep() {
     }
 }
 
+fn a_once_in_itself() {
+    let output = in_a_child("a_once_in_itself", &[], || {
+        static ONCE: Once = Once::new();
+        run(|| ONCE.do_(|| ONCE.do_(|| ())));
+    });
+    assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", "\"main\" [sync.Once.Do, "]);
+}
+
 fn main_goexits() {
     let output = in_a_child("main_goexits", &[], || {
         run(|| {
@@ -155,6 +166,39 @@ fn no_deadlock_where_there_is_none() {
             blocking(|| thread::sleep(while_asleep));
             sleep(while_asleep);
             block_on(sleep_async(while_asleep));
+        });
+    });
+    assert_says(&output, 0, &[]);
+}
+
+fn a_context_that_nobody_cancels() {
+    let output = in_a_child("a_context_that_nobody_cancels", &[], || {
+        run(|| {
+            let (ctx, _cancel) = context::with_cancel(&context::background());
+            go(|| _ = context::background().wait());
+            // What is over, or dropped, keeps nobody from saying so.
+            let hour = Duration::from_secs(3600);
+            drop(context::with_timeout(&ctx, hour));
+            context::with_timeout(&ctx, hour).1.cancel();
+            ctx.wait();
+        });
+    });
+    let says = ["all goroutines are asleep - deadlock!", "[context.Context.Done"];
+    assert_says(&output, 2, &says);
+}
+
+fn the_deadline_of_a_context_is_no_deadlock() {
+    let output = in_a_child("the_deadline_of_a_context_is_no_deadlock", &[], || {
+        static CALLED: AtomicU32 = AtomicU32::new(0);
+        let (early, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(50));
+        run(|| {
+            early.wait();
+            // Nobody waits for the context itself.
+            let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(50));
+            context::after_func(&ctx, || semrelease(&CALLED, Wake::Normal));
+            semacquire(&CALLED);
+            let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(50));
+            block_on(ctx.done());
         });
     });
     assert_says(&output, 0, &[]);

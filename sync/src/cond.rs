@@ -121,6 +121,31 @@ impl Cond {
         })
     }
 
+    /// [`Cond::wait`] for as long as `ctx` is not done. The mutex is locked in either case, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// The context's. No signal was for this wait then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog_sync::{Cond, Mutex, context};
+    ///
+    /// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+    /// let (mutex, cond) = (Mutex::new(0), Cond::new());
+    /// assert_eq!(cond.wait_ctx(&ctx, &mut mutex.lock()), Err(context::Error::DeadlineExceeded));
+    /// ```
+    #[cfg(unix)]
+    pub fn wait_ctx<G: CondGuard>(
+        &self,
+        ctx: &crate::context::Context,
+        guard: &mut G,
+    ) -> Result<(), crate::context::Error> {
+        ctx.limited(|limit| self.wait_limited(guard, limit))
+    }
+
     /// [`Cond::wait`] with a lock that is bare: it is unlocked, and locked again. The caller has locked it.
     ///
     /// # Examples

@@ -168,6 +168,35 @@ impl WaitGroup {
         if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
     }
 
+    /// [`WaitGroup::wait`] for as long as `ctx` is not done. A group without tasks needs no wait, whatever the context.
+    ///
+    /// # Errors
+    ///
+    /// The context's.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::wait`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::{WaitGroup, context};
+    ///
+    /// let (ctx, cancel) = context::with_cancel(&context::background());
+    /// let group = WaitGroup::new();
+    /// group.add(1);
+    /// cancel.cancel();
+    /// assert_eq!(group.wait_ctx(&ctx), Err(context::Error::Canceled));
+    /// ```
+    #[cfg(all(unix, not(sudog_loom)))]
+    pub fn wait_ctx(&self, ctx: &crate::context::Context) -> Result<(), crate::context::Error> {
+        if counter(self.state.load(Acquire)) == 0 {
+            return Ok(());
+        }
+        ctx.limited(|limit| self.wait_limited(limit))
+    }
+
     #[cold]
     fn add_slow(&self, state: u64, delta: i32) {
         let (left, waiters) = (counter(state), waiters(state));

@@ -56,6 +56,8 @@ mod context;
 #[cfg(all(unix, not(sudog_loom)))]
 mod deadlock;
 #[cfg(all(unix, not(sudog_loom)))]
+mod deferred;
+#[cfg(all(unix, not(sudog_loom)))]
 mod fibre;
 #[cfg(all(unix, not(sudog_loom)))]
 mod job;
@@ -103,6 +105,11 @@ pub use self::{
     task::{block_on, go_async, spawn_async},
     time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async},
 };
+
+// For the crates of this project.
+#[cfg(all(unix, not(sudog_loom)))]
+#[doc(hidden)]
+pub use self::deferred::{Alarm, Home, alarm};
 
 #[cfg(all(unix, not(sudog_loom)))]
 pub(crate) use self::context::{FibreRef, current, give_way, id, may_spin, note_wait, safepoint, yield_now};

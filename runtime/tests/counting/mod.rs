@@ -44,12 +44,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// Runs `f`, and says how often it has allocated on this thread.
+#[allow(dead_code)] // compiled into several suites
+pub fn allocations<T>(f: impl FnOnce() -> T) -> (u64, T) {
+    let before = ALLOCATIONS.get();
+    let result = f();
+    (ALLOCATIONS.get() - before, result)
+}
+
 /// Runs `f`, which must not allocate on this thread.
 #[track_caller]
 pub fn without_allocating<T>(f: impl FnOnce() -> T) -> T {
-    let before = ALLOCATIONS.get();
-    let result = f();
-    let allocations = ALLOCATIONS.get() - before;
+    let (allocations, result) = allocations(f);
     assert_eq!(allocations, 0, "allocations where there must be none");
     result
 }

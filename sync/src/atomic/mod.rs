@@ -1,0 +1,53 @@
+//! Go's `sync/atomic`: typed atomics with Go's names. All operations are sequentially consistent.
+//!
+//! They differ from `std`'s in three ways, each of which is Go's: there is one ordering, so none is named; `add` returns
+//! the *new* value, whereas `and` and `or` return the *old* one; `compare_and_swap` says only whether it has swapped. Who
+//! wants orderings, or to know what was found, uses `std::sync::atomic`.
+//!
+//! | Go | here | `std` beneath |
+//! |---|---|---|
+//! | `atomic.Bool` | [`Bool`] | `AtomicBool` |
+//! | `atomic.Int32`, `atomic.Int64` | [`Int32`], [`Int64`] | `AtomicI32`, `AtomicI64` |
+//! | `atomic.Uint32`, `atomic.Uint64` | [`Uint32`], [`Uint64`] | `AtomicU32`, `AtomicU64` |
+//! | `atomic.Uintptr` | [`Uintptr`] | `AtomicUsize` |
+//! | `atomic.Pointer[T]` | [`Pointer<T>`](Pointer), of `Arc<T>` | (`arc_swap`) |
+//! | `atomic.Value` | [`Value<T>`](Value), of one type | (`arc_swap`) |
+//! | `x.Load()` | `x.load()` | `load(SeqCst)` |
+//! | `x.Store(v)` | `x.store(v)` | `store(v, SeqCst)` |
+//! | `old := x.Swap(v)` | `x.swap(v)` | `swap(v, SeqCst)` |
+//! | `x.CompareAndSwap(old, new)` | `x.compare_and_swap(old, new)` | `compare_exchange(old, new, SeqCst, SeqCst).is_ok()` |
+//! | `new := x.Add(d)` | `x.add(d)` | `fetch_add(d, SeqCst)`, then `+ d`, both wrapping |
+//! | `old := x.And(m)`, `x.Or(m)` | `x.and(m)`, `x.or(m)` | `fetch_and(m, SeqCst)`, `fetch_or` |
+//! | `atomic.AddInt32(&x, d)` and the other functions | the methods | |
+//!
+//! Panics of Go that need no like: a store of nil into a `Value`, and of another type than the one before, do not
+//! compile; nor does a nil pointer to an atomic; and 64-bit atomics are aligned. A target without 64-bit atomics has no
+//! `Int64` and no `Uint64`.
+//!
+//! # Examples
+//!
+//! ```
+//! use sudog_sync::atomic::{Int64, Uint32};
+//!
+//! static HITS: Int64 = Int64::new(0);
+//! assert_eq!(HITS.add(3), 3);
+//! assert_eq!(HITS.add(-1), 2);
+//! assert!(HITS.compare_and_swap(2, 10));
+//! assert_eq!(HITS.swap(0), 10);
+//!
+//! let flags = Uint32::new(0b0110);
+//! assert_eq!(flags.or(0b0001), 0b0110);
+//! assert_eq!(flags.load(), 0b0111);
+//! ```
+//!
+//! Source: Go's `sync/atomic/type.go` and `value.go`, in the development tree of 1.28.
+
+mod number;
+mod pointer;
+mod value;
+
+pub use number::{Bool, Int32, Uint32, Uintptr};
+#[cfg(target_has_atomic = "64")]
+pub use number::{Int64, Uint64};
+pub use pointer::Pointer;
+pub use value::Value;

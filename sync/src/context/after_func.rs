@@ -1,0 +1,82 @@
+//! Calls that are made when a context is done.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sudog_runtime::goroutine::{self, Home};
+
+use super::Context;
+use super::done::Done;
+use super::followers::{Call, Follower, Place};
+
+/// Calls `f` in a goroutine of its own when the context is done: at once, if it is. Go's `context.AfterFunc`.
+///
+/// The goroutine belongs to the [`run`](fn@goroutine::run) or [`ActiveSet`](goroutine::ActiveSet) of the one who called
+/// this, whoever ends the context; if that is over, `f` is dropped. It is called even if nobody has the context any
+/// more; but a context that nobody can cancel any more, and that has no deadline, drops it.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use sudog_sync::{WaitGroup, context};
+///
+/// let (ctx, cancel) = context::with_cancel(&context::background());
+/// let called = Arc::new(WaitGroup::new());
+/// called.add(1);
+/// let in_call = called.clone();
+/// let stop = context::after_func(&ctx, move || in_call.done());
+/// cancel.cancel();
+/// called.wait();
+/// assert!(!stop.stop());
+/// ```
+pub fn after_func<F: FnOnce() + Send + 'static>(ctx: &Context, f: F) -> AfterFunc {
+    let Some(done) = ctx.governor() else {
+        return AfterFunc(Kind::Never(Mutex::new(Some(Box::new(f)))));
+    };
+    match done.follow(Follower::Call(Call { home: Home::here(), f: Box::new(f) })) {
+        Ok(place) => AfterFunc(Kind::Follows(done.clone(), place)),
+        Err((_, follower)) => {
+            if let Follower::Call(Call { f, .. }) = follower {
+                goroutine::go(f);
+            }
+            AfterFunc(Kind::Called)
+        }
+    }
+}
+
+/// See [`after_func`]. Dropped, it lets the call happen.
+pub struct AfterFunc(Kind);
+
+enum Kind {
+    Follows(Arc<Done>, Place),
+    Called,
+    /// The context is never done.
+    Never(Mutex<Option<Box<dyn FnOnce() + Send>>>),
+}
+
+impl AfterFunc {
+    /// Keeps the call from happening: true. False if its goroutine has been started, or if it was stopped before.
+    ///
+    /// It does not wait for a call that is under way.
+    pub fn stop(&self) -> bool {
+        match &self.0 {
+            Kind::Follows(done, place) => {
+                let follower = done.unfollow(*place);
+                done.retire();
+                follower.is_some()
+            }
+            Kind::Called => false,
+            Kind::Never(f) => {
+                let f = f.lock().unwrap_or_else(PoisonError::into_inner).take();
+                f.is_some()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for AfterFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("AfterFunc")
+    }
+}

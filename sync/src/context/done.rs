@@ -1,0 +1,347 @@
+//! The end of a context: what decides it, and how everybody is told.
+//!
+//! ```text
+//!   Context ──▶ Node ─────────────▶ Done ◀──── Alarm, until its deadline
+//!                 │ parent           │  ▲
+//!                 ▼          parent, │  │ child: owned
+//!   Context ──▶ Node ────────▶ weak  ▼  │
+//!                              ▶    Done ──followers──▶ children, tasks, functions
+//! ```
+//!
+//! | step | the first to cancel |
+//! |---|---|
+//! | 1. close | under the lock: the outcome is set, and the followers are taken. Nobody follows from now on |
+//! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
+//! | 3. settle | says that 2 is over. Others who cancel wait for this, no more: when any cancel returns, all descendants are done |
+//! | 4. tell | all waits are ended, tasks woken, functions started, alarms called off |
+//! | 5. leave | the parent's followers |
+//!
+//! Who is told in step 4 finds the outcome, since step 1. In step 2 a descendant may be met that somebody else has
+//! closed and not settled; that one is below, so whoever waits for another waits downward, and nobody for himself.
+//!
+//! A `Done` stands in its parent's list, and has its alarm, for as long as it is not closed and anybody could notice
+//! its end: its node is alive (`in_use`), or somebody follows. So a function that `after_func` was given runs even if
+//! nobody has the context any more; and a context that is dropped leaves nothing behind.
+//!
+//! Wakers, functions, causes and their destructors are user code: none of it runs under a lock, nor before step 4.
+//! What panics there is kept until everybody has been told.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Wake, Waker};
+use std::thread;
+use std::time::Instant;
+
+use sudog_runtime::goroutine::{self, Alarm};
+use sudog_runtime::sema::Cancel;
+
+use super::followers::{Call, Follower, Followers, Place};
+use super::{Cause, Error};
+
+/// How a context has ended. No cause: the error is the cause.
+#[derive(Clone)]
+pub(super) struct Outcome {
+    pub(super) error: Error,
+    pub(super) cause: Option<Cause>,
+}
+
+/// See the top of this file.
+pub(super) struct Done {
+    outcome: OnceLock<Outcome>,
+    settled: AtomicBool,
+    /// Ends the waits of threads and goroutines.
+    waits: Cancel,
+    state: Mutex<State>,
+    parent: Weak<Done>,
+    /// The cause, if the alarm goes off.
+    overdue: Option<Cause>,
+}
+
+struct State {
+    followers: Followers,
+    /// The node is alive.
+    in_use: bool,
+    /// The place among the parent's followers.
+    link: Option<Place>,
+    alarm: Option<Alarm>,
+}
+
+impl Done {
+    /// One that is in use, and ends when its parent does.
+    pub(super) fn new(parent: Option<&Arc<Self>>, overdue: Option<Cause>) -> Arc<Self> {
+        let done = Arc::new(Self {
+            outcome: OnceLock::new(),
+            settled: AtomicBool::new(false),
+            waits: Cancel::new(),
+            state: Mutex::new(State { followers: Followers::default(), in_use: true, link: None, alarm: None }),
+            parent: parent.map_or_else(Weak::new, Arc::downgrade),
+            overdue,
+        });
+        if let Some(parent) = parent {
+            match parent.follow(Follower::Child(done.clone())) {
+                // The parent may have closed it by now; the place is out of date then, and no harm.
+                Ok(place) => done.lock().link = Some(place),
+                Err((outcome, _)) => done.cancel(outcome.clone()),
+            }
+        }
+        done
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub(super) fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.get()
+    }
+
+    /// What ends the waits that name it: after the outcome is there.
+    #[inline]
+    pub(super) fn waits(&self) -> &Cancel {
+        &self.waits
+    }
+
+    // ---- followers ------------------------------------------------------------------------------------------------
+
+    /// Lists a follower; gives it back if there is nothing left to follow.
+    pub(super) fn follow(&self, follower: Follower) -> Result<Place, (&Outcome, Follower)> {
+        let mut state = self.lock();
+        match self.outcome() {
+            None => Ok(state.followers.insert(follower)),
+            Some(outcome) => Err((outcome, follower)),
+        }
+    }
+
+    /// Takes a follower off the list. None if it has been taken off, by this or by the end.
+    pub(super) fn unfollow(&self, place: Place) -> Option<Follower> {
+        self.lock().followers.remove(place)
+    }
+
+    /// Lets `waker` be woken at the end, instead of the one that it has listed before; or returns the outcome.
+    pub(super) fn wake_at_end(&self, place: &mut Option<Place>, waker: &Waker) -> Option<&Outcome> {
+        let mut new = None;
+        loop {
+            let mut state = self.lock();
+            if let Some(outcome) = self.outcome() {
+                return Some(outcome);
+            }
+            let listed = place.and_then(|place| state.followers.waker(place));
+            if listed.as_ref().is_some_and(|listed| listed.will_wake(waker)) {
+                return None;
+            }
+            let Some(new) = new.take() else {
+                drop(state);
+                new = Some(waker.clone());
+                continue;
+            };
+            let old = match listed {
+                Some(listed) => Some(std::mem::replace(listed, new)),
+                None => {
+                    *place = Some(state.followers.insert(Follower::Task(new)));
+                    None
+                }
+            };
+            drop(state);
+            drop(old);
+            return None;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn followers(&self) -> usize {
+        self.lock().followers.len()
+    }
+
+    // ---- the deadline ---------------------------------------------------------------------------------------------
+
+    /// Lets it end at `when`.
+    pub(super) fn set_alarm(self: &Arc<Self>, when: Instant) {
+        let alarm = goroutine::alarm(when, Waker::from(self.clone()));
+        let mut state = self.lock();
+        let late = match self.outcome() {
+            None => state.alarm.replace(alarm),
+            Some(_) => Some(alarm),
+        };
+        drop(state);
+        if let Some(late) = late {
+            late.call_off();
+        }
+    }
+
+    /// The deadline has come.
+    pub(super) fn expire(&self) {
+        self.cancel(Outcome { error: Error::DeadlineExceeded, cause: self.overdue.clone() });
+    }
+
+    // ---- the end --------------------------------------------------------------------------------------------------
+
+    /// Ends it, and all that follow, unless it has ended. See the top of this file.
+    pub(super) fn cancel(&self, outcome: Outcome) {
+        let Some(closed) = self.close(&outcome) else { return self.await_settled() };
+        // All that is met is kept until the end: to drop it may be to drop what is the user's.
+        let mut descendants: Vec<(Arc<Self>, Closed)> = Vec::new();
+        let mut met = Vec::new();
+        let mut parent = 0; // 0 is `self`; n is descendant n - 1
+        while parent <= descendants.len() {
+            let mut from = 0;
+            loop {
+                let closed = if parent == 0 { &closed } else { &descendants[parent - 1].1 };
+                let Some((child, next)) = closed.followers.next_child(from) else { break };
+                from = next;
+                let child = child.clone();
+                match child.close(&outcome) {
+                    Some(closed) => descendants.push((child, closed)),
+                    None => met.push(child),
+                }
+            }
+            parent += 1;
+        }
+        met.iter().for_each(|done| done.await_settled());
+        // Release: whoever awaits this sees the descendants closed.
+        for (done, _) in &descendants {
+            done.settled.store(true, Ordering::Release);
+        }
+        self.settled.store(true, Ordering::Release);
+
+        let mut panics = Panics::default();
+        let link = closed.link;
+        self.tell(closed, &mut panics);
+        for (done, closed) in &mut descendants {
+            done.tell(std::mem::take(closed), &mut panics);
+        }
+        panics.catch(|| {
+            if let (Some(link), Some(parent)) = (link, self.parent.upgrade()) {
+                drop(parent.unfollow(link));
+                parent.retire();
+            }
+        });
+        panics.catch(|| drop((descendants, met, outcome)));
+        panics.resume();
+    }
+
+    /// Step 1. None if it has been closed before.
+    fn close(&self, outcome: &Outcome) -> Option<Closed> {
+        let mut state = self.lock();
+        self.outcome.set(outcome.clone()).ok()?;
+        let State { followers, link, alarm, .. } = &mut *state;
+        Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take() })
+    }
+
+    /// Waits until its descendants have been closed by the one who has closed it, who runs on another thread: nobody
+    /// switches, nor runs user code, before that.
+    fn await_settled(&self) {
+        while !self.settled.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+
+    /// Step 4.
+    fn tell(&self, closed: Closed, panics: &mut Panics) {
+        self.waits.cancel();
+        if let Some(alarm) = closed.alarm {
+            alarm.call_off();
+        }
+        for follower in closed.followers.into_iter() {
+            panics.catch(|| match follower {
+                Follower::Child(child) => drop(child),
+                Follower::Task(waker) => waker.wake(),
+                Follower::Call(Call { home, f }) => home.go(f),
+            });
+        }
+    }
+
+    /// The node is gone.
+    pub(super) fn release(self: &Arc<Self>) {
+        self.lock().in_use = false;
+        self.retire();
+    }
+
+    /// If nobody could notice its end any more, it leaves its parent; and so on upwards.
+    pub(super) fn retire(self: &Arc<Self>) {
+        let mut done = self.clone();
+        loop {
+            let mut state = done.lock();
+            if state.in_use || state.followers.len() > 0 || done.outcome().is_some() {
+                return;
+            }
+            let (link, alarm) = (state.link.take(), state.alarm.take());
+            drop(state);
+            if let Some(alarm) = alarm {
+                alarm.call_off();
+            }
+            let (Some(link), Some(parent)) = (link, done.parent.upgrade()) else { return };
+            drop(parent.unfollow(link));
+            done = parent;
+        }
+    }
+}
+
+/// The alarm goes off.
+impl Wake for Done {
+    fn wake(self: Arc<Self>) {
+        self.expire();
+    }
+}
+
+/// Descendants whose nodes are gone, and who were only kept for functions that now will never run. They may be deep, so
+/// not by recursion.
+impl Drop for Done {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.followers.len() == 0 {
+            return;
+        }
+        let mut rest = vec![std::mem::take(&mut state.followers)];
+        while let Some(followers) = rest.pop() {
+            for follower in followers.into_iter() {
+                if let Follower::Child(child) = follower
+                    && let Some(mut child) = Arc::into_inner(child)
+                {
+                    let state = child.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+                    rest.push(std::mem::take(&mut state.followers));
+                }
+            }
+        }
+    }
+}
+
+/// What was taken out of a `Done` when it was closed.
+#[derive(Default)]
+struct Closed {
+    followers: Followers,
+    link: Option<Place>,
+    alarm: Option<Alarm>,
+}
+
+/// The first panic of several pieces of user code, all of which are to be run.
+#[derive(Default)]
+struct Panics(Option<Box<dyn Any + Send>>);
+
+impl Panics {
+    fn catch(&mut self, f: impl FnOnce()) {
+        match (catch_unwind(AssertUnwindSafe(f)), &self.0) {
+            (Ok(()), _) => {}
+            (Err(payload), None) => self.0 = Some(payload),
+            (Err(payload), Some(_)) => drop_payload(payload),
+        }
+    }
+
+    fn resume(self) {
+        match self.0 {
+            // A second panic would end the process.
+            Some(payload) if thread::panicking() => drop_payload(payload),
+            Some(payload) => resume_unwind(payload),
+            None => {}
+        }
+    }
+}
+
+/// Drops a panic's payload, whose destructor may panic in its turn.
+pub(crate) fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+        std::mem::forget(another);
+    }
+}

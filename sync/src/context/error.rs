@@ -1,0 +1,42 @@
+//! Why a context is done.
+
+use std::error;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Why a context was cancelled, for those who want to know more than an [`Error`].
+pub type Cause = Arc<dyn error::Error + Send + Sync>;
+
+/// Why a context is done. Go's `context.Canceled` and `context.DeadlineExceeded`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Error {
+    /// It was cancelled.
+    Canceled,
+    /// Its deadline has passed.
+    DeadlineExceeded,
+}
+
+impl Error {
+    /// Whether time is what ran out. Go's `Timeout` method of `context.DeadlineExceeded`.
+    #[must_use]
+    pub fn timeout(self) -> bool {
+        self == Self::DeadlineExceeded
+    }
+
+    /// The error as a cause: always the same one.
+    pub(super) fn as_cause(self) -> Cause {
+        static CAUSES: [OnceLock<Cause>; 2] = [const { OnceLock::new() }; 2];
+        CAUSES[self as usize].get_or_init(|| Arc::new(self)).clone()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Canceled => "context canceled",
+            Self::DeadlineExceeded => "context deadline exceeded",
+        })
+    }
+}
+
+impl error::Error for Error {}

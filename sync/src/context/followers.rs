@@ -1,0 +1,112 @@
+//! Who follows a context: a slab, so that each can be taken out by its place.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use sudog_runtime::goroutine::Home;
+
+use super::done::Done;
+
+/// One who is to be told when a context is done.
+pub(super) enum Follower {
+    /// A context that is derived from it.
+    Child(Arc<Done>),
+    /// A task that waits.
+    Task(Waker),
+    /// What `after_func` has been given.
+    Call(Call),
+}
+
+/// A function that is to run in a goroutine of its own.
+pub(super) struct Call {
+    pub(super) home: Home,
+    pub(super) f: Box<dyn FnOnce() + Send>,
+}
+
+/// Where a follower stands. Places are taken again, ids are not: so a place that is out of date finds nobody.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    at: usize,
+    id: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Followers {
+    slots: Vec<Slot>,
+    /// The first of the free slots, which are linked.
+    free: Option<usize>,
+    len: usize,
+    next_id: u64,
+}
+
+enum Slot {
+    Free { next: Option<usize> },
+    Taken { id: u64, follower: Follower },
+}
+
+impl Followers {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn insert(&mut self, follower: Follower) -> Place {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.len += 1;
+        let slot = Slot::Taken { id, follower };
+        let at = match self.free {
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+            Some(at) => {
+                if let Slot::Free { next } = std::mem::replace(&mut self.slots[at], slot) {
+                    self.free = next;
+                }
+                at
+            }
+        };
+        Place { at, id }
+    }
+
+    pub(super) fn remove(&mut self, place: Place) -> Option<Follower> {
+        let slot = self.slots.get_mut(place.at)?;
+        if !matches!(slot, Slot::Taken { id, .. } if *id == place.id) {
+            return None;
+        }
+        let taken = std::mem::replace(slot, Slot::Free { next: self.free });
+        self.free = Some(place.at);
+        self.len -= 1;
+        if self.len == 0 && self.slots.len() > 32 {
+            // There were many once; who lives for long does not keep the room for them.
+            (self.slots, self.free) = (Vec::new(), None);
+        }
+        match taken {
+            Slot::Taken { follower, .. } => Some(follower),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    /// The waker of a task.
+    pub(super) fn waker(&mut self, place: Place) -> Option<&mut Waker> {
+        match self.slots.get_mut(place.at)? {
+            Slot::Taken { id, follower: Follower::Task(waker) } if *id == place.id => Some(waker),
+            _ => None,
+        }
+    }
+
+    /// From slot `from` on, the first child and the slot after it.
+    pub(super) fn next_child(&self, from: usize) -> Option<(&Arc<Done>, usize)> {
+        self.slots.iter().enumerate().skip(from).find_map(|(at, slot)| match slot {
+            Slot::Taken { follower: Follower::Child(child), .. } => Some((child, at + 1)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = Follower> {
+        self.slots.into_iter().filter_map(|slot| match slot {
+            Slot::Taken { follower, .. } => Some(follower),
+            Slot::Free { .. } => None,
+        })
+    }
+}

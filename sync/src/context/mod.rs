@@ -1,0 +1,368 @@
+//! Go's `context`: deadlines, cancellation and values, handed down from call to call.
+//!
+//! | Go | here |
+//! |---|---|
+//! | `context.Background()`, `context.TODO()` | [`background`], [`todo()`] |
+//! | `ctx, cancel := context.WithCancel(parent)` | `let (ctx, cancel) = `[`with_cancel`]`(&parent)` |
+//! | `defer cancel()` | `let _cancel = cancel.on_drop()` |
+//! | `context.WithDeadline`, `WithTimeout`, `WithCancelCause`, ... | [`with_deadline`], [`with_timeout`], [`with_cancel_cause`], ... |
+//! | `context.WithValue(parent, key, v)`, `ctx.Value(key)` | [`with_value`]`(&parent, &KEY, v)`, [`ctx.value(&KEY)`](Context::value), with a [`Key`] |
+//! | `<-ctx.Done()` | [`ctx.wait()`](Context::wait); in a task [`ctx.done()`](Context::done)`.await` |
+//! | `ctx.Err()`, `context.Cause(ctx)` | [`ctx.err()`](Context::err), [`ctx.cause()`](Context::cause) |
+//! | `select { case <-ctx.Done(): ...; case <-time.After(d): }` | [`sleep`]`(&ctx, d)` |
+//! | `context.AfterFunc(ctx, f)` | [`after_func`]`(&ctx, f)` |
+//!
+//! What of this project blocks has a form that takes a context, whose name ends in `_ctx`; [`Context::limited`] makes
+//! one of whatever waits through [`semacquire_limited`](sudog_runtime::sema::semacquire_limited).
+//!
+//! Different from Go: a context is this type, not an interface, so there are none of one's own; none is `nil`; keys
+//! know the type of their values; and who has a context, or has registered a function with it, keeps it alive, so that
+//! one whose cancel was forgotten goes when it is dropped, and not with its parent.
+//!
+//! Source: Go's `context/context.go`, 1.27.
+//!
+//! Available on Unix.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use sudog_runtime::goroutine::{run, spawn};
+//! use sudog_sync::context::{self, Context, Error, Key};
+//!
+//! static USER: Key<String> = Key::new("user");
+//!
+//! fn serve(ctx: &Context) -> Result<String, Error> {
+//!     context::sleep(ctx, Duration::from_secs(60))?;
+//!     Ok(format!("Hello {}", ctx.value(&USER).unwrap()))
+//! }
+//!
+//! run(|| {
+//!     let ctx = context::with_value(&context::background(), &USER, "gopher".to_owned());
+//!     let (ctx, cancel) = context::with_timeout(&ctx, Duration::from_millis(5));
+//!     let _cancel = cancel.on_drop();
+//!     let served = spawn(move || serve(&ctx)).join().unwrap();
+//!     assert_eq!(served, Err(Error::DeadlineExceeded));
+//! });
+//! ```
+
+mod after_func;
+mod cancel_func;
+mod display;
+mod done;
+mod error;
+mod followers;
+mod key;
+mod wait;
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use after_func::{AfterFunc, after_func};
+pub use cancel_func::{CancelCauseFunc, CancelFunc, CancelOnDrop};
+pub(crate) use done::drop_payload;
+pub use error::{Cause, Error};
+pub use key::Key;
+pub use wait::{DoneFuture, sleep};
+
+use done::Done;
+use key::Value;
+
+/// A deadline, a signal that work is no longer wanted, and values: for all that is done on behalf of one request. Go's
+/// `context.Context`.
+///
+/// It is a handle, cheap to clone. See the [module](self).
+#[derive(Clone)]
+pub struct Context(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Background,
+    Todo,
+    Node(Arc<Node>),
+}
+
+/// What a context adds to its parent.
+struct Node {
+    parent: Context,
+    /// What ends it: its own, or that of the nearest ancestor that has one.
+    done: Option<Arc<Done>>,
+    deadline: Option<Instant>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Has a `done` of its own.
+    Cancel,
+    /// Has a `done` and a deadline of its own.
+    Deadline,
+    Value(Value),
+    WithoutCancel,
+}
+
+// Whatever panics, it stays whole.
+impl UnwindSafe for Node {}
+impl RefUnwindSafe for Node {}
+
+/// The context that is never done, has no deadline and no values: the root of the others. Go's `context.Background`.
+///
+/// Allocates nothing.
+#[must_use]
+pub const fn background() -> Context {
+    Context(Repr::Background)
+}
+
+/// [`background`], where it is not yet clear which context there should be. Go's `context.TODO`.
+#[must_use]
+pub const fn todo() -> Context {
+    Context(Repr::Todo)
+}
+
+/// A context that is done when it is cancelled, or when its parent is done. Go's `context.WithCancel`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::context::{self, Error};
+///
+/// let (parent, cancel) = context::with_cancel(&context::background());
+/// let (child, _) = context::with_cancel(&parent);
+/// cancel.cancel();
+/// assert_eq!(child.err(), Some(Error::Canceled));
+/// ```
+pub fn with_cancel(parent: &Context) -> (Context, CancelFunc) {
+    let ctx = cancellable(parent);
+    let cancel = CancelFunc::of(&ctx);
+    (ctx, cancel)
+}
+
+/// [`with_cancel`] whose cancelling says why, for [`Context::cause`]. Go's `context.WithCancelCause`.
+///
+/// # Examples
+///
+/// See [`CancelCauseFunc`].
+pub fn with_cancel_cause(parent: &Context) -> (Context, CancelCauseFunc) {
+    let ctx = cancellable(parent);
+    let cancel = CancelCauseFunc::of(&ctx);
+    (ctx, cancel)
+}
+
+/// [`with_cancel`] that is also done at `deadline`, with [`Error::DeadlineExceeded`]; at once, if that has passed. Go's
+/// `context.WithDeadline`.
+///
+/// If the parent's deadline is earlier, that one holds. Until the deadline, unless it is done or dropped before, the
+/// [`ActiveSet`](sudog_runtime::goroutine::ActiveSet) of the caller is not at rest, and no deadlock is reported.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use sudog_sync::context::{self, Error};
+///
+/// let now = Instant::now();
+/// let (ctx, _cancel) = context::with_deadline(&context::background(), now);
+/// assert_eq!((ctx.deadline(), ctx.err()), (Some(now), Some(Error::DeadlineExceeded)));
+/// ```
+pub fn with_deadline(parent: &Context, deadline: Instant) -> (Context, CancelFunc) {
+    until(parent, deadline, None)
+}
+
+/// [`with_deadline`] that says why, for [`Context::cause`], when the deadline has passed. Go's
+/// `context.WithDeadlineCause`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Instant;
+/// use sudog_sync::context;
+///
+/// let (ctx, _cancel) = context::with_deadline_cause(&context::background(), Instant::now(), "too slow");
+/// assert_eq!(ctx.cause().unwrap().to_string(), "too slow");
+/// ```
+pub fn with_deadline_cause(
+    parent: &Context,
+    deadline: Instant,
+    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> (Context, CancelFunc) {
+    until(parent, deadline, Some(Arc::from(cause.into())))
+}
+
+/// [`with_deadline`], `timeout` from now. One past the end of time is none. Go's `context.WithTimeout`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_sync::context::{self, Error};
+///
+/// let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+/// let _cancel = cancel.on_drop(); // whatever the time: nobody needs it any more
+/// assert_eq!(ctx.wait(), Error::DeadlineExceeded);
+/// ```
+pub fn with_timeout(parent: &Context, timeout: Duration) -> (Context, CancelFunc) {
+    match Instant::now().checked_add(timeout) {
+        Some(deadline) => until(parent, deadline, None),
+        None => with_cancel(parent),
+    }
+}
+
+/// [`with_timeout`] that says why, for [`Context::cause`], when the time is over. Go's `context.WithTimeoutCause`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_sync::context::{self, Error};
+///
+/// let (ctx, _cancel) = context::with_timeout_cause(&context::background(), Duration::ZERO, "too slow");
+/// assert_eq!(ctx.err(), Some(Error::DeadlineExceeded));
+/// assert_eq!(ctx.cause().unwrap().to_string(), "too slow");
+/// ```
+pub fn with_timeout_cause(
+    parent: &Context,
+    timeout: Duration,
+    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> (Context, CancelFunc) {
+    match Instant::now().checked_add(timeout) {
+        Some(deadline) => until(parent, deadline, Some(Arc::from(cause.into()))),
+        None => with_cancel(parent),
+    }
+}
+
+/// A context that has a value for `key`, and is otherwise its parent. Go's `context.WithValue`.
+///
+/// For what belongs to a request and passes through code that does not know it; not for what a function could take as
+/// an argument.
+///
+/// # Examples
+///
+/// See [`Key`].
+#[must_use]
+pub fn with_value<T: Send + Sync + 'static>(parent: &Context, key: &'static Key<T>, value: T) -> Context {
+    let done = parent.governor().cloned();
+    Context::derive(parent, done, parent.deadline(), Kind::Value(Value::new(key, value)))
+}
+
+/// A context that has its parent's values, but is never done and has no deadline. Go's `context.WithoutCancel`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::context;
+///
+/// let (parent, cancel) = context::with_cancel(&context::background());
+/// let ctx = context::without_cancel(&parent);
+/// cancel.cancel();
+/// assert_eq!(ctx.err(), None);
+/// ```
+#[must_use]
+pub fn without_cancel(parent: &Context) -> Context {
+    Context::derive(parent, None, None, Kind::WithoutCancel)
+}
+
+fn cancellable(parent: &Context) -> Context {
+    let done = Done::new(parent.governor(), None);
+    Context::derive(parent, Some(done), parent.deadline(), Kind::Cancel)
+}
+
+fn until(parent: &Context, deadline: Instant, overdue: Option<Cause>) -> (Context, CancelFunc) {
+    if parent.deadline().is_some_and(|earlier| earlier < deadline) {
+        return with_cancel(parent);
+    }
+    let done = Done::new(parent.governor(), overdue);
+    let ctx = Context::derive(parent, Some(done.clone()), Some(deadline), Kind::Deadline);
+    if deadline <= Instant::now() {
+        done.expire();
+    } else if done.outcome().is_none() {
+        done.set_alarm(deadline);
+    }
+    let cancel = CancelFunc::of(&ctx);
+    (ctx, cancel)
+}
+
+impl Context {
+    fn derive(parent: &Self, done: Option<Arc<Done>>, deadline: Option<Instant>, kind: Kind) -> Self {
+        Self(Repr::Node(Arc::new(Node { parent: parent.clone(), done, deadline, kind })))
+    }
+
+    #[inline]
+    fn node(&self) -> Option<&Node> {
+        match &self.0 {
+            Repr::Node(node) => Some(node),
+            Repr::Background | Repr::Todo => None,
+        }
+    }
+
+    /// This context, its parent, and so on.
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        std::iter::successors(self.node(), |node| node.parent.node())
+    }
+
+    /// What ends it.
+    #[inline]
+    fn governor(&self) -> Option<&Arc<Done>> {
+        self.node()?.done.as_ref()
+    }
+
+    /// Why it is done; `None` as long as it is not. Go's `ctx.Err()`.
+    ///
+    /// Once it is something it stays that.
+    #[inline]
+    #[must_use]
+    pub fn err(&self) -> Option<Error> {
+        Some(self.governor()?.outcome()?.error)
+    }
+
+    /// Why it is done, in the words of whoever cancelled it or its ancestor; if there are none, the [`Error`]. `None` as
+    /// long as it is not done. Go's `context.Cause`.
+    #[must_use]
+    pub fn cause(&self) -> Option<Cause> {
+        let outcome = self.governor()?.outcome()?;
+        Some(outcome.cause.clone().unwrap_or_else(|| outcome.error.as_cause()))
+    }
+
+    /// When it will be done, if it has a deadline. Go's `ctx.Deadline()`.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.node()?.deadline
+    }
+
+    /// The value for a key: of this context, or of the nearest ancestor that has one. Go's `ctx.Value(key)`.
+    ///
+    /// Takes time in proportion to the number of ancestors on the way.
+    #[must_use]
+    pub fn value<T: 'static>(&self, key: &'static Key<T>) -> Option<&T> {
+        self.nodes().find_map(|node| match &node.kind {
+            Kind::Value(value) => value.get(key),
+            _ => None,
+        })
+    }
+
+    /// The deadline has come: ends the ancestor whose deadline it is.
+    #[cold]
+    fn expire(&self) {
+        let owner = self.nodes().find(|node| matches!(node.kind, Kind::Deadline));
+        if let Some(done) = owner.and_then(|node| node.done.as_ref()) {
+            done.expire();
+        }
+    }
+}
+
+/// The nodes of a long line are dropped one after the other, not by recursion.
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let (Kind::Cancel | Kind::Deadline, Some(done)) = (&self.kind, &self.done) {
+            done.release();
+        }
+        let mut next = std::mem::replace(&mut self.parent, background());
+        while let Context(Repr::Node(node)) = next {
+            let Some(mut node) = Arc::into_inner(node) else { return };
+            next = std::mem::replace(&mut node.parent, background());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

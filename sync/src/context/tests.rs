@@ -1,0 +1,311 @@
+//! What only the inside shows: who follows whom, and that nothing is left behind. The rest is in `tests/go_context.rs`.
+
+use std::pin::pin;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::task::{Poll, Waker};
+use std::thread;
+
+use sudog_runtime::goroutine::{num_goroutine, run};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(1000 * 3600);
+
+fn followers(ctx: &Context) -> usize {
+    ctx.governor().expect("one that can be done").followers()
+}
+
+/// Dies when nobody, neither a parent nor an alarm, keeps the context.
+fn watch(ctx: &Context) -> Weak<Done> {
+    Arc::downgrade(ctx.governor().expect("one that can be done"))
+}
+
+fn eventually(state: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !state() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come");
+        thread::yield_now();
+    }
+}
+
+fn deep(root: &Context, depth: usize) -> (Context, CancelFunc) {
+    let mut deepest = with_cancel(root);
+    for _ in 1..depth {
+        deepest = with_cancel(&deepest.0);
+    }
+    deepest
+}
+
+const DEEP: usize = 100_000;
+
+/// Go: `TestParentFinishesChild`.
+#[test]
+fn parent_finishes_child() {
+    static KEY: Key<&str> = Key::new("key");
+    let (parent, cancel) = with_cancel(&background());
+    let (cancel_child, _stop) = with_cancel(&parent);
+    let value_child = with_value(&parent, &KEY, "value");
+    let (timer_child, _stop) = with_timeout(&value_child, LONG);
+    let stop = after_func(&parent, || ());
+    let all = [&parent, &cancel_child, &value_child, &timer_child];
+    assert!(all.iter().all(|ctx| ctx.err().is_none()));
+    assert_eq!(followers(&parent), 3);
+    cancel.cancel();
+    assert_eq!(followers(&parent), 0);
+    assert!(all.iter().all(|ctx| ctx.err() == Some(Error::Canceled)));
+    assert!(!stop.stop());
+    assert_eq!(with_value(&parent, &KEY, "value").err(), Some(Error::Canceled));
+}
+
+/// Go: `TestChildFinishesFirst`.
+#[test]
+fn child_finishes_first() {
+    let (cancellable, _stop) = with_cancel(&background());
+    for parent in [background(), cancellable] {
+        let (child, cancel) = with_cancel(&parent);
+        let linked = || parent.governor().map_or(0, |done| done.followers());
+        assert_eq!(linked(), usize::from(parent.governor().is_some()));
+        cancel.cancel();
+        assert_eq!(linked(), 0);
+        assert_eq!((child.err(), parent.err()), (Some(Error::Canceled), None));
+    }
+}
+
+/// Go: `TestCancelRemoves`.
+#[test]
+fn cancel_removes() {
+    let (ctx, _stop) = with_cancel(&background());
+    assert_eq!(followers(&ctx), 0);
+    let (_child, cancel) = with_cancel(&ctx);
+    assert_eq!(followers(&ctx), 1);
+    cancel.cancel();
+    assert_eq!(followers(&ctx), 0);
+    let (_child, cancel) = with_timeout(&ctx, LONG);
+    assert_eq!(followers(&ctx), 1);
+    cancel.cancel();
+    assert_eq!(followers(&ctx), 0);
+    let stop = after_func(&ctx, || ());
+    assert_eq!(followers(&ctx), 1);
+    assert!(stop.stop());
+    assert_eq!(followers(&ctx), 0);
+}
+
+/// Go: `TestCustomContextGoroutines`. Nothing that is derived needs a goroutine.
+#[test]
+fn custom_context_goroutines() {
+    static KEY: Key<()> = Key::new("key");
+    run(|| {
+        let (ctx1, cancel1) = with_cancel(&background());
+        let ctx2 = with_value(&ctx1, &KEY, ());
+        let (ctx3, _cancel3) = with_cancel(&ctx2);
+        let (ctx4, _cancel4) = with_timeout(&ctx3, LONG);
+        let (ctx5, cancel5) = with_cancel(&ctx4);
+        cancel5.cancel();
+        let (_ctx6, cancel6) = with_timeout(&ctx5, LONG);
+        cancel6.cancel();
+        let _call = after_func(&ctx4, || ());
+        assert_eq!(num_goroutine(), 1);
+        cancel1.cancel();
+        let (ctx7, _cancel7) = with_cancel(&ctx5);
+        assert_eq!(ctx7.err(), Some(Error::Canceled));
+    });
+}
+
+/// Go: `TestCustomContextAfterFuncUnregisterCancel`, `...Timeout`, `...AfterFunc`.
+#[test]
+fn custom_context_after_func_unregister() {
+    let (ctx, _stop) = with_cancel(&background());
+    let ((_first, cancel1), (_second, cancel2)) = (with_cancel(&ctx), with_cancel(&ctx));
+    let (_third, cancel3) = with_timeout(&ctx, LONG);
+    let stop = after_func(&ctx, || ());
+    assert_eq!(followers(&ctx), 4);
+    cancel1.cancel();
+    cancel2.cancel();
+    assert_eq!(followers(&ctx), 2);
+    cancel3.cancel();
+    assert_eq!(followers(&ctx), 1);
+    assert!(stop.stop() && !stop.stop());
+    assert_eq!(followers(&ctx), 0);
+}
+
+// ---- nothing is left behind -----------------------------------------------------------------------------------------
+
+#[test]
+fn what_is_dropped_leaves_its_parent_and_its_alarm() {
+    let (ctx, _stop) = with_cancel(&background());
+    for round in 0..100 {
+        let kept = (0..round).map(|_| with_timeout(&ctx, LONG)).collect::<Vec<_>>();
+        let (child, cancel) = with_timeout(&ctx, LONG);
+        let done = watch(&child);
+        assert_eq!(followers(&ctx), round + 1);
+        drop(child);
+        assert_eq!(followers(&ctx), round + 1, "it can be cancelled still");
+        drop(cancel);
+        assert_eq!(followers(&ctx), round);
+        assert!(done.upgrade().is_none());
+        drop(kept);
+        assert_eq!(followers(&ctx), 0);
+    }
+}
+
+#[test]
+fn a_cancel_calls_off_the_alarm_of_all() {
+    let (ctx, cancel) = with_timeout(&background(), LONG);
+    let (child, _cancel) = with_timeout(&ctx, LONG - Duration::from_secs(1));
+    let dones = [watch(&ctx), watch(&child)];
+    cancel.cancel();
+    assert_eq!(dones.each_ref().map(Weak::strong_count), [1, 1], "the nodes'");
+    drop((ctx, cancel, child, _cancel));
+    assert!(dones.iter().all(|done| done.upgrade().is_none()));
+}
+
+/// A registered function keeps what leads to it, and nothing more.
+#[test]
+fn a_function_is_called_though_nobody_has_the_context() {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = || _ = CALLS.fetch_add(1, SeqCst);
+    let (root, cancel) = with_cancel(&background());
+    let (child, _) = deep(&root, 3);
+    let done = watch(&child);
+    let stop = after_func(&child, call);
+    let stopped = after_func(&child, || unreachable!());
+    drop(child);
+    assert_eq!(followers(&root), 1);
+    assert!(stopped.stop());
+    drop((stop, stopped));
+    assert_eq!(followers(&root), 1);
+    cancel.cancel();
+    let (late, _stop) = with_timeout(&background(), Duration::from_millis(1));
+    drop(after_func(&late, call));
+    let dones = [done, watch(&late)];
+    drop((late, _stop));
+    eventually(|| CALLS.load(SeqCst) == 2 && dones.iter().all(|done| done.upgrade().is_none()));
+}
+
+#[test]
+fn a_function_that_is_stopped_keeps_nothing() {
+    let (root, _cancel) = with_cancel(&background());
+    let (child, _) = deep(&root, 3);
+    let (timed, _) = with_timeout(&child, LONG);
+    let dones = [watch(&child), watch(&timed)];
+    let stop = after_func(&timed, || unreachable!());
+    drop((child, timed));
+    assert_eq!(followers(&root), 1);
+    assert!(stop.stop());
+    assert_eq!(followers(&root), 0);
+    drop(stop);
+    assert!(dones.iter().all(|done| done.upgrade().is_none()));
+}
+
+/// What ends by its own alarm, and was all that kept its ancestors, takes them along.
+#[test]
+fn a_function_that_is_called_keeps_nothing() {
+    let (root, _cancel) = with_cancel(&background());
+    let (child, _) = deep(&root, 3);
+    let (timed, _) = with_timeout(&child, Duration::from_millis(1));
+    let dones = [watch(&child), watch(&timed)];
+    drop(after_func(&timed, || ()));
+    drop((child, timed));
+    eventually(|| followers(&root) == 0 && dones.iter().all(|done| done.upgrade().is_none()));
+}
+
+#[test]
+fn a_future_follows_from_its_first_poll_to_its_end() {
+    let (ctx, cancel) = with_cancel(&background());
+    let mut cx = std::task::Context::from_waker(Waker::noop());
+    {
+        let mut future = pin!(ctx.done());
+        assert_eq!(followers(&ctx), 0);
+        for _ in 0..2 {
+            assert_eq!(future.as_mut().poll(&mut cx), Poll::Pending);
+            assert_eq!(followers(&ctx), 1);
+        }
+    }
+    assert_eq!(followers(&ctx), 0);
+    let mut future = pin!(ctx.done());
+    assert_eq!(future.as_mut().poll(&mut cx), Poll::Pending);
+    cancel.cancel();
+    assert_eq!(future.as_mut().poll(&mut cx), Poll::Ready(Error::Canceled));
+}
+
+/// Its place in the slab is taken by another when it looks again.
+#[test]
+fn a_place_that_is_taken_again_is_not_mistaken() {
+    let (ctx, _cancel) = with_cancel(&background());
+    let first = after_func(&ctx, || ());
+    assert!(first.stop());
+    let second = after_func(&ctx, || ());
+    assert!(!first.stop());
+    assert!(second.stop());
+    // Many, and then few.
+    let many: Vec<_> = (0..100).map(|_| after_func(&ctx, || ())).collect();
+    assert!(many.iter().all(AfterFunc::stop));
+    let third = after_func(&ctx, || ());
+    assert!(!many.iter().any(AfterFunc::stop));
+    assert!(third.stop());
+}
+
+// ---- depth ----------------------------------------------------------------------------------------------------------
+
+/// On a small stack: what recurses does not come back.
+fn on_a_small_stack(f: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().stack_size(128 << 10).spawn(f).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_deep_line_is_cancelled_and_dropped() {
+    on_a_small_stack(|| {
+        let (root, cancel) = with_cancel(&background());
+        let (deepest, _) = deep(&root, DEEP);
+        cancel.cancel();
+        assert_eq!(deepest.err(), Some(Error::Canceled));
+    });
+}
+
+#[test]
+fn a_deep_line_is_dropped_from_either_end() {
+    static KEY: Key<u32> = Key::new("key");
+    on_a_small_stack(|| {
+        let root = with_value(&background(), &KEY, 7);
+        let (root, cancel) = with_timeout(&root, LONG);
+        let (deepest, _) = deep(&root, DEEP);
+        assert_eq!(deepest.value(&KEY), Some(&7));
+        assert!(deepest.to_string().ends_with(".WithCancel.WithCancel"));
+        let done = watch(&root);
+        drop((root, cancel));
+        assert!(done.upgrade().is_some());
+        drop(deepest);
+        assert!(done.upgrade().is_none());
+    });
+}
+
+/// A line that is kept for a function at its end, and that nobody can cancel when its root is dropped.
+#[test]
+fn a_deep_line_that_nobody_uses_is_dropped() {
+    on_a_small_stack(|| {
+        let (root, cancel) = with_cancel(&background());
+        let (deepest, _) = deep(&root, DEEP);
+        let witness = Arc::new(());
+        let theirs = witness.clone();
+        drop(after_func(&deepest, move || drop(theirs)));
+        let done = watch(&deepest);
+        drop((root, deepest));
+        assert!(done.upgrade().is_some() && Arc::strong_count(&witness) == 2);
+        drop(cancel);
+        assert!(done.upgrade().is_none() && Arc::strong_count(&witness) == 1);
+    });
+}
+
+#[test]
+fn a_deep_line_is_left_upwards_when_its_function_is_stopped() {
+    on_a_small_stack(|| {
+        let (root, _cancel) = with_cancel(&background());
+        let (deepest, _) = deep(&root, DEEP);
+        let stop = after_func(&deepest, || ());
+        drop(deepest);
+        assert_eq!(followers(&root), 1);
+        assert!(stop.stop());
+        assert_eq!(followers(&root), 0);
+    });
+}

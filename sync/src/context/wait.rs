@@ -1,0 +1,211 @@
+//! Waiting for the end of a context, and for other things until it ends.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use sudog_runtime::goroutine;
+use sudog_runtime::sema::{Abandoned, Limit, Order, semacquire_limited};
+
+use super::followers::Place;
+use super::{Context, Error};
+
+impl Context {
+    /// Waits until the context is done, and returns the error. Go's `<-ctx.Done()`.
+    ///
+    /// Of a context that is never done ([`background`](super::background), for one) it never returns, as a receive from
+    /// a nil channel; a goroutine that waits so counts as deadlocked when nobody else is left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog_sync::context::{self, Error};
+    ///
+    /// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+    /// assert_eq!(ctx.wait(), Error::DeadlineExceeded);
+    /// ```
+    pub fn wait(&self) -> Error {
+        loop {
+            if let Some(error) = self.err() {
+                return error;
+            }
+            _ = self.nothing_comes(&self.limit());
+        }
+    }
+
+    /// [`Context::wait`] until `deadline` at most: says whether the context is done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use sudog_sync::context;
+    ///
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// assert!(!context::background().wait_until(soon));
+    /// ```
+    pub fn wait_until(&self, deadline: Instant) -> bool {
+        if self.err().is_none() {
+            let _ = self.nothing_comes(&self.limit_or(Some(deadline)));
+        }
+        self.err().is_some()
+    }
+
+    /// Waits for what does not come, but for the limit. If that is the context's, the context is done then.
+    fn nothing_comes(&self, limit: &Limit<'_>) -> Abandoned {
+        // SAFETY: null.
+        unsafe { sudog_runtime::note_wait("context.Context.Done", ptr::null()) };
+        let never = AtomicU32::new(0);
+        let Err(why) = semacquire_limited(&never, Order::Fifo, limit) else {
+            unreachable!("nobody knows of this semaphore");
+        };
+        if why == Abandoned::DeadlinePassed && self.deadline().is_some_and(|own| Some(own) == limit.deadline) {
+            self.expire();
+        }
+        why
+    }
+
+    /// What a wait that goes through [`semacquire_limited`] gives up at, if it is to end with this context: its
+    /// [`Cancel`](sudog_runtime::sema::Cancel), if it can be done at all, and its deadline, if it has one.
+    ///
+    /// The deadline says nothing that the other would not. But a goroutine then has a timer of its own: it does not
+    /// wait for what can no longer come, though no goroutine of its own set may have made this context.
+    ///
+    /// [`Context::limited`] turns what comes of it into the context's error.
+    #[inline]
+    #[must_use]
+    pub fn limit(&self) -> Limit<'_> {
+        Limit { deadline: self.deadline(), cancel: self.governor().map(|done| done.waits()) }
+    }
+
+    /// [`Context::limit`], with another deadline if that is earlier.
+    fn limit_or(&self, deadline: Option<Instant>) -> Limit<'_> {
+        let limit = self.limit();
+        Limit { deadline: limit.deadline.into_iter().chain(deadline).min(), ..limit }
+    }
+
+    /// Runs a wait that ends with this context.
+    ///
+    /// # Errors
+    ///
+    /// The context's, if it is done: then `wait` is not run at all. Or if `wait` gave up, because of the context.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU32;
+    /// use sudog_runtime::sema::{Order, semacquire_limited};
+    /// use sudog_sync::context::{self, Error};
+    ///
+    /// let permits = AtomicU32::new(2);
+    /// let (ctx, cancel) = context::with_cancel(&context::background());
+    /// let acquire = || ctx.limited(|limit| semacquire_limited(&permits, Order::Fifo, limit));
+    /// assert_eq!(acquire(), Ok(()));
+    /// cancel.cancel();
+    /// assert_eq!(acquire(), Err(Error::Canceled));
+    /// ```
+    #[inline]
+    pub fn limited<T>(&self, wait: impl FnOnce(&Limit<'_>) -> Result<T, Abandoned>) -> Result<T, Error> {
+        if let Some(error) = self.err() {
+            return Err(error);
+        }
+        wait(&self.limit()).map_err(|why| self.error_of(why))
+    }
+
+    /// Why a wait has given up, who was told so before the context may have been.
+    #[cold]
+    fn error_of(&self, why: Abandoned) -> Error {
+        if why == Abandoned::DeadlinePassed && self.deadline().is_some_and(|own| own <= Instant::now()) {
+            self.expire();
+        }
+        self.err().unwrap_or(match why {
+            // Of another limit than ours.
+            Abandoned::DeadlinePassed => Error::DeadlineExceeded,
+            Abandoned::Cancelled => Error::Canceled,
+        })
+    }
+
+    /// A future that is ready when the context is done: its error. For async tasks.
+    ///
+    /// It may be dropped at any time. Of a context that is never done it is never ready.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::goroutine::{run, spawn_async};
+    /// use sudog_sync::context::{self, Error};
+    ///
+    /// run(|| {
+    ///     let (ctx, cancel) = context::with_cancel(&context::background());
+    ///     let task = spawn_async(ctx.done());
+    ///     cancel.cancel();
+    ///     assert_eq!(task.join().unwrap(), Error::Canceled);
+    /// });
+    /// ```
+    pub fn done(&self) -> DoneFuture {
+        DoneFuture { context: self.clone(), place: None }
+    }
+}
+
+/// Sleeps for `d`, unless the context is done before.
+///
+/// # Errors
+///
+/// The context's.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_sync::context::{self, Error};
+///
+/// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+/// assert_eq!(context::sleep(&ctx, Duration::from_secs(3600)), Err(Error::DeadlineExceeded));
+/// assert_eq!(context::sleep(&context::background(), Duration::from_millis(1)), Ok(()));
+/// ```
+pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
+    if let Some(error) = ctx.err() {
+        return Err(error);
+    }
+    if ctx.governor().is_none() || d < Duration::from_micros(1) {
+        goroutine::sleep(d);
+        return Ok(());
+    }
+    let until = Instant::now().checked_add(d);
+    match ctx.nothing_comes(&ctx.limit_or(until)) {
+        Abandoned::DeadlinePassed if ctx.err().is_none() => Ok(()),
+        why => Err(ctx.error_of(why)),
+    }
+}
+
+/// See [`Context::done`].
+#[must_use = "a future does nothing unless it is awaited"]
+#[derive(Debug)]
+pub struct DoneFuture {
+    context: Context,
+    place: Option<Place>,
+}
+
+impl Future for DoneFuture {
+    type Output = Error;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Error> {
+        let Self { context, place } = &mut *self;
+        match context.governor().and_then(|done| done.wake_at_end(place, cx.waker())) {
+            Some(outcome) => Poll::Ready(outcome.error),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for DoneFuture {
+    fn drop(&mut self) {
+        if let (Some(place), Some(done)) = (self.place, self.context.governor()) {
+            drop(done.unfollow(place));
+        }
+    }
+}

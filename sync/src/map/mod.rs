@@ -1,0 +1,365 @@
+//! Go's `sync.Map`: a map that many may use at once, over [`papaya`], whose reads are without locks.
+//!
+//! ```text
+//!   papaya's table                    Line                             Pair
+//!  ┌──────┬─────────────┐    ┌──────────────────────┐           ┌───────────┬───────┐
+//!  │ hash │ Line ───────┼──> │ born │ first ────────┼── Arc ──> │ key       │ value │
+//!  ├──────┼─────────────┤    │      │ more ─────────┼── Arc ──> ├───────────┼───────┤
+//!  │ ...  │             │    └──────────────────────┘           │ same hash │       │
+//! ```
+//!
+//! A line has all keys of one hash, which is one key as a rule, and is never changed but for `born`: to change a key is
+//! to exchange the line for another one, by a compare-exchange.
+//!
+//! # Why papaya, and what is added to it
+//!
+//! Go's contract asks for reads that never wait, for compare-and-swap on values, and for a `range` whose function may
+//! call any method of the map, wait, and still see no key twice. A map whose buckets or shards have locks (`dashmap`,
+//! `scc::HashMap`) holds one while that function runs, or while a key is compared; `scc::HashIndex` may show a key
+//! twice. papaya has no such locks. What it lacks is here:
+//!
+//! * **The table's keys are hashes**, so papaya calls none of the user's code but destructors. A `Hash` that panics
+//!   while papaya copies an entry to a bigger table would leave that entry half copied, and all who change it waiting.
+//!   And once there are more keys of one hash than papaya's limit of probes (some 30), its iteration never ends, as no
+//!   table is big enough; Go has a chain for these. So do the lines.
+//! * **A line knows when it was born**, in ranges begun so far. papaya does not reuse the place of an entry that was
+//!   removed, so who removes and stores a key during a `range` moves it, perhaps to where that `range` has not been
+//!   yet. A `range` passes over the lines that were born since it began. See [`Line::born`].
+//! * **A fence after an insertion**: papaya shows the new entry by a release store, which the inserter's next load may
+//!   overtake. Go's map is sequentially consistent, and programs may rely on it.
+//! * **`range` protects what it walks over by a guard of its own**, not the thread's: goroutines that range and wait in
+//!   turns would otherwise keep the thread's for ever, and no memory would be freed.
+//! * **A destructor that panics** does so where memory is reclaimed. It is stopped there: the panic has been reported,
+//!   and goes no further.
+//!
+//! Goroutines of one thread share the thread's guard, a count of who reads. They may come and go in any order; memory
+//! is freed when the count is 0. Threads wait for each other only while a table is being copied to a bigger one, in
+//! which no code but papaya's runs, and so no goroutine can leave its thread.
+//!
+//! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in the development tree of 1.28.
+
+mod table;
+
+use std::borrow::Borrow;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::fence;
+use std::sync::{Arc, OnceLock};
+
+use table::{Pair, Step, Table};
+
+/// A map from keys to values that threads and goroutines use together without a lock around it.
+///
+/// As in Go, it suits keys that are written once and read often, and many who work on keys of their own; else a
+/// `HashMap` in a [`Mutex`](crate::Mutex) has better types and invariants. Reads never wait.
+///
+/// Values are copied out, as Go's are: cloned. [`load_with`](Map::load_with) looks at one without a clone.
+///
+/// # Contract
+///
+/// Each method is one atomic step for its key: what [`load_and_delete`](Map::load_and_delete) returns is what was
+/// removed, and of many [`compare_and_swap`](Map::compare_and_swap) from one value one succeeds. What was done before a
+/// write happens before what is done after a read that sees it.
+///
+/// The hash, comparison and clone of a key or value run outside of any lock. They may call any method of the map, and
+/// panic: then the method has happened or not, as a whole. While `==` or `clone` wait, what is removed from the map is
+/// not freed.
+///
+/// Different from Go:
+///
+/// * [`clear`](Map::clear) removes one key after the other, not all at one instant.
+/// * Keys and values that were removed or replaced are dropped a little later, by whichever user of the map happens to
+///   reclaim memory; at the latest with the map. Those removed while a [`range`](Map::range) runs, after it. A panic of
+///   such a destructor is reported, and goes no further.
+/// * There is no panic about values that cannot be compared: the compiler asks for `PartialEq`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::Map;
+///
+/// static PORTS: Map<&str, u16> = Map::new();
+///
+/// PORTS.store("http", 80);
+/// assert_eq!(PORTS.load_or_store("http", 8080), (80, true));
+/// assert!(PORTS.compare_and_swap("http", &80, 8080));
+/// assert_eq!(PORTS.load_and_delete("http"), Some(8080));
+/// assert_eq!(PORTS.load("http"), None);
+/// ```
+pub struct Map<K, V, S = RandomState> {
+    table: OnceLock<Table<K, V, S>>,
+    hasher: fn() -> S,
+}
+
+impl<K, V> Map<K, V> {
+    /// An empty map. It allocates nothing before the first write.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { table: OnceLock::new(), hasher: RandomState::new }
+    }
+}
+
+impl<K, V, S> Map<K, V, S> {
+    /// An empty map whose keys are hashed by `hasher`.
+    #[must_use]
+    pub fn with_hasher(hasher: S) -> Self {
+        Self { table: OnceLock::from(Table::new(hasher)), hasher: || unreachable!("it has a table") }
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
+    /// The key's value, if it is in the map.
+    #[inline]
+    pub fn load<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        let table = self.table.get()?;
+        let hash = table.hasher.hash_one(key);
+        let lines = table.lines.pin();
+        Some(lines.get(&hash)?.find(key)?.value.clone())
+    }
+
+    /// What `f` says about the key's value, if it is in the map. `f` may do what it likes, and take its time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let map: sudog_sync::Map<u32, String> = [(1, "one".to_owned())].into_iter().collect();
+    /// assert_eq!(map.load_with(&1, |name| name.len()), Some(3));
+    /// ```
+    #[inline]
+    pub fn load_with<Q: Hash + Eq + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let table = self.table.get()?;
+        let hash = table.hasher.hash_one(key);
+        let lines = table.lines.pin();
+        let pair = lines.get(&hash)?.find(key)?.clone();
+        drop(lines); // `f` keeps alive what it looks at, and no more
+        Some(f(&pair.value))
+    }
+
+    /// Sets the key's value.
+    #[inline]
+    pub fn store(&self, key: K, value: V) {
+        self.put(key, value, |_| ());
+    }
+
+    /// Sets the key's value; returns the one before it, if there was one.
+    #[inline]
+    pub fn swap(&self, key: K, value: V) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.put(key, value, |old| old.value.clone())
+    }
+
+    /// The key's value and `true`; or stores this one, and returns it and `false`.
+    #[inline]
+    pub fn load_or_store(&self, key: K, value: V) -> (V, bool)
+    where
+        V: Clone,
+    {
+        let table = self.table();
+        let hash = table.hasher.hash_one(&key);
+        let lines = table.lines.pin();
+        if let Some(there) = lines.get(&hash).and_then(|line| line.find(&key)) {
+            drop((key, value)); // before the clone: a destructor that panics would leak what we return
+            return (there.value.clone(), true);
+        }
+        let new = Arc::new(Pair { key, value });
+        let mut there = None;
+        table.alter(hash, &lines, |line| {
+            there = line.and_then(|line| line.find(&new.key));
+            match there {
+                Some(_) => Step::Leave,
+                None => Step::Put(table.line(line, None, &new)),
+            }
+        });
+        match there {
+            None => (new.value.clone(), false),
+            Some(there) => {
+                drop(new);
+                (there.value.clone(), true)
+            }
+        }
+    }
+
+    /// Removes the key; returns the value that it had.
+    #[inline]
+    pub fn load_and_delete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.remove(key, |_| true, |pair| pair.value.clone())
+    }
+
+    /// Removes the key.
+    #[inline]
+    pub fn delete<Q: Hash + Eq + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.remove(key, |_| true, |_| ());
+    }
+
+    /// Sets the key's value to `new` if it is `old`: whether it was. A key that is not in the map has no value.
+    #[inline]
+    pub fn compare_and_swap(&self, key: K, old: &V, new: V) -> bool
+    where
+        V: PartialEq,
+    {
+        let Some(table) = self.table.get() else { return false };
+        let hash = table.hasher.hash_one(&key);
+        let lines = table.lines.pin();
+        // Most failures are found here, and cost no allocation.
+        if lines.get(&hash).and_then(|line| line.find(&key)).is_none_or(|there| there.value != *old) {
+            return false;
+        }
+        let new = Arc::new(Pair { key, value: new });
+        table.alter(hash, &lines, |line| match line.and_then(|line| line.find(&new.key)) {
+            Some(there) if there.value == *old => Step::Put(table.line(line, Some(there), &new)),
+            _ => Step::Leave,
+        })
+    }
+
+    /// Removes the key if its value is `old`: whether it was.
+    #[inline]
+    pub fn compare_and_delete<Q: Hash + Eq + ?Sized>(&self, key: &Q, old: &V) -> bool
+    where
+        K: Borrow<Q>,
+        V: PartialEq,
+    {
+        self.remove(key, |value| value == old, |_| ()).is_some()
+    }
+
+    /// Calls `f` for each key and its value, in any order, until it returns `false`.
+    ///
+    /// It is no snapshot. No key is visited twice; one that is in the map all the while is visited, with a value that it
+    /// had at some time meanwhile; others may be or may not. `f` may call any method of the map, wait, and panic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let map: sudog_sync::Map<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// map.range(|n, _| {
+    ///     if n % 2 == 1 {
+    ///         map.delete(n);
+    ///     }
+    ///     true
+    /// });
+    /// let mut sum = 0;
+    /// map.range(|_, square| {
+    ///     sum += square;
+    ///     true
+    /// });
+    /// assert_eq!(sum, 4 + 16 + 36 + 64);
+    /// ```
+    pub fn range(&self, mut f: impl FnMut(&K, &V) -> bool) {
+        let Some(table) = self.table.get() else { return };
+        let lines = table.lines.pin_owned();
+        let began = table.ranges.fetch_add(1, SeqCst) + 1;
+        for (_, line) in lines.iter() {
+            if line.born(&table.ranges) < began && !line.pairs().all(|pair| f(&pair.key, &pair.value)) {
+                return;
+            }
+        }
+    }
+
+    /// Removes all keys, one after the other: those that are in the map when it begins, and do not change meanwhile, are
+    /// gone when it ends.
+    pub fn clear(&self) {
+        if let Some(table) = self.table.get() {
+            table.lines.pin().clear();
+            fence(SeqCst);
+        }
+    }
+
+    #[inline]
+    fn table(&self) -> &Table<K, V, S> {
+        self.table.get().unwrap_or_else(|| self.begin())
+    }
+
+    #[cold]
+    fn begin(&self) -> &Table<K, V, S> {
+        let hasher = (self.hasher)(); // the user's code, so not inside of the lock
+        self.table.get_or_init(|| Table::new(hasher))
+    }
+
+    #[inline]
+    fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Pair<K, V>) -> R) -> Option<R> {
+        let table = self.table();
+        let hash = table.hasher.hash_one(&key);
+        let new = Arc::new(Pair { key, value });
+        let lines = table.lines.pin();
+        let mut there = None;
+        table.alter(hash, &lines, |line| {
+            there = line.and_then(|line| line.find(&new.key));
+            Step::Put(table.line(line, there, &new))
+        });
+        there.map(|pair| old(pair))
+    }
+
+    #[inline]
+    fn remove<Q, R>(&self, key: &Q, mut wanted: impl FnMut(&V) -> bool, old: impl FnOnce(&Pair<K, V>) -> R) -> Option<R>
+    where
+        Q: Hash + Eq + ?Sized,
+        K: Borrow<Q>,
+    {
+        let table = self.table.get()?;
+        let hash = table.hasher.hash_one(key);
+        let lines = table.lines.pin();
+        let mut there = None;
+        table.alter(hash, &lines, |line| {
+            there = line.and_then(|line| line.find(key)).filter(|pair| wanted(&pair.value));
+            match line.zip(there) {
+                None => Step::Leave,
+                Some((line, pair)) => match line.without(pair, &table.ranges) {
+                    None => Step::Remove,
+                    Some(rest) => Step::Put(rest),
+                },
+            }
+        });
+        there.map(|pair| old(pair))
+    }
+}
+
+impl<K, V, S: Default> Default for Map<K, V, S> {
+    fn default() -> Self {
+        Self { table: OnceLock::new(), hasher: S::default }
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher + Default> FromIterator<(K, V)> for Map<K, V, S> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut map = Self::default();
+        map.extend(pairs);
+        map
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Extend<(K, V)> for Map<K, V, S> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, pairs: I) {
+        for (key, value) in pairs {
+            self.store(key, value);
+        }
+    }
+}
+
+impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher> fmt::Debug for Map<K, V, S> {
+    /// What a [`range`](Map::range) visits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        self.range(|key, value| {
+            map.entry(key, value);
+            true
+        });
+        map.finish()
+    }
+}

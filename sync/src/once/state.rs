@@ -1,0 +1,356 @@
+//! Go's `Once`: one word, and a semaphore to wait on.
+//!
+//! ```text
+//!   31                                           2     1       0
+//!  ┌──────────────────────────────────────────────┬─────────┬──────┐
+//!  │ waiters                                      │ RUNNING │ DONE │    all 0: new
+//!  └──────────────────────────────────────────────┴─────────┴──────┘
+//! ```
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | `NEW` becomes `RUNNING` | the first `do_` | runs its function |
+//! | `waiters += 1`, then takes a permit | a `do_` that finds it running | |
+//! | the word becomes `DONE`, then a permit for each waiter, past newcomers | the first `do_`, when its function has returned or is unwound | all of them go |
+//! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come, or that is unwound | |
+//!
+//! `DONE` has no waiters beside it, and is the last word: so the fast path is one load and one comparison.
+//!
+//! The `Once` may be freed when those who waited have returned and the word is known to be `DONE`: who makes it so does
+//! not touch it again if nobody waits, nor, if somebody does, once it has given the last of them its permit.
+//!
+//! Orderings: the swap to `DONE` is a Release, and whoever reads `DONE` from the word does it with Acquire. The waiters
+//! have it from the semaphore, which passes on to the taker of a permit what its giver did before. All other changes of
+//! the word publish nothing.
+//!
+//! The count of waiters has 30 bits: a waiter has a stack, so as many are more than there is memory.
+//!
+//! Source: Go's `sync/once.go`, in the development tree of 1.28; there it is a flag and a mutex.
+
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, semacquire, semacquire_limited, semgrant_many};
+use sudog_runtime::{AtomicU32, Instant};
+
+#[cfg(all(unix, not(sudog_loom)))]
+use crate::context;
+
+const NEW: u32 = 0;
+const DONE: u32 = 1;
+const RUNNING: u32 = 2;
+/// One waiter.
+const ONE: u32 = 4;
+
+/// Runs one function, once.
+///
+/// The first [`do_`](Once::do_) runs its function; whoever calls meanwhile waits until that has ended; whoever calls
+/// later returns at once, which costs a load. What the function did happens before the return of any of them.
+///
+/// A function that panics counts as done, as in Go: the panic goes to the one who ran it, the others return, and no
+/// function will run any more. (`std`'s `Once` would be poisoned.) So does one that is unwound by
+/// [`goexit`](sudog_runtime::goroutine), or because its goroutine is given up. To give the panic to all callers, use a
+/// [`OnceFunc`](crate::OnceFunc).
+///
+/// A function that calls `do_` on its own `Once` waits for itself: for ever. If all else is at rest, the report of the
+/// deadlock shows its goroutine in `sync.Once.Do`.
+///
+/// Go: `sync.Once`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::Once;
+///
+/// static SETUP: Once = Once::new();
+///
+/// std::thread::scope(|s| {
+///     for _ in 0..3 {
+///         s.spawn(|| SETUP.do_(|| println!("printed once")));
+///     }
+/// });
+/// assert!(SETUP.is_done());
+/// ```
+pub struct Once {
+    word: AtomicU32,
+    permits: AtomicU32,
+}
+
+impl Once {
+    /// One that has done nothing yet.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { word: AtomicU32::new(NEW), permits: AtomicU32::new(0) }
+    }
+
+    /// One that has done nothing yet.
+    #[cfg(sudog_loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self { word: AtomicU32::new(NEW), permits: AtomicU32::new(0) }
+    }
+
+    /// Runs `f` if this is the first call; else waits until the function of the first one has ended.
+    ///
+    /// Go: `Once.Do`; `do` is a word of Rust's.
+    ///
+    /// # Panics
+    ///
+    /// As `f` does, if it runs it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::Once;
+    ///
+    /// let (once, mut runs) = (Once::new(), 0);
+    /// once.do_(|| runs += 1);
+    /// once.do_(|| runs += 1);
+    /// assert_eq!(runs, 1);
+    /// ```
+    #[inline]
+    pub fn do_<F: FnOnce()>(&self, f: F) {
+        if !self.is_done() {
+            let ended = self.do_slow(f, &Limit::default());
+            debug_assert_eq!(ended, Ok(()));
+        }
+    }
+
+    /// [`Once::do_`] that waits for another's function up to a deadline at most: true if the function has ended. If `f`
+    /// is the one to run, it runs for as long as it likes, whatever the time.
+    ///
+    /// # Panics
+    ///
+    /// As `f` does, if it runs it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use sudog_sync::Once;
+    ///
+    /// let once = Once::new();
+    /// once.do_(|| assert!(!once.do_until(|| unreachable!(), Instant::now()), "it is not done, and does not run twice"));
+    /// assert!(once.do_until(|| unreachable!(), Instant::now()));
+    /// ```
+    #[inline]
+    pub fn do_until<F: FnOnce()>(&self, f: F, deadline: Instant) -> bool {
+        self.do_limited(f, &Limit::until(deadline)).is_ok()
+    }
+
+    /// [`Once::do_`] that waits for another's function up to a [`Limit`] at most.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first. A handle that has been cancelled already is one that comes first: `f` does not run then.
+    /// If the function has ended it is no error, whatever the limit.
+    ///
+    /// # Panics
+    ///
+    /// As `f` does, if it runs it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_sync::Once;
+    ///
+    /// let (once, stop) = (Once::new(), Cancel::new());
+    /// stop.cancel();
+    /// let limit = Limit { cancel: Some(&stop), ..Limit::default() };
+    /// assert_eq!(once.do_limited(|| unreachable!(), &limit), Err(Abandoned::Cancelled));
+    /// once.do_(|| ());
+    /// assert_eq!(once.do_limited(|| unreachable!(), &limit), Ok(()));
+    /// ```
+    #[inline]
+    pub fn do_limited<F: FnOnce()>(&self, f: F, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        if self.is_done() {
+            return Ok(());
+        }
+        if limit.cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Abandoned::Cancelled);
+        }
+        self.do_slow(f, limit)
+    }
+
+    /// [`Once::do_`] that waits for another's function for as long as `ctx` is not done.
+    ///
+    /// # Errors
+    ///
+    /// The context's. A context that is done already is one, unless the function has ended: `f` does not run then.
+    ///
+    /// # Panics
+    ///
+    /// As `f` does, if it runs it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::{Once, context};
+    ///
+    /// let once = Once::new();
+    /// assert_eq!(once.do_ctx(&context::background(), || ()), Ok(()));
+    /// assert!(once.is_done());
+    /// ```
+    #[cfg(all(unix, not(sudog_loom)))]
+    #[inline]
+    pub fn do_ctx<F: FnOnce()>(&self, ctx: &context::Context, f: F) -> Result<(), context::Error> {
+        if self.is_done() {
+            return Ok(());
+        }
+        ctx.limited(|limit| self.do_limited(f, limit))
+    }
+
+    /// Whether the function has ended. If so, what it did happens before what follows this.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::Once;
+    ///
+    /// let once = Once::new();
+    /// once.do_(|| assert!(!once.is_done()));
+    /// assert!(once.is_done());
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.word.load(Acquire) == DONE
+    }
+
+    #[cold]
+    fn do_slow<F: FnOnce()>(&self, f: F, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        /// Done, even if it is by a panic.
+        struct Done<'a>(&'a Once);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.finish();
+            }
+        }
+        if self.begin_or_wait(limit)? {
+            let _done = Done(self);
+            f();
+        }
+        Ok(())
+    }
+
+    /// True if it is for the caller to run its function, and then to [`finish`](Once::finish). False if that of another
+    /// has ended.
+    fn begin_or_wait(&self, limit: &Limit<'_>) -> Result<bool, Abandoned> {
+        let mut word = self.word.load(Acquire);
+        loop {
+            let (begins, next) = match word {
+                DONE => return Ok(false),
+                NEW => (true, RUNNING),
+                _ => (false, word + ONE),
+            };
+            match self.word.compare_exchange_weak(word, next, Relaxed, Acquire) {
+                Ok(_) if begins => return Ok(true),
+                Ok(_) => return self.wait_counted("sync.Once.Do", limit).map(|()| false),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Waits for a permit, counted as a waiter.
+    fn wait_counted(&self, what: &'static str, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        /// A goroutine that is unwound leaves its sleep by a panic.
+        struct Unwound<'a>(&'a Once);
+        impl Drop for Unwound<'_> {
+            fn drop(&mut self) {
+                self.0.leave();
+            }
+        }
+        let unwound = Unwound(self);
+        // SAFETY: null.
+        unsafe { sudog_runtime::note_wait(what, ptr::null()) };
+        let mut ended = semacquire_limited(&self.permits, Order::Fifo, limit);
+        if ended.is_err() && !self.leave() {
+            ended = Ok(());
+        }
+        std::mem::forget(unwound);
+        ended
+    }
+
+    /// A waiter that is no longer in the semaphore's line takes itself off the count. Or else it has been taken off, as
+    /// the function has ended: then it takes its permit, and is false.
+    ///
+    /// Should this be unwound, it is to be called again.
+    #[cold]
+    fn leave(&self) -> bool {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            if word == DONE {
+                semacquire(&self.permits); // there, or on its way
+                return false;
+            }
+            match self.word.compare_exchange_weak(word, word - ONE, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The function has ended. A second call does nothing.
+    pub(crate) fn finish(&self) {
+        let waiters = self.word.swap(DONE, Release) / ONE;
+        if waiters > 0 {
+            semgrant_many(&self.permits, waiters);
+        }
+    }
+}
+
+/// For what is made of it here, where the function is somebody else's.
+#[cfg(not(sudog_loom))]
+impl Once {
+    /// One whose function runs already: its maker has to [`finish`](Once::finish) it.
+    pub(crate) const fn begun() -> Self {
+        Self { word: AtomicU32::new(RUNNING), permits: AtomicU32::new(0) }
+    }
+
+    /// Waits for the function, which somebody runs. `what` is for the report of a deadlock.
+    pub(crate) fn wait(&self, what: &'static str, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        let mut word = self.word.load(Acquire);
+        while word != DONE {
+            match self.word.compare_exchange_weak(word, word + ONE, Relaxed, Acquire) {
+                Ok(_) => return self.wait_counted(what, limit),
+                Err(now) => word = now,
+            }
+        }
+        Ok(())
+    }
+
+    /// How many wait at this moment.
+    pub(crate) fn waiters(&self) -> usize {
+        (self.word.load(Relaxed) / ONE) as usize
+    }
+}
+
+/// As memory that is freed is written: so loom sees who uses it later.
+#[cfg(sudog_loom)]
+impl Drop for Once {
+    fn drop(&mut self) {
+        self.word.with_mut(|_| ());
+        self.permits.with_mut(|permits| assert!(std::thread::panicking() || *permits == 0, "a permit was left behind"));
+    }
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.word.load(Relaxed);
+        let state = match word {
+            NEW => "new",
+            DONE => "done",
+            _ => "running",
+        };
+        f.debug_struct("Once").field("state", &format_args!("{state}")).field("waiters", &(word / ONE)).finish()
+    }
+}

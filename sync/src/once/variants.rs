@@ -1,0 +1,305 @@
+//! [`OnceValue`] for a function that returns nothing, and for one that returns two values.
+
+use std::fmt;
+
+use sudog_runtime::Instant;
+use sudog_runtime::sema::{Abandoned, Limit};
+
+use super::OnceValue;
+#[cfg(unix)]
+use crate::context;
+
+/// A function that runs once, however often it is called.
+///
+/// It differs from a [`Once`](crate::Once) in that it has its function, and in what a panic does: every call panics with
+/// the same value. In all it is an [`OnceValue`] without a value; its contract is there.
+///
+/// Go: `sync.OnceFunc`, of which [`once_func`] has the shape.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::OnceFunc;
+///
+/// static SETUP: OnceFunc = OnceFunc::new(|| println!("printed once"));
+///
+/// SETUP.call();
+/// SETUP.call();
+/// ```
+pub struct OnceFunc<F = fn()>(OnceValue<(), F>);
+
+impl<F> OnceFunc<F> {
+    /// A function that will call `f` once.
+    #[must_use]
+    pub const fn new(f: F) -> Self {
+        Self(OnceValue::new(f))
+    }
+}
+
+impl<F: FnOnce()> OnceFunc<F> {
+    /// Calls the function if this is the first call; else waits until it has ended.
+    ///
+    /// # Panics
+    ///
+    /// If the function has panicked: with the same value each time. If it has ended its goroutine.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::panic::catch_unwind;
+    /// use sudog_sync::OnceFunc;
+    ///
+    /// static FAILS: OnceFunc = OnceFunc::new(|| panic!("no"));
+    ///
+    /// for _ in 0..2 {
+    ///     assert_eq!(catch_unwind(|| FAILS.call()).unwrap_err().downcast_ref(), Some(&"no"));
+    /// }
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn call(&self) {
+        self.0.get();
+    }
+
+    /// [`OnceFunc::call`] that waits for another's call up to a deadline at most: true if the function has ended.
+    ///
+    /// # Panics
+    ///
+    /// As [`OnceFunc::call`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use sudog_sync::OnceFunc;
+    ///
+    /// static SETUP: OnceFunc = OnceFunc::new(|| assert!(!SETUP.call_until(Instant::now()), "it has not ended"));
+    ///
+    /// assert!(SETUP.call_until(Instant::now()));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn call_until(&self, deadline: Instant) -> bool {
+        self.0.get_until(deadline).is_some()
+    }
+
+    /// [`OnceFunc::call`] that waits for another's call up to a [`Limit`] at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`Once::do_limited`](crate::Once::do_limited).
+    ///
+    /// # Panics
+    ///
+    /// As [`OnceFunc::call`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::Limit;
+    /// use sudog_sync::OnceFunc;
+    ///
+    /// assert_eq!(OnceFunc::new(|| ()).call_limited(&Limit::default()), Ok(()));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn call_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        self.0.get_limited(limit).copied()
+    }
+
+    /// [`OnceFunc::call`] that waits for another's call for as long as `ctx` is not done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Once::do_ctx`](crate::Once::do_ctx).
+    ///
+    /// # Panics
+    ///
+    /// As [`OnceFunc::call`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::{OnceFunc, context};
+    ///
+    /// assert_eq!(OnceFunc::new(|| ()).call_ctx(&context::background()), Ok(()));
+    /// ```
+    #[cfg(unix)]
+    #[inline]
+    #[track_caller]
+    pub fn call_ctx(&self, ctx: &context::Context) -> Result<(), context::Error> {
+        self.0.get_ctx(ctx).copied()
+    }
+}
+
+impl<F> fmt::Debug for OnceFunc<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnceFunc").field(&self.0).finish()
+    }
+}
+
+/// Go's `sync.OnceFunc` to the letter: a function that calls `f` the first time.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use sudog_sync::once_func;
+///
+/// let calls = AtomicU32::new(0);
+/// let f = once_func(|| _ = calls.fetch_add(1, Ordering::Relaxed));
+/// f();
+/// f();
+/// assert_eq!(calls.load(Ordering::Relaxed), 1);
+/// ```
+pub fn once_func<F: FnOnce() + Send>(f: F) -> impl Fn() + Send + Sync {
+    let f = OnceFunc::new(f);
+    move || f.call()
+}
+
+/// Two values that are made by one function when somebody first asks for one: often a result and what came with it.
+///
+/// In all but the number it is an [`OnceValue`]; its contract is there. Go: `sync.OnceValues`, of which [`once_values`]
+/// has the shape.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::OnceValues;
+///
+/// static PAIR: OnceValues<u32, &str> = OnceValues::new(|| (1, "one"));
+///
+/// assert_eq!(PAIR.get(), (&1, &"one"));
+/// ```
+pub struct OnceValues<A, B, F = fn() -> (A, B)>(OnceValue<(A, B), F>);
+
+impl<A, B, F> OnceValues<A, B, F> {
+    /// Two values that `f` will make.
+    #[must_use]
+    pub const fn new(f: F) -> Self {
+        Self(OnceValue::new(f))
+    }
+}
+
+fn each<A, B>((a, b): &(A, B)) -> (&A, &B) {
+    (a, b)
+}
+
+impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
+    /// The values. The first call makes them, those that come meanwhile wait.
+    ///
+    /// # Panics
+    ///
+    /// As [`OnceValue::get`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::OnceValues;
+    ///
+    /// let values = OnceValues::new(|| ("forty", 2));
+    /// let (text, number) = values.get();
+    /// assert_eq!((*text, *number), ("forty", 2));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn get(&self) -> (&A, &B) {
+        each(self.0.get())
+    }
+
+    /// [`OnceValues::get`] that waits for another to make the values up to a deadline at most.
+    ///
+    /// # Panics
+    ///
+    /// As [`OnceValue::get`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use sudog_sync::OnceValues;
+    ///
+    /// assert_eq!(OnceValues::new(|| (1, 2)).get_until(Instant::now()), Some((&1, &2)));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn get_until(&self, deadline: Instant) -> Option<(&A, &B)> {
+        self.0.get_until(deadline).map(each)
+    }
+
+    /// [`OnceValues::get`] that waits for another to make the values up to a [`Limit`] at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`Once::do_limited`](crate::Once::do_limited).
+    ///
+    /// # Panics
+    ///
+    /// As [`OnceValue::get`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::Limit;
+    /// use sudog_sync::OnceValues;
+    ///
+    /// assert_eq!(OnceValues::new(|| (1, 2)).get_limited(&Limit::default()), Ok((&1, &2)));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn get_limited(&self, limit: &Limit<'_>) -> Result<(&A, &B), Abandoned> {
+        self.0.get_limited(limit).map(each)
+    }
+
+    /// [`OnceValues::get`] that waits for another to make the values for as long as `ctx` is not done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Once::do_ctx`](crate::Once::do_ctx).
+    ///
+    /// # Panics
+    ///
+    /// As [`OnceValue::get`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::{OnceValues, context};
+    ///
+    /// assert_eq!(OnceValues::new(|| (1, 2)).get_ctx(&context::background()), Ok((&1, &2)));
+    /// ```
+    #[cfg(unix)]
+    #[inline]
+    #[track_caller]
+    pub fn get_ctx(&self, ctx: &context::Context) -> Result<(&A, &B), context::Error> {
+        self.0.get_ctx(ctx).map(each)
+    }
+}
+
+impl<A: fmt::Debug, B: fmt::Debug, F> fmt::Debug for OnceValues<A, B, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnceValues").field(&self.0).finish()
+    }
+}
+
+/// Go's `sync.OnceValues` to the letter: a function that returns what the first call of `f` has returned.
+///
+/// It returns clones; [`OnceValues`] gives out references, and can live in a `static`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::once_values;
+///
+/// let answer = once_values(|| ("forty", 2));
+/// assert_eq!(answer(), answer());
+/// ```
+pub fn once_values<A, B, F>(f: F) -> impl Fn() -> (A, B) + Send + Sync
+where
+    A: Clone + Send + Sync,
+    B: Clone + Send + Sync,
+    F: FnOnce() -> (A, B) + Send,
+{
+    let values = OnceValues::new(f);
+    move || values.0.get().clone()
+}

@@ -1,0 +1,419 @@
+//! Go's `errgroup`: goroutines that work on one thing, and the first error among them.
+//!
+//! | | `go` | the goroutine | `wait` |
+//! |---|---|---|---|
+//! | limit | takes a token | gives it back | |
+//! | count | one more | one less, after the token | waits for none |
+//! | failure | | the first is kept, and cancels the context | returns it |
+//!
+//! Source: `golang.org/x/sync/errgroup`.
+
+use std::any::Any;
+use std::error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sudog_runtime::goroutine::{self, Goexit};
+use sudog_runtime::sema::{Abandoned, Limit, Order, Wake, semacquire_limited, semrelease, try_semacquire};
+
+use crate::WaitGroup;
+use crate::context::{self, CancelCauseFunc, Cause, Context, drop_payload};
+
+/// Goroutines that work on one thing: a [`WaitGroup`] that returns the first of their errors, and can tell the others to
+/// stop. Go's `errgroup.Group`.
+///
+/// It is a handle: clones are the same group. After a [`wait`](ErrGroup::wait) it may be used again, under the rules of
+/// a wait group; the first error remains.
+///
+/// Different from Go: a panic in a goroutine of the group does not end the process, but goes on in `wait`. (It cancels
+/// the context, and if nobody waits nobody but the panic hook hears of it.) And a limit belongs to the goroutines that
+/// were started under it: to lift it while they run is no mistake.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_sync::context;
+/// use sudog_sync::x::ErrGroup;
+///
+/// let (group, ctx) = ErrGroup::with_context(&context::background());
+/// group.go(move || context::sleep(&ctx, Duration::from_secs(3600)));
+/// group.go(|| Err("the disk is full"));
+/// assert_eq!(group.wait().unwrap_err().to_string(), "the disk is full");
+/// ```
+#[derive(Clone, Default)]
+pub struct ErrGroup {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    tasks: WaitGroup,
+    tokens: Mutex<Option<Arc<Tokens>>>,
+    cancel: Option<CancelCauseFunc>,
+    failure: Mutex<Failure>,
+}
+
+/// A limit.
+struct Tokens {
+    all: u32,
+    free: AtomicU32,
+}
+
+#[derive(Default)]
+struct Failure {
+    error: Option<Cause>,
+    panic: Panic,
+}
+
+#[derive(Default)]
+enum Panic {
+    #[default]
+    None,
+    Caught(Box<dyn Any + Send>),
+    /// Somebody has waited for it; its text is left.
+    Raised(String),
+}
+
+impl ErrGroup {
+    /// A group without a limit and without a context.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A group, and a context that is cancelled when a function of the group returns an error or panics, or when a
+    /// [`wait`](ErrGroup::wait) is over. The error is its [cause](Context::cause).
+    #[must_use]
+    pub fn with_context(ctx: &Context) -> (Self, Context) {
+        let (ctx, cancel) = context::with_cancel_cause(ctx);
+        (Self { inner: Arc::new(Inner { cancel: Some(cancel), ..Inner::default() }) }, ctx)
+    }
+
+    /// Runs `f` as a goroutine of the group. If there is a [limit](ErrGroup::set_limit), and it is reached, waits until
+    /// a goroutine of the group has ended.
+    ///
+    /// A goroutine that ends by [`goexit`](goroutine::goexit), or is given up with its scheduler, has ended.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::add`].
+    pub fn go<F, E>(&self, f: F)
+    where
+        F: FnOnce() -> Result<(), E> + Send + 'static,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        let started = self.go_limited(f, &Limit::default());
+        debug_assert_eq!(started, Ok(()));
+    }
+
+    /// [`ErrGroup::go`] that gives up when `ctx` is done, and drops `f`. This is about the waiting for the limit; `f`
+    /// itself is not stopped.
+    ///
+    /// # Errors
+    ///
+    /// The context's.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::add`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::time::Duration;
+    /// use sudog_sync::context::{self, Error};
+    /// use sudog_sync::x::ErrGroup;
+    ///
+    /// let group = ErrGroup::new();
+    /// group.set_limit(Some(0));
+    /// let (soon, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+    /// assert_eq!(group.go_ctx(&soon, || Ok::<_, Infallible>(())), Err(Error::DeadlineExceeded));
+    /// ```
+    pub fn go_ctx<F, E>(&self, ctx: &Context, f: F) -> Result<(), context::Error>
+    where
+        F: FnOnce() -> Result<(), E> + Send + 'static,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        ctx.limited(|limit| self.go_limited(f, limit))
+    }
+
+    /// [`ErrGroup::go`] that gives up at a [`Limit`], and drops `f`.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::add`].
+    pub fn go_limited<F, E>(&self, f: F, limit: &Limit<'_>) -> Result<(), Abandoned>
+    where
+        F: FnOnce() -> Result<(), E> + Send + 'static,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        let tokens = self.inner.tokens().clone();
+        let token = tokens.map(|tokens| Tokens::take(tokens, limit)).transpose()?;
+        self.start(token, f);
+        Ok(())
+    }
+
+    /// [`ErrGroup::go`], if the limit is not reached: true.
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::add`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::context;
+    /// use sudog_sync::x::ErrGroup;
+    ///
+    /// let (group, ctx) = ErrGroup::with_context(&context::background());
+    /// group.set_limit(Some(1));
+    /// group.go(move || Err(ctx.wait()));
+    /// assert!(!group.try_go(|| Ok::<_, context::Error>(())));
+    /// # group.set_limit(None);
+    /// # group.go(|| Err("stop"));
+    /// ```
+    #[must_use = "it says whether the function will run"]
+    pub fn try_go<F, E>(&self, f: F) -> bool
+    where
+        F: FnOnce() -> Result<(), E> + Send + 'static,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        let tokens = self.inner.tokens().clone();
+        let token = match tokens {
+            None => None,
+            Some(tokens) if try_semacquire(&tokens.free) => Some(Token(tokens)),
+            Some(_) => return false,
+        };
+        self.start(token, f);
+        true
+    }
+
+    /// Lets at most so many goroutines of the group run at a time; 0 blocks all. `None`: any number.
+    ///
+    /// # Panics
+    ///
+    /// With Go's words, if a limit is set while goroutines run that were started under another:
+    /// `errgroup: modify limit while N goroutines in the group are still active`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use sudog_sync::x::ErrGroup;
+    ///
+    /// let group = ErrGroup::new();
+    /// group.set_limit(Some(2));
+    /// for _ in 0..10 {
+    ///     group.go(|| Ok::<_, Infallible>(())); // waits for room
+    /// }
+    /// group.wait().unwrap();
+    /// ```
+    pub fn set_limit(&self, n: Option<usize>) {
+        let new = n.map(|n| {
+            let all = u32::try_from(n).unwrap_or(u32::MAX);
+            Arc::new(Tokens { all, free: AtomicU32::new(all) })
+        });
+        let mut tokens = self.inner.tokens();
+        let active = match (&*tokens, &new) {
+            (Some(old), Some(_)) => old.all - old.free.load(Ordering::Relaxed),
+            _ => 0,
+        };
+        if active == 0 {
+            *tokens = new;
+        }
+        drop(tokens);
+        assert!(active == 0, "errgroup: modify limit while {active} goroutines in the group are still active");
+    }
+
+    /// Waits until all goroutines of the group have ended, and cancels its context.
+    ///
+    /// # Errors
+    ///
+    /// The first that one of them has returned.
+    ///
+    /// # Panics
+    ///
+    /// If one of them has: the first panic goes on here, in the first call; another call panics too. And as
+    /// [`WaitGroup::wait`].
+    pub fn wait(&self) -> Result<(), Cause> {
+        self.inner.tasks.wait();
+        self.inner.result()
+    }
+
+    /// [`ErrGroup::wait`] that gives up when `ctx` is done. That does nothing to the group, nor to its context.
+    ///
+    /// # Errors
+    ///
+    /// The context's; if it was not done before the goroutines were, the result is that of [`ErrGroup::wait`].
+    ///
+    /// # Panics
+    ///
+    /// As [`ErrGroup::wait`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog_sync::context::{self, Error};
+    /// use sudog_sync::x::ErrGroup;
+    ///
+    /// let group = ErrGroup::new();
+    /// let (stop, cancel) = context::with_cancel(&context::background());
+    /// group.go(move || Err(stop.wait()));
+    /// let (soon, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+    /// assert_eq!(group.wait_ctx(&soon).unwrap_err(), Error::DeadlineExceeded);
+    /// cancel.cancel();
+    /// assert_eq!(group.wait().unwrap_err().to_string(), "context canceled");
+    /// ```
+    pub fn wait_ctx(&self, ctx: &Context) -> Result<Result<(), Cause>, context::Error> {
+        ctx.limited(|limit| self.wait_limited(limit))
+    }
+
+    /// [`ErrGroup::wait`] that gives up at a [`Limit`].
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    ///
+    /// # Panics
+    ///
+    /// As [`ErrGroup::wait`].
+    pub fn wait_limited(&self, limit: &Limit<'_>) -> Result<Result<(), Cause>, Abandoned> {
+        self.inner.tasks.wait_limited(limit)?;
+        Ok(self.inner.result())
+    }
+
+    fn start<F, E>(&self, token: Option<Token>, f: F)
+    where
+        F: FnOnce() -> Result<(), E> + Send + 'static,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        self.inner.tasks.add(1);
+        let task = Task { _token: token, count: Count(self.inner.clone()) };
+        goroutine::go(move || {
+            let task = task;
+            match catch_unwind(AssertUnwindSafe(|| f().map_err(Into::into))) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => task.count.0.failed(Arc::from(error)),
+                Err(payload) if payload.is::<Goexit>() => resume_unwind(payload),
+                Err(payload) => task.count.0.panicked(payload),
+            }
+        });
+    }
+}
+
+/// A goroutine of the group, even if it never starts. Its token goes first: who has waited may set another limit.
+struct Task {
+    _token: Option<Token>,
+    count: Count,
+}
+
+struct Token(Arc<Tokens>);
+
+struct Count(Arc<Inner>);
+
+impl Tokens {
+    fn take(this: Arc<Self>, limit: &Limit<'_>) -> Result<Token, Abandoned> {
+        if !try_semacquire(&this.free) {
+            // SAFETY: null.
+            unsafe { sudog_runtime::note_wait("errgroup.Group.Go", ptr::null()) };
+            semacquire_limited(&this.free, Order::Fifo, limit)?;
+        }
+        Ok(Token(this))
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        semrelease(&self.0.free, Wake::Normal);
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.tasks.done();
+    }
+}
+
+impl Inner {
+    fn tokens(&self) -> MutexGuard<'_, Option<Arc<Tokens>>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancel(&self, cause: Option<Cause>) {
+        if let Some(cancel) = &self.cancel {
+            cancel.cancel_with(cause);
+        }
+    }
+
+    fn failed(&self, error: Cause) {
+        let mut failure = self.failure();
+        if failure.error.is_none() {
+            failure.error = Some(error.clone());
+            drop(failure);
+            self.cancel(Some(error));
+        }
+    }
+
+    fn panicked(&self, payload: Box<dyn Any + Send>) {
+        let text = text(&*payload);
+        let mut failure = self.failure();
+        let late = match failure.panic {
+            Panic::None => {
+                failure.panic = Panic::Caught(payload);
+                None
+            }
+            _ => Some(payload),
+        };
+        drop(failure);
+        if let Some(late) = late {
+            drop_payload(late);
+        }
+        self.cancel(Some(Arc::from(Box::<dyn error::Error + Send + Sync>::from(format!("panic: {text}")))));
+    }
+
+    /// What has come of the goroutines, all of which have ended.
+    fn result(&self) -> Result<(), Cause> {
+        let mut failure = self.failure();
+        let panic = match &failure.panic {
+            Panic::None => Panic::None,
+            Panic::Raised(text) => Panic::Raised(text.clone()),
+            Panic::Caught(payload) => {
+                let text = text(&**payload);
+                std::mem::replace(&mut failure.panic, Panic::Raised(text))
+            }
+        };
+        let error = failure.error.clone();
+        drop(failure);
+        self.cancel(error.clone());
+        match panic {
+            Panic::Caught(payload) => resume_unwind(payload),
+            Panic::Raised(text) => panic!("a goroutine of this group has panicked: {text}"),
+            Panic::None => error.map_or(Ok(()), Err),
+        }
+    }
+}
+
+fn text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("(no text)").to_owned()
+}
+
+impl fmt::Debug for ErrGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrGroup").field("tasks", &self.inner.tasks).finish_non_exhaustive()
+    }
+}

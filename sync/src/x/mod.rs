@@ -1,0 +1,17 @@
+//! What Go keeps in `golang.org/x/sync`.
+//!
+//! * [`Weighted`] is a semaphore whose permits are taken several at a time, strictly in turn.
+//! * [`ErrGroup`] is a group of tasks that may fail: the first failure cancels the rest. Available on Unix.
+//! * [`SingleFlight`] makes one call of many that want the same.
+
+#[cfg(all(unix, not(sudog_loom)))]
+mod err_group;
+#[cfg(not(sudog_loom))]
+mod single_flight;
+mod weighted;
+
+#[cfg(all(unix, not(sudog_loom)))]
+pub use err_group::ErrGroup;
+#[cfg(not(sudog_loom))]
+pub use single_flight::{Flight, SingleFlight};
+pub use weighted::{Held, Weighted};

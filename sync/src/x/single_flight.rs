@@ -1,0 +1,280 @@
+//! x/sync's `singleflight`: of several calls for one key at a time, one is made.
+//!
+//! | step | who | under the group's lock | then |
+//! |---|---|---|---|
+//! | take off | a call that finds no flight for its key | enters a flight into the map | runs its function |
+//! | join | any other call | takes a share in the flight, and marks it as shared | waits until it has landed |
+//! | land | the one that has run its function, even if it is unwound | takes the flight off the map, unless somebody [forgot](SingleFlight::forget) it | if it is shared: stores what came of it, and lets the others go |
+//!
+//! A flight that is off the map cannot be joined: what the landing finds there, shared or not, stays so.
+//!
+//! Source: `golang.org/x/sync/singleflight` of 2026-02.
+
+mod flight;
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use sudog_runtime::Instant;
+use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+
+use crate::Mutex;
+#[cfg(unix)]
+use crate::context;
+use flight::{Came, InFlight, Landing, fly};
+
+/// Keeps calls that want the same from being made more than once at a time.
+///
+/// [`do_`](SingleFlight::do_) calls its function; unless a call for the same key is under way, in which case it waits for
+/// what comes of that. When the call is over it is forgotten, and the next one is made anew: this is no cache.
+///
+/// What comes of a call is cloned for those who share it. If its function panics, all of them panic with the same value
+/// (see [`SharedPanic`](crate::SharedPanic)). If it ends its goroutine, by [`goexit`](sudog_runtime::goroutine) or because
+/// that is given up, those of them that are goroutines end like it; threads panic.
+///
+/// A function that calls for its own key waits for itself, for ever. So does what hashes, compares or clones keys, if it
+/// calls for any: that is done under the group's lock. Functions run without it.
+///
+/// A call that shares another's allocates nothing for itself; one that is made has a flight to allocate.
+///
+/// Go: `golang.org/x/sync/singleflight.Group`.
+///
+/// # Examples
+///
+/// ```
+/// use std::thread;
+/// use sudog_sync::x::SingleFlight;
+///
+/// static PAGES: SingleFlight<String, usize> = SingleFlight::new();
+///
+/// thread::scope(|s| {
+///     for _ in 0..3 {
+///         s.spawn(|| {
+///             let flight = PAGES.do_("/index".to_owned(), || Ok("fetched".len()));
+///             assert_eq!(flight.result.unwrap(), 7);
+///         });
+///     }
+/// });
+/// ```
+pub struct SingleFlight<K, V, E = Arc<dyn Error + Send + Sync>> {
+    /// Made by the first call, so that the group can be made by a constant.
+    flights: Mutex<Option<Flights<K, V, E>>>,
+}
+
+type Flights<K, V, E> = HashMap<K, Arc<InFlight<V, E>>>;
+
+/// What comes of a call: Go's triple of value, error, and whether it was shared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flight<V, E = Arc<dyn Error + Send + Sync>> {
+    /// What the function has returned.
+    pub result: Result<V, E>,
+    /// Whether the result was given to more than one caller (or was to be, and they have given up).
+    pub shared: bool,
+}
+
+// A panic of a function leaves nothing behind but itself, for those who share it.
+impl<K, V, E> UnwindSafe for SingleFlight<K, V, E> {}
+impl<K, V, E> RefUnwindSafe for SingleFlight<K, V, E> {}
+
+impl<K, V, E> SingleFlight<K, V, E> {
+    /// A group in which no call is under way.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { flights: Mutex::new(None) }
+    }
+}
+
+impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
+    /// The next call for `key` is made, even if one is under way now. Those who share that one still do.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::x::SingleFlight;
+    ///
+    /// let group = SingleFlight::<_, _, ()>::new();
+    /// let outer = group.do_("key", || {
+    ///     group.forget("key");
+    ///     group.do_("key", || Ok(1)).result // a second call; else it would wait for the first
+    /// });
+    /// assert_eq!(outer.result, Ok(1));
+    /// ```
+    pub fn forget<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        // Without the lock: what is dropped is the user's.
+        drop(self.lock_map(|flights| flights.remove_entry(key)));
+    }
+}
+
+impl<K, V, E> SingleFlight<K, V, E> {
+    fn lock_map<T>(&self, f: impl FnOnce(&mut Flights<K, V, E>) -> T) -> T {
+        let mut flights = self.flights.lock();
+        let result = f(flights.get_or_insert_with(HashMap::new));
+        drop(flights); // may be unwound; then it drops the result
+        result
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, E: Clone> SingleFlight<K, V, E> {
+    /// Calls `f`; or waits for the call for this key that is under way, and returns what comes of that.
+    ///
+    /// # Panics
+    ///
+    /// As `f`, or the `f` of the call that it shares. On a thread, if that has ended its goroutine.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::x::SingleFlight;
+    ///
+    /// let group = SingleFlight::<_, _, &str>::new();
+    /// let flight = group.do_(1, || Ok("one"));
+    /// assert_eq!((flight.result, flight.shared), (Ok("one"), false));
+    /// assert_eq!(group.do_(1, || Err("not twice")).result, Err("not twice"));
+    /// ```
+    #[track_caller]
+    pub fn do_<F>(&self, key: K, f: F) -> Flight<V, E>
+    where
+        F: FnOnce() -> Result<V, E>,
+    {
+        match self.do_limited(key, f, &Limit::default()) {
+            Ok(flight) => flight,
+            Err(why) => unreachable!("{why}"),
+        }
+    }
+
+    /// [`SingleFlight::do_`] that waits for another's call up to a deadline at most. If `f` is the one to be called, it
+    /// takes as long as it likes, whatever the time.
+    ///
+    /// # Panics
+    ///
+    /// As [`SingleFlight::do_`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use sudog_sync::x::SingleFlight;
+    ///
+    /// let group = SingleFlight::<_, _, ()>::new();
+    /// let late = group.do_until(1, || Ok(group.do_until(1, || Ok(true), Instant::now()).is_none()), Instant::now());
+    /// assert_eq!(late.unwrap().result, Ok(true));
+    /// ```
+    #[track_caller]
+    pub fn do_until<F>(&self, key: K, f: F, deadline: Instant) -> Option<Flight<V, E>>
+    where
+        F: FnOnce() -> Result<V, E>,
+    {
+        self.do_limited(key, f, &Limit::until(deadline)).ok()
+    }
+
+    /// [`SingleFlight::do_`] that waits for another's call for as long as `ctx` is not done.
+    ///
+    /// # Errors
+    ///
+    /// The context's: it is done, so `f` has not been called, and the call that was under way is left to the others.
+    ///
+    /// # Panics
+    ///
+    /// As [`SingleFlight::do_`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::context;
+    /// use sudog_sync::x::SingleFlight;
+    ///
+    /// let group = SingleFlight::<_, _, ()>::new();
+    /// assert_eq!(group.do_ctx(&context::background(), 1, || Ok("one"))?.result, Ok("one"));
+    /// # Ok::<(), context::Error>(())
+    /// ```
+    #[cfg(unix)]
+    #[track_caller]
+    pub fn do_ctx<F>(&self, ctx: &context::Context, key: K, f: F) -> Result<Flight<V, E>, context::Error>
+    where
+        F: FnOnce() -> Result<V, E>,
+    {
+        Ok(ctx.limited(|limit| self.call(key, f, limit))?.into_flight())
+    }
+
+    /// [`SingleFlight::do_`] that waits for another's call up to a [`Limit`] at most.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first. A handle that has been cancelled already is one that comes first: `f` is not called then.
+    ///
+    /// # Panics
+    ///
+    /// As [`SingleFlight::do_`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_sync::x::SingleFlight;
+    ///
+    /// let (group, stop) = (SingleFlight::<_, (), ()>::new(), Cancel::new());
+    /// stop.cancel();
+    /// let limit = Limit { cancel: Some(&stop), ..Limit::default() };
+    /// assert_eq!(group.do_limited(1, || unreachable!(), &limit), Err(Abandoned::Cancelled));
+    /// ```
+    #[track_caller]
+    pub fn do_limited<F>(&self, key: K, f: F, limit: &Limit<'_>) -> Result<Flight<V, E>, Abandoned>
+    where
+        F: FnOnce() -> Result<V, E>,
+    {
+        Ok(self.call(key, f, limit)?.into_flight())
+    }
+
+    fn call<F>(&self, key: K, f: F, limit: &Limit<'_>) -> Result<Came<V, E>, Abandoned>
+    where
+        F: FnOnce() -> Result<V, E>,
+    {
+        if limit.cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Abandoned::Cancelled);
+        }
+        let ours = self.lock_map(|flights| match flights.get(&key) {
+            Some(flight) => {
+                flight.shared.store(true, Relaxed); // for who has the lock after us
+                Err(flight.clone())
+            }
+            None => {
+                let flight = Arc::new(InFlight::new());
+                flights.insert(key.clone(), flight.clone());
+                Ok(Landing::new(self, &key, flight))
+            }
+        });
+        match ours {
+            Ok(landing) => Ok(fly(landing, f)),
+            Err(flight) => {
+                flight.landed.wait("singleflight.Group.Do", limit)?;
+                Ok(Came::Theirs(flight))
+            }
+        }
+    }
+}
+
+impl<K, V, E> Default for SingleFlight<K, V, E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, V, E> fmt::Debug for SingleFlight<K, V, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (calls, waiters) = self.lock_map(|flights| {
+            let waiters: usize = flights.values().map(|flight| flight.landed.waiters()).sum();
+            (flights.len(), waiters)
+        });
+        f.debug_struct("SingleFlight").field("calls", &calls).field("waiters", &waiters).finish()
+    }
+}

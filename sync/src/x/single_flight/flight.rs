@@ -1,0 +1,160 @@
+//! A call that is under way, its landing, and what comes of it: see the top of `single_flight.rs`.
+
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use super::{Flight, Flights, SingleFlight};
+use crate::Once;
+use crate::shared_panic::{Caught, is_goexit};
+
+pub(super) struct InFlight<V, E> {
+    pub(super) landed: Once,
+    /// Somebody else than the one who flies has had a share in it. Written under the group's lock.
+    pub(super) shared: AtomicBool,
+    /// If it is shared: from the landing on.
+    outcome: OnceLock<Outcome<V, E>>,
+}
+
+pub(super) enum Outcome<V, E> {
+    Returned(Result<V, E>),
+    Panicked(Caught),
+    Exited,
+}
+
+pub(super) fn fly<K: Hash + Eq, V, E, F>(mut landing: Landing<'_, K, V, E>, f: F) -> Came<V, E>
+where
+    F: FnOnce() -> Result<V, E>,
+{
+    // `f` goes with its panic, which is raised again.
+    let (outcome, exit) = match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => (Outcome::Returned(result), None),
+        Err(payload) if is_goexit(&*payload) => (Outcome::Exited, Some(payload)),
+        Err(payload) => (Outcome::Panicked(Caught::new(payload)), None),
+    };
+    landing.outcome = Some(outcome);
+    landing.land();
+    if let Some(payload) = exit {
+        resume_unwind(payload);
+    }
+    match landing.outcome.take() {
+        Some(outcome) => Came::Ours(outcome),
+        None => Came::OursShared(landing.flight.clone()),
+    }
+}
+
+/// What has come of a call, and to whom.
+pub(super) enum Came<V, E> {
+    /// Nobody shares it, so it is not cloned.
+    Ours(Outcome<V, E>),
+    OursShared(Arc<InFlight<V, E>>),
+    Theirs(Arc<InFlight<V, E>>),
+}
+
+impl<V: Clone, E: Clone> Came<V, E> {
+    #[track_caller]
+    pub(super) fn into_flight(self) -> Flight<V, E> {
+        match self {
+            Self::Ours(Outcome::Returned(result)) => Flight { result, shared: false },
+            Self::Ours(outcome) => outcome.resume(),
+            Self::OursShared(flight) => match flight.outcome() {
+                Outcome::Returned(result) => Flight { result: result.clone(), shared: true },
+                outcome => outcome.resume(),
+            },
+            Self::Theirs(flight) => match flight.outcome() {
+                Outcome::Returned(result) => Flight { result: result.clone(), shared: true },
+                Outcome::Panicked(caught) => caught.raise(),
+                Outcome::Exited => exit(),
+            },
+        }
+    }
+}
+
+impl<V, E> Outcome<V, E> {
+    #[cold]
+    fn resume(&self) -> ! {
+        match self {
+            Self::Panicked(caught) => caught.resume(),
+            _ => unreachable!("the exit goes on by itself"),
+        }
+    }
+}
+
+#[cold]
+#[track_caller]
+fn exit() -> ! {
+    #[cfg(unix)]
+    if sudog_runtime::goroutine::on_goroutine() {
+        sudog_runtime::goroutine::goexit();
+    }
+    panic!("singleflight: the function of a shared call has ended its goroutine")
+}
+
+impl<V, E> InFlight<V, E> {
+    pub(super) fn new() -> Self {
+        Self { landed: Once::begun(), shared: AtomicBool::new(false), outcome: OnceLock::new() }
+    }
+
+    /// What has come of it: it has landed, and is shared.
+    fn outcome(&self) -> &Outcome<V, E> {
+        self.outcome.get().expect("stored before the landing")
+    }
+}
+
+/// A flight on its way, which lands even if its goroutine is unwound.
+pub(super) struct Landing<'a, K, V, E> {
+    group: &'a SingleFlight<K, V, E>,
+    key: &'a K,
+    flight: Arc<InFlight<V, E>>,
+    /// What has come of it, until it is stored for those who share it.
+    outcome: Option<Outcome<V, E>>,
+    over: bool,
+}
+
+impl<'a, K, V, E> Landing<'a, K, V, E> {
+    /// A flight that is on the map.
+    pub(super) fn new(group: &'a SingleFlight<K, V, E>, key: &'a K, flight: Arc<InFlight<V, E>>) -> Self {
+        Self { group, key, flight, outcome: None, over: false }
+    }
+
+    fn land(&mut self)
+    where
+        K: Hash + Eq,
+    {
+        let (key, flight) = (self.key, self.flight.clone());
+        self.land_with(|flights| match flights.get(key) {
+            Some(other) if Arc::ptr_eq(other, &flight) => flights.remove_entry(key),
+            _ => None,
+        });
+    }
+
+    fn land_with(&mut self, take_off: impl FnOnce(&mut Flights<K, V, E>) -> Option<(K, Arc<InFlight<V, E>>)>) {
+        let shared = &self.flight.shared;
+        let (_off, shared) = self.group.lock_map(|flights| (take_off(flights), shared.load(Relaxed)));
+        if shared {
+            // Who shares it without an outcome shares the end of our goroutine.
+            _ = self.flight.outcome.set(self.outcome.take().unwrap_or(Outcome::Exited));
+            self.flight.landed.finish();
+        }
+        self.over = true;
+    }
+}
+
+impl<K, V, E> Drop for Landing<'_, K, V, E> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.land_unwound();
+        }
+    }
+}
+
+impl<K, V, E> Landing<'_, K, V, E> {
+    /// No user code here, which could panic: a search by what is ours. Or the landing itself was unwound, in which case
+    /// this does what is left to do.
+    #[cold]
+    fn land_unwound(&mut self) {
+        let flight = self.flight.clone();
+        self.land_with(|flights| flights.extract_if(|_, other| Arc::ptr_eq(other, &flight)).next());
+    }
+}

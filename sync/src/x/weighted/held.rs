@@ -1,0 +1,122 @@
+//! Tokens that go back by themselves.
+
+use sudog_runtime::Instant;
+use sudog_runtime::sema::{Abandoned, Limit};
+
+use super::Weighted;
+#[cfg(all(unix, not(sudog_loom)))]
+use crate::context;
+
+/// Tokens of a [`Weighted`], which go back when this is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::x::Weighted;
+///
+/// let semaphore = Weighted::new(3);
+/// let held = semaphore.try_hold(2).unwrap();
+/// assert_eq!(held.tokens(), 2);
+/// ```
+#[must_use = "the tokens go back at once"]
+#[derive(Debug)]
+pub struct Held<'a> {
+    semaphore: &'a Weighted,
+    tokens: u64,
+}
+
+impl Held<'_> {
+    /// How many they are.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+}
+
+impl Drop for Held<'_> {
+    /// # Panics
+    ///
+    /// As [`Weighted::release`], if somebody else has released these tokens meanwhile.
+    fn drop(&mut self) {
+        self.semaphore.release(self.tokens);
+    }
+}
+
+impl Weighted {
+    /// [`Weighted::acquire`] with a guard: the tokens go back when it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Weighted::acquire`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::context;
+    /// use sudog_sync::x::Weighted;
+    ///
+    /// let (semaphore, ctx) = (Weighted::new(2), context::background());
+    /// let held = semaphore.hold(&ctx, 2)?;
+    /// assert!(semaphore.try_hold(1).is_none());
+    /// drop(held);
+    /// assert!(semaphore.try_hold(1).is_some());
+    /// # Ok::<(), context::Error>(())
+    /// ```
+    #[cfg(all(unix, not(sudog_loom)))]
+    #[inline]
+    pub fn hold(&self, ctx: &context::Context, tokens: u64) -> Result<Held<'_>, context::Error> {
+        self.acquire(ctx, tokens).map(|()| self.held(tokens))
+    }
+
+    /// [`Weighted::acquire_until`] with a guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use sudog_sync::x::Weighted;
+    ///
+    /// assert!(Weighted::new(2).hold_until(2, Instant::now()).is_some());
+    /// ```
+    #[inline]
+    pub fn hold_until(&self, tokens: u64, deadline: Instant) -> Option<Held<'_>> {
+        self.acquire_until(tokens, deadline).then(|| self.held(tokens))
+    }
+
+    /// [`Weighted::acquire_limited`] with a guard.
+    ///
+    /// # Errors
+    ///
+    /// As [`Weighted::acquire_limited`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::Limit;
+    /// use sudog_sync::x::Weighted;
+    ///
+    /// assert_eq!(Weighted::new(2).hold_limited(2, &Limit::default()).unwrap().tokens(), 2);
+    /// ```
+    #[inline]
+    pub fn hold_limited(&self, tokens: u64, limit: &Limit<'_>) -> Result<Held<'_>, Abandoned> {
+        self.acquire_limited(tokens, limit).map(|()| self.held(tokens))
+    }
+
+    /// [`Weighted::try_acquire`] with a guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::x::Weighted;
+    ///
+    /// assert!(Weighted::new(2).try_hold(3).is_none());
+    /// ```
+    #[inline]
+    pub fn try_hold(&self, tokens: u64) -> Option<Held<'_>> {
+        self.try_acquire(tokens).then(|| self.held(tokens))
+    }
+
+    fn held(&self, tokens: u64) -> Held<'_> {
+        Held { semaphore: self, tokens }
+    }
+}

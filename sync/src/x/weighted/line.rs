@@ -1,0 +1,181 @@
+//! The line of a weighted semaphore: see the top of `weighted.rs`.
+
+use std::ptr::NonNull;
+
+use sudog_runtime::AtomicU32;
+use sudog_runtime::sema::semgrant_many;
+use sudog_runtime::shim::Cell;
+
+pub(super) struct State {
+    pub(super) held: u64,
+    first: Option<NonNull<Waiter>>,
+    last: Option<NonNull<Waiter>>,
+}
+
+// SAFETY: the waiters that it links are touched by the holder of the lock it is in, on whatever thread; see `Waiter`.
+unsafe impl Send for State {}
+
+/// Stands on the stack of the one that waits.
+pub(super) struct Waiter {
+    pub(super) tokens: u64,
+    pub(super) permit: AtomicU32,
+    /// These belong to the holder of the lock; but once it is `Granted`, `next` belongs to who granted.
+    pub(super) place: Cell<Place>,
+    next: Cell<Option<NonNull<Waiter>>>,
+    prev: Cell<Option<NonNull<Waiter>>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Queued,
+    Granted,
+    Left,
+}
+
+impl Waiter {
+    pub(super) fn new(tokens: u64) -> Self {
+        Self {
+            tokens,
+            permit: AtomicU32::new(0),
+            place: Cell::new(Place::Queued),
+            next: Cell::new(None),
+            prev: Cell::new(None),
+        }
+    }
+}
+
+/// As memory that is freed is written: so loom sees who uses it later.
+#[cfg(sudog_loom)]
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.permit.with_mut(|_| ());
+        self.next.set(None);
+        self.prev.set(None);
+    }
+}
+
+impl State {
+    pub(super) const fn new() -> Self {
+        Self { held: 0, first: None, last: None }
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self, tokens: u64, size: u64) -> bool {
+        let free = self.first.is_none() && tokens <= size - self.held;
+        if free {
+            self.held += tokens;
+        }
+        free
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let (mut n, mut at) = (0, self.first);
+        while let Some(waiter) = at {
+            n += 1;
+            // SAFETY: in line, hence alive, and the lock is held.
+            at = unsafe { waiter.as_ref() }.next.get();
+        }
+        n
+    }
+
+    /// Puts a waiter at the end of the line.
+    ///
+    /// # Safety
+    ///
+    /// It stays where it is until it has been unlinked.
+    pub(super) unsafe fn push(&mut self, waiter: &Waiter) {
+        let this = NonNull::from(waiter);
+        waiter.prev.set(self.last);
+        match self.last {
+            // SAFETY: in line, hence alive, and the lock is held.
+            Some(last) => unsafe { last.as_ref() }.next.set(Some(this)),
+            None => self.first = Some(this),
+        }
+        self.last = Some(this);
+    }
+
+    /// Takes out one that gives up, and serves those that it kept waiting.
+    pub(super) fn remove(&mut self, waiter: &Waiter, size: u64) -> Granted {
+        waiter.place.set(Place::Left);
+        let (prev, next) = (waiter.prev.get(), waiter.next.get());
+        match next {
+            // SAFETY: in line, hence alive, and the lock is held.
+            Some(next) => unsafe { next.as_ref() }.prev.set(prev),
+            None => self.last = prev,
+        }
+        match prev {
+            // SAFETY: as above.
+            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
+            None => {
+                self.first = next;
+                return self.grant(size);
+            }
+        }
+        Granted(None)
+    }
+
+    /// Takes tokens for the first in line, and unlinks them, for as long as there are enough.
+    pub(super) fn grant(&mut self, size: u64) -> Granted {
+        let first = self.first;
+        let mut last = None;
+        while let Some(waiter) = self.first {
+            // SAFETY: in line, hence alive, and the lock is held.
+            let waiter = unsafe { waiter.as_ref() };
+            if waiter.tokens > size - self.held {
+                break;
+            }
+            self.held += waiter.tokens;
+            waiter.place.set(Place::Granted);
+            self.first = waiter.next.get();
+            last = Some(waiter);
+        }
+        let Some(last) = last else { return Granted(None) };
+        last.next.set(None);
+        match self.first {
+            // SAFETY: as above.
+            Some(first) => unsafe { first.as_ref() }.prev.set(None),
+            None => self.last = None,
+        }
+        Granted(first)
+    }
+}
+
+/// Those who have their tokens, but do not know of it.
+#[must_use]
+pub(super) struct Granted(Option<NonNull<Waiter>>);
+
+impl Granted {
+    /// To be called without the lock.
+    #[inline]
+    pub(super) fn wake(self) {
+        if let Some(first) = self.0 {
+            wake(first);
+        }
+    }
+}
+
+#[cold]
+fn wake(first: NonNull<Waiter>) {
+    // A goroutine may be made to give way as it grants, and may then be unwound: not between two of them.
+    without_switching(|| {
+        let mut at = Some(first);
+        while let Some(waiter) = at {
+            let waiter = waiter.as_ptr();
+            // SAFETY: it waits for the grant, by what `leave` does, so it is alive until then; and it is not used after.
+            unsafe {
+                at = (*waiter).next.get();
+                semgrant_many(&(*waiter).permit, 1);
+            }
+        }
+    });
+    sudog_runtime::safepoint();
+}
+
+#[cfg(all(unix, not(sudog_loom)))]
+use sudog_runtime::goroutine::without_switching;
+
+/// Where nobody switches.
+#[cfg(any(not(unix), sudog_loom))]
+fn without_switching(f: impl FnOnce()) {
+    f();
+}
