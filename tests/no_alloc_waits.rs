@@ -75,32 +75,18 @@ fn a_group() {
 fn a_rw_mutex() {
     let _watchdog = Watchdog::new();
     fn both_sides<L: ConstRawRwLock>(lock: L) {
-        let rw = lock_api::RwLock::from_raw(ApiRwLock::new(lock), 0);
-        let waits = |rw: &RwMutexOver<L, i32>| {
-            thread::scope(|s| {
-                let reader = without_allocating(|| rw.read());
-                // With a deadline first, then for good.
-                s.spawn(|| {
-                    without_allocating(|| {
-                        assert!(rw.try_write_for(Duration::from_millis(1)).is_none());
-                        *rw.write() += 1;
-                    });
-                });
-                // Kept out by the writer, either by the one with a deadline or by the one without.
-                s.spawn(|| {
-                    without_allocating(|| {
-                        while rw.try_read_for(Duration::from_micros(100)).is_some() {
-                            thread::yield_now();
-                        }
-                        drop(rw.read());
-                    });
-                });
-                eventually(|| rw.try_read().is_none());
-                without_allocating(|| drop(reader));
-            });
-        };
-        waits(&rw);
-        assert_eq!(*rw.read(), 1);
+        const SOON: Duration = Duration::from_millis(1);
+        let rw: RwMutexOver<L, i32> = lock_api::RwLock::from_raw(ApiRwLock::new(lock), 0);
+        thread::scope(|s| {
+            let reader = without_allocating(|| rw.read());
+            s.spawn(|| without_allocating(|| assert!(rw.try_write_for(SOON).is_none()))).join().unwrap();
+            s.spawn(|| without_allocating(|| *rw.write() += 1));
+            eventually(|| rw.try_read().is_none());
+            // Kept out by the writer that waits.
+            s.spawn(|| without_allocating(|| assert!(rw.try_read_for(SOON).is_none()))).join().unwrap();
+            s.spawn(|| without_allocating(|| assert_eq!(*rw.read(), 1)));
+            without_allocating(|| drop(reader));
+        });
     }
     both_sides(GoRwMutex::new());
     both_sides(PhaseFairRwMutex::<RuntimeSema>::unlocked());
