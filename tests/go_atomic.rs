@@ -332,14 +332,17 @@ const LITMUS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 
 /// Go: `TestStoreLoadSeqCst*`: who stores its own and then loads the other's, misses it only if the other does not.
 fn store_load_seq_cst<K: Kind, N: Number>() {
-    let x = [N::zero(), N::zero()];
+    /// So that a store waits for its line while the load after it does not.
+    #[repr(align(128))]
+    struct Apart<N>(N);
+    let x = [Apart(N::zero()), Apart(N::zero())];
     // Three in turn, so that nobody overwrites what the other still has to look at.
     let ack = [const { [const { AtomicUsize::new(0) }; 3] }; 2];
     together::<K>(2, move |me| {
         let he = 1 - me;
         for i in 1..LITMUS {
-            x[me].set(i);
-            let mine = x[he].get();
+            x[me].0.set(i);
+            let mine = x[he].0.get();
             ack[me][i % 3].store(2 * i + usize::from(mine >= i), SeqCst);
             let mut polls = 0;
             let his = loop {

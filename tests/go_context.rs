@@ -112,8 +112,10 @@ fn deadline<K: Kind>() {
     check_deadline::<K>(&other(&c));
 
     let (c, _cancel) = with_deadline(&background(), soon());
-    let (c, _cancel) = with_deadline(&other(&c), Instant::now() + LONG);
-    check_deadline::<K>(&c);
+    let (child, _cancel) = with_deadline(&other(&c), Instant::now() + LONG);
+    assert_eq!(child.deadline(), c.deadline());
+    assert!(child.to_string().ends_with(".WithCancel"));
+    check_deadline::<K>(&child);
 
     for at_once in [Instant::now() - SHORT, Instant::now()] {
         let (c, _cancel) = with_deadline(&background(), at_once);
@@ -244,9 +246,7 @@ fn layers<K: Kind>(d: Duration) {
     for _ in 0..30 {
         let mut seed = SEEDS.fetch_add(1, SeqCst).wrapping_mul(0x9e37_79b9) | 1;
         let mut random = |n: u32| {
-            seed ^= seed << 13;
-            seed ^= seed >> 17;
-            seed ^= seed << 5;
+            (seed ^= seed << 13, seed ^= seed >> 17, seed ^= seed << 5);
             seed % n
         };
         let (mut ctx, mut cancels, mut timers, mut n_values) = (background(), Vec::new(), 0, 0);

@@ -4,6 +4,8 @@
 #![cfg(all(unix, not(sudog_loom)))]
 
 mod common;
+#[path = "../runtime/tests/counting/mod.rs"]
+mod counting;
 mod kinds;
 
 use std::fmt;
@@ -15,7 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
-use kinds::Kind;
+use counting::without_allocating;
+use kinds::{Kind, Threads};
 use sudog::runtime::goroutine::{Goexit, go, goexit, gosched, run, run_local, sleep, spawn};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::x::{Flight, SingleFlight};
@@ -371,6 +374,20 @@ fn clones() {
         s.spawn(flight);
     });
     assert_eq!((clones.load(Relaxed), Arc::strong_count(&clones)), (2, 1));
+}
+
+#[test]
+fn a_share_allocates_nothing() {
+    let _watchdog = Watchdog::new();
+    let w = World::with_call::<Threads>(true);
+    thread::scope(|s| {
+        for _ in 0..3 {
+            s.spawn(|| assert!(without_allocating(|| w.group.do_("key", || unreachable!())).shared));
+        }
+        assert!(without_allocating(|| w.group.do_until("key", || unreachable!(), Instant::now())).is_none());
+        eventually(|| waiting(&w.group, 3));
+        w.go_on.store(true, SeqCst);
+    });
 }
 
 /// The set of the one who calls comes to rest, and it is given up: those outside are told.

@@ -26,7 +26,8 @@
 //!   removed, so who removes and stores a key during a `range` moves it, perhaps to where that `range` has not been
 //!   yet. A `range` passes over the lines that were born since it began. See [`Line::born`].
 //! * **A fence after an insertion**: papaya shows the new entry by a release store, which the inserter's next load may
-//!   overtake. Go's map is sequentially consistent, and programs may rely on it.
+//!   overtake (not on x86, as papaya counts it by a locked instruction). Go's map is sequentially consistent, and
+//!   programs may rely on it.
 //! * **`range` protects what it walks over by a guard of its own**, not the thread's: goroutines that range and wait in
 //!   turns would otherwise keep the thread's for ever, and no memory would be freed.
 //! * **A destructor that panics** does so where memory is reclaimed. It is stopped there: the panic has been reported,

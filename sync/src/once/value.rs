@@ -103,10 +103,19 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &T {
-        if !self.once.is_done() {
-            let made = self.make(&Limit::default());
-            debug_assert_eq!(made, Ok(()));
+        if self.once.is_done() {
+            // SAFETY: it is done.
+            return unsafe { self.made() };
         }
+        self.make_and_get()
+    }
+
+    /// Apart, so that the fast path has no frame.
+    #[cold]
+    #[track_caller]
+    fn make_and_get(&self) -> &T {
+        let made = self.make(&Limit::default());
+        debug_assert_eq!(made, Ok(()));
         // SAFETY: it is done.
         unsafe { self.made() }
     }
