@@ -246,7 +246,9 @@ fn layers<K: Kind>(d: Duration) {
     for _ in 0..30 {
         let mut seed = SEEDS.fetch_add(1, SeqCst).wrapping_mul(0x9e37_79b9) | 1;
         let mut random = |n: u32| {
-            (seed ^= seed << 13, seed ^= seed >> 17, seed ^= seed << 5);
+            seed ^= seed << 13;
+            seed ^= seed >> 17;
+            seed ^= seed << 5;
             seed % n
         };
         let (mut ctx, mut cancels, mut timers, mut n_values) = (background(), Vec::new(), 0, 0);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::Watchdog;
 use kinds::Kind;
-use sudog::runtime::goroutine::{self, go, gosched, run_local};
+use sudog::runtime::goroutine::{self, Builder, Placement, go, gosched, run_local};
 use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::mutex::policy;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
@@ -68,7 +68,7 @@ fn new<L: ConstRawRwLock>() -> Rw<L> {
 
 /// Nobody is there, and both sides are free.
 #[track_caller]
-fn assert_at_rest<L: ConstRawRwLock>(rw: &RwMutexOver<L, u32>) {
+fn assert_at_rest<L: ConstRawRwLock, T>(rw: &RwMutexOver<L, T>) {
     assert!(!rw.is_locked(), "somebody is left");
     assert!(rw.try_write().is_some() && rw.try_read().is_some());
 }
@@ -247,7 +247,7 @@ fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Deb
 }
 
 /// What `Debug` says of the readers of the Go mutex within.
-fn waiting_readers<L: ConstRawRwLock + Debug>(rw: &RwMutexOver<L, u32>) -> usize {
+fn waiting_readers<L: ConstRawRwLock + Debug, T>(rw: &RwMutexOver<L, T>) -> usize {
     // SAFETY: the lock is looked at, not changed.
     let text = format!("{:?}", unsafe { rw.raw() });
     let readers = text.rsplit_once("readers: ").expect("its readers").1;
@@ -433,6 +433,49 @@ fn unwound_waits_leave_no_trace() {
     unwound(PhantomData::<PhaseFairRwMutex>);
     unwound(PhantomData::<ShardedRwMutex>);
     unwound(PhantomData::<ShardedRwMutex<1, sudog::sync::mutex::InTurn>>);
+}
+
+/// A goroutine whose time slice is over gives way as it lets readers in, at the end of its write; and is unwound there,
+/// as its `run` ends meanwhile. The next writer goes on all the same.
+#[test]
+fn a_writer_is_given_up_as_it_unlocks() {
+    let watchdog = Watchdog::new();
+    for downgrades in [false, true, false, true] {
+        watchdog.pat();
+        let w = Arc::new((RwMutex::new(0), AtomicUsize::new(0)));
+        let mut others = Vec::new();
+        goroutine::run(|| {
+            let writer = w.clone();
+            Builder::new().on(Placement::Here).go(move || {
+                let mut guard = writer.0.write();
+                *guard = 1;
+                writer.1.store(1, SeqCst);
+                while writer.1.load(SeqCst) == 1 {
+                    std::hint::spin_loop(); // does not give way
+                }
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(50) {
+                    std::hint::spin_loop();
+                }
+                writer.1.store(3, SeqCst);
+                if downgrades { drop(RwLockWriteGuard::downgrade(guard)) } else { drop(guard) }
+            });
+            let (reader, thread) = (w.clone(), w.clone());
+            others.push(std::thread::spawn(move || {
+                common::eventually(|| reader.1.load(SeqCst) == 1);
+                let waits = std::thread::spawn(move || drop(thread.0.read()));
+                common::eventually(|| waiting_readers(&reader.0) == 1);
+                reader.1.store(2, SeqCst);
+                waits.join().unwrap();
+            }));
+            while w.1.load(SeqCst) != 3 {
+                gosched();
+            }
+        });
+        others.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(*w.0.write(), 1);
+        assert_at_rest(&w.0);
+    }
 }
 
 /// Guards may be forgotten: the lock stays as it is, and may go.

@@ -232,8 +232,9 @@ impl WaitGroup {
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
+        let left = over.is_err() && self.leave();
         std::mem::forget(unwound);
-        if over.is_err() && self.leave() {
+        if left {
             return over;
         }
         // Relaxed: the word became 0 before our permit was released.
@@ -243,6 +244,8 @@ impl WaitGroup {
 
     /// A waiter that is no longer in the semaphore's line takes itself off the count. False if it has been taken off: it
     /// takes its permit.
+    ///
+    /// Should this be unwound, it is to be called again.
     #[cold]
     fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);

@@ -187,8 +187,10 @@ impl<K, V> Line<K, V> {
 impl<K, V> Drop for Line<K, V> {
     fn drop(&mut self) {
         for pair in self.first.take().into_iter().chain(mem::take(&mut self.more)) {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pair))) {
-                mem::forget(payload); // its destructor might panic, too
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pair)))
+                && let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
+            {
+                mem::forget(another); // it may go on like this
             }
         }
     }

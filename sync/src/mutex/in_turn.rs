@@ -47,6 +47,8 @@ pub struct InTurn<S = RuntimeSema> {
 
 impl<S: Semaphore> InTurn<S> {
     /// One that stands in no line any more gives up. False if the lock is its own.
+    ///
+    /// Should this be unwound, it is to be called again.
     #[cold]
     fn leave(&self) -> bool {
         let mut old = self.contenders.load(Relaxed);
@@ -80,8 +82,9 @@ impl<S: Semaphore> InTurn<S> {
             }
             Some(deadline) => self.sema.acquire_until(Order::Fifo, deadline),
         };
+        let locked = got || !self.leave();
         std::mem::forget(unwound);
-        got || !self.leave()
+        locked
     }
 }
 

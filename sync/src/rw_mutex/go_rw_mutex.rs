@@ -262,11 +262,14 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             }
             Some(deadline) => admitted.acquire_until(Order::Fifo, deadline),
         };
-        mem::forget(waiting);
         if got {
+            mem::forget(waiting);
             self.enter();
+            return true;
         }
-        got || !self.withdraw(old & PHASE)
+        let withdrawn = self.withdraw(old & PHASE);
+        mem::forget(waiting);
+        !withdrawn
     }
 
     /// A reader has taken its permit.
@@ -276,6 +279,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     /// A reader that stands in no line any more gives up. False if it has been admitted: it has the lock.
+    ///
+    /// Should this be unwound, it is to be called again.
     #[cold]
     fn withdraw(&self, phase: u64) -> bool {
         let mut old = self.state.load(Relaxed);
@@ -342,8 +347,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Waits for the readers before it.
     #[cold]
     fn drain(&self, guard: W::Guard, deadline: Option<Instant>) -> Option<W::Guard> {
+        let mut writers = Writers(&self.writers, Some(guard));
         // A goroutine that is unwound leaves its sleep by a panic.
-        let mut announced = Announced { rw: self, guard: Some(guard) };
+        let announced = Announced(self);
         self.spin_while(|now| before(now) != 0);
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
@@ -354,22 +360,24 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             }
             Some(deadline) => self.drained.acquire_until(Order::Fifo, deadline),
         };
-        let guard = announced.guard.take();
+        let retracted = if drained { None } else { self.retract() };
         mem::forget(announced);
-        if drained || !self.retract() {
-            // The permit comes from the last reader only: comes after the others, too.
-            self.state.load(Acquire);
-            return guard;
+        if let Some(old) = retracted {
+            self.admit(old);
+            return None;
         }
-        // SAFETY: the guard of the caller's acquisition.
-        unsafe { self.writers.unlock(guard.expect("not taken")) };
-        None
+        // The permit comes from the last reader only: comes after the others, too.
+        self.state.load(Acquire);
+        writers.1.take()
     }
 
-    /// A writer that stands in no line any more gives up, but still has `writers`. False if the last of the readers
-    /// before it has left: it has the lock.
+    /// A writer that stands in no line any more gives up, but still has `writers`. It has to [`admit`](Self::admit)
+    /// those that came in its phase, at whose end the word was this; or, `None`, the last of the readers before it has
+    /// left, and it has the lock.
+    ///
+    /// Should this be unwound, it is to be called again.
     #[cold]
-    fn retract(&self) -> bool {
+    fn retract(&self) -> Option<u64> {
         // Nobody is admitted meanwhile, as we have `writers`. Acquire: see `enter`.
         while self.entering.load(Acquire) != 0 {
             G::yield_now();
@@ -377,15 +385,12 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         let mut old = self.state.load(Relaxed);
         while before(old) != 0 {
             match self.state.compare_exchange_weak(old, old.wrapping_add(WRITER), Relaxed, Relaxed) {
-                Ok(_) => {
-                    self.admit(old);
-                    return true;
-                }
+                Ok(_) => return Some(old),
                 Err(now) => old = now,
             }
         }
         self.drained.acquire(Order::Fifo); // there, or on its way
-        false
+        None
     }
 
     /// The end of a phase, in which the word was `old`: lets the readers in that came in it.
@@ -404,18 +409,45 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.admitted[usize::from(phase != 0)].grant_many(n);
     }
 
+    /// The end of a write. A goroutine may be unwound as it admits readers: they are in then, and `writers` is unlocked.
+    ///
     /// # Safety
     ///
     /// As for [`RawLock::unlock`], of `writers`; and the caller has the lock for writing.
     #[inline]
     unsafe fn end_write(&self, guard: W::Guard, then_read: u64) {
+        let _writers = Writers(&self.writers, Some(guard));
+        self.end_phase(then_read);
+    }
+
+    /// [`end_write`](Self::end_write), after which the caller reads; or does not, if it is unwound.
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    #[inline]
+    unsafe fn end_write_and_read(&self, guard: W::Guard) {
+        /// Nobody will get to know that it reads.
+        struct Unwound<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>);
+        impl<W: RawLock, S: Semaphore> Drop for Unwound<'_, W, S> {
+            #[cold]
+            fn drop(&mut self) {
+                self.0.runlock();
+            }
+        }
+        let unwound = Unwound(self);
+        // SAFETY: the same contract.
+        unsafe { self.end_write(guard, READER) };
+        mem::forget(unwound);
+    }
+
+    #[inline]
+    fn end_phase(&self, then_read: u64) {
         let old = self.state.fetch_add(WRITER + then_read, Release);
         if old & WRITER == 0 || before(old) != 0 {
             fatal("sync: Unlock of unlocked RWMutex");
         }
         self.admit(old);
-        // SAFETY: by the contract.
-        unsafe { self.writers.unlock(guard) };
     }
 
     /// Go's rule, before a sleep. On threads, who waits for a short critical section saves two system calls.
@@ -495,7 +527,7 @@ impl<W: RawLock<Guard = ()>, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     pub fn downgrade(&self) {
         // SAFETY: as in `unlock`.
-        unsafe { self.end_write((), READER) };
+        unsafe { self.end_write_and_read(()) };
     }
 
     /// The reader's side as a [`Locker`](crate::Locker). Go: `RLocker`.
@@ -531,22 +563,28 @@ impl<W: RawLock, S: Semaphore> Drop for Waiting<'_, W, S> {
     }
 }
 
-/// A writer whose goroutine is being unwound while it waits for readers.
-struct Announced<'a, W: RawLock, S: Semaphore> {
-    rw: &'a GoRwMutex<W, S>,
-    guard: Option<W::Guard>,
-}
+/// A writer whose goroutine is being unwound while it waits for readers. It still has `writers`.
+struct Announced<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>);
 
 impl<W: RawLock, S: Semaphore> Drop for Announced<'_, W, S> {
     #[cold]
     fn drop(&mut self) {
-        let guard = self.guard.take().expect("not taken");
-        if self.rw.retract() {
-            // SAFETY: the guard of our acquisition.
-            unsafe { self.rw.writers.unlock(guard) };
-        } else {
-            // SAFETY: as above; and the lock is ours.
-            unsafe { self.rw.end_write(guard, 0) };
+        match self.0.retract() {
+            Some(old) => self.0.admit(old),
+            None => self.0.end_phase(0),
+        }
+    }
+}
+
+/// Unlocks `writers`, whatever happens before.
+struct Writers<'a, W: RawLock>(&'a W, Option<W::Guard>);
+
+impl<W: RawLock> Drop for Writers<'_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(guard) = self.1.take() {
+            // SAFETY: the guard of the acquisition that this was made with.
+            unsafe { self.0.unlock(guard) };
         }
     }
 }
@@ -616,7 +654,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     #[inline]
     unsafe fn downgrade(&self, guard: W::Guard) {
         // SAFETY: the same contract.
-        unsafe { self.end_write(guard, READER) };
+        unsafe { self.end_write_and_read(guard) };
     }
 
     #[inline]

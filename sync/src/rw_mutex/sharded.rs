@@ -164,7 +164,17 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         let before = self.pending.fetch_sub(still, AcqRel);
         // All are accounted for by our step; and it was not theirs that made it 0, earlier.
         if still == 0 || before != still {
+            /// A goroutine that is unwound leaves its sleep by a panic, but must have the permit.
+            struct Unwound<'a, S: Semaphore>(&'a S);
+            impl<S: Semaphore> Drop for Unwound<'_, S> {
+                #[cold]
+                fn drop(&mut self) {
+                    self.0.acquire(Order::Fifo);
+                }
+            }
+            let unwound = Unwound(&self.drained);
             self.drained.acquire(Order::Fifo); // there, or on its way: by the last that left a closed shard
+            mem::forget(unwound);
         }
     }
 
