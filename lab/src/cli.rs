@@ -15,9 +15,11 @@ use clap::builder::RangedI64ValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::collisions::{HashName, ProtocolName};
+use crate::bench::syncbench::BenchName;
 use crate::contenders::{Contenders, Kind};
 use crate::failure::Failure;
 use crate::locks::LockName;
+use crate::rw_locks::RwLockName;
 use crate::semaphores::SemaphoreName;
 
 #[cfg(unix)]
@@ -48,12 +50,16 @@ pub enum Command {
     Compare(CompareArgs),
     /// Threads or goroutines that contend for one lock: throughput, fairness, waits
     Mutexbench(MutexbenchArgs),
+    /// The same for one readers-writer lock: how many writes the readers stand
+    Rwbench(RwbenchArgs),
     /// The same for one semaphore: the benchmark of the paper on waiting arrays, beside two floors
     Semabench(SemabenchArgs),
     /// What many semaphores do to each other in one waiting array: wake-ups in vain
     Collisions(CollisionsArgs),
     /// One thread or goroutine that locks and unlocks: nanoseconds
     Uncontended(UncontendedArgs),
+    /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
+    Syncbench(SyncbenchArgs),
     /// Go's BenchmarkSemTable on the queue of the semaphore table
     Semtable(SemtableArgs),
     /// Goroutines: spawn, switch, ping-pong, daisy chain, fork-join, a million of them
@@ -99,6 +105,27 @@ pub struct MutexbenchArgs {
     pub effort: EffortArgs,
 }
 
+/// Options of `rwbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct RwbenchArgs {
+    /// Readers-writer locks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<RwLockName>)]
+    pub locks: Option<List<RwLockName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,8", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// Of a thousand visits, how many are to write
+    #[arg(long, value_name = "N,N", default_value = "0,1,10,100,500", value_parser = numbers::<0, 1000>)]
+    pub writes: List<usize>,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
+
 /// Options of `semabench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -120,7 +147,7 @@ pub struct SemabenchArgs {
     pub effort: EffortArgs,
 }
 
-/// What mutexbench and semabench have in common: how much is measured, and what is done.
+/// What mutexbench, rwbench and semabench have in common: how much is measured, and what is done.
 #[derive(Args, Clone, Debug)]
 pub struct EffortArgs {
     /// How long a run takes
@@ -131,11 +158,11 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// Steps of the shared generator in the critical section
+    /// Steps of the shared generator in the critical section; of the contender's own, if several may be in there
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CS, value_parser = steps())]
     pub cs: u32,
 
-    /// Steps of the contender's own generator outside it [default: mutexbench 0, semabench 1]
+    /// Steps of the contender's own generator outside it [default: 0; semabench 1]
     #[arg(long, value_name = "N", value_parser = steps())]
     pub ncs: Option<u32>,
 
@@ -192,6 +219,27 @@ pub struct UncontendedArgs {
     /// What it runs on.
     #[command(flatten)]
     pub on: OnArgs,
+}
+
+/// Options of `syncbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct SyncbenchArgs {
+    /// Benchmarks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<BenchName>)]
+    pub benches: Option<List<BenchName>>,
+
+    /// Numbers of threads that divide the operations among themselves
+    #[arg(long, value_name = "N,N", default_value = "1,2", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// How long a run takes at least
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = seconds)]
+    pub min_time: Duration,
+
+    /// Runs of each, those that are compared taking turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
 }
 
 /// Options of `semtable`.

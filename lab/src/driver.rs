@@ -1,5 +1,6 @@
 //! MutexBench, the benchmark of Dice's papers, for any lock; with one step of each generator it is semabench, that of
-//! the paper on waiting arrays, for any semaphore.
+//! the paper on waiting arrays, for any semaphore; and with a draw before each visit it is rwbench, for any
+//! readers-writer lock.
 //!
 //! T contenders, threads or goroutines, loop: go in, advance a generator that they share, go out, advance a generator
 //! of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all alike:
@@ -8,7 +9,8 @@
 //!   | entrance | admissions, shared generator | stop | tick |      each contender's own on its own stack
 //! ```
 //!
-//! Through an entrance that lets in several there is no shared generator: see the table in `room.rs`.
+//! Through an entrance that lets in several there is no shared generator: see the table in `room.rs`. What is a matter
+//! of the room is known when the loop is compiled, so those rooms in which nobody reads do not pay for those who do.
 
 mod room;
 
@@ -20,13 +22,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use self::room::{Alone, Room, Together, Visitor, steps};
+use self::room::{Alone, Reading, Room, Together, Visitor, steps};
 use crate::contenders::{Contenders, Gate};
-use crate::entrance::Entrance;
+use crate::entrance::{Admits, ByErrand, Entrance, Errand};
 use crate::floors::EntranceJob;
 use crate::ticks::Ticks;
 use crate::usage::{Counts, Usage};
-use crate::waits::{Bypasses, WaitRecorder, Waits, empty_waits};
+use crate::waits::{Bypasses, WaitRecorder, Waits, empty_waits_by_errand};
 
 /// What each contender does, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,8 @@ pub struct Workload {
     pub duration: Duration,
     /// How many a semaphore lets in at a time.
     pub permits: u32,
+    /// Of a thousand visits to a readers-writer lock, so many are to write.
+    pub writes: u32,
     /// Steps of the shared generator in the critical section; of the contender's own, if several are in there.
     pub cs: u32,
     /// Steps of the contender's own generator outside it.
@@ -63,8 +67,10 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Each contender's admissions in that time. One that was waiting at the stop is still admitted, and not counted.
     pub admissions: Vec<u64>,
+    /// How many of them came to read. The rest wrote: everybody, where nobody asks.
+    pub reads: u64,
     /// From request to entry; see [`WaitRecorder`]. A wait cut short by the stop has the length it had reached by then.
-    pub waits: Waits,
+    pub waits: ByErrand<Waits>,
     /// In what order they were admitted; nothing, if several could be in at a time.
     pub order: Option<Admissions>,
     /// Of all threads, and of others, over the whole run.
@@ -106,8 +112,9 @@ struct Arena<E, R> {
 /// What one contender brings home.
 struct Tally {
     admissions: u64,
+    reads: u64,
     max_bypass: u64,
-    waits: Waits,
+    waits: ByErrand<Waits>,
     bypasses: Bypasses,
 }
 
@@ -116,8 +123,12 @@ impl EntranceJob for Run {
     type Out = io::Result<Outcome>;
 
     fn run<E: Entrance>(self) -> io::Result<Outcome> {
-        // The room is one for as many as the entrance lets in.
-        if E::lets_in_one(self.workload.permits) { self.through::<E, Alone>() } else { self.through::<E, Together>() }
+        // The room is one for those whom the entrance lets in.
+        match E::admits(self.workload.permits) {
+            Admits::One => self.through::<E, Alone>(),
+            Admits::Readers => self.through::<E, Reading>(),
+            Admits::Several => self.through::<E, Together>(),
+        }
     }
 }
 
@@ -166,45 +177,50 @@ impl<E: Entrance, R: Room> Arena<E, R> {
         let others = run.threads as u64 - 1;
         let mut visitor = Visitor::new(me, workload.seed);
         let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, visitor.random.next_u32());
-        let (mut admissions, mut max_bypass, mut last_seq) = (0, 0, 0);
+        let (mut admissions, mut reads, mut max_bypass, mut last_seq) = (0, 0, 0, 0);
         let mut running = gate.wait();
         while running {
+            let errand = R::errand(&mut visitor, workload);
             let request = recorder.request(|| self.room.admissions());
-            let pass = self.entrance.enter(me);
+            let pass = self.entrance.enter(me, errand);
             // Asked inside and nowhere else: so one that was waiting at the stop gets in once more, does nothing there,
             // and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
             // SAFETY: we are inside until we leave, and `run` has chosen the room for this entrance.
-            let seq = unsafe { self.room.visit(&mut visitor, running, workload.cs) };
+            let seq = unsafe { self.room.visit(&mut visitor, errand, running, workload.cs) };
             // SAFETY: entered above, on this thread, which a goroutine does not change.
             unsafe { self.entrance.leave(me, pass) };
             // Both are 0, and no more is said of it, if they are not counted.
             max_bypass = max_bypass.max(seq.saturating_sub(last_seq));
             last_seq = seq + u64::from(running);
             admissions += u64::from(running);
-            recorder.record(wait, seq, others);
+            reads += u64::from(running && errand == Errand::Read);
+            recorder.record(wait, errand, seq, others);
             steps(&mut visitor.random, workload.ncs);
         }
         let (waits, bypasses) = recorder.into_records();
-        Tally { admissions, max_bypass, waits, bypasses }
+        Tally { admissions, reads, max_bypass, waits, bypasses }
     }
 
     fn outcome(self, elapsed: Duration, tallies: &[Tally], usage: Usage) -> Outcome {
-        let mut waits = empty_waits();
+        let mut waits = empty_waits_by_errand();
         for tally in tallies {
-            waits += &tally.waits;
+            waits.read += &tally.waits.read;
+            waits.write += &tally.waits.write;
         }
         let admissions: Vec<u64> = tallies.iter().map(|t| t.admissions).collect();
         let bypasses = tallies.iter().map(|t| t.bypasses).fold(Bypasses::default(), Bypasses::and);
-        let longest_run = self.room.into_inner().longest_run(admissions.iter().sum());
+        let reads = tallies.iter().map(|t| t.reads).sum();
+        let by_errand = ByErrand { read: reads, write: admissions.iter().sum::<u64>() - reads };
+        let longest_run = self.room.into_inner().longest_run(by_errand);
         let order = longest_run.map(|longest_run| Admissions {
             longest_run,
             max_bypass: tallies.iter().map(|t| t.max_bypass).max().unwrap_or(0),
             max_bypass_waiting: bypasses.max,
             overtaken: (bypasses.all > 0).then(|| bypasses.beyond as f64 / bypasses.all as f64),
         });
-        Outcome { elapsed, admissions, waits, order, usage }
+        Outcome { elapsed, admissions, reads, waits, order, usage }
     }
 }
 
@@ -214,11 +230,12 @@ mod tests {
     use crate::contenders::TEST_WORKERS;
     use crate::floors::FloorName;
     use crate::locks::LockName;
+    use crate::rw_locks::RwLockName;
     use crate::semaphores::SemaphoreName;
     use crate::subject::Subject;
 
     const WORKLOAD: Workload =
-        Workload { duration: Duration::from_millis(20), permits: 1, cs: 1, ncs: 3, seed: 1, sample: 8 };
+        Workload { duration: Duration::from_millis(20), permits: 1, writes: 100, cs: 1, ncs: 3, seed: 1, sample: 8 };
 
     /// Threads, and goroutines on fewer workers than there are of them.
     fn kinds() -> impl Iterator<Item = Contenders> {
@@ -248,12 +265,31 @@ mod tests {
         for subject in locks.chain(semaphores) {
             for on in kinds().filter(|on| on.may_contend_for(subject)) {
                 let outcome = run(subject, on, 5, 1);
-                assert_eq!(outcome.admissions.len(), 5);
+                assert_eq!((outcome.admissions.len(), outcome.reads, outcome.waits.read.len()), (5, 0, 0));
                 let total: u64 = outcome.admissions.iter().sum();
                 let order = outcome.order.unwrap();
                 assert!(order.longest_run <= total && order.max_bypass <= total);
                 assert!(order.max_bypass_waiting <= order.max_bypass, "{order:?}");
                 assert!(order.overtaken.is_none_or(|part| (0.0..=1.0).contains(&part)));
+            }
+        }
+    }
+
+    #[test]
+    fn readers_and_writers_are_told_apart() {
+        for &rw_lock in RwLockName::ALL {
+            for on in kinds().filter(|on| on.may_contend_for(rw_lock.into())) {
+                let outcome = run(rw_lock, on, 5, 1);
+                let total: u64 = outcome.admissions.iter().sum();
+                assert!(outcome.order.is_none() && outcome.reads <= total);
+                for (writes, reads) in [(0, total), (1000, 0)] {
+                    let workload = Workload { writes, ..WORKLOAD };
+                    let outcome = Subject::from(rw_lock).with(Run { on, threads: 2, workload }).unwrap();
+                    let total: u64 = outcome.admissions.iter().sum();
+                    assert_eq!(outcome.reads, if reads == 0 { 0 } else { total });
+                    let waits = [outcome.waits.read, outcome.waits.write].map(|waits| waits.is_empty());
+                    assert!(waits[usize::from(writes == 0)], "waits of those who did not come");
+                }
             }
         }
     }

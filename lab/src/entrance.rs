@@ -1,34 +1,75 @@
-//! What contenders go in and out of: any lock, any semaphore, and the floors that these are measured by. So there is
-//! one driver for all.
+//! What contenders go in and out of: any lock, readers-writer lock or semaphore, and the floors that these are measured
+//! by. So there is one driver for all.
 //!
 //! | entrance | lets in |
 //! |---|---|
 //! | [`Locked`] | one at a time |
+//! | [`ReadWrite`] | one that writes, or any number that read |
 //! | [`Permitted`] | as many as there are permits |
 //! | [`TwoRmws`](crate::floors::TwoRmws) | everybody |
 //! | [`Handover`](crate::floors::Handover) | one at a time, in turn |
 
-use sudog_sync::{Order, RawLock, Semaphore, Wake};
+use sudog_sync::{Order, RawLock, RawRwLock, Semaphore, Wake};
+
+/// What a contender wants to do inside. For those who cannot tell, everybody writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Errand {
+    /// Beside others who read.
+    Read,
+    /// Alone.
+    Write,
+}
+
+/// Something for each errand.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ByErrand<T> {
+    /// For who reads.
+    pub read: T,
+    /// For who writes.
+    pub write: T,
+}
+
+impl<T> ByErrand<T> {
+    /// That of one errand.
+    #[inline]
+    pub fn of(&mut self, errand: Errand) -> &mut T {
+        match errand {
+            Errand::Read => &mut self.read,
+            Errand::Write => &mut self.write,
+        }
+    }
+}
+
+/// Who may be inside together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admits {
+    /// One, whatever the errand.
+    One,
+    /// One that writes, or any number that read.
+    Readers,
+    /// Several, whatever their errands.
+    Several,
+}
 
 /// What contenders go in and out of.
 ///
 /// # Safety
 ///
-/// If [`Entrance::lets_in_one`], nobody is let in while somebody is inside; and what that one did happens before what
+/// If it says [`Admits::One`], nobody is let in while somebody is inside; and what that one did happens before what
 /// the next one does.
 pub unsafe trait Entrance: Sized + Send + Sync + 'static {
     /// What going in hands to going out.
     type Pass;
 
-    /// Whether only one is inside at a time, if there are this many permits.
-    fn lets_in_one(permits: u32) -> bool;
+    /// Who may be inside together, if there are this many permits.
+    fn admits(permits: u32) -> Admits;
 
     /// For so many contenders, with so many permits. What has no permits lets in one at a time, however many are asked
     /// for, or everybody.
     fn new(contenders: usize, permits: u32) -> Self;
 
     /// Goes in, waiting if need be. `me` is the number of the contender.
-    fn enter(&self, me: usize) -> Self::Pass;
+    fn enter(&self, me: usize, errand: Errand) -> Self::Pass;
 
     /// Goes out.
     ///
@@ -45,8 +86,8 @@ pub struct Locked<L>(L);
 unsafe impl<L: RawLock + 'static> Entrance for Locked<L> {
     type Pass = L::Guard;
 
-    fn lets_in_one(_: u32) -> bool {
-        true
+    fn admits(_: u32) -> Admits {
+        Admits::One
     }
 
     fn new(_: usize, _: u32) -> Self {
@@ -54,7 +95,7 @@ unsafe impl<L: RawLock + 'static> Entrance for Locked<L> {
     }
 
     #[inline]
-    fn enter(&self, _: usize) -> L::Guard {
+    fn enter(&self, _: usize, _: Errand) -> L::Guard {
         self.0.lock()
     }
 
@@ -62,6 +103,50 @@ unsafe impl<L: RawLock + 'static> Entrance for Locked<L> {
     unsafe fn leave(&self, _: usize, guard: L::Guard) {
         // SAFETY: by the contract.
         unsafe { self.0.unlock(guard) };
+    }
+}
+
+/// A readers-writer lock.
+pub struct ReadWrite<L>(L);
+
+/// What a contender has of a readers-writer lock while it is inside.
+#[derive(Debug)]
+pub enum RwPass<R, W> {
+    /// A reader's guard.
+    Read(R),
+    /// A writer's guard.
+    Write(W),
+}
+
+// SAFETY: it does not say that it lets in one.
+unsafe impl<L: RawRwLock + 'static> Entrance for ReadWrite<L> {
+    type Pass = RwPass<L::SharedGuard, L::ExclusiveGuard>;
+
+    fn admits(_: u32) -> Admits {
+        Admits::Readers
+    }
+
+    fn new(_: usize, _: u32) -> Self {
+        Self(L::new())
+    }
+
+    #[inline]
+    fn enter(&self, _: usize, errand: Errand) -> Self::Pass {
+        match errand {
+            Errand::Read => RwPass::Read(self.0.rlock()),
+            Errand::Write => RwPass::Write(self.0.lock()),
+        }
+    }
+
+    #[inline]
+    unsafe fn leave(&self, _: usize, pass: Self::Pass) {
+        // SAFETY: by the contract.
+        unsafe {
+            match pass {
+                RwPass::Read(guard) => self.0.runlock(guard),
+                RwPass::Write(guard) => self.0.unlock(guard),
+            }
+        }
     }
 }
 
@@ -73,8 +158,8 @@ pub struct Permitted<S>(S);
 unsafe impl<S: Semaphore + 'static> Entrance for Permitted<S> {
     type Pass = ();
 
-    fn lets_in_one(permits: u32) -> bool {
-        permits == 1
+    fn admits(permits: u32) -> Admits {
+        if permits == 1 { Admits::One } else { Admits::Several }
     }
 
     fn new(_: usize, permits: u32) -> Self {
@@ -82,7 +167,7 @@ unsafe impl<S: Semaphore + 'static> Entrance for Permitted<S> {
     }
 
     #[inline]
-    fn enter(&self, _: usize) {
+    fn enter(&self, _: usize, _: Errand) {
         self.0.acquire(Order::Fifo);
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use sudog_runtime::G;
 
-use crate::entrance::Entrance;
+use crate::entrance::{Admits, Entrance, Errand};
 use crate::registry::registry;
 
 registry! {
@@ -30,8 +30,8 @@ pub struct TwoRmws(AtomicU64);
 unsafe impl Entrance for TwoRmws {
     type Pass = ();
 
-    fn lets_in_one(_: u32) -> bool {
-        false
+    fn admits(_: u32) -> Admits {
+        Admits::Several
     }
 
     fn new(_: usize, permits: u32) -> Self {
@@ -39,7 +39,7 @@ unsafe impl Entrance for TwoRmws {
     }
 
     #[inline]
-    fn enter(&self, _: usize) {
+    fn enter(&self, _: usize, _: Errand) {
         self.0.fetch_sub(1, Ordering::Acquire);
     }
 
@@ -69,8 +69,8 @@ const TURN: *mut G = ptr::without_provenance_mut(1);
 unsafe impl Entrance for Handover {
     type Pass = ();
 
-    fn lets_in_one(_: u32) -> bool {
-        true
+    fn admits(_: u32) -> Admits {
+        Admits::One
     }
 
     fn new(contenders: usize, _: u32) -> Self {
@@ -79,7 +79,7 @@ unsafe impl Entrance for Handover {
     }
 
     #[inline]
-    fn enter(&self, me: usize) {
+    fn enter(&self, me: usize, _: Errand) {
         let g = G::current();
         let asleep = (&raw const g).cast_mut();
         // Release: whoever finds the G sees it. Acquire, both times: the turn, with what its holder did.

@@ -1,9 +1,12 @@
-//! A laboratory for locks and semaphores: the same benches for all, for throughput and for fairness.
+//! A laboratory for locks and semaphores, and for the rest of `sync`: the same benches for all, for throughput and for
+//! fairness.
 //!
-//! * [`locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers are
-//!   [`RawLock`](sudog_sync::RawLock)s like ours, and of use outside the laboratory.
-//! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a semaphore, or one of the [`floors`]; [`waits`]
-//!   and [`metrics`] are how it measures.
+//! * [`locks`], [`rw_locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers
+//!   are [`RawLock`](sudog_sync::RawLock)s and [`RawRwLock`](sudog_sync::RawRwLock)s like ours, and of use outside the
+//!   laboratory.
+//! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a readers-writer lock, a semaphore, or one of the
+//!   [`floors`]; [`waits`] and [`metrics`] are how it measures.
+//! * [`rounds`] are how a number of operations is measured, for [`mod@bench::syncbench`] and for those beside Go's.
 //! * [`contenders`] are threads or goroutines.
 //! * [`mod@bench`] has one module for each command.
 
@@ -19,6 +22,8 @@ pub mod metrics;
 pub mod output;
 mod registry;
 pub mod report;
+pub mod rounds;
+pub mod rw_locks;
 pub mod semaphores;
 pub mod subject;
 pub mod table;

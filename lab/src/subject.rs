@@ -1,11 +1,12 @@
-//! What is measured: a lock, a semaphore, or a floor.
+//! What is measured: a lock, a readers-writer lock, a semaphore, or a floor.
 
 use serde::Serialize;
-use sudog_sync::{RawLock, Semaphore};
+use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
-use crate::entrance::{Locked, Permitted};
+use crate::entrance::{Locked, Permitted, ReadWrite};
 use crate::floors::{EntranceJob, FloorName, with_floor};
 use crate::locks::{Job, LockName, with_lock};
+use crate::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
 
 /// What is measured. In the records its kind is the name of the field, and its name the value.
@@ -14,13 +15,15 @@ use crate::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaph
 pub enum Subject {
     /// A lock.
     Lock(LockName),
+    /// A readers-writer lock.
+    RwLock(RwLockName),
     /// A semaphore.
     Semaphore(SemaphoreName),
     /// A floor.
     Floor(FloorName),
 }
 
-/// An entrance job that is done on the entrance of a lock or of a semaphore.
+/// An entrance job that is done on the entrance of a lock, of a readers-writer lock, or of a semaphore.
 struct Through<J>(J);
 
 impl<J: EntranceJob> Job for Through<J> {
@@ -28,6 +31,14 @@ impl<J: EntranceJob> Job for Through<J> {
 
     fn run<L: RawLock + 'static>(self) -> J::Out {
         self.0.run::<Locked<L>>()
+    }
+}
+
+impl<J: EntranceJob> RwJob for Through<J> {
+    type Out = J::Out;
+
+    fn run<L: RawRwLock + 'static>(self) -> J::Out {
+        self.0.run::<ReadWrite<L>>()
     }
 }
 
@@ -44,6 +55,7 @@ impl Subject {
     pub fn with<J: EntranceJob>(self, job: J) -> J::Out {
         match self {
             Self::Lock(name) => with_lock(name, Through(job)),
+            Self::RwLock(name) => with_rw_lock(name, Through(job)),
             Self::Semaphore(name) => with_semaphore(name, Through(job)),
             Self::Floor(name) => with_floor(name, job),
         }
@@ -54,6 +66,7 @@ impl Subject {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lock(name) => name.name(),
+            Self::RwLock(name) => name.name(),
             Self::Semaphore(name) => name.name(),
             Self::Floor(name) => name.name(),
         }
@@ -64,16 +77,18 @@ impl Subject {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lock(name) => name.about(),
+            Self::RwLock(name) => name.about(),
             Self::Semaphore(name) => name.about(),
             Self::Floor(name) => name.about(),
         }
     }
 
-    /// "lock", "semaphore" or "floor".
+    /// "lock", "rwlock", "semaphore" or "floor".
     #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Lock(_) => "lock",
+            Self::RwLock(_) => "rwlock",
             Self::Semaphore(_) => "semaphore",
             Self::Floor(_) => "floor",
         }
@@ -84,6 +99,7 @@ impl Subject {
     pub fn blocks_threads(self) -> bool {
         match self {
             Self::Lock(name) => name.blocks_threads(),
+            Self::RwLock(name) => name.blocks_threads(),
             Self::Semaphore(name) => name.blocks_threads(),
             Self::Floor(_) => false,
         }
@@ -93,7 +109,7 @@ impl Subject {
     #[must_use]
     pub fn is_fifo(self) -> bool {
         match self {
-            Self::Lock(_) => false,
+            Self::Lock(_) | Self::RwLock(_) => false,
             Self::Semaphore(name) => SemaphoreFacts::of(name).fifo,
             Self::Floor(name) => name == FloorName::Handover,
         }
@@ -103,7 +119,7 @@ impl Subject {
     #[must_use]
     pub fn is_for(self, contenders: usize) -> bool {
         match self {
-            Self::Lock(_) | Self::Semaphore(_) => true,
+            Self::Lock(_) | Self::RwLock(_) | Self::Semaphore(_) => true,
             Self::Floor(FloorName::TwoRmws) => contenders == 1,
             Self::Floor(FloorName::Handover) => contenders > 1,
         }
@@ -113,6 +129,12 @@ impl Subject {
 impl From<LockName> for Subject {
     fn from(name: LockName) -> Self {
         Self::Lock(name)
+    }
+}
+
+impl From<RwLockName> for Subject {
+    fn from(name: RwLockName) -> Self {
+        Self::RwLock(name)
     }
 }
 
@@ -128,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_kind_is_the_field() {
-        for subject in [LockName::Go.into(), SemaphoreName::Twa.into(), Subject::Floor(FloorName::TwoRmws)] {
+        let [lock, rw_lock] = [LockName::Go.into(), RwLockName::Go.into()];
+        for subject in [lock, rw_lock, SemaphoreName::Twa.into(), Subject::Floor(FloorName::TwoRmws)] {
             let json = serde_json::to_value(subject).unwrap();
             assert_eq!(json[subject.kind()], subject.name(), "{json}");
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rand_mt::Mt;
 
+use crate::entrance::{ByErrand, Errand};
 use crate::ticks::Ticks;
 
 /// A histogram of waiting times in nanoseconds.
@@ -15,6 +16,12 @@ pub type Waits = Histogram<u64>;
 pub fn empty_waits() -> Waits {
     const HOUR: u64 = 3_600_000_000_000;
     Waits::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
+}
+
+/// One for each errand.
+#[must_use]
+pub fn empty_waits_by_errand() -> ByErrand<Waits> {
+    ByErrand { read: empty_waits(), write: empty_waits() }
 }
 
 /// Records one contender's waits, from the request for the lock to its entry into the critical section.
@@ -31,13 +38,15 @@ pub fn empty_waits() -> Waits {
 /// random so as not to keep step with anything periodic. A timed wait that turns out to be long is dropped, as the
 /// clock has counted it already.
 ///
+/// Waits are kept apart by errand. Which of them are timed is drawn for all together, so it is as it would be for each.
+///
 /// The same waits are measured by how many others were admitted meanwhile. At the request of a timed one, their number
 /// is read, as at its entry; that of a long one was read just after the first tick in it, so it has less than it should
 /// by what came before. To read it at each request would be to take its line from the one who is inside.
 #[derive(Debug)]
 pub struct WaitRecorder<'a> {
     ticks: &'a Ticks,
-    waits: Waits,
+    waits: ByErrand<Waits>,
     bypasses: Bypasses,
     rate: u32,
     /// Acquisitions until the next one that is timed.
@@ -94,7 +103,7 @@ impl<'a> WaitRecorder<'a> {
     pub fn new(ticks: &'a Ticks, rate: u32, seed: u32) -> Self {
         let mut recorder = Self {
             ticks,
-            waits: empty_waits(),
+            waits: empty_waits_by_errand(),
             bypasses: Bypasses::default(),
             rate,
             gap: u32::MAX,
@@ -128,24 +137,25 @@ impl<'a> WaitRecorder<'a> {
     /// To be called after the release: it is no part of the critical section. On entry `admissions` had been, and there
     /// are so many `others`.
     #[inline]
-    pub fn record(&mut self, wait: Wait, admissions: u64, others: u64) {
+    pub fn record(&mut self, wait: Wait, errand: Errand, admissions: u64, others: u64) {
         if wait.timed.is_some() {
             self.rearm();
         }
+        let waits = self.waits.of(errand);
         if let Some(long) = self.ticks.between(wait.from, wait.to) {
-            self.waits.saturating_record(long.as_nanos() as u64);
+            waits.saturating_record(long.as_nanos() as u64);
             // The last tick in it may have been counted after its end.
             let bypass = admissions.saturating_sub(self.ticks.count_after(wait.from + 1));
             self.bypasses.record(bypass, others, 1);
         } else if let Some((short, before)) = wait.timed {
-            self.waits.saturating_record_n(short.as_nanos() as u64, self.rate.into());
+            waits.saturating_record_n(short.as_nanos() as u64, self.rate.into());
             self.bypasses.record(admissions - before, others, self.rate.into());
         }
     }
 
     /// What has been recorded.
     #[must_use]
-    pub fn into_records(self) -> (Waits, Bypasses) {
+    pub fn into_records(self) -> (ByErrand<Waits>, Bypasses) {
         (self.waits, self.bypasses)
     }
 
@@ -168,7 +178,7 @@ mod tests {
         admissions.set(admissions.get() + bypass);
         during();
         let wait = recorder.entry(request);
-        recorder.record(wait, admissions.get(), 2);
+        recorder.record(wait, Errand::Write, admissions.get(), 2);
         admissions.set(admissions.get() + 1);
     }
 
@@ -179,7 +189,8 @@ mod tests {
         let admissions = Cell::new(0);
         (0..160_000).for_each(|_| record(&mut recorder, &admissions, 5, || ()));
         let (waits, bypasses) = recorder.into_records();
-        let weight = waits.len();
+        assert!(waits.read.is_empty());
+        let weight = waits.write.len();
         assert!((150_000..170_000).contains(&weight), "{weight}");
         assert_eq!(bypasses, Bypasses { max: 5, all: 5 * weight, beyond: 3 * weight });
     }
@@ -193,6 +204,7 @@ mod tests {
             // Of the nine, four come after the first tick.
             record(&mut recorder, &admissions, 9, || (1..=5).for_each(|n| ticks.advance(Ticks::PERIOD * n, || 15)));
             let (waits, bypasses) = recorder.into_records();
+            let waits = waits.write;
             assert_eq!(waits.len(), 1);
             assert!(waits.equivalent(waits.max(), 4_500_000), "{}", waits.max());
             assert_eq!(bypasses, Bypasses { max: 4, all: 4, beyond: 2 });

@@ -8,17 +8,21 @@ use std::process::{Command, Stdio};
 use common::{folder, has_fields, records, refused, stdout};
 use serde_json::Value;
 use sudog_lab::bench::collisions::HashName;
+use sudog_lab::bench::syncbench::BenchName;
 use sudog_lab::locks::LockName;
+use sudog_lab::rw_locks::RwLockName;
 use sudog_lab::semaphores::SemaphoreName;
 
 #[test]
 fn list_has_everything() {
     let text = stdout(&["list"]);
-    for name in LockName::ALL.iter().map(|l| l.name()).chain(SemaphoreName::ALL.iter().map(|s| s.name())) {
+    let locks = LockName::ALL.iter().map(|l| l.name()).chain(RwLockName::ALL.iter().map(|l| l.name()));
+    for name in locks.chain(SemaphoreName::ALL.iter().map(|s| s.name())) {
         assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
     }
     let records = records(&["list", "--json"]);
-    assert_eq!(records.len(), LockName::ALL.len() + SemaphoreName::ALL.len());
+    assert_eq!(records.len(), LockName::ALL.len() + RwLockName::ALL.len() + SemaphoreName::ALL.len());
+    assert_eq!(records.iter().filter(|record| record["kind"] == "rwlock").count(), RwLockName::ALL.len());
     records.iter().for_each(|record| has_fields(record, &["kind", "name", "about", "bytes", "deadlines"]));
 }
 
@@ -42,6 +46,102 @@ fn mutexbench_runs_every_lock_and_writes_every_field() {
         let sum: u64 = per_thread.iter().map(|n| n.as_u64().unwrap()).sum();
         assert_eq!(record["acquisitions"], sum);
     }
+}
+
+#[test]
+fn rwbench_runs_every_lock_and_writes_every_field() {
+    let run = ["rwbench", "--threads", "1,2", "--writes", "0,100,1000", "--seconds", "0.02", "--runs", "1"];
+    let (crossovers, records): (Vec<_>, Vec<_>) = records(&[&run[..], &["--sample", "1", "--json"]].concat())
+        .into_iter()
+        .partition(|record| record["bench"] == "rwbench-crossover");
+    let names: Vec<_> = records.iter().map(|record| record["rwlock"].as_str().unwrap()).collect();
+    let all: Vec<_> = RwLockName::ALL.iter().map(|lock| lock.name()).collect();
+    assert_eq!(names, all.repeat(6));
+    for record in &records {
+        has_fields(record, &["bench", "rwlock", "on", "threads", "run", "seconds", "throughput", "min_max", "jain"]);
+        has_fields(record, &["gini", "cs", "ncs", "seed", "sample_rate", "read_throughput", "write_throughput"]);
+        has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
+        let [reads, writes] = ["reads", "writes"].map(|count| record[count].as_u64().unwrap());
+        let per_thread = record["per_thread"].as_array().unwrap();
+        assert_eq!(per_thread.len() as u64, record["threads"].as_u64().unwrap());
+        assert_eq!(per_thread.iter().map(|n| n.as_u64().unwrap()).sum::<u64>(), reads + writes);
+        let share = record["writes_in_1000"].as_u64().unwrap();
+        assert!((share < 1000 || reads == 0) && (share > 0 || writes == 0), "{record}");
+        for quantile in ["p50_ns", "p99_ns", "p999_ns", "max_ns"] {
+            assert_eq!(record[format!("read_wait_{quantile}")].is_u64(), reads > 0, "{record}");
+            assert_eq!(record[format!("write_wait_{quantile}")].is_u64(), writes > 0, "{record}");
+        }
+    }
+    assert_eq!(crossovers.iter().map(|c| c["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
+    for crossover in &crossovers {
+        has_fields(crossover, &["on", "beats_up_to"]);
+        let shares = crossover["ratios"].as_array().unwrap().iter();
+        assert_eq!(shares.map(|r| r["writes_in_1000"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 100, 1000]);
+    }
+}
+
+#[test]
+fn rwbench_for_people() {
+    let run = ["rwbench", "--threads", "1,3", "--writes", "10", "--seconds", "0.005", "--runs", "2", "--locks"];
+    let text = stdout(&[&run[..], &["go,sharded,std"]].concat());
+    for start in ["rwbench on threads: medians of 2 runs", "lock ", "go ", "sharded ", "std ", "writes in 1000: "] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("write p50") && text.contains("ratio to that of go") && text.contains("beats go up to"));
+    assert!(!stdout(&[&run[..], &["go,std"]].concat()).contains("beats go"));
+}
+
+#[test]
+#[cfg(unix)]
+fn rwbench_on_goroutines() {
+    let run = ["rwbench", "--on", "goroutines", "--workers", "2", "--threads", "5", "--seconds", "0.01", "--runs", "1"];
+    let records = records(&[&run[..], &["--writes", "100", "--json"]].concat());
+    let locks: Vec<_> = records.iter().filter_map(|record| record["rwlock"].as_str()).collect();
+    assert_eq!(locks, ["go", "phase-fair", "sharded", "mutex"]);
+    assert!(records.iter().all(|record| record["on"] == "goroutines" && record["workers"] == 2));
+    refused(&[&run[..], &["--locks", "go,std"]].concat(), "rwlocks for goroutines: go, phase-fair, sharded, mutex");
+}
+
+#[test]
+fn syncbench_runs_every_benchmark() {
+    let records = records(&["syncbench", "--threads", "1,2", "--min-time", "0.001", "--runs", "1", "--json"]);
+    let (means, records): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|record| record["bench"] == "syncbench-mean");
+    let mut expected = Vec::new();
+    for bench in BenchName::all() {
+        for threads in bench.threads(&[1, 2]) {
+            let contestants = bench.contestants.iter();
+            expected.extend(contestants.map(|contestant| (bench.name, threads as u64, contestant.name)));
+        }
+    }
+    let measured: Vec<_> = records
+        .iter()
+        .map(|r| (r["name"].as_str().unwrap(), r["threads"].as_u64().unwrap(), r["contestant"].as_str().unwrap()))
+        .collect();
+    assert_eq!(measured, expected);
+    for record in &records {
+        has_fields(record, &["bench", "family", "role", "runs", "ns", "ns_min", "peer_ratio", "floor_ratio"]);
+        has_fields(record, &["other_cpus"]);
+        assert!(record["ns"].as_f64().unwrap() > 0.0, "{record}");
+        let has_floor = !["map", "cond"].contains(&record["family"].as_str().unwrap());
+        assert_eq!(record["floor_ratio"].is_number(), has_floor, "{record}");
+        let has_peer = record["family"] != "cond" && record["name"] != "WaitGroupUncontended";
+        assert_eq!(record["peer_ratio"].is_number(), has_peer, "{record}");
+    }
+    means.iter().for_each(|mean| has_fields(mean, &["family", "contestant", "threads", "benches", "peer_ratio"]));
+    assert_eq!(means.len(), 2 * (3 + 4), "of three locks, and one each of the others");
+}
+
+#[test]
+fn syncbench_for_people() {
+    let run = ["syncbench", "--benches", "Once,WaitGroupAddDone,Cond2", "--threads", "2", "--min-time", "0.001"];
+    let text = stdout(&[&run[..], &["--runs", "2"]].concat());
+    for start in ["syncbench: ", "Once; floor: ", "WaitGroup; floor: ", "Cond: ", "Once   ", "Cond2  ", "x: ours over"]
+    {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("sudog x  sudog /floor") && text.contains("parking_lot_0_13"), "{text}");
+    assert!(!text.contains("RWMutex") && !text.contains("WaitGroupUncontended"), "{text}");
 }
 
 #[test]
@@ -330,6 +430,8 @@ fn mutexbench_writes_a_report_if_asked() {
 fn unknown_names_are_refused_with_the_known_ones() {
     refused(&["mutexbench", "--locks", "go,nope"], "unknown lock 'nope'; known: go, go-1.14");
     refused(&["uncontended", "--locks", ""], "unknown lock");
+    refused(&["rwbench", "--locks", "nope"], "unknown readers-writer lock 'nope'; known: go, phase-fair, sharded");
+    refused(&["syncbench", "--benches", "Once,nope"], "unknown benchmark 'nope'; known: RWMutexUncontended,");
     refused(&["semabench", "--semaphores", "twa,nope"], "unknown semaphore 'nope'; known: runtime, parking_lot_core");
     refused(&["collisions", "--hashes", "nope"], "unknown hash 'nope'; known: plain-64, mixed-64");
     refused(&["collisions", "--protocols", "nope"], "unknown protocol 'nope'; known: chains, buckets");
@@ -347,11 +449,18 @@ fn nonsense_is_refused() {
     refused(&["mutexbench", "--seconds", "soon"], "invalid float");
     refused(&["mutexbench", "--runs", "0"], "from 1");
     refused(&["mutexbench", "--on", "fibres"], "only 'threads' and 'goroutines'");
+    refused(&["rwbench", "--writes", "1001"], "from 0 to 1000");
+    refused(&["rwbench", "--writes", "-1"], "--writes");
+    refused(&["rwbench", "--writes", "10,10"], "twice");
+    refused(&["syncbench", "--threads", "0"], "from 1 to 4096");
+    refused(&["syncbench", "--min-time", "0"], "from 0.001 to 3600");
+    refused(&["syncbench", "--benches", "Once,Once"], "twice");
+    refused(&["syncbench", "--on", "goroutines"], "--on");
     refused(&["semabench", "--permits", "0"], "--permits");
     refused(&["semabench", "--semaphores", "twa,twa"], "twice");
     refused(&["collisions", "--ns", "2049"], "from 1 to 2048");
     refused(&["collisions", "--on", "goroutines"], "--on");
-    for bench in ["mutexbench", "semabench", "compare", "uncontended"] {
+    for bench in ["mutexbench", "rwbench", "semabench", "compare", "uncontended"] {
         refused(&[bench, "--workers", "2"], "only goroutines have workers");
         refused(&[bench, "--on", "goroutines", "--workers", "0"], "from 1 to 256");
     }
@@ -362,6 +471,7 @@ fn nonsense_is_refused() {
     refused(&["juggle"], "juggle");
     refused(&["--json", "list", "--report", "x"], "write a report");
     refused(&["collisions", "--report", "x"], "write a report");
+    refused(&["rwbench", "--report", "x"], "write a report");
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
         workload: Workload {
             duration: scale.run,
             permits: 1,
+            writes: 1000,
             cs: DEFAULT_CS,
             ncs: 0,
             seed: DEFAULT_SEED,

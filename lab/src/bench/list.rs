@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::locks::{LockFacts, LockName};
 use crate::output::Output;
+use crate::rw_locks::{RwLockFacts, RwLockName};
 use crate::semaphores::{SemaphoreFacts, SemaphoreName};
 use crate::table::Table;
 
@@ -16,6 +17,12 @@ enum Record {
         about: &'static str,
         #[serde(flatten)]
         facts: LockFacts,
+    },
+    RwLock {
+        name: RwLockName,
+        about: &'static str,
+        #[serde(flatten)]
+        facts: RwLockFacts,
     },
     Semaphore {
         name: SemaphoreName,
@@ -39,6 +46,18 @@ pub fn run(output: Output) -> Result<(), Failure> {
         ]);
         output.record(&Record::Lock { name, about: name.about(), facts })?;
     }
+    let mut rw_locks = Table::new(4, ["readers-writer lock", "", "deadlines", "blocks", "bytes"]);
+    for &name in RwLockName::ALL {
+        let facts = RwLockFacts::of(name);
+        rw_locks.row([
+            name.name(),
+            name.about(),
+            wait(facts.deadlines),
+            blocks(facts.blocks_threads),
+            &facts.bytes.to_string(),
+        ]);
+        output.record(&Record::RwLock { name, about: name.about(), facts })?;
+    }
     let mut semaphores = Table::new(7, ["semaphore", "", "deadlines", "blocks", "LIFO", "FIFO", "handoff", "bytes"]);
     for &name in SemaphoreName::ALL {
         let facts = SemaphoreFacts::of(name);
@@ -54,7 +73,7 @@ pub fn run(output: Output) -> Result<(), Failure> {
         ]);
         output.record(&Record::Semaphore { name, about: name.about(), facts })?;
     }
-    output.text(format_args!("{locks}\n\n{semaphores}\n"))?;
+    output.text(format_args!("{locks}\n\n{rw_locks}\n\n{semaphores}\n"))?;
     output.text("deadlines: a wait with a deadline stands in line with the others, or polls.")?;
     output
         .text("blocks: what of a goroutine that waits: itself, or the thread of its worker with all that it runs.")?;

@@ -7,9 +7,11 @@ pub mod goroutines;
 pub mod list;
 pub mod mutexbench;
 pub mod plan;
+pub mod rwbench;
 pub mod semabench;
 pub mod semtable;
 pub mod summary;
+pub mod syncbench;
 pub mod uncontended;
 #[cfg(unix)]
 pub mod versus_go;
@@ -26,9 +28,11 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         None => compare::run(&CompareArgs::default(), report, output),
         Some(Command::Compare(args)) => compare::run(args, report, output),
         Some(Command::Mutexbench(args)) => mutexbench::run(args, report, output),
+        Some(Command::Rwbench(args)) => rwbench::run(args, output),
         Some(Command::Semabench(args)) => semabench::run(args, report, output),
         Some(Command::Collisions(args)) => collisions::run(args, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
+        Some(Command::Syncbench(args)) => syncbench::run(args, output),
         Some(Command::Semtable(args)) => semtable::run(args, output),
         #[cfg(unix)]
         Some(Command::Goroutines(args)) => goroutines::run(args, output),

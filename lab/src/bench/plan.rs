@@ -1,4 +1,5 @@
-//! Runs with contention: which to make, and what is written of each. For locks and for semaphores.
+//! Runs with contention: which to make, and what is written of each. For locks and for semaphores; of runs on
+//! readers-writer locks more is written, by rwbench.
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -127,6 +128,7 @@ impl Plan {
             workload: Workload {
                 duration: effort.seconds,
                 permits: 1,
+                writes: 1000,
                 cs: effort.cs,
                 ncs: effort.ncs.unwrap_or(ncs),
                 seed: effort.seed,
@@ -138,7 +140,7 @@ impl Plan {
     /// What was measured, in one line.
     #[must_use]
     pub fn headline(&self) -> String {
-        let Workload { duration, permits, cs, ncs, seed, sample } = self.workload;
+        let Workload { duration, permits, cs, ncs, seed, sample, .. } = self.workload;
         let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
         let permits = if permits == 1 { String::new() } else { format!("; {permits} permits") };
         format!(
@@ -152,7 +154,8 @@ impl Plan {
         let Workload { permits, cs, ncs, seed, sample, .. } = self.workload;
         let acquisitions = outcome.admissions.iter().sum();
         let seconds = outcome.elapsed.as_secs_f64();
-        let wait = |of: fn(&Waits) -> u64| (sample > 0 && !outcome.waits.is_empty()).then(|| of(&outcome.waits));
+        let waits = &outcome.waits.write;
+        let wait = |of: fn(&Waits) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
         Record {
             bench: self.bench,
             subject,
@@ -197,15 +200,20 @@ impl Plan {
         self.runs * self.threads.iter().map(|&threads| self.subjects_for(threads).count()).sum::<usize>()
     }
 
+    /// Makes one.
+    pub fn make(&self, subject: Subject, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
+        subject
+            .with(Run { on: self.on, threads, workload })
+            .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))
+    }
+
     /// Makes them. The subjects take turns, so that whatever changes on the machine in the meantime befalls all alike.
     pub fn measure(&self, output: Output, progress: &ProgressBar) -> Result<Vec<Record>, Failure> {
         let mut records = Vec::with_capacity(self.total());
         for number in 1..=self.runs {
             for &threads in &self.threads {
                 for subject in self.subjects_for(threads) {
-                    let outcome = subject
-                        .with(Run { on: self.on, threads, workload: self.workload })
-                        .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
+                    let outcome = self.make(subject, threads, self.workload)?;
                     let record = self.record(subject, threads, number, outcome);
                     output.record(&record)?;
                     records.push(record);

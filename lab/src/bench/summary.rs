@@ -92,6 +92,14 @@ fn number(measured: Option<u64>) -> f64 {
     measured.map_or(f64::NAN, |n| n as f64)
 }
 
+/// A warning, if there were several who never met.
+#[must_use]
+pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
+    const WARNING: &str =
+        "On one worker goroutines do not meet: nothing interrupts the first, so it has the lock to itself to the end.";
+    (on.have_one_worker() && threads.iter().any(|&n| n > 1)).then(|| WARNING.to_owned())
+}
+
 impl Summaries {
     /// Takes the medians.
     #[must_use]
@@ -185,13 +193,7 @@ impl Summaries {
 
     /// What else there is to say.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        self.verdict().into_iter().chain(self.solitude()).chain(disturbance(self.other_cpus))
-    }
-
-    /// A warning, if there were several who never met.
-    fn solitude(&self) -> Option<String> {
-        const WARNING: &str = "On one worker goroutines do not meet: nothing interrupts the first, so it has the lock to itself to the end.";
-        (self.on.have_one_worker() && self.threads.iter().any(|&n| n > 1)).then(|| WARNING.to_owned())
+        self.verdict().into_iter().chain(solitude(self.on, &self.threads)).chain(disturbance(self.other_cpus))
     }
 
     /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not

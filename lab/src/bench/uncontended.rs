@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::UncontendedArgs;
 use crate::contenders::Contenders;
-use crate::entrance::Entrance;
+use crate::entrance::{Entrance, Errand};
 use crate::failure::Failure;
 use crate::floors::EntranceJob;
 use crate::locks::LockName;
@@ -61,7 +61,7 @@ impl EntranceJob for Pairs {
         let mut pairs = 0_u64;
         loop {
             for _ in 0..BATCH {
-                let pass = entrance.enter(0);
+                let pass = entrance.enter(0, Errand::Write);
                 // SAFETY: entered above, on this thread.
                 unsafe { entrance.leave(0, pass) };
             }

@@ -1,34 +1,53 @@
 //! What is inside: the critical section.
 //!
-//! | | [`Alone`]: one at a time | [`Together`]: several |
-//! |---|---|---|
-//! | generator that is advanced there | one that all share | the contender's own: a shared one would be a lock itself |
-//! | the order of admissions | counted | not: to count it would be to make one |
+//! | | [`Alone`]: one at a time | [`Together`]: several | [`Reading`]: one writes, or several read |
+//! |---|---|---|---|
+//! | errands | nobody asks: all write | the same | drawn |
+//! | generator that is advanced there | one that all share | the contender's own: a shared one would be a lock itself | the same |
+//! | what else is done there | | | who reads looks at two words, who writes changes them |
+//! | the order of admissions | counted | not: to count it would be to make one | the same |
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rand_mt::Mt;
 
 use super::Workload;
+use crate::entrance::{ByErrand, Errand};
 
 /// What a contender carries.
 pub struct Visitor {
     pub me: usize,
     /// Its own generator.
     pub random: Mt,
+    /// A cheaper one, for the errands.
+    drawn: u64,
 }
+
+const SPREAD: u64 = 6_364_136_223_846_793_005;
 
 impl Visitor {
     pub fn new(me: usize, seed: u32) -> Self {
-        Self { me, random: Mt::new(seed.wrapping_add(me as u32 + 1)) }
+        let seed = seed.wrapping_add(me as u32 + 1);
+        Self { me, random: Mt::new(seed), drawn: u64::from(seed).wrapping_mul(SPREAD) }
+    }
+
+    /// True for so many in a thousand.
+    #[inline]
+    fn draw(&mut self, in_a_thousand: u32) -> bool {
+        // Knuth's congruential generator. Only the upper half is random enough.
+        self.drawn = self.drawn.wrapping_mul(SPREAD).wrapping_add(1_442_695_040_888_963_407);
+        (self.drawn >> 32) * 1000 < u64::from(in_a_thousand) << 32
     }
 }
 
 /// What is inside.
 pub trait Room: Send + Sync + 'static {
     fn new(workload: &Workload) -> Self;
+
+    /// What the visitor comes for next.
+    fn errand(visitor: &mut Visitor, workload: &Workload) -> Errand;
 
     /// How many have been admitted, for those who are outside; 0 if they are not counted.
     fn admissions(&self) -> u64;
@@ -39,10 +58,10 @@ pub trait Room: Send + Sync + 'static {
     /// # Safety
     ///
     /// The visitor has been let in, by an entrance that lets in as many at a time as this room is for.
-    unsafe fn visit(&self, visitor: &mut Visitor, stays: bool, cs: u32) -> u64;
+    unsafe fn visit(&self, visitor: &mut Visitor, errand: Errand, stays: bool, cs: u32) -> u64;
 
     /// The longest run of admissions of one contender, if that has been counted. There have been this many in all.
-    fn longest_run(self, admissions: u64) -> Option<u64>;
+    fn longest_run(self, admissions: ByErrand<u64>) -> Option<u64>;
 }
 
 /// For one at a time.
@@ -82,12 +101,17 @@ impl Room for Alone {
         Self { seq: AtomicU64::new(0), shared: UnsafeCell::new(shared) }
     }
 
+    #[inline]
+    fn errand(_: &mut Visitor, _: &Workload) -> Errand {
+        Errand::Write
+    }
+
     fn admissions(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
     }
 
     #[inline]
-    unsafe fn visit(&self, visitor: &mut Visitor, stays: bool, cs: u32) -> u64 {
+    unsafe fn visit(&self, visitor: &mut Visitor, _: Errand, stays: bool, cs: u32) -> u64 {
         // SAFETY: nobody else is inside, by the contract, and the reference does not leave.
         let shared = unsafe { &mut *self.shared.get() };
         let seq = self.seq.load(Ordering::Relaxed);
@@ -99,8 +123,8 @@ impl Room for Alone {
         seq
     }
 
-    fn longest_run(self, admissions: u64) -> Option<u64> {
-        assert_eq!(admissions, self.seq.into_inner(), "two were in the critical section at once");
+    fn longest_run(self, admissions: ByErrand<u64>) -> Option<u64> {
+        assert_eq!(admissions.write, self.seq.into_inner(), "two were in the critical section at once");
         Some(self.shared.into_inner().longest_run)
     }
 }
@@ -113,19 +137,74 @@ impl Room for Together {
         Self
     }
 
+    #[inline]
+    fn errand(_: &mut Visitor, _: &Workload) -> Errand {
+        Errand::Write
+    }
+
     fn admissions(&self) -> u64 {
         0
     }
 
     #[inline]
-    unsafe fn visit(&self, visitor: &mut Visitor, stays: bool, cs: u32) -> u64 {
+    unsafe fn visit(&self, visitor: &mut Visitor, _: Errand, stays: bool, cs: u32) -> u64 {
         if stays {
             steps(&mut visitor.random, cs);
         }
         0
     }
 
-    fn longest_run(self, _: u64) -> Option<u64> {
+    fn longest_run(self, _: ByErrand<u64>) -> Option<u64> {
+        None
+    }
+}
+
+/// For one that writes, or several that read.
+///
+/// The words are equal but for a moment in a write, and count the writes. They are changed by loads and stores, so two
+/// who write at once lose a write; and a reader beside a writer may see that moment.
+pub struct Reading {
+    words: [AtomicU64; 2],
+    torn: AtomicBool,
+}
+
+impl Room for Reading {
+    fn new(_: &Workload) -> Self {
+        Self { words: [0, 0].map(AtomicU64::new), torn: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    fn errand(visitor: &mut Visitor, workload: &Workload) -> Errand {
+        if visitor.draw(workload.writes) { Errand::Write } else { Errand::Read }
+    }
+
+    fn admissions(&self) -> u64 {
+        0
+    }
+
+    #[inline]
+    unsafe fn visit(&self, visitor: &mut Visitor, errand: Errand, stays: bool, cs: u32) -> u64 {
+        if stays {
+            let [first, last] = &self.words;
+            let seen = first.load(Ordering::Relaxed);
+            if errand == Errand::Write {
+                first.store(seen + 1, Ordering::Relaxed);
+            }
+            steps(&mut visitor.random, cs);
+            let also_seen = last.load(Ordering::Relaxed);
+            if errand == Errand::Write {
+                last.store(also_seen + 1, Ordering::Relaxed);
+            }
+            if seen != also_seen {
+                self.torn.store(true, Ordering::Relaxed);
+            }
+        }
+        0
+    }
+
+    fn longest_run(self, admissions: ByErrand<u64>) -> Option<u64> {
+        assert!(!self.torn.into_inner(), "one wrote while another was inside");
+        assert_eq!(self.words.map(AtomicU64::into_inner), [admissions.write; 2], "two wrote at once");
         None
     }
 }
@@ -134,5 +213,42 @@ impl Room for Together {
 pub fn steps(random: &mut Mt, n: u32) {
     for _ in 0..n {
         black_box(random.next_u32());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_in_a_thousand() {
+        const DRAWS: u32 = 1_000_000;
+        let mut visitor = Visitor::new(0, 1);
+        for share in [0, 1, 10, 500, 1000] {
+            let drawn = (0..DRAWS).filter(|_| visitor.draw(share)).count() as f64;
+            let expected = f64::from(DRAWS) * f64::from(share) / 1000.0;
+            // Six standard deviations.
+            assert!(
+                (drawn - expected).abs() <= 6.0 * (expected * (1.0 - f64::from(share) / 1000.0)).sqrt(),
+                "{share}: {drawn}"
+            );
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "one wrote while another was inside")]
+    fn a_reader_beside_a_writer_is_noticed() {
+        let room = Reading { words: [1, 0].map(AtomicU64::new), torn: AtomicBool::new(false) };
+        // SAFETY: this room relies on nothing.
+        unsafe { room.visit(&mut Visitor::new(0, 1), Errand::Read, true, 1) };
+        room.words[1].store(1, Ordering::Relaxed);
+        room.longest_run(ByErrand { read: 1, write: 1 });
+    }
+
+    #[test]
+    #[should_panic(expected = "two wrote at once")]
+    fn a_lost_write_is_noticed() {
+        let room = Reading { words: [1, 1].map(AtomicU64::new), torn: AtomicBool::new(false) };
+        room.longest_run(ByErrand { read: 0, write: 2 });
     }
 }

@@ -6,6 +6,7 @@ use plotters::prelude::*;
 use crate::bench::summary::{Summaries, Summary};
 use crate::failure::Failure;
 use crate::locks::LockName;
+use crate::rw_locks::RwLockName;
 use crate::semaphores::SemaphoreName;
 use crate::subject::Subject;
 
@@ -43,6 +44,7 @@ const INK: RGBColor = BLACK;
 pub fn colour(subject: Subject) -> RGBColor {
     let place = match subject {
         Subject::Lock(lock) => LockName::ALL.iter().position(|&known| known == lock),
+        Subject::RwLock(lock) => RwLockName::ALL.iter().position(|&known| known == lock),
         Subject::Semaphore(semaphore) => SemaphoreName::ALL.iter().position(|&known| known == semaphore),
         Subject::Floor(_) => return FLOOR,
     };

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::bodies::round::Round;
 use super::bodies::{create, load, pingpong, sema, sync};
+use crate::rounds::WORK;
 
 /// What belongs together in a mean.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -70,15 +71,15 @@ static ALL: &[Bench] = &[
     Bench::new(Sync, "MutexUncontended", "lock and unlock, everybody his own", sync::mutex_uncontended),
     Bench::new(Sync, "Mutex", "lock and unlock", |r| sync::mutex(r, 1, 0)),
     Bench::new(Sync, "MutexSlack", "the same, 10 goroutines a worker", |r| sync::mutex(r, 10, 0)),
-    Bench::new(Sync, "MutexWork", "lock and unlock, then 25 ns of work", |r| sync::mutex(r, 1, sync::WORK)),
-    Bench::new(Sync, "MutexWorkSlack", "the same, 10 goroutines a worker", |r| sync::mutex(r, 10, sync::WORK)),
+    Bench::new(Sync, "MutexWork", "lock and unlock, then 25 ns of work", |r| sync::mutex(r, 1, WORK)),
+    Bench::new(Sync, "MutexWorkSlack", "the same, 10 goroutines a worker", |r| sync::mutex(r, 10, WORK)),
     Bench::new(Sync, "MutexNoSpin", "1 lock in 4; else a new goroutine is waited for", sync::mutex_no_spin),
     Bench::new(Sync, "MutexSpin", "lock and unlock, then 4096 words are touched", sync::mutex_spin),
     Bench::new(Sync, "WaitGroupUncontended", "add, done, wait, everybody his own", sync::wait_group_uncontended),
     Bench::new(Sync, "WaitGroupAddDone", "add and done", |r| sync::wait_group_add_done(r, 0)),
-    Bench::new(Sync, "WaitGroupAddDoneWork", "add, 25 ns of work, done", |r| sync::wait_group_add_done(r, sync::WORK)),
+    Bench::new(Sync, "WaitGroupAddDoneWork", "add, 25 ns of work, done", |r| sync::wait_group_add_done(r, WORK)),
     Bench::new(Sync, "WaitGroupWait", "wait for nothing", |r| sync::wait_group_wait(r, 0)),
-    Bench::new(Sync, "WaitGroupWaitWork", "wait for nothing, 25 ns of work", |r| sync::wait_group_wait(r, sync::WORK)),
+    Bench::new(Sync, "WaitGroupWaitWork", "wait for nothing, 25 ns of work", |r| sync::wait_group_wait(r, WORK)),
     Bench::new(Sync, "WaitGroupActuallyWait", "start a goroutine and wait for it", sync::wait_group_actually_wait),
     Bench::new(Sync, "Cond1", "a barrier of 2", |r| sync::cond(r, 1)),
     Bench::new(Sync, "Cond2", "a barrier of 3", |r| sync::cond(r, 2)),

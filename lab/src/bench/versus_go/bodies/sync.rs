@@ -9,10 +9,8 @@ use sudog_sync::{Cond, GoMutex, Mutex, WaitGroup};
 
 use super::round::Round;
 use super::shared;
-use super::work::{Baton, steps};
-
-/// Steps of about 25 ns: as long as the hundred turns of Go's "work" benchmarks, which are an empty loop when compiled.
-pub const WORK: u32 = 16;
+use super::work::Baton;
+use crate::rounds::steps;
 
 /// Everybody has a mutex of his own.
 pub fn mutex_uncontended(round: &mut Round) {

@@ -6,16 +6,7 @@ use std::time::{Duration, Instant};
 
 use sudog_sync::WaitGroup;
 
-/// Steps of xorshift, each of which depends on the one before: no compiler can shorten them.
-#[inline(never)]
-pub fn steps(n: u32, mut x: u64) -> u64 {
-    for _ in 0..n {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-    }
-    x
-}
+use crate::rounds::steps;
 
 /// Takes a processor for so long: counted in steps, so time in which it does not run does not count.
 pub fn burn(time: Duration) {

@@ -1,0 +1,288 @@
+//! Threads, or goroutines, that contend for one readers-writer lock, each of which draws whether it reads or writes.
+//!
+//! Inside, who reads looks at two words, who writes changes them: see the driver's room for it.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::plan::Plan;
+use super::summary::solitude;
+use crate::cli::RwbenchArgs;
+use crate::contenders::Contenders;
+use crate::driver::{Outcome, Workload};
+use crate::failure::Failure;
+use crate::metrics::{gini, jain, median, min_max};
+use crate::output::Output;
+use crate::rw_locks::RwLockName;
+use crate::subject::Subject;
+use crate::table::Table;
+use crate::units;
+use crate::usage::disturbance;
+use crate::waits::Waits;
+
+/// What is written of a run.
+#[derive(Clone, Serialize, Debug)]
+struct Record {
+    bench: &'static str,
+    #[serde(flatten)]
+    subject: Subject,
+    #[serde(flatten)]
+    on: Contenders,
+    threads: usize,
+    /// Of a thousand visits, so many were to write.
+    writes_in_1000: usize,
+    run: usize,
+    seconds: f64,
+    reads: u64,
+    writes: u64,
+    /// Per second, of both.
+    throughput: f64,
+    read_throughput: f64,
+    write_throughput: f64,
+    min_max: f64,
+    jain: f64,
+    gini: f64,
+    #[serde(flatten)]
+    waits: WaitFields,
+    sample_rate: f64,
+    per_thread: Vec<u64>,
+    cs: u32,
+    ncs: u32,
+    seed: u32,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    cpus: f64,
+    other_cpus: Option<f64>,
+}
+
+/// Nothing, where none was timed.
+#[derive(Clone, Copy, Serialize, Debug)]
+struct WaitFields {
+    read_wait_p50_ns: Option<u64>,
+    read_wait_p99_ns: Option<u64>,
+    read_wait_p999_ns: Option<u64>,
+    read_wait_max_ns: Option<u64>,
+    write_wait_p50_ns: Option<u64>,
+    write_wait_p99_ns: Option<u64>,
+    write_wait_p999_ns: Option<u64>,
+    write_wait_max_ns: Option<u64>,
+}
+
+/// The medians over the runs of one cell. What was not measured is not a number.
+#[derive(Clone, Copy, Debug)]
+struct Summary {
+    throughput: f64,
+    reads: f64,
+    writes: f64,
+    min_max: f64,
+    read_waits: [f64; 3],
+    write_waits: [f64; 3],
+}
+
+/// Up to how many writes `sharded` beats `go`, with one number of contenders.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+struct Crossover {
+    bench: &'static str,
+    #[serde(flatten)]
+    on: Contenders,
+    threads: usize,
+    /// The largest share of writes, in a thousand, up to which it does, at every share that was measured; nothing, if it
+    /// does not at the smallest.
+    beats_up_to: Option<usize>,
+    /// Its throughput over that of `go`, by share.
+    ratios: Vec<Ratio>,
+}
+
+#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
+struct Ratio {
+    writes_in_1000: usize,
+    ratio: f64,
+}
+
+const NAME: &str = "rwbench";
+const GO: Subject = Subject::RwLock(RwLockName::Go);
+const SHARDED: Subject = Subject::RwLock(RwLockName::Sharded);
+
+fn record(plan: &Plan, subject: Subject, threads: usize, share: usize, run: usize, outcome: Outcome) -> Record {
+    let Workload { cs, ncs, seed, sample, .. } = plan.workload;
+    let seconds = outcome.elapsed.as_secs_f64();
+    let writes = outcome.admissions.iter().sum::<u64>() - outcome.reads;
+    let per_second = |n: u64| n as f64 / seconds;
+    let wait = |waits: &Waits, of: fn(&Waits) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
+    let read = |of: fn(&Waits) -> u64| wait(&outcome.waits.read, of);
+    let write = |of: fn(&Waits) -> u64| wait(&outcome.waits.write, of);
+    let (p50, p99, p999) = (
+        |waits: &Waits| waits.value_at_quantile(0.5),
+        |waits: &Waits| waits.value_at_quantile(0.99),
+        |waits: &Waits| waits.value_at_quantile(0.999),
+    );
+    Record {
+        bench: NAME,
+        subject,
+        on: plan.on,
+        threads,
+        writes_in_1000: share,
+        run,
+        seconds,
+        reads: outcome.reads,
+        writes,
+        throughput: per_second(outcome.reads + writes),
+        read_throughput: per_second(outcome.reads),
+        write_throughput: per_second(writes),
+        min_max: min_max(&outcome.admissions),
+        jain: jain(&outcome.admissions),
+        gini: gini(&outcome.admissions),
+        waits: WaitFields {
+            read_wait_p50_ns: read(p50),
+            read_wait_p99_ns: read(p99),
+            read_wait_p999_ns: read(p999),
+            read_wait_max_ns: read(Waits::max),
+            write_wait_p50_ns: write(p50),
+            write_wait_p99_ns: write(p99),
+            write_wait_p999_ns: write(p999),
+            write_wait_max_ns: write(Waits::max),
+        },
+        sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
+        per_thread: outcome.admissions,
+        cs,
+        ncs,
+        seed,
+        voluntary_switches: outcome.usage.voluntary_switches,
+        involuntary_switches: outcome.usage.involuntary_switches,
+        cpus: outcome.usage.cpus,
+        other_cpus: outcome.usage.other_cpus,
+    }
+}
+
+impl Summary {
+    fn new(records: &[Record], subject: Subject, threads: usize, share: usize) -> Self {
+        let of_cell = |r: &&Record| r.subject == subject && r.threads == threads && r.writes_in_1000 == share;
+        let ours: Vec<&Record> = records.iter().filter(of_cell).collect();
+        let over = |of: &dyn Fn(&Record) -> f64| median(ours.iter().map(|r| of(r)).filter(|x| !x.is_nan()));
+        let wait = |of: fn(&WaitFields) -> Option<u64>| over(&|r| of(&r.waits).map_or(f64::NAN, |ns| ns as f64));
+        Self {
+            throughput: over(&|r| r.throughput),
+            reads: over(&|r| r.read_throughput),
+            writes: over(&|r| r.write_throughput),
+            min_max: over(&|r| r.min_max),
+            read_waits: [wait(|w| w.read_wait_p50_ns), wait(|w| w.read_wait_p999_ns), wait(|w| w.read_wait_max_ns)],
+            write_waits: [wait(|w| w.write_wait_p50_ns), wait(|w| w.write_wait_p999_ns), wait(|w| w.write_wait_max_ns)],
+        }
+    }
+}
+
+/// Makes the runs. The locks take turns, so that whatever changes on the machine in the meantime befalls all alike.
+fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<Record>, Failure> {
+    let progress = output.progress(NAME, shares.len() * plan.total());
+    let mut records = Vec::with_capacity(shares.len() * plan.total());
+    for run in 1..=plan.runs {
+        for &threads in &plan.threads {
+            for &share in shares {
+                let workload = Workload { writes: share as u32, ..plan.workload };
+                for &subject in &plan.subjects {
+                    let outcome = plan.make(subject, threads, workload)?;
+                    let record = record(plan, subject, threads, share, run, outcome);
+                    output.record(&record)?;
+                    records.push(record);
+                    progress.inc(1);
+                }
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(records)
+}
+
+fn table(plan: &Plan, shares: &[usize], records: &[Record]) -> Table {
+    let words = ["lock", "T", "writes in 1000", "throughput", "reads", "writes", "min/max"];
+    let waits = ["read p50", "read p99.9", "read max", "write p50", "write p99.9", "write max"];
+    let mut table = Table::new(1, words.into_iter().chain(waits));
+    for &threads in &plan.threads {
+        for &share in shares {
+            for &subject in &plan.subjects {
+                let s = Summary::new(records, subject, threads, share);
+                let words = [subject.name().to_owned(), threads.to_string(), share.to_string()];
+                let rates = [s.throughput, s.reads, s.writes].map(units::rate);
+                let waits = s.read_waits.into_iter().chain(s.write_waits).map(units::time);
+                table.row(words.into_iter().chain(rates).chain([units::ratio(s.min_max)]).chain(waits));
+            }
+        }
+    }
+    table
+}
+
+impl Crossover {
+    fn new(on: Contenders, threads: usize, mut ratios: Vec<Ratio>) -> Self {
+        ratios.sort_by_key(|ratio| ratio.writes_in_1000);
+        let beats_up_to = ratios.iter().take_while(|r| r.ratio > 1.0).last().map(|r| r.writes_in_1000);
+        Self { bench: "rwbench-crossover", on, threads, beats_up_to, ratios }
+    }
+}
+
+/// For each number of contenders; none, if not both were measured.
+fn crossovers(plan: &Plan, shares: &[usize], records: &[Record]) -> Vec<Crossover> {
+    if ![GO, SHARDED].iter().all(|subject| plan.subjects.contains(subject)) {
+        return Vec::new();
+    }
+    let of_threads = |&threads: &usize| {
+        let ratio = |&share: &usize| {
+            let [go, sharded] = [GO, SHARDED].map(|s| Summary::new(records, s, threads, share).throughput);
+            Ratio { writes_in_1000: share, ratio: sharded / go }
+        };
+        Crossover::new(plan.on, threads, shares.iter().map(ratio).collect())
+    };
+    plan.threads.iter().map(of_threads).collect()
+}
+
+fn crossover_table(crossovers: &[Crossover]) -> Table {
+    let shares = crossovers.first().map_or(&[][..], |crossover| &crossover.ratios);
+    let columns = shares.iter().map(|ratio| ratio.writes_in_1000.to_string());
+    let mut table = Table::new(0, ["T".to_owned()].into_iter().chain(columns).chain(["beats go up to".to_owned()]));
+    for crossover in crossovers {
+        let ratios = crossover.ratios.iter().map(|r| units::ratio(r.ratio));
+        let up_to = crossover.beats_up_to.map_or(units::NOTHING.to_owned(), |share| share.to_string());
+        table.row([crossover.threads.to_string()].into_iter().chain(ratios).chain([up_to]));
+    }
+    table
+}
+
+/// Measures and prints.
+pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
+    let plan = Plan::new(NAME, RwLockName::ALL, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
+    let shares = &args.writes.0;
+    let records = measure(&plan, shares, output)?;
+    output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, shares, &records)))?;
+    let mut remarks = String::from(
+        "writes in 1000: of so many visits; who visits draws. min/max: the visits of the contender that made the fewest \
+         over those of the one that made the most.\n\
+         Waits: of two milliseconds and more all, and a sample of the others; those of readers and of writers apart.",
+    );
+    let crossovers = crossovers(&plan, shares, &records);
+    crossovers.iter().try_for_each(|crossover| output.record(crossover))?;
+    if !crossovers.is_empty() {
+        let table = crossover_table(&crossovers);
+        let _ = write!(remarks, "\n\nThroughput of sharded, as a ratio to that of go, by writes in 1000:\n{table}\n");
+    }
+    output.text(remarks)?;
+    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
+    let disturbance = disturbance(others.map(|sum| sum / records.len() as f64));
+    solitude(plan.on, &plan.threads).into_iter().chain(disturbance).try_for_each(|warning| output.text(warning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crossover_is_where_it_first_loses() {
+        let crossover = |ratios: &[(usize, f64)]| {
+            let ratios = ratios.iter().map(|&(writes_in_1000, ratio)| Ratio { writes_in_1000, ratio }).collect();
+            Crossover::new(Contenders::Threads, 2, ratios).beats_up_to
+        };
+        assert_eq!(crossover(&[(100, 0.9), (0, 2.0), (10, 1.1)]), Some(10));
+        assert_eq!(crossover(&[(0, 2.0), (10, 0.9), (100, 1.1)]), Some(0));
+        assert_eq!(crossover(&[(0, 1.0), (10, 1.1)]), None);
+        assert_eq!(crossover(&[(0, 1.1), (500, 1.1)]), Some(500));
+    }
+}

@@ -1,0 +1,96 @@
+//! Go's benchmarks of `sync`, on what is here and on the best peers, which take turns.
+//!
+//! The benchmarks are [`Bench`]es, in a table of one line each. What is compared are the [`Contestant`]s of a family, of
+//! which each has a trait in the file of that name, so each benchmark is written once:
+//!
+//! | family | an operation of | ours | peers |
+//! |---|---|---|---|
+//! | [`rw_mutex`] | [`RawRwLock`](sudog_sync::RawRwLock) | all of [`RwLockName`](crate::rw_locks::RwLockName) that are | the others |
+//! | [`wait_group`] | [`Group`](wait_group::Group) | `WaitGroup` | crossbeam's, where it can do the same |
+//! | [`once`] | [`RunOnce`](once::RunOnce) | `Once` | `std`'s, `parking_lot`'s |
+//! | [`pool`] | [`ItemPool`](pool::ItemPool) | `Pool` | a `Vec` in a mutex, `opool` |
+//! | [`map`] | [`ConcurrentMap`](map::ConcurrentMap) | `Map` | `papaya`, `dashmap`, `scc`, a `HashMap` in a `RwLock` |
+//! | [`cond`] | | `Cond` | |
+//!
+//! Source: Go's `sync/*_test.go`, in the development tree of 1.28, whose names these are; written anew.
+
+mod benches;
+pub mod cond;
+mod contestant;
+pub mod map;
+pub mod once;
+pub mod pool;
+mod round;
+pub mod rw_mutex;
+mod summary;
+pub mod wait_group;
+
+pub use benches::{Bench, BenchName, Family};
+pub use contestant::{Contestant, Role};
+pub use round::{Round, Timed};
+
+use indicatif::ProgressBar;
+
+use self::summary::{Cell, Record, means, tables};
+use crate::cli::SyncbenchArgs;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::usage::{Counts, disturbance};
+
+const NAME: &str = "syncbench";
+
+/// Measures one benchmark with so many threads. Its contestants take turns, so that whatever changes on the machine in
+/// the meantime befalls all alike.
+fn measure(bench: BenchName, threads: usize, args: &SyncbenchArgs, progress: &ProgressBar) -> Result<Cell, Failure> {
+    let contestants = &bench.contestants;
+    let mut times = vec![Vec::with_capacity(args.runs); contestants.len()];
+    // What took long enough the last time is where the next run begins.
+    let mut enough = vec![1; contestants.len()];
+    let counts = Counts::now();
+    for _ in 0..args.runs {
+        for ((contestant, times), enough) in contestants.iter().zip(&mut times).zip(&mut enough) {
+            let ns = round::measure(threads, enough, args.min_time, |round| contestant.time(round))
+                .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
+            times.push(ns);
+            progress.inc(1);
+        }
+    }
+    let other_cpus = counts.usage_until_now().other_cpus;
+    Ok(Cell { bench, threads, times, other_cpus })
+}
+
+/// Measures and prints.
+pub fn run(args: &SyncbenchArgs, output: Output) -> Result<(), Failure> {
+    let benches = args.benches.as_ref().map_or_else(|| BenchName::all().collect(), |list| list.0.clone());
+    let cells: Vec<_> =
+        benches.iter().flat_map(|&bench| bench.threads(&args.threads.0).map(move |t| (bench, t))).collect();
+    let steps = args.runs * cells.iter().map(|(bench, _)| bench.contestants.len()).sum::<usize>();
+    let progress = output.progress(NAME, steps);
+    let mut records = Vec::new();
+    for (bench, threads) in cells {
+        let cell = measure(bench, threads, args, &progress)?;
+        let new = cell.records();
+        new.iter().try_for_each(|record| output.record(record))?;
+        records.extend(new);
+    }
+    progress.finish_and_clear();
+    output.text(format_args!(
+        "syncbench: nanoseconds an operation, of all threads together; medians of {} runs of at least {:?}\n",
+        args.runs, args.min_time
+    ))?;
+    tables(&records).try_for_each(|(family, table)| output.text(format_args!("{}\n{table}\n", family.headline())))?;
+    output.text(
+        "x: ours over the fastest peer; below 1, ours is faster. /floor: over what no implementation can beat.",
+    )?;
+    for mean in means(&records) {
+        output.record(&mean)?;
+        output.text(mean)?;
+    }
+    disturbance(others(&records)).map_or(Ok(()), |warning| output.text(warning))
+}
+
+/// How many processors others used meanwhile, on average over the records.
+fn others(records: &[Record]) -> Option<f64> {
+    let sum: Option<f64> = records.iter().map(|record| record.other_cpus).sum();
+    sum.map(|sum| sum / records.len() as f64)
+}

@@ -1,0 +1,111 @@
+//! Doing something once, when it has been done.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crossbeam_utils::CachePadded;
+use sudog_sync::Once;
+
+use super::contestant::Role;
+use super::round::{Round, Timed};
+use crate::registry::registry;
+
+/// What does something once.
+pub trait RunOnce: Send + Sync + 'static {
+    /// One that has done nothing.
+    fn new() -> Self;
+
+    /// Does it, the first time.
+    fn run(&self, f: impl FnOnce());
+}
+
+registry! {
+    /// The name of what does something once.
+    enum OnceName;
+    /// Something to do with it, whichever it is.
+    trait OnceJob over RunOnce;
+    fn with_once;
+    unknown "once";
+
+    Sudog = "sudog": Once,
+        "Go's Once";
+    Std = "std": std::sync::Once,
+        "std::sync::Once";
+    ParkingLot012 = "parking_lot_0_12": parking_lot_0_12::Once,
+        "parking_lot 0.12's Once";
+    ParkingLot013 = "parking_lot_0_13": parking_lot_0_13::Once,
+        "parking_lot 0.13's Once";
+    Load = "acquire-load": AcquireLoad,
+        "one Acquire load and a comparison";
+}
+
+impl OnceName {
+    /// What it is in the comparison.
+    #[must_use]
+    pub const fn role(self) -> Role {
+        match self {
+            Self::Sudog => Role::Ours,
+            Self::Std | Self::ParkingLot012 | Self::ParkingLot013 => Role::Peer,
+            Self::Load => Role::Floor,
+        }
+    }
+}
+
+impl RunOnce for Once {
+    fn new() -> Self {
+        Self::new()
+    }
+
+    #[inline]
+    fn run(&self, f: impl FnOnce()) {
+        self.do_(f);
+    }
+}
+
+macro_rules! call_once {
+    ($($Once:ty),+) => {$(
+        impl RunOnce for $Once {
+            fn new() -> Self {
+                Self::new()
+            }
+
+            #[inline]
+            fn run(&self, f: impl FnOnce()) {
+                self.call_once(f);
+            }
+        }
+    )+};
+}
+
+call_once!(std::sync::Once, parking_lot_0_12::Once, parking_lot_0_13::Once);
+
+/// What a `Once` must do at least. It does not keep two apart who come first at the same time.
+pub struct AcquireLoad(AtomicU32);
+
+impl RunOnce for AcquireLoad {
+    fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    #[inline]
+    fn run(&self, f: impl FnOnce()) {
+        if self.0.load(Ordering::Acquire) != 1 {
+            self.first_time(f);
+        }
+    }
+}
+
+impl AcquireLoad {
+    #[cold]
+    #[inline(never)]
+    fn first_time(&self, f: impl FnOnce()) {
+        f();
+        self.0.store(1, Ordering::Release);
+    }
+}
+
+/// One for all.
+pub fn once<O: RunOnce>(round: &Round) -> Timed {
+    let once = CachePadded::new(O::new());
+    round.parallel(move |_, portion| portion.each(|| once.run(|| _ = black_box(1))))
+}

@@ -1,0 +1,232 @@
+//! Pools of free items.
+
+use std::hint::black_box;
+use std::iter::repeat_with;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+use opool::{PoolAllocator, RefGuard};
+use sudog_sync::Pool;
+use sudog_sync::pool::NoNew;
+
+use super::contestant::Role;
+use super::round::{Round, Timed};
+use crate::registry::registry;
+
+/// What items there are in a pool: a word each, behind which is another.
+pub type Free = Box<u64>;
+
+/// A pool. An item is got and put back, and not the other way round as in Go's benchmarks, since in some pools an item
+/// goes back when a guard of its is dropped; over many operations that is the same.
+pub trait ItemPool: Send + Sync + 'static {
+    /// An item that has been got.
+    type Item<'a>
+    where
+        Self: 'a;
+
+    /// One with so many items, and room for no more.
+    fn with(items: usize) -> Self;
+
+    /// An item, if it has one.
+    fn get(&self) -> Option<Self::Item<'_>>;
+
+    /// An item, or a new one.
+    fn get_or_new(&self) -> Self::Item<'_>;
+
+    /// Gives one back.
+    fn put<'a>(&'a self, item: Self::Item<'a>);
+}
+
+registry! {
+    /// The name of a pool.
+    enum PoolName;
+    /// Something to do with a pool, whichever it is.
+    trait PoolJob over ItemPool;
+    fn with_pool;
+    unknown "pool";
+
+    Sudog = "sudog": Pool<Free, NoNew>,
+        "Go's Pool";
+    MutexVec = "mutex-vec": MutexVec,
+        "a Vec in std's mutex, as in the crate object-pool";
+    Opool = "opool": Opool,
+        "opool: a bounded queue without locks";
+    TwoRmws = "two-rmws": TwoRmws,
+        "two RMWs on one word, and no item";
+}
+
+impl PoolName {
+    /// What it is in the comparison.
+    #[must_use]
+    pub const fn role(self) -> Role {
+        match self {
+            Self::Sudog => Role::Ours,
+            Self::MutexVec | Self::Opool => Role::Peer,
+            Self::TwoRmws => Role::Floor,
+        }
+    }
+}
+
+impl ItemPool for Pool<Free, NoNew> {
+    type Item<'a> = Free;
+
+    fn with(items: usize) -> Self {
+        let pool = Self::empty();
+        repeat_with(Free::default).take(items).for_each(|item| pool.put(item));
+        pool
+    }
+
+    #[inline]
+    fn get(&self) -> Option<Free> {
+        self.get()
+    }
+
+    #[inline]
+    fn get_or_new(&self) -> Free {
+        self.get().unwrap_or_default()
+    }
+
+    #[inline]
+    fn put(&self, item: Free) {
+        self.put(item);
+    }
+}
+
+/// What one writes who has no pool.
+pub struct MutexVec(Mutex<Vec<Free>>);
+
+impl MutexVec {
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Vec<Free>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ItemPool for MutexVec {
+    type Item<'a> = Free;
+
+    fn with(items: usize) -> Self {
+        Self(Mutex::new(repeat_with(Free::default).take(items).collect()))
+    }
+
+    #[inline]
+    fn get(&self) -> Option<Free> {
+        self.lock().pop()
+    }
+
+    #[inline]
+    fn get_or_new(&self) -> Free {
+        self.get().unwrap_or_default()
+    }
+
+    #[inline]
+    fn put(&self, item: Free) {
+        self.lock().push(item);
+    }
+}
+
+/// The pool of the crate `opool`.
+pub struct Opool(opool::Pool<Boxes, Free>);
+
+/// Makes its items.
+pub struct Boxes;
+
+impl PoolAllocator<Free> for Boxes {
+    fn allocate(&self) -> Free {
+        Free::default()
+    }
+}
+
+impl ItemPool for Opool {
+    type Item<'a> = RefGuard<'a, Boxes, Free>;
+
+    fn with(items: usize) -> Self {
+        Self(opool::Pool::new_prefilled(items, Boxes))
+    }
+
+    #[inline]
+    fn get(&self) -> Option<Self::Item<'_>> {
+        self.0.try_get()
+    }
+
+    #[inline]
+    fn get_or_new(&self) -> Self::Item<'_> {
+        self.0.get()
+    }
+
+    #[inline]
+    fn put<'a>(&'a self, item: Self::Item<'a>) {
+        drop(item);
+    }
+}
+
+/// What a pool must do at least that several use at once.
+pub struct TwoRmws(AtomicU64);
+
+impl ItemPool for TwoRmws {
+    type Item<'a> = ();
+
+    fn with(items: usize) -> Self {
+        Self(AtomicU64::new(items as u64))
+    }
+
+    #[inline]
+    fn get(&self) -> Option<()> {
+        self.0.fetch_sub(1, Ordering::Acquire);
+        Some(())
+    }
+
+    #[inline]
+    fn get_or_new(&self) {
+        self.0.fetch_sub(1, Ordering::Acquire);
+    }
+
+    #[inline]
+    fn put(&self, (): ()) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// An item is got and put back.
+pub fn pool<P: ItemPool>(round: &Round) -> Timed {
+    let pool = CachePadded::new(P::with(round.threads));
+    round.parallel(move |_, portion| portion.each(|| pool.put(black_box(pool.get_or_new()))))
+}
+
+/// `gets` items are asked for, and so many put back as there are for each thread: `items`. What one thread got too many
+/// another had to make.
+pub fn many<P: ItemPool>(round: &Round, items: usize, gets: usize) -> Timed {
+    let pool = CachePadded::new(P::with(items * round.threads));
+    round.parallel(move |_, portion| {
+        let mut held = Vec::with_capacity(gets);
+        portion.each(|| {
+            held.extend((0..gets).filter_map(|_| pool.get()));
+            held.truncate(items);
+            held.resize_with(items, || pool.get_or_new());
+            black_box(&mut held).drain(..).for_each(|item| pool.put(item));
+        });
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_come_back() {
+        struct ComeBack;
+        impl PoolJob for ComeBack {
+            type Out = ();
+            fn run<P: ItemPool>(self) {
+                let pool = P::with(2);
+                let two = [pool.get(), pool.get()];
+                let third = pool.get_or_new();
+                assert!(two.iter().all(Option::is_some));
+                two.into_iter().flatten().chain([third]).for_each(|item| pool.put(item));
+                assert!(pool.get().is_some());
+            }
+        }
+        PoolName::ALL.iter().for_each(|&name| with_pool(name, ComeBack));
+    }
+}
