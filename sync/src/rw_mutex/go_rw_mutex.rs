@@ -52,8 +52,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
 use std::time::Duration;
 
-use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal, spin};
+use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
+use super::spinning::spin_while;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
@@ -252,7 +253,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         // A goroutine that is unwound leaves its sleep by a panic.
         let waiting = Waiting(self, old & PHASE);
         let admitted = &self.admitted[usize::from(old & PHASE != 0)];
-        self.spin_while(|now| now & (WRITER | PHASE) == WRITER | (old & PHASE));
+        spin_while(|| self.state.load(Relaxed) & (WRITER | PHASE) == WRITER | (old & PHASE));
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.RLock", ptr::null()) };
         let got = match deadline {
@@ -350,7 +351,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         let mut writers = Writers(&self.writers, Some(guard));
         // A goroutine that is unwound leaves its sleep by a panic.
         let announced = Announced(self);
-        self.spin_while(|now| before(now) != 0);
+        spin_while(|| before(self.state.load(Relaxed)) != 0);
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
         let drained = match deadline {
@@ -448,16 +449,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             fatal("sync: Unlock of unlocked RWMutex");
         }
         self.admit(old);
-    }
-
-    /// Go's rule, before a sleep. On threads, who waits for a short critical section saves two system calls.
-    #[inline]
-    fn spin_while(&self, state: impl Fn(u64) -> bool) {
-        let mut round = 0;
-        while spin::can_spin(round, spin::ROUNDS) && state(self.state.load(Relaxed)) {
-            spin::do_spin(spin::PAUSES);
-            round += 1;
-        }
     }
 }
 

@@ -12,6 +12,7 @@
 mod go_rw_mutex;
 mod rlocker;
 mod sharded;
+mod spinning;
 
 pub use go_rw_mutex::GoRwMutex;
 pub use rlocker::RLocker;

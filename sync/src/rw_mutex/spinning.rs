@@ -1,0 +1,21 @@
+//! Before a sleep, which costs a thread two system calls, and those behind it their time.
+//!
+//! Go does not spin for a readers-writer mutex; a goroutine here spins as for a mutex.
+
+use sudog_runtime::{G, spin};
+
+/// How often a thread looks: over some ten microseconds. The first looks are close together, as most critical sections
+/// are short.
+const THREAD_ROUNDS: u32 = if cfg!(sudog_loom) { 1 } else { 20 };
+
+/// Spins for as long as it must wait, within reason.
+#[inline]
+pub(super) fn spin_while(must_wait: impl Fn() -> bool) {
+    let goroutine = G::is_goroutine();
+    let rounds = if goroutine { spin::ROUNDS } else { THREAD_ROUNDS };
+    let mut round = 0;
+    while spin::can_spin(round, rounds) && must_wait() {
+        spin::do_spin(if goroutine { spin::PAUSES } else { spin::PAUSES.min(1 << round.min(5)) });
+        round += 1;
+    }
+}
