@@ -1,12 +1,12 @@
 //! What can be locked and unlocked by hand.
 
 use crate::rw_mutex::GoRwMutex;
-use crate::{GoMutex, RawLock, Semaphore, mutex};
+use crate::{GoMutex, Semaphore, mutex};
 
 /// Go's `sync.Locker`: something to lock and unlock, without guards.
 ///
 /// For [`Cond::wait_locker`](crate::Cond::wait_locker), and for code that is ported as it is. It promises nothing that
-/// `unsafe` code could rely on: that is [`RawLock`].
+/// `unsafe` code could rely on: that is [`RawLock`](crate::RawLock).
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ impl<S: Semaphore, P: mutex::policy::Policy> Locker for GoMutex<S, P> {
 }
 
 /// For writing.
-impl<W: RawLock<Guard = ()>, S: Semaphore> Locker for GoRwMutex<W, S> {
+impl<W: mutex::ByHand, S: Semaphore> Locker for GoRwMutex<W, S> {
     #[inline]
     fn lock(&self) {
         Self::lock(self);

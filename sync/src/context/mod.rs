@@ -10,7 +10,7 @@
 //! | `<-ctx.Done()` | [`ctx.wait()`](Context::wait); in a task [`ctx.done()`](Context::done)`.await` |
 //! | `ctx.Err()`, `context.Cause(ctx)` | [`ctx.err()`](Context::err), [`ctx.cause()`](Context::cause) |
 //! | `select { case <-ctx.Done(): ...; case <-time.After(d): }` | [`sleep`]`(&ctx, d)` |
-//! | `context.AfterFunc(ctx, f)` | [`after_func`]`(&ctx, f)` |
+//! | `context.AfterFunc(ctx, f)` | [`after_func()`]`(&ctx, f)` |
 //!
 //! What of this project blocks has a form that takes a context, whose name ends in `_ctx`; [`Context::limited`] makes
 //! one of whatever waits through [`semacquire_limited`](sudog_runtime::sema::semacquire_limited).

@@ -24,7 +24,7 @@
 //!   table is big enough; Go has a chain for these. So do the lines.
 //! * **A line knows when it was born**, in ranges begun so far. papaya does not reuse the place of an entry that was
 //!   removed, so who removes and stores a key during a `range` moves it, perhaps to where that `range` has not been
-//!   yet. A `range` passes over the lines that were born since it began. See [`Line::born`].
+//!   yet. A `range` passes over the lines that were born since it began. See `Line::born` in `table.rs`.
 //! * **A fence after an insertion**: papaya shows the new entry by a release store, which the inserter's next load may
 //!   overtake (not on x86, as papaya counts it by a locked instruction). Go's map is sequentially consistent, and
 //!   programs may rely on it.

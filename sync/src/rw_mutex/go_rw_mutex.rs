@@ -55,6 +55,7 @@ use std::time::Duration;
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
 use super::spinning::spin_while;
+use crate::mutex::ByHand;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
@@ -452,7 +453,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 }
 
-impl<W: RawLock<Guard = ()>, S: Semaphore> GoRwMutex<W, S> {
+impl<W: ByHand, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for writing, waiting for other writers and for the readers that are there. Go: `Lock`.
     #[inline]
     pub fn lock(&self) {
@@ -499,7 +500,8 @@ impl<W: RawLock<Guard = ()>, S: Semaphore> GoRwMutex<W, S> {
     /// writer. Go: `Unlock`.
     #[inline]
     pub fn unlock(&self) {
-        // SAFETY: the guard is nothing; `end_write` notices if the lock was not locked for writing, as Go does.
+        // SAFETY: the guard is nothing. `end_write` notices if the lock is not locked for writing, as Go does. If another
+        // one has locked it that one is misused, which a `ByHand` lock allows; no data hang on it.
         unsafe { self.end_write((), 0) };
     }
 

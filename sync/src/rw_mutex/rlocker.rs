@@ -3,14 +3,15 @@
 use std::fmt;
 
 use super::GoRwMutex;
-use crate::{Locker, RawLock, Semaphore};
+use crate::mutex::ByHand;
+use crate::{Locker, Semaphore};
 
 /// Locks a [`GoRwMutex`] for reading: made by [`GoRwMutex::rlocker`]. Go: `RLocker`.
 ///
 /// For code that takes any [`Locker`]. It excludes nobody but writers.
 pub struct RLocker<'a, W, S>(&'a GoRwMutex<W, S>);
 
-impl<'a, W: RawLock<Guard = ()>, S: Semaphore> RLocker<'a, W, S> {
+impl<'a, W: ByHand, S: Semaphore> RLocker<'a, W, S> {
     pub(super) fn new(rw: &'a GoRwMutex<W, S>) -> Self {
         Self(rw)
     }
@@ -24,7 +25,7 @@ impl<W, S> Clone for RLocker<'_, W, S> {
 
 impl<W, S> Copy for RLocker<'_, W, S> {}
 
-impl<W: RawLock<Guard = ()>, S: Semaphore> Locker for RLocker<'_, W, S> {
+impl<W: ByHand, S: Semaphore> Locker for RLocker<'_, W, S> {
     #[inline]
     fn lock(&self) {
         self.0.rlock();
