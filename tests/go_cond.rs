@@ -21,7 +21,7 @@ use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexOver, RwMutex, l
 over_threads_and_goroutines! {
     cond_signal cond_signal_generations cond_broadcast race cond_signal_stealing
     wait_until_a_deadline a_deadline_and_a_signal_at_once
-    a_cancel_ends_a_wait a_cancel_and_a_signal_at_once with_guards_of_a_rw_mutex with_bare_locks
+    a_cancel_ends_a_wait a_cancel_and_a_signal_at_once with_guards_of_a_rw_mutex with_guards_that_own_their_lock with_bare_locks
 }
 
 #[derive(Default)]
@@ -320,6 +320,29 @@ fn with_guards_of_a_rw_mutex<K: Kind>() {
     w.1.broadcast();
     K::until(|| w.2.load(SeqCst) == 2);
     assert_eq!(*w.0.read(), 2);
+}
+
+/// The lock lives as long as its guard, and no longer.
+fn with_guards_that_own_their_lock<K: Kind>() {
+    let w = Arc::new((Cond::new(), AtomicUsize::new(0)));
+    let (mutex, rw) = (Arc::new(Mutex::new(0)), Arc::new(RwMutex::new(0)));
+    for which in 0..3 {
+        let (w, mutex, rw) = (w.clone(), mutex.clone(), rw.clone());
+        K::go(move || {
+            match which {
+                0 => w.0.wait(&mut mutex.lock_arc()),
+                1 => w.0.wait(&mut rw.read_arc()),
+                _ => w.0.wait(&mut rw.write_arc()),
+            }
+            drop((mutex, rw));
+            w.1.fetch_add(1, SeqCst);
+        });
+    }
+    K::until(|| w.0.waiters() == 3);
+    assert!(mutex.try_lock().is_some() && rw.try_write().is_some(), "unlocked while they wait");
+    w.0.broadcast();
+    K::until(|| w.1.load(SeqCst) == 3);
+    assert_eq!((Arc::strong_count(&mutex), Arc::strong_count(&rw)), (1, 1));
 }
 
 /// Go: `NewCond` of a `Mutex`, an `RWMutex`, and its `RLocker`.

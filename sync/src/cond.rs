@@ -12,12 +12,16 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use sudog_runtime::sema::{Abandoned, Limit, NotifyList};
 
 use crate::Locker;
-use crate::lock_api::{Mutex, MutexGuard, RawMutex, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::lock_api::{
+    ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, MutexGuard, RawMutex, RawRwLock, RwLock,
+    RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// A condition variable: threads and goroutines wait under a mutex until somebody signals that what they wait for may
 /// have come.
@@ -109,7 +113,7 @@ impl Cond {
     #[inline]
     pub fn wait_limited<G: CondGuard>(&self, guard: &mut G, limit: &Limit<'_>) -> Result<(), Abandoned> {
         self.waiters.with_ticket(|ticket| {
-            let relock = Relock { lock: guard.lock(), place: guard };
+            let mut relock = Relock { lock: guard.lock(), place: guard, over: false };
             // Not `MutexGuard::unlocked`: it ends the process if locking is unwound, which is how the wait of a
             // goroutine ends whose scheduler has. SAFETY: `relock` puts another guard into its place, whatever happens.
             drop(unsafe { ptr::read(relock.place) });
@@ -251,7 +255,7 @@ impl Cond {
 /// ```
 pub trait CondGuard: Sized {
     /// What the guard is a guard of.
-    type Lock: Copy;
+    type Lock: Clone;
 
     /// What this guard locks, until it is dropped.
     fn lock(&self) -> Self::Lock;
@@ -302,6 +306,48 @@ impl<'a, R: RawRwLock, T: ?Sized> CondGuard for RwLockWriteGuard<'a, R, T> {
     }
 }
 
+impl<R: RawMutex, T: ?Sized> CondGuard for ArcMutexGuard<R, T> {
+    type Lock = Arc<Mutex<R, T>>;
+
+    #[inline]
+    fn lock(&self) -> Self::Lock {
+        ArcMutexGuard::mutex(self).clone()
+    }
+
+    #[inline]
+    fn relock(lock: Self::Lock) -> Self {
+        lock.lock_arc()
+    }
+}
+
+impl<R: RawRwLock, T: ?Sized> CondGuard for ArcRwLockReadGuard<R, T> {
+    type Lock = Arc<RwLock<R, T>>;
+
+    #[inline]
+    fn lock(&self) -> Self::Lock {
+        ArcRwLockReadGuard::rwlock(self).clone()
+    }
+
+    #[inline]
+    fn relock(lock: Self::Lock) -> Self {
+        lock.read_arc()
+    }
+}
+
+impl<R: RawRwLock, T: ?Sized> CondGuard for ArcRwLockWriteGuard<R, T> {
+    type Lock = Arc<RwLock<R, T>>;
+
+    #[inline]
+    fn lock(&self) -> Self::Lock {
+        ArcRwLockWriteGuard::rwlock(self).clone()
+    }
+
+    #[inline]
+    fn relock(lock: Self::Lock) -> Self {
+        lock.write_arc()
+    }
+}
+
 /// A bare lock that somebody has locked.
 struct Locked<'a, L: Locker>(&'a L);
 
@@ -331,21 +377,22 @@ impl<'a, L: Locker> CondGuard for Locked<'a, L> {
 struct Relock<'a, G: CondGuard> {
     lock: G::Lock,
     place: &'a mut G,
+    over: bool,
 }
 
 impl<G: CondGuard> Relock<'_, G> {
     #[inline]
-    fn now(self) {
+    fn now(&mut self) {
         // May be unwound; `drop` then tries once more.
-        let guard = G::relock(self.lock);
-        let place: *mut G = &raw mut *ManuallyDrop::new(self).place;
+        let guard = G::relock(self.lock.clone());
         // SAFETY: valid for writes, by the reference; what was there has been moved out.
-        unsafe { place.write(guard) };
+        unsafe { ptr::write(self.place, guard) };
+        self.over = true;
     }
 }
 
 impl<G: CondGuard> Drop for Relock<'_, G> {
-    #[cold]
+    #[inline]
     fn drop(&mut self) {
         /// There is no way to go on without the guard.
         struct Abort;
@@ -354,11 +401,11 @@ impl<G: CondGuard> Drop for Relock<'_, G> {
                 std::process::abort();
             }
         }
-        let abort = Abort;
-        let guard = G::relock(self.lock);
-        std::mem::forget(abort);
-        // SAFETY: as in `now`.
-        unsafe { ptr::write(self.place, guard) };
+        if !self.over {
+            let abort = Abort;
+            self.now();
+            std::mem::forget(abort);
+        }
     }
 }
 
