@@ -165,13 +165,13 @@ mod model {
 
     #[test]
     fn a_deadline_leaves_nothing_behind() {
-        explore(4, |w| {
+        explore(3, |w| {
             w.task(0);
             let waits = [spawn(&w, World::wait), spawn(&w, hasty_wait)];
             w.task(1);
             waits.into_iter().for_each(|t| t.join().unwrap());
         });
-        explore(4, |w| {
+        explore(3, |w| {
             let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
             hasty_wait(&w);
             w.wait();

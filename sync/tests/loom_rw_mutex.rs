@@ -206,7 +206,7 @@ fn a_hasty_writer<L: RawRwLock + 'static>() {
 
 /// With two threads there is time to look further.
 fn two_in_haste<L: RawRwLock + 'static>() {
-    explore::<L>(4, |rw| {
+    explore::<L>(3, |rw| {
         let reader = spawn(&rw, |rw| {
             rw.read();
             rw.hasty_read();
