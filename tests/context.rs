@@ -15,7 +15,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Watchdog, eventually};
+use common::{Calls, Watchdog, eventually};
 use kinds::Kind;
 use sudog::runtime::goroutine::{self, go, gosched, run_local, spawn_async};
 use sudog::runtime::sema::{Limit, Order, Wake as Handoff, semacquire_limited, semrelease, waiters};
@@ -40,21 +40,6 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 fn says(cause: Option<Cause>) -> String {
     cause.map_or_else(|| "none".to_owned(), |cause| cause.to_string())
-}
-
-/// Counts calls.
-#[derive(Clone, Default)]
-struct Calls(Arc<AtomicUsize>);
-
-impl Calls {
-    fn call(&self) -> impl FnOnce() + Send + use<> {
-        let calls = self.clone();
-        move || _ = calls.0.fetch_add(1, SeqCst)
-    }
-
-    fn get(&self) -> usize {
-        self.0.load(SeqCst)
-    }
 }
 
 // ---- waiting ---------------------------------------------------------------------------------------------
@@ -320,7 +305,7 @@ fn the_deadline_against_the_cancel<K: Kind>() {
 #[test]
 fn tasks_wait() {
     let _watchdog = Watchdog::new();
-    goroutine::run(|| {
+    kinds::run(|| {
         let (ctx, cancel) = with_cancel(&background());
         let (timed, _cancel) = with_timeout(&ctx, SHORT);
         let tasks: Vec<_> = (0..100).map(|_| spawn_async(ctx.done())).collect();
@@ -582,7 +567,7 @@ fn a_function_whose_home_is_gone_is_dropped() {
     let _watchdog = Watchdog::new();
     let calls = Calls::default();
     let (ctx, cancel) = with_cancel(&background());
-    let stop = goroutine::run(|| after_func(&ctx, calls.call()));
+    let stop = kinds::run(|| after_func(&ctx, calls.call()));
     cancel.cancel();
     assert!(!stop.stop());
     eventually(|| Arc::strong_count(&calls.0) == 1);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use kinds::Kind;
-use sudog::runtime::goroutine::{go, gosched, run_local};
+use sudog::runtime::goroutine::{Builder, Placement, go, gosched, run_local};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
@@ -468,5 +468,43 @@ fn a_signal_for_one_who_is_unwound_goes_to_the_next() {
         set.join().unwrap();
         thread.join().unwrap();
         assert_eq!(w.cond.waiters(), 0);
+    }
+}
+
+/// Who is unwound passes on a signal that has come for it; but a cancel is no signal. A thread that waits behind one that
+/// is cancelled, and unwound before it goes on, is left alone.
+#[test]
+fn a_cancel_of_one_who_is_unwound_wakes_nobody_else() {
+    const WAITERS: usize = 4;
+    let watchdog = Watchdog::new();
+    for _ in 0..20 {
+        watchdog.pat();
+        let w: &'static (World, Cancel) = Box::leak(Box::default());
+        let thread = kinds::run(|| {
+            for _ in 0..WAITERS {
+                Builder::new().on(Placement::Here).go(|| {
+                    let limit = Limit { cancel: Some(&w.1), deadline: None };
+                    let mut guard = w.0.mutex.lock();
+                    let _ = w.0.cond.wait_limited(&mut guard, &limit);
+                    w.0.running.fetch_add(1, SeqCst);
+                });
+            }
+            while w.0.cond.waiters() < WAITERS {
+                gosched();
+            }
+            let thread = std::thread::spawn(|| {
+                let mut guard = w.0.mutex.lock();
+                w.0.cond.wait(&mut guard);
+                w.0.awake.fetch_add(1, SeqCst);
+            });
+            eventually(|| w.0.cond.waiters() == WAITERS + 1);
+            w.1.cancel();
+            thread // and the end of the run finds them readied, and not on their way
+        });
+        assert_eq!(w.0.running.load(SeqCst), 0, "they went on: this test is about nothing");
+        // Were it woken it would leave the list first.
+        assert_eq!((w.0.cond.waiters(), w.0.awake.load(SeqCst)), (1, 0));
+        w.0.cond.signal();
+        thread.join().unwrap();
     }
 }

@@ -9,10 +9,11 @@ use std::error;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use common::Calls;
 use kinds::Kind;
 use sudog::sync::WaitGroup;
 use sudog::sync::context::{
@@ -47,21 +48,6 @@ fn is_done(ctx: &Context) -> bool {
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut std::task::Context::from_waker(Waker::noop()))
-}
-
-/// Counts calls.
-#[derive(Clone, Default)]
-struct Calls(Arc<AtomicUsize>);
-
-impl Calls {
-    fn call(&self) -> impl FnOnce() + Send + use<> {
-        let calls = self.clone();
-        move || _ = calls.0.fetch_add(1, SeqCst)
-    }
-
-    fn get(&self) -> usize {
-        self.0.load(SeqCst)
-    }
 }
 
 /// Go: `TestBackground`.

@@ -394,7 +394,7 @@ fn goroutines_that_are_given_up_have_ended() {
     group.wait().unwrap();
     assert_eq!(ctx.cause().unwrap().to_string(), "context canceled", "by the wait");
     let never = ErrGroup::new();
-    goroutine::run(|| {
+    kinds::run(|| {
         goroutine::set_max_procs(1);
         never.go(fine);
     });

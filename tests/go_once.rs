@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::{Kind, Threads};
-use sudog::runtime::goroutine::{Goexit, JoinHandle, go, goexit, gosched, run, run_local, spawn};
+use sudog::runtime::goroutine::{Goexit, JoinHandle, go, goexit, gosched, run_local, spawn};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::{
     Once, OnceFunc, OnceValue, OnceValues, SharedPanic, WaitGroup, context, once_func, once_value, once_values,
@@ -679,7 +679,7 @@ fn a_run_ends_with_waits_under_way() {
             gosched();
         }
     });
-    let handles: Vec<JoinHandle<u32>> = run(|| {
+    let handles: Vec<JoinHandle<u32>> = kinds::run(|| {
         let handles = (0..5).map(|_| spawn(|| *VALUE.get())).collect();
         while !format!("{VALUE:?}").contains("not made") {
             gosched();

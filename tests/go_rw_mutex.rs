@@ -444,7 +444,7 @@ fn a_writer_is_given_up_as_it_unlocks() {
         watchdog.pat();
         let w = Arc::new((RwMutex::new(0), AtomicUsize::new(0)));
         let mut others = Vec::new();
-        goroutine::run(|| {
+        kinds::run(|| {
             let writer = w.clone();
             Builder::new().on(Placement::Here).go(move || {
                 let mut guard = writer.0.write();

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::{Kind, Threads};
-use sudog::runtime::goroutine::{Goexit, go, goexit, gosched, run, run_local, sleep, spawn};
+use sudog::runtime::goroutine::{Goexit, go, goexit, gosched, run_local, sleep, spawn};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::x::{Flight, SingleFlight};
 use sudog::sync::{SharedPanic, WaitGroup, context};
@@ -444,7 +444,7 @@ fn a_run_ends_in_the_midst() {
                 })
             })
             .collect();
-        run(|| {
+        kinds::run(|| {
             for _ in 0..12 {
                 let w = w.clone();
                 go(move || {
@@ -498,7 +498,7 @@ fn a_landing_that_is_unwound() {
 
     let _watchdog = Watchdog::new();
     let group = Arc::new(SingleFlight::<Key, u32, ()>::new());
-    let threads = run(|| {
+    let threads = kinds::run(|| {
         let caller = group.clone();
         go(move || {
             caller.do_(Key(1), || {

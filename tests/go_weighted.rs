@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::Kind;
-use sudog::runtime::goroutine::{Builder, Placement, go, gosched, max_procs, run, run_local, sleep};
+use sudog::runtime::goroutine::{Builder, Placement, go, gosched, max_procs, run_local, sleep};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::context::{Error, background, with_cancel, with_timeout};
 use sudog::sync::x::Weighted;
@@ -459,7 +459,7 @@ fn a_run_ends_in_the_midst() {
                 })
             })
             .collect();
-        run(|| {
+        kinds::run(|| {
             for goroutine in 0..12 {
                 let (w, mut random) = (w.clone(), Random(goroutine + 100 * round));
                 go(move || {
@@ -500,7 +500,7 @@ fn a_releaser_is_given_up() {
             })
             .collect();
         eventually(|| w.0.waiters() == 3);
-        run(|| {
+        kinds::run(|| {
             let releaser = w.clone();
             Builder::new().on(Placement::Here).go(move || {
                 let begun = Instant::now();

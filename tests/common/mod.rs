@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::panic;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Once};
 use std::thread;
@@ -69,5 +69,20 @@ pub fn eventually(state: impl Fn() -> bool) {
         } else {
             thread::sleep(Duration::from_micros(50)); // leave the processor to those who bring it about
         }
+    }
+}
+
+/// Counts calls.
+#[derive(Clone, Default)]
+pub struct Calls(pub Arc<AtomicUsize>);
+
+impl Calls {
+    pub fn call(&self) -> impl FnOnce() + Send + use<> {
+        let calls = self.clone();
+        move || _ = calls.0.fetch_add(1, SeqCst)
+    }
+
+    pub fn get(&self) -> usize {
+        self.0.load(SeqCst)
     }
 }

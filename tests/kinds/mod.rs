@@ -49,11 +49,8 @@ pub enum Goroutines {}
 impl Kind for Goroutines {
     const MANY: usize = 200;
 
-    /// One at a time: when a `run` ends, it ends what its worker has, whoever started that.
     fn run(check: impl FnOnce()) {
-        static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-        goroutine::run(check);
+        run(check);
     }
 
     fn go(f: impl FnOnce() + Send + 'static) {
@@ -69,6 +66,13 @@ impl Kind for Goroutines {
             goroutine::gosched();
         }
     }
+}
+
+/// [`goroutine::run`], one at a time in a suite: when it ends, it ends what its worker has, whoever started that.
+pub fn run<T>(main: impl FnOnce() -> T) -> T {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    goroutine::run(main)
 }
 
 /// A `#[test]` for each check over each kind.
