@@ -30,7 +30,7 @@ impl Policy for Never {
 /// Whoever has slept and lost starves.
 enum AtOnce {}
 impl Policy for AtOnce {
-    const THRESHOLD: Duration = Duration::ZERO;
+    const THRESHOLD: Duration = Duration::from_nanos(1);
     const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
 }
 

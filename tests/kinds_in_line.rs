@@ -227,7 +227,7 @@ fn the_last_waker_is_woken() {
 /// Whoever has slept and lost starves; threads stand by for no time.
 enum AtOnce {}
 impl Policy for AtOnce {
-    const THRESHOLD: Duration = Duration::ZERO;
+    const THRESHOLD: Duration = Duration::from_nanos(1);
     const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
 }
 

@@ -9,13 +9,14 @@
 
 use std::pin::pin;
 
+use super::queue::BucketQueue;
 use super::table::{Abandoned, Bucket, Limit, key, take};
-use super::{Fate, Guard, Order, Sudog, Treap};
+use super::{Fate, Guard, Order, Sudog};
 use crate::{AtomicU32, G, Unparked};
 
 #[cold]
-pub(super) fn acquire_slow(
-    bucket: &Bucket,
+pub(super) fn acquire_slow<Q: BucketQueue>(
+    bucket: &Bucket<Q>,
     count: &AtomicU32,
     mut order: Order,
     limit: &Limit<'_>,
@@ -53,13 +54,13 @@ pub(super) fn acquire_slow(
     }
 }
 
-impl Bucket {
+impl<Q: BucketQueue> Bucket<Q> {
     /// Acquirer, steps 1 to 4: takes a permit after all (`None`), or queues the sudog, and leaves the lock to the
     /// caller.
     ///
     /// # Safety
     ///
-    /// The contract of [`Treap::queue`].
+    /// The contract of [`BucketQueue::queue`].
     #[inline]
     pub(super) unsafe fn join(
         &self,
@@ -67,8 +68,8 @@ impl Bucket {
         sudog: &Sudog,
         order: Order,
         limit: &Limit<'_>,
-    ) -> Result<Option<Guard<'_, Treap>>, Abandoned> {
-        let mut queue = self.queue.lock_and_count();
+    ) -> Result<Option<Guard<'_, Q>>, Abandoned> {
+        let mut queue = self.lock_and_count();
         if take(count) {
             queue.count_off(1);
             return Ok(None);
@@ -86,7 +87,7 @@ impl Bucket {
 
     /// Takes a waiter out that gives up. False if somebody else has unlinked it, and readies it.
     pub(super) fn leave(&self, sudog: &Sudog) -> bool {
-        let mut queue = self.queue.lock();
+        let mut queue = self.lock();
         let queued = sudog.fate.get() == Fate::Queued;
         if queued {
             // SAFETY: alive, and the lock is held.
@@ -114,13 +115,13 @@ pub(super) fn outcome(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), Aba
 
 /// A waiter that may be in the queue, or on its way out of it by another's hand. Dropped, it gives up, and loses
 /// nothing: a permit or a wake-up that it has just been given goes to the next.
-pub(super) struct Linked<'a> {
-    pub(super) bucket: &'a Bucket,
+pub(super) struct Linked<'a, Q: BucketQueue> {
+    pub(super) bucket: &'a Bucket<Q>,
     pub(super) count: &'a AtomicU32,
     pub(super) sudog: &'a Sudog,
 }
 
-impl Drop for Linked<'_> {
+impl<Q: BucketQueue> Drop for Linked<'_, Q> {
     #[cold]
     fn drop(&mut self) {
         let Self { bucket, count, sudog } = *self;

@@ -15,7 +15,8 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 
 use super::notify_list::{Node, NotifyList};
-use super::table::Bucket;
+use super::queue::BucketQueue;
+use super::table::{Bucket, CancelIn};
 use super::{CountedLock, Sudog, SudogRef};
 use crate::G;
 use crate::shim::{AtomicBool, Cell, Ordering};
@@ -65,7 +66,7 @@ pub(super) struct Registration {
 
 /// Whom a cancel takes out of which queue.
 enum Waiter {
-    Sudog(*const Bucket, SudogRef),
+    Sudog(*const dyn CancelIn, SudogRef),
     Ticket(*const NotifyList, NonNull<Node>),
 }
 
@@ -121,8 +122,8 @@ impl Cancel {
     /// # Safety
     ///
     /// `sudog` and `bucket` outlive the result, and `sudog` is queued in `bucket` or nowhere.
-    pub(super) unsafe fn registration(&self, sudog: &Sudog, bucket: &Bucket) -> Registration {
-        // SAFETY: alive while the entry is; and `Bucket::cancel`, the only user, takes the bucket's lock.
+    pub(super) unsafe fn registration<Q: BucketQueue>(&self, sudog: &Sudog, bucket: &Bucket<Q>) -> Registration {
+        // SAFETY: alive while the entry is; and `CancelIn::cancel`, the only user, takes the bucket's lock.
         Registration::new(self, Waiter::Sudog(bucket, unsafe { sudog.vouch() }))
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Go's `BenchmarkSemTable` does the same through `runtime/export_test.go`.
 
-use super::{Fate, Order, Sudog, Treap};
+use super::queue::{BucketQueue, Treap};
+use super::{Fate, Order, Sudog};
 use crate::G;
 
 /// The queue of one bucket, and the sudogs to put in it. No thread ever waits here.
@@ -18,15 +19,32 @@ use crate::G;
 /// assert_eq!(queue.dequeue(0x1000), Some(2));
 /// assert_eq!(queue.dequeue(0x1000), None);
 /// ```
-pub struct DetachedQueue {
-    treap: Treap,
+pub struct DetachedQueue<Q = Treap> {
+    queue: Q,
     sudogs: Vec<Sudog>,
 }
 
 impl DetachedQueue {
-    /// A waiter for each of the addresses, none of them queued.
+    /// A treap, and a waiter for each of the addresses, none of them queued.
     pub fn new(addrs: impl IntoIterator<Item = usize>) -> Self {
-        Self { treap: Treap::new(), sudogs: addrs.into_iter().map(|addr| Sudog::new(G::task(), addr)).collect() }
+        Self::of(addrs)
+    }
+}
+
+impl<Q: BucketQueue> DetachedQueue<Q> {
+    /// The same with any queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::{Order, detached::DetachedQueue, queue::OneLevelList};
+    ///
+    /// let mut queue = DetachedQueue::<OneLevelList>::of([0x1000, 0x2000]);
+    /// queue.queue_all(Order::Lifo);
+    /// assert_eq!(queue.dequeue(0x2000), Some(1));
+    /// ```
+    pub fn of(addrs: impl IntoIterator<Item = usize>) -> Self {
+        Self { queue: Q::EMPTY, sudogs: addrs.into_iter().map(|addr| Sudog::new(G::task(), addr)).collect() }
     }
 
     /// Queues every waiter that is not queued, in the order in which [`DetachedQueue::new`] was given them.
@@ -34,22 +52,45 @@ impl DetachedQueue {
         for sudog in &self.sudogs {
             if sudog.fate.get() != Fate::Queued {
                 // SAFETY: not queued; in a vector that never grows, so it does not move; it is dropped together with
-                // the treap, which does not touch its sudogs when it is dropped; and `&mut self` keeps everybody else
+                // the queue, which does not touch its sudogs when it is dropped; and `&mut self` keeps everybody else
                 // away.
-                unsafe { self.treap.queue(sudog, order) };
+                unsafe { self.queue.queue(sudog, order) };
             }
+        }
+    }
+
+    /// Queues one waiter, unless it is queued.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::sema::{Order, detached::DetachedQueue};
+    ///
+    /// let mut queue = DetachedQueue::new([0x1000, 0x2000, 0x1000]);
+    /// queue.queue_one(2, Order::Fifo);
+    /// assert_eq!(queue.dequeue(0x1000), Some(2));
+    /// ```
+    pub fn queue_one(&mut self, waiter: usize, order: Order) {
+        let sudog = &self.sudogs[waiter];
+        if sudog.fate.get() != Fate::Queued {
+            // SAFETY: as in `queue_all`.
+            unsafe { self.queue.queue(sudog, order) };
         }
     }
 
     /// Takes out the first waiter of an address, and says which it is.
     pub fn dequeue(&mut self, addr: usize) -> Option<usize> {
-        let s = self.treap.dequeue(addr, Fate::Idle)?;
+        let s = self.queue.dequeue(addr, Fate::Idle)?;
         let offset = std::ptr::from_ref::<Sudog>(&s).addr() - self.sudogs.as_ptr().addr();
         Some(offset / size_of::<Sudog>())
     }
 }
 
-impl std::fmt::Debug for DetachedQueue {
+impl<Q> std::fmt::Debug for DetachedQueue<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DetachedQueue").field("sudogs", &self.sudogs.len()).finish_non_exhaustive()
     }

@@ -18,6 +18,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::acquire::{Linked, outcome};
+use super::queue::{BucketQueue, Treap};
 use super::table::{Bucket, Limit, key, take};
 use super::{Order, Sudog};
 use crate::{AtomicU32, G};
@@ -35,8 +36,8 @@ use crate::{AtomicU32, G};
 /// in line for ever, and swallows what it is given; memory is safe all the same, as what is pinned may not be reused
 /// unless it has been dropped.
 #[must_use = "a future does nothing unless polled"]
-pub struct Acquire<'a> {
-    bucket: &'a Bucket,
+pub struct Acquire<'a, Q: BucketQueue = Treap> {
+    bucket: &'a Bucket<Q>,
     count: &'a AtomicU32,
     order: Cell<Order>,
     stage: Cell<Stage>,
@@ -56,12 +57,12 @@ enum Stage {
 //   it is queued, and by whoever owns the future otherwise; so is `stage`. An owner that is handed the future on
 //   another thread sees what the one before it wrote, as with any value that is sent.
 // - Its `G` is a task: not bound to a thread, but a lock with a flag and a `Waker` in it, both of which are `Send`.
-unsafe impl Send for Acquire<'_> {}
+unsafe impl<Q: BucketQueue> Send for Acquire<'_, Q> {}
 // SAFETY: nothing can be done with a shared reference to it.
-unsafe impl Sync for Acquire<'_> {}
+unsafe impl<Q: BucketQueue> Sync for Acquire<'_, Q> {}
 
-impl<'a> Acquire<'a> {
-    pub(super) fn new(bucket: &'a Bucket, count: &'a AtomicU32, order: Order) -> Self {
+impl<'a, Q: BucketQueue> Acquire<'a, Q> {
+    pub(super) fn new(bucket: &'a Bucket<Q>, count: &'a AtomicU32, order: Order) -> Self {
         let sudog = Sudog::new(G::task(), key(count));
         Self { bucket, count, order: Cell::new(order), stage: Cell::new(Stage::Apart), sudog, _pinned: PhantomPinned }
     }
@@ -86,7 +87,7 @@ impl<'a> Acquire<'a> {
     }
 }
 
-impl Future for Acquire<'_> {
+impl<Q: BucketQueue> Future for Acquire<'_, Q> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -111,7 +112,7 @@ impl Future for Acquire<'_> {
     }
 }
 
-impl Drop for Acquire<'_> {
+impl<Q: BucketQueue> Drop for Acquire<'_, Q> {
     fn drop(&mut self) {
         if self.stage.get() == Stage::Queued {
             drop(Linked { bucket: self.bucket, count: self.count, sudog: &self.sudog });
@@ -119,7 +120,7 @@ impl Drop for Acquire<'_> {
     }
 }
 
-impl fmt::Debug for Acquire<'_> {
+impl<Q: BucketQueue> fmt::Debug for Acquire<'_, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad("Acquire { .. }")
     }

@@ -8,7 +8,7 @@
 //!   SemTable     Bucket (padded to its own cache lines)
 //!   ┌─────┐     ┌────────────────────────────────────────────────────────────────────┐
 //!   │  0  │     │ one word: the lock; nwait, how many wait here, read without the lock│
-//!   │  1  │ ──▶ │ under it: Treap of distinct addresses (binary tree by address,      │
+//!   │  1  │ ──▶ │ under it: a queue, by default a treap of addresses (binary tree,   │
 //!   │ ... │     │        min-heap by random priority)                                 │
 //!   │ 250 │     │                     ( A )                                           │
 //!   └─────┘     │                    /     \        each node is the head of a ring:  │
@@ -56,9 +56,9 @@ mod future;
 #[cfg(sudog_loom)]
 mod model_lock;
 mod notify_list;
+pub mod queue;
 mod sudog;
 mod table;
-mod treap;
 mod waking;
 
 pub use cancel::Cancel;
@@ -71,7 +71,6 @@ use counted_lock::{CountedLock, Guard};
 #[cfg(sudog_loom)]
 use model_lock::{CountedLock, Guard};
 pub(crate) use sudog::{Fate, Sudog, SudogRef};
-pub(crate) use treap::Treap;
 
 use crate::{AtomicU32, Instant};
 
@@ -91,21 +90,68 @@ pub enum Wake {
     /// Adds it to the counter and wakes the first waiter, who must still take it: a newcomer may be faster.
     #[default]
     Normal,
-    /// Gives it to the first waiter, who wakes up owning it.
+    /// Gives it to the first waiter, who wakes up owning it; if the releaser is a goroutine, it gives way.
     Handoff,
+    /// The same, and the releaser goes on: [`Wake::Handoff`] as it was before Go 1.14.
+    Grant,
 }
 
-#[cfg(not(sudog_loom))]
-fn with_global<R>(f: impl FnOnce(&'static SemTable) -> R) -> R {
-    static TABLE: SemTable = SemTable::new();
-    f(&TABLE)
+/// The table that the functions of this module use, as Go's do.
+#[derive(Clone, Copy, Debug)]
+pub enum Global {}
+
+/// A table that there is one of, known by a type.
+///
+/// # Safety
+///
+/// `table` returns the same table each time.
+///
+/// # Examples
+///
+/// One with another queue in its buckets:
+///
+/// ```
+/// use sudog_runtime::sema::queue::OneLevelList;
+/// use sudog_runtime::sema::{BUCKETS, SemTable, Table};
+///
+/// enum OfGo18 {}
+///
+/// // SAFETY: a static.
+/// unsafe impl Table for OfGo18 {
+///     type Queue = OneLevelList;
+///     fn table() -> &'static SemTable<BUCKETS, OneLevelList> {
+///         static TABLE: SemTable<BUCKETS, OneLevelList> = SemTable::empty();
+///         &TABLE
+///     }
+/// }
+/// ```
+pub unsafe trait Table: Send + Sync + 'static {
+    /// What its buckets keep their waiters in.
+    type Queue: queue::BucketQueue;
+
+    /// The table.
+    fn table() -> &'static SemTable<BUCKETS, Self::Queue>;
 }
 
-/// A model gets a fresh, small table in each execution.
-#[cfg(sudog_loom)]
-fn with_global<R>(f: impl FnOnce(&'static SemTable<1>) -> R) -> R {
-    loom::lazy_static! { static ref TABLE: SemTable<1> = SemTable::new(); }
-    f(&TABLE)
+// SAFETY: a static; in a model, one in each execution.
+unsafe impl Table for Global {
+    #[cfg(not(feature = "event"))]
+    type Queue = queue::Treap;
+    #[cfg(feature = "event")]
+    type Queue = queue::Recorded<queue::Treap>;
+
+    #[inline]
+    #[cfg(not(sudog_loom))]
+    fn table() -> &'static SemTable<BUCKETS, Self::Queue> {
+        static TABLE: SemTable<BUCKETS, <Global as Table>::Queue> = SemTable::empty();
+        &TABLE
+    }
+
+    #[cfg(sudog_loom)]
+    fn table() -> &'static SemTable<BUCKETS, Self::Queue> {
+        loom::lazy_static! { static ref TABLE: SemTable<BUCKETS, <Global as Table>::Queue> = SemTable::empty(); }
+        &TABLE
+    }
 }
 
 /// Takes one permit from the semaphore at `count`, waiting in line for it if there is none.
@@ -113,7 +159,7 @@ fn with_global<R>(f: impl FnOnce(&'static SemTable<1>) -> R) -> R {
 /// See the [module](self) for the contract and an example. Go: `sync.runtime_Semacquire`.
 #[inline]
 pub fn semacquire(count: &AtomicU32) {
-    with_global(|table| table.acquire(count, Order::Fifo));
+    Global::table().acquire(count, Order::Fifo);
 }
 
 /// [`semacquire`] that joins the line at the back or at the front. Go: `internal/sync.runtime_SemacquireMutex`.
@@ -129,7 +175,7 @@ pub fn semacquire(count: &AtomicU32) {
 /// ```
 #[inline]
 pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
-    with_global(|table| table.acquire(count, order));
+    Global::table().acquire(count, order);
 }
 
 /// [`semacquire_mutex`] that gives up at a [`Limit`]: a deadline, a [`Cancel`], or both.
@@ -153,7 +199,7 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
 /// ```
 #[inline]
 pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &Limit<'_>) -> Result<(), Abandoned> {
-    with_global(|table| table.acquire_limited(count, order, limit))
+    Global::table().acquire_limited(count, order, limit)
 }
 
 /// [`semacquire_mutex`] with a deadline: true if a permit was taken, false if the deadline passed first.
@@ -192,7 +238,7 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
 /// assert_eq!(acquire.as_mut().poll(&mut cx), Poll::Ready(()));
 /// # use std::future::Future;
 /// ```
-pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
+pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_, <Global as Table>::Queue> {
     semacquire_mutex_async(count, Order::Fifo)
 }
 
@@ -211,8 +257,8 @@ pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
 /// }
 /// # let _ = jump_the_queue();
 /// ```
-pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_> {
-    with_global(|table| table.acquire_async(count, order))
+pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_, <Global as Table>::Queue> {
+    Global::table().acquire_async(count, order)
 }
 
 /// Takes a permit if there is one. Never waits.
@@ -252,7 +298,7 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
 /// ```
 #[inline]
 pub fn semrelease(count: &AtomicU32, wake: Wake) {
-    with_global(|table| table.release(count, wake));
+    Global::table().release(count, wake);
 }
 
 /// Gives `n` permits at once and wakes as many waiters, 32 of them under one hold of the bucket's lock. A counter that
@@ -270,7 +316,7 @@ pub fn semrelease(count: &AtomicU32, wake: Wake) {
 /// ```
 #[inline]
 pub fn semrelease_many(count: &AtomicU32, n: u32) {
-    with_global(|table| table.release_many(count, n));
+    Global::table().release_many(count, n);
 }
 
 /// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but the caller goes on; if fewer wait,
@@ -291,7 +337,7 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
 /// ```
 #[inline]
 pub fn semgrant_many(count: &AtomicU32, n: u32) {
-    with_global(|table| table.grant_many(count, n));
+    Global::table().grant_many(count, n);
 }
 
 /// How many waiters stand in line for the semaphore at `count` at this moment. For tests and the curious: the answer
@@ -306,5 +352,5 @@ pub fn semgrant_many(count: &AtomicU32, n: u32) {
 /// ```
 #[must_use]
 pub fn waiters(count: &AtomicU32) -> usize {
-    with_global(|table| table.waiters(count))
+    Global::table().waiters(count)
 }

@@ -15,23 +15,23 @@ use crate::G;
 use crate::shim::Cell;
 
 /// One waiter of one address.
-pub(crate) struct Sudog {
-    pub(crate) g: G,
-    pub(crate) addr: usize,
+pub struct Sudog {
+    pub g: G,
+    pub addr: usize,
     /// The treap: smaller addresses in `child[0]`, larger ones in `child[1]`.
-    pub(crate) child: [Cell<Link>; 2],
-    pub(crate) parent: Cell<Link>,
+    pub child: [Cell<Link>; 2],
+    pub parent: Cell<Link>,
     /// Random, and never 0, in the head of a ring; 0 in everybody else.
-    pub(crate) priority: Cell<u32>,
+    pub priority: Cell<u32>,
     /// The ring: the head's `prev` is the last in line. Alone, a sudog is its own neighbour.
-    pub(crate) next: Cell<Link>,
-    pub(crate) prev: Cell<Link>,
-    pub(crate) fate: Cell<Fate>,
+    pub next: Cell<Link>,
+    pub prev: Cell<Link>,
+    pub fate: Cell<Fate>,
 }
 
 /// What has become of a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// Not in a queue, and nothing has happened to it.
     Idle,
     /// In a queue: exactly one of the others will be next, by the hand of whoever unlinks it.
@@ -44,14 +44,14 @@ pub(crate) enum Fate {
     Cancelled,
 }
 
-pub(crate) type Link = Option<SudogRef>;
+pub type Link = Option<SudogRef>;
 
 /// A sudog that somebody vouches for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SudogRef(NonNull<Sudog>);
+pub struct SudogRef(NonNull<Sudog>);
 
 impl Sudog {
-    pub(crate) fn new(g: G, addr: usize) -> Self {
+    pub fn new(g: G, addr: usize) -> Self {
         Self {
             g,
             addr,
@@ -69,14 +69,14 @@ impl Sudog {
     /// - The sudog stays where it is and alive for as long as the result, or a copy of it, is dereferenced.
     /// - Whoever dereferences a copy holds the lock of the queue that the sudog is in, or is its waiter while it is in
     ///   none.
-    pub(crate) unsafe fn vouch(&self) -> SudogRef {
+    pub unsafe fn vouch(&self) -> SudogRef {
         SudogRef(NonNull::from(self))
     }
 }
 
 impl SudogRef {
     /// Where its G lives, to be readied when the lock has been released.
-    pub(crate) fn g(self) -> *const G {
+    pub fn g(self) -> *const G {
         // No reference is made: by the time the address is used, others may hold the sudog.
         // SAFETY: in bounds of the sudog that `vouch` was given.
         unsafe { &raw const (*self.0.as_ptr()).g }

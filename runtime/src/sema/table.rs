@@ -21,17 +21,19 @@ use crossbeam_utils::CachePadded;
 
 use super::acquire::acquire_slow;
 use super::future::Acquire;
+use super::queue::{BucketQueue, Treap};
 use super::waking::Waking;
-use super::{Cancel, CountedLock, Fate, Order, SudogRef, Treap, Wake};
+use super::{Cancel, CountedLock, Fate, Guard, Order, SudogRef, Wake};
 use crate::shim::Ordering;
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
-/// How many buckets Go's table has: a prime, against regular strides of addresses.
-pub const BUCKETS: usize = 251;
+/// How many buckets Go's table has: a prime, against regular strides of addresses. (In a model there is one.)
+pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 
 /// Where those wait who found a semaphore empty. The functions of [`sema`](super) use a global one.
 ///
 /// A table of one's own is for models, measurements and isolation: all calls on one semaphore must go to one table.
+/// [`queue`](super::queue) has what its buckets can keep their waiters in.
 ///
 /// # Examples
 ///
@@ -44,12 +46,12 @@ pub const BUCKETS: usize = 251;
 /// TABLE.release(&permits, Wake::Normal);
 /// TABLE.acquire(&permits, Order::Fifo);
 /// ```
-pub struct SemTable<const N: usize = BUCKETS> {
-    buckets: [CachePadded<Bucket>; N],
+pub struct SemTable<const N: usize = BUCKETS, Q = Treap> {
+    buckets: [CachePadded<Bucket<Q>>; N],
 }
 
-pub(super) struct Bucket {
-    pub(super) queue: CountedLock<Treap>,
+pub(super) struct Bucket<Q> {
+    queue: CountedLock<Q>,
 }
 
 /// When to stop waiting. The default is never.
@@ -104,20 +106,38 @@ impl Limit<'_> {
     }
 }
 
+#[cfg(not(sudog_loom))]
 impl<const N: usize> SemTable<N> {
-    /// An empty table.
-    #[cfg(not(sudog_loom))]
+    /// An empty table of treaps.
     #[must_use]
     pub const fn new() -> Self {
-        const { assert!(N > 0, "a semaphore table needs a bucket") };
-        Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Treap::new()) }) }; N] }
+        Self::empty()
     }
+}
 
-    /// An empty table.
-    #[cfg(sudog_loom)]
+#[cfg(sudog_loom)]
+impl<const N: usize> SemTable<N> {
+    /// An empty table of treaps.
     #[must_use]
     pub fn new() -> Self {
-        let bucket = |_| CachePadded::new(Bucket { queue: CountedLock::new(Treap::new()) });
+        Self::empty()
+    }
+}
+
+impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
+    /// An empty table, whatever its queues.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn empty() -> Self {
+        const { assert!(N > 0, "a semaphore table needs a bucket") };
+        Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) }) }; N] }
+    }
+
+    /// An empty table, whatever its queues.
+    #[cfg(sudog_loom)]
+    #[must_use]
+    pub fn empty() -> Self {
+        let bucket = |_| CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) });
         Self { buckets: std::array::from_fn(bucket) }
     }
 
@@ -144,7 +164,7 @@ impl<const N: usize> SemTable<N> {
     }
 
     /// Takes a permit as a future: [`semacquire_mutex_async`](super::semacquire_mutex_async).
-    pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a> {
+    pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a, Q> {
         Acquire::new(self.bucket(key(count)), count, order)
     }
 
@@ -154,6 +174,10 @@ impl<const N: usize> SemTable<N> {
         let (bucket, addr) = (self.bucket(key(count)), key(count));
         match wake {
             Wake::Handoff => bucket.hand_off(count),
+            Wake::Grant => {
+                bucket.grant_one(count);
+                goroutine::safepoint();
+            }
             Wake::Normal => {
                 add(count, 1);
                 // From here on `count` is an address only.
@@ -193,23 +217,23 @@ impl<const N: usize> SemTable<N> {
     /// How many wait for a permit of this semaphore: [`waiters`](super::waiters).
     #[must_use]
     pub fn waiters(&self, count: &AtomicU32) -> usize {
-        self.bucket(key(count)).queue.lock().len(key(count))
+        self.bucket(key(count)).lock().len(key(count))
     }
 
     #[inline]
-    fn bucket(&self, addr: usize) -> &Bucket {
+    fn bucket(&self, addr: usize) -> &Bucket<Q> {
         // Go's hash. Two semaphores in one aligned 8 bytes share a bucket, always.
         &self.buckets[(addr >> 3) % N]
     }
 }
 
-impl<const N: usize> Default for SemTable<N> {
+impl<const N: usize, Q: BucketQueue> Default for SemTable<N, Q> {
     fn default() -> Self {
-        Self::new()
+        Self::empty()
     }
 }
 
-impl<const N: usize> std::fmt::Debug for SemTable<N> {
+impl<const N: usize, Q> std::fmt::Debug for SemTable<N, Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad("SemTable { .. }")
     }
@@ -243,7 +267,19 @@ pub(super) fn add(count: &AtomicU32, n: u32) {
     }
 }
 
-impl Bucket {
+impl<Q: BucketQueue> Bucket<Q> {
+    #[inline]
+    pub(super) fn lock(&self) -> Guard<'_, Q> {
+        Q::prepare();
+        self.queue.lock()
+    }
+
+    #[inline]
+    pub(super) fn lock_and_count(&self) -> Guard<'_, Q> {
+        Q::prepare();
+        self.queue.lock_and_count()
+    }
+
     /// Releaser, step 2.
     #[inline]
     fn has_waiters(&self) -> bool {
@@ -253,7 +289,7 @@ impl Bucket {
     /// Releaser, steps 3 to 5.
     #[cold]
     pub(super) fn wake_one(&self, addr: usize) {
-        let mut queue = self.queue.lock();
+        let mut queue = self.lock();
         if let Some(s) = queue.dequeue(addr, Fate::Woken) {
             queue.count_off(1);
             drop(queue);
@@ -271,7 +307,7 @@ impl Bucket {
     /// Gives a permit to the first waiter, past `count`; or adds it to `count` if nobody waits, and is false.
     #[cold]
     fn grant_one(&self, count: &AtomicU32) -> bool {
-        let mut queue = self.queue.lock();
+        let mut queue = self.lock();
         match queue.dequeue(key(count), Fate::Granted) {
             Some(s) => {
                 queue.count_off(1);
@@ -292,10 +328,17 @@ impl Bucket {
     pub(super) fn hand_off(&self, count: &AtomicU32) {
         if self.grant_one(count) { goroutine::give_way() } else { goroutine::safepoint() }
     }
+}
 
+/// A bucket, whatever its queue: for a cancel, which finds waiters of all tables on its list.
+pub(super) trait CancelIn {
     /// Takes a waiter out because of a cancel. True if it was still in, and must be readied.
-    pub(super) fn cancel(&self, s: SudogRef) -> bool {
-        let mut queue = self.queue.lock();
+    fn cancel(&self, s: SudogRef) -> bool;
+}
+
+impl<Q: BucketQueue> CancelIn for Bucket<Q> {
+    fn cancel(&self, s: SudogRef) -> bool {
+        let mut queue = self.lock();
         let queued = s.fate.get() == Fate::Queued;
         if queued {
             queue.unlink(s, Fate::Cancelled);

@@ -3,6 +3,7 @@
 use std::task::Waker;
 
 use super::Fate;
+use super::queue::BucketQueue;
 use super::table::{Bucket, add, key};
 use crate::{AtomicU32, G};
 
@@ -12,8 +13,8 @@ const BATCH: usize = 32;
 /// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop
 /// another task, and this would wait for a `ready` that came after it. Or it may panic: then the others are woken all
 /// the same.
-pub(super) struct Waking<'a> {
-    bucket: &'a Bucket,
+pub(super) struct Waking<'a, Q: BucketQueue> {
+    bucket: &'a Bucket<Q>,
     addr: usize,
     /// The counter, if the waiters are granted their permits, and are not just woken.
     grants: Option<&'a AtomicU32>,
@@ -23,15 +24,15 @@ pub(super) struct Waking<'a> {
     at: usize,
 }
 
-impl<'a> Waking<'a> {
+impl<'a, Q: BucketQueue> Waking<'a, Q> {
     /// Up to `n` waiters of one address.
-    pub(super) fn new(bucket: &'a Bucket, addr: usize, n: u32) -> Self {
+    pub(super) fn new(bucket: &'a Bucket<Q>, addr: usize, n: u32) -> Self {
         Self { bucket, addr, grants: None, left: n, wakers: [const { None }; BATCH], at: BATCH }
     }
 
     /// As many as wait, up to `n`; for the others a permit goes to the counter, which is not used any more once all
     /// permits have been given.
-    pub(super) fn granting(bucket: &'a Bucket, count: &'a AtomicU32, n: u32) -> Self {
+    pub(super) fn granting(bucket: &'a Bucket<Q>, count: &'a AtomicU32, n: u32) -> Self {
         let mut waking = Self::new(bucket, key(count), n);
         waking.grants = Some(count);
         waking
@@ -57,7 +58,7 @@ impl<'a> Waking<'a> {
         let most = BATCH.min(self.left as usize);
         let mut woken = 0;
         let fate = if self.grants.is_some() { Fate::Granted } else { Fate::Woken };
-        let mut queue = self.bucket.queue.lock();
+        let mut queue = self.bucket.lock();
         while woken < most
             && let Some(s) = queue.dequeue(self.addr, fate)
         {
@@ -82,7 +83,7 @@ impl<'a> Waking<'a> {
     }
 }
 
-impl Drop for Waking<'_> {
+impl<Q: BucketQueue> Drop for Waking<'_, Q> {
     /// What a waker's panic has left.
     fn drop(&mut self) {
         self.run();

@@ -2,7 +2,7 @@
 
 pub use loom::cell::Cell;
 pub use loom::sync::MutexGuard;
-pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Loom's mutex, without poisoning.
 pub struct Mutex<T>(loom::sync::Mutex<T>);

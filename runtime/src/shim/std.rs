@@ -1,7 +1,7 @@
 //! The real machine.
 
 pub use std::cell::Cell;
-pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use std::time::Instant;
 
 use std::sync::PoisonError;

@@ -52,6 +52,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
 use std::time::Duration;
 
+use sudog_runtime::event::Kind;
 use sudog_runtime::{AtomicU32, Instant};
 
 use super::future::LockFuture;
@@ -162,6 +163,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         while old & (LOCKED | STARVING) == 0 {
             match self.state.compare_exchange_weak(old, old | LOCKED, Acquire, Relaxed) {
                 Ok(_) => {
+                    self.report_if(old / WAITER != 0, Kind::Barge);
                     self.owner.set();
                     return true;
                 }
@@ -245,7 +247,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             }
             let old = self.state.load(Relaxed);
             contended.set(old != 0);
-            old & (LOCKED | STARVING) == 0 && expect(old)
+            let locked = old & (LOCKED | STARVING) == 0 && expect(old);
+            self.report_if(locked && old / WAITER != 0, Kind::Barge);
+            locked
         })
     }
 

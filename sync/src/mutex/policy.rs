@@ -1,29 +1,41 @@
 //! What a contender does while it is awake, and when it calls itself starving: policy as a type.
 //!
 //! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant
-//! by constant. [`Threads`] is the default, made for operating-system threads; `docs/performance.md` has what each
-//! buys.
+//! by constant, and before it come those of its past. [`Threads`] is the default, made for operating-system threads;
+//! `docs/performance.md` has what each buys, `docs/mutex.md` what each does.
 
+use std::marker::PhantomData;
 use std::time::Duration;
+
+use crate::raw::Wake;
 
 /// How contenders for a [`GoMutex`](super::GoMutex) wait.
 ///
+/// | preset | who waits too long | an unlock in starvation mode | beaten, a waiter goes | awake |
+/// |---|---|---|---|---|
+/// | [`Go1_8`] | nobody ever | | to the end of the line | spins |
+/// | [`Go1_9`], until 1.13 | 1 ms | hands over, and goes on | to its head | spins |
+/// | [`Go`], [`Go1_14`], since 1.14 | 1 ms | hands over, and gives way | to its head | spins |
+/// | [`Fifo`] | everybody | hands over, and gives way | to its head | sleeps at once |
+/// | [`Threads`], the default | 100 us | hands over, and gives way | to its head | threads: one stands by |
+///
 /// # Examples
 ///
-/// A mutex in Go's mode as it was before 1.9: nobody ever starves, whatever happens.
+/// A policy of one's own: Go's, with more patience and a longer spin.
 ///
 /// ```
 /// use std::time::Duration;
 /// use sudog_sync::GoMutex;
-/// use sudog_sync::mutex::policy::{Go, Policy};
+/// use sudog_sync::mutex::policy::{Awake, Policy};
 /// use sudog_sync::semaphore::RuntimeSema;
 ///
-/// struct Go18;
-/// impl Policy for Go18 {
-///     const THRESHOLD: Duration = Duration::MAX;
-///     const AWAKE: sudog_sync::mutex::policy::Awake = Go::AWAKE;
+/// enum Patient {}
+///
+/// impl Policy for Patient {
+///     const THRESHOLD: Duration = Duration::from_millis(5);
+///     const AWAKE: Awake = Awake::Spin { rounds: 8, pauses: 30 };
 /// }
-/// static M: GoMutex<RuntimeSema, Go18> = GoMutex::unlocked();
+/// static M: GoMutex<RuntimeSema, Patient> = GoMutex::unlocked();
 /// M.lock();
 /// M.unlock();
 /// ```
@@ -31,7 +43,8 @@ pub trait Policy: Send + Sync + 'static {
     /// How long is too long. A waiter that has waited for longer turns the mutex to starvation mode: newcomers then
     /// queue, whether it is locked or not, and the mutex goes to those who wait.
     ///
-    /// Under [`Awake::Spin`] it is counted from the waiter's first sleep, under [`Awake::StandBy`] from when it began
+    /// Under [`Awake::Spin`] it is counted from the waiter's first sleep, and 0 is from the start: the mutex then serves
+    /// first come, first served, as far as the semaphore does. Under [`Awake::StandBy`] it is counted from when it began
     /// to stand by; there, `Duration::MAX` means an heir that never sleeps.
     const THRESHOLD: Duration;
 
@@ -55,6 +68,21 @@ pub trait Policy: Send + Sync + 'static {
         Awake::StandBy { .. } => GO_THRESHOLD,
         Awake::Spin { .. } => Self::THRESHOLD,
     };
+
+    /// What an unlock does with its permit in starvation mode.
+    ///
+    /// | | the permit | the one who unlocks |
+    /// |---|---|---|
+    /// | [`Wake::Handoff`] | is the first waiter's | gives way, if it is a goroutine: the waiter has its time slice |
+    /// | [`Wake::Grant`] | is the first waiter's | goes on, and soon waits in its turn, while nobody uses the mutex |
+    /// | [`Wake::Normal`] | is in the semaphore for a moment, where a newcomer may take it | goes on |
+    const HANDOFF: Wake = Wake::Handoff;
+
+    /// Whether a waiter that was woken and beaten to the mutex goes to the head of the line, and not to its end.
+    const LIFO: bool = true;
+
+    /// Whether the mutex [reports](sudog_runtime::event) what happens to it. [`Recorded`] turns it on.
+    const EVENTS: bool = cfg!(feature = "event");
 }
 
 /// Go's `starvationThresholdNs`.
@@ -97,9 +125,44 @@ impl Awake {
 #[derive(Clone, Copy, Debug)]
 pub enum Go {}
 
+/// The same, by its version.
+pub type Go1_14 = Go;
+
 impl Policy for Go {
     const THRESHOLD: Duration = GO_THRESHOLD;
     const AWAKE: Awake = Awake::GO;
+}
+
+/// Go 1.9 to 1.13: as [`Go`], but one who hands the mutex over does not give way. Many contenders then bring it to a
+/// crawl from which it does not recover: Go issue 33747.
+#[derive(Clone, Copy, Debug)]
+pub enum Go1_9 {}
+
+impl Policy for Go1_9 {
+    const THRESHOLD: Duration = GO_THRESHOLD;
+    const AWAKE: Awake = Awake::GO;
+    const HANDOFF: Wake = Wake::Grant;
+}
+
+/// Go 1.8: no starvation mode, and who is beaten to the mutex goes to the end of the line. A waiter may wait for ever:
+/// Go issue 13086.
+#[derive(Clone, Copy, Debug)]
+pub enum Go1_8 {}
+
+impl Policy for Go1_8 {
+    const THRESHOLD: Duration = Duration::MAX;
+    const AWAKE: Awake = Awake::GO;
+    const LIFO: bool = false;
+}
+
+/// First come, first served: whoever must wait starves from the start, so every unlock hands over. As fair, and as
+/// slow, as [`InTurn`](super::InTurn).
+#[derive(Clone, Copy, Debug)]
+pub enum Fifo {}
+
+impl Policy for Fifo {
+    const THRESHOLD: Duration = Duration::ZERO;
+    const AWAKE: Awake = Awake::NOT_AT_ALL;
 }
 
 /// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond. Goroutines,
@@ -114,4 +177,48 @@ pub enum Threads {}
 impl Policy for Threads {
     const THRESHOLD: Duration = Duration::from_micros(100);
     const AWAKE: Awake = Awake::StandBy { grace: Duration::from_micros(20) };
+}
+
+/// Another policy, under which the mutex [reports](sudog_runtime::event) what happens to it.
+///
+/// What happens in the line of its semaphore is reported by that: [`InTable`](crate::semaphore::InTable) over a table of
+/// [`Recorded`](sudog_runtime::sema::queue::Recorded) queues.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::event::{self, Kind};
+/// use sudog_sync::GoMutex;
+/// use sudog_sync::mutex::policy::{Go, Recorded};
+/// use sudog_sync::semaphore::RuntimeSema;
+///
+/// static M: GoMutex<RuntimeSema, Recorded<Go>> = GoMutex::unlocked();
+///
+/// event::start();
+/// std::thread::scope(|s| {
+///     M.lock();
+///     s.spawn(|| {
+///         M.lock(); // waits
+///         M.unlock();
+///     });
+///     while M.waiters() == 0 {}
+///     std::thread::sleep(std::time::Duration::from_millis(2));
+///     M.unlock(); // wakes it
+///     M.lock(); // is probably faster
+///     M.unlock();
+/// });
+/// for event in event::stop().events {
+///     println!("{:?} {}: {}", event.at, event.who, event.kind);
+/// }
+/// ```
+pub struct Recorded<P>(PhantomData<P>);
+
+impl<P: Policy> Policy for Recorded<P> {
+    const THRESHOLD: Duration = P::THRESHOLD;
+    const AWAKE: Awake = P::AWAKE;
+    const GOROUTINE: Awake = P::GOROUTINE;
+    const GOROUTINE_THRESHOLD: Duration = P::GOROUTINE_THRESHOLD;
+    const HANDOFF: Wake = P::HANDOFF;
+    const LIFO: bool = P::LIFO;
+    const EVENTS: bool = true;
 }

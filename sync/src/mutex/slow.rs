@@ -12,6 +12,7 @@ use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
+use sudog_runtime::event::{self, Kind};
 use sudog_runtime::{G, Instant, fatal, spin};
 
 use super::go_mutex::{GoMutex, LOCKED, MAX_WAITERS, STARVING, WAITER, WOKEN};
@@ -89,7 +90,7 @@ impl Contender {
             deadline: None,
             woken: false,
             asleep: false,
-            starving: false,
+            starving: threshold.is_zero() && matches!(awake, Awake::Spin { .. }),
             since: None,
             rounds: 0,
             quick: false,
@@ -111,9 +112,9 @@ impl Contender {
     }
 
     /// It has been counted as a waiter. Where does it join the line?
-    fn falls_asleep(&mut self) -> Order {
+    fn falls_asleep<P: Policy>(&mut self) -> Order {
         // At the head: who has been there before; and an heir, who was first in line while it watched.
-        let first = self.since.is_some() || (self.stands_by() && self.woken);
+        let first = P::LIFO && (self.since.is_some() || (self.stands_by() && self.woken));
         self.since.get_or_insert_with(Instant::now);
         (self.asleep, self.woken) = (true, false);
         if first { Order::Lifo } else { Order::Fifo }
@@ -189,6 +190,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 old = now;
                 continue;
             }
+            if P::EVENTS {
+                self.report_step(me, old, new, free);
+            }
             if succeeded {
                 me.woken = false;
                 let locked = Locked(self);
@@ -200,13 +204,16 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             } else if new / WAITER == old / WAITER {
                 Step::GaveUp
             } else {
-                Step::Sleep(me.falls_asleep())
+                Step::Sleep(me.falls_asleep::<P>())
             };
         }
     }
 
     /// Sleeps until a permit comes. False if the deadline came first.
     fn sleep(&self, me: &mut Contender, order: Order) -> bool {
+        if P::EVENTS && self.steals() {
+            return true;
+        }
         let woken = self.owner.while_waiting(|| match me.deadline {
             None => {
                 self.sema.acquire(order);
@@ -244,7 +251,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             // Nobody else may set L or clear S now, but one that gives up may take itself off the count. Acquire, as it
             // takes the mutex; the permit has ordered it already, so no model can tell.
             match self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
-                Ok(_) => return,
+                Ok(_) => return self.report_if(over, Kind::StarvingExit),
                 Err(now) => old = now,
             }
         }
@@ -276,7 +283,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             let nobody_left = (old - WAITER) / WAITER == 0 && old & WOKEN == 0;
             let new = (old - WAITER) & !if nobody_left { STARVING } else { 0 };
             match self.state.compare_exchange_weak(old, new, Relaxed, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    self.report_if(nobody_left && old & STARVING != 0, Kind::StarvingExit);
+                    return true;
+                }
                 Err(now) => old = now,
             }
         }
@@ -310,7 +320,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if new & STARVING != 0 {
             // The one with W, if there is one, is awake and sees that L is clear.
             if new & WOKEN == 0 {
-                self.sema.release(Wake::Handoff);
+                self.sema.release(P::HANDOFF);
             }
             return;
         }
@@ -336,6 +346,39 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             old = self.state.load(Relaxed);
         }
         old
+    }
+}
+
+// ---- events ---------------------------------------------------------------------------------------------------------
+
+impl<S: Semaphore, P: Policy> GoMutex<S, P> {
+    /// The semaphore's address, so that what it reports itself is known to be of the same mutex.
+    #[inline(always)]
+    pub(super) fn report_if(&self, happened: bool, kind: Kind) {
+        if P::EVENTS && happened {
+            event::record(kind, std::ptr::from_ref(&self.sema).addr(), 0);
+        }
+    }
+
+    /// What a step of [`GoMutex::contend`] is to others.
+    fn report_step(&self, me: &Contender, old: u32, new: u32, free: bool) {
+        if free && me.since.is_none() {
+            let has_spun = me.rounds > 0 || me.watching.is_some();
+            self.report_if(has_spun, Kind::SpinWin);
+            self.report_if(!has_spun && old / WAITER != 0, Kind::Barge);
+        }
+        self.report_if(new & STARVING > old & STARVING, Kind::StarvingEnter);
+        self.report_if(old & STARVING > new & STARVING, Kind::StarvingExit);
+    }
+
+    /// Whether we, who are about to sleep in starvation mode, can take at once what is meant for others: so we do, as the
+    /// semaphore would have, too.
+    fn steals(&self) -> bool {
+        let state = self.state.load(Relaxed);
+        let cannot_hand_over = !S::HANDOFF || P::HANDOFF == Wake::Normal;
+        let steals = cannot_hand_over && state & STARVING != 0 && state / WAITER > 1 && self.sema.try_acquire();
+        self.report_if(steals, Kind::StolenToken);
+        steals
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use sudog_runtime::event::Kind;
 use sudog_runtime::{G, Instant, spin};
 
 use super::go_mutex::{GoMutex, LOCKED, STARVING, WAITER, WOKEN};
@@ -74,6 +75,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 None if now.saturating_duration_since(watching) >= me.threshold => {
                     match self.state.compare_exchange(old, old | STARVING, Relaxed, Relaxed) {
                         Ok(_) => {
+                            self.report_if(true, Kind::StarvingEnter);
                             old |= STARVING;
                             me.claimed = Some(now);
                             pauses = SHORTEST; // the mutex is nobody else's now: do not leave it lying

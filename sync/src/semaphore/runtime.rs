@@ -1,9 +1,9 @@
-//! Go's runtime semaphore as a backend: four bytes, its waiters in the global table.
+//! Go's runtime semaphore as a backend: four bytes, its waiters in a table.
 
-use sudog_runtime::sema::{
-    Acquire, Order, Wake, semacquire_mutex, semacquire_mutex_async, semacquire_until, semgrant_many, semrelease,
-    semrelease_many, try_semacquire,
-};
+use std::fmt;
+use std::marker::PhantomData;
+
+use sudog_runtime::sema::{Acquire, Global, Limit, Order, Table, Wake, try_semacquire};
 use sudog_runtime::{AtomicU32, Instant};
 
 use crate::{AsyncSemaphore, Semaphore};
@@ -22,14 +22,44 @@ use crate::{AsyncSemaphore, Semaphore};
 /// READY.release(Wake::Handoff);
 /// t.join().unwrap();
 /// ```
-#[derive(Debug)]
+pub type RuntimeSema = InTable<Global>;
+
+/// [`RuntimeSema`] with its waiters in a table of one's own: one with another queue in its buckets, say, or one that
+/// [reports](sudog_runtime::sema::queue::Recorded) what it does.
+///
+/// # Examples
+///
+/// The Go mutex of 1.8 had a list for a queue:
+///
+/// ```
+/// use sudog_runtime::sema::queue::OneLevelList;
+/// use sudog_runtime::sema::{BUCKETS, SemTable, Table};
+/// use sudog_sync::mutex::policy;
+/// use sudog_sync::semaphore::InTable;
+/// use sudog_sync::{GoMutex, MutexOver};
+///
+/// enum OfGo18 {}
+///
+/// // SAFETY: a static.
+/// unsafe impl Table for OfGo18 {
+///     type Queue = OneLevelList;
+///     fn table() -> &'static SemTable<BUCKETS, OneLevelList> {
+///         static TABLE: SemTable<BUCKETS, OneLevelList> = SemTable::empty();
+///         &TABLE
+///     }
+/// }
+///
+/// static TOTAL: MutexOver<GoMutex<InTable<OfGo18>, policy::Go1_8>, u64> = MutexOver::new(0);
+/// *TOTAL.lock() += 1;
+/// ```
 #[repr(transparent)]
-pub struct RuntimeSema {
+pub struct InTable<T> {
     permits: AtomicU32,
+    table: PhantomData<T>,
 }
 
 // SAFETY: the promises of `sudog_runtime::sema`: a permit is a unit of the counter or a grant; both are taken once.
-unsafe impl Semaphore for RuntimeSema {
+unsafe impl<T: Table> Semaphore for InTable<T> {
     const LIFO: bool = true;
     const FIFO: bool = true;
     const HANDOFF: bool = true;
@@ -37,12 +67,12 @@ unsafe impl Semaphore for RuntimeSema {
 
     #[inline]
     fn new(permits: u32) -> Self {
-        Self { permits: AtomicU32::new(permits) }
+        Self { permits: AtomicU32::new(permits), table: PhantomData }
     }
 
     #[inline]
     fn acquire(&self, order: Order) {
-        semacquire_mutex(&self.permits, order);
+        T::table().acquire(&self.permits, order);
     }
 
     #[inline]
@@ -52,36 +82,42 @@ unsafe impl Semaphore for RuntimeSema {
 
     #[inline]
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
-        semacquire_until(&self.permits, order, deadline)
+        T::table().acquire_limited(&self.permits, order, &Limit::until(deadline)).is_ok()
     }
 
     #[inline]
     fn release(&self, wake: Wake) {
-        semrelease(&self.permits, wake);
+        T::table().release(&self.permits, wake);
     }
 
     #[inline]
     fn release_many(&self, n: u32) {
-        semrelease_many(&self.permits, n);
+        T::table().release_many(&self.permits, n);
     }
 
     #[inline]
     fn grant_many(&self, n: u32) {
-        semgrant_many(&self.permits, n);
+        T::table().grant_many(&self.permits, n);
     }
 }
 
 // SAFETY: the promises of `Acquire`.
-unsafe impl AsyncSemaphore for RuntimeSema {
-    type Acquire<'a> = Acquire<'a>;
+unsafe impl<T: Table> AsyncSemaphore for InTable<T> {
+    type Acquire<'a> = Acquire<'a, T::Queue>;
 
     #[inline]
-    fn acquire_async(&self, order: Order) -> Acquire<'_> {
-        semacquire_mutex_async(&self.permits, order)
+    fn acquire_async(&self, order: Order) -> Acquire<'_, T::Queue> {
+        T::table().acquire_async(&self.permits, order)
     }
 }
 
 #[cfg(not(sudog_loom))]
-impl crate::ConstSemaphore for RuntimeSema {
-    const EMPTY: Self = Self { permits: AtomicU32::new(0) };
+impl<T: Table> crate::ConstSemaphore for InTable<T> {
+    const EMPTY: Self = Self { permits: AtomicU32::new(0), table: PhantomData };
+}
+
+impl<T> fmt::Debug for InTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeSema").field("permits", &self.permits).finish()
+    }
 }

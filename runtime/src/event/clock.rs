@@ -1,0 +1,82 @@
+//! The time of an event: the processor's counter where it can be used, as the system's clock takes longer to read than
+//! the rest of an event does.
+//!
+//! Of two events in a causal order (one under a lock, the other after it) the second must not have the smaller time.
+//! So the reading of the counter waits for what comes before it (`lfence`); and what comes after it, the store of the
+//! time and with it the release of the lock, waits for the reading.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Whether the counter runs at one rate, whatever the processor does. Written before anything is recorded.
+static STEADY: AtomicBool = AtomicBool::new(false);
+
+/// What both clocks showed at one moment.
+#[derive(Clone, Copy)]
+pub struct Reading {
+    ticks: u64,
+    time: Instant,
+}
+
+/// Turns ticks into time since a first reading.
+pub struct Scale {
+    start: u64,
+    ns_per_tick: f64,
+}
+
+impl Reading {
+    pub fn now() -> Self {
+        STEADY.store(is_steady(), Relaxed);
+        Self { ticks: ticks(), time: Instant::now() }
+    }
+
+    /// By this reading and one that is made now.
+    pub fn scale(self) -> Scale {
+        let now = Self::now();
+        let ticks = now.ticks.saturating_sub(self.ticks).max(1);
+        let ns_per_tick =
+            if STEADY.load(Relaxed) { (now.time - self.time).as_nanos() as f64 / ticks as f64 } else { 1.0 };
+        Scale { start: self.ticks, ns_per_tick }
+    }
+}
+
+impl Scale {
+    pub fn time(&self, ticks: u64) -> Duration {
+        let ns = ticks.saturating_sub(self.start) as f64 * self.ns_per_tick;
+        Duration::from_nanos(ns as u64)
+    }
+}
+
+#[inline]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if STEADY.load(Relaxed) {
+        // SAFETY: every x86-64 processor has both instructions.
+        return unsafe {
+            std::arch::x86_64::_mm_lfence();
+            std::arch::x86_64::_rdtsc()
+        };
+    }
+    system_ns()
+}
+
+#[cold]
+fn system_ns() -> u64 {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_steady() -> bool {
+    /// "Advanced power management information", with bit 8 of `edx` for the invariant counter.
+    const LEAF: u32 = 0x8000_0007;
+    let most = std::arch::x86_64::__cpuid(0x8000_0000).eax;
+    most >= LEAF && std::arch::x86_64::__cpuid(LEAF).edx & (1 << 8) != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_steady() -> bool {
+    false
+}

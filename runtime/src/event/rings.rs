@@ -1,0 +1,138 @@
+//! The rings of all threads.
+//!
+//! A ring is never freed: a thread that ends leaves its own to the next that needs one. So there are as many as there
+//! were threads at a time that recorded something.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use super::clock::{self, Reading};
+use super::ring::{Ring, Words};
+use super::{CAPACITY, Event, Kind, Recording, Who};
+use crate::goroutine;
+use crate::shim::Mutex;
+
+/// Whether a recording is under way.
+static ON: AtomicBool = AtomicBool::new(false);
+/// Events of threads that were too far gone to have a ring.
+static HOMELESS: AtomicU64 = AtomicU64::new(0);
+static THREADS: AtomicU64 = AtomicU64::new(0);
+static RINGS: Mutex<Rings> = Mutex::new(Rings { all: Vec::new(), free: Vec::new(), started: None });
+
+struct Rings {
+    all: Vec<Entry>,
+    free: Vec<&'static Ring>,
+    started: Option<Reading>,
+}
+
+struct Entry {
+    ring: &'static Ring,
+    /// How many it had when the recording began.
+    before: u64,
+}
+
+/// A thread's ring, and its number.
+struct Own {
+    ring: Cell<Option<&'static Ring>>,
+    number: Cell<u64>,
+}
+
+thread_local! {
+    static OWN: Own = const { Own { ring: Cell::new(None), number: Cell::new(0) } };
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(ring) = self.ring.take() {
+            RINGS.lock().free.push(ring);
+        }
+    }
+}
+
+pub(super) fn start() {
+    let mut rings = RINGS.lock();
+    for entry in &mut rings.all {
+        entry.before = entry.ring.written();
+    }
+    rings.started = Some(Reading::now());
+    HOMELESS.store(0, Relaxed);
+    // Release: whoever sees it reads the same clock.
+    ON.store(true, Release);
+}
+
+pub(super) fn stop() -> Recording {
+    let mut rings = RINGS.lock();
+    let Some(started) = rings.started.take() else { return Recording::default() };
+    ON.store(false, Relaxed);
+    let scale = started.scale();
+    let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
+    for entry in &rings.all {
+        let part = entry.ring.read(entry.before);
+        recording.dropped += part.lost;
+        recording.events.extend(part.events.into_iter().map(|words| unpack(words, &scale)));
+    }
+    recording.events.sort_by_key(|event| event.at); // a stable sort
+    recording
+}
+
+#[inline]
+pub(super) fn prepare() {
+    if ON.load(Acquire) {
+        let _ = OWN.try_with(|own| own.ring.get().is_none().then(|| provide(own)));
+    }
+}
+
+#[inline]
+pub(super) fn record(kind: Kind, addr: usize, waiter: usize) {
+    if ON.load(Acquire) {
+        write(kind, addr, waiter);
+    }
+}
+
+fn write(kind: Kind, addr: usize, waiter: usize) {
+    let done = OWN.try_with(|own| {
+        let ring = own.ring.get().unwrap_or_else(|| provide(own));
+        ring.write(pack(clock::ticks(), own.number.get(), kind, addr, waiter));
+    });
+    if done.is_err() {
+        HOMELESS.fetch_add(1, Relaxed);
+    }
+}
+
+#[cold]
+fn provide(own: &Own) -> &'static Ring {
+    own.number.set(THREADS.fetch_add(1, Relaxed) + 1);
+    let free = RINGS.lock().free.pop();
+    let ring = free.unwrap_or_else(|| {
+        let ring = &*Box::leak(Box::new(Ring::new(CAPACITY)));
+        RINGS.lock().all.push(Entry { ring, before: 0 });
+        ring
+    });
+    own.ring.set(Some(ring));
+    ring
+}
+
+const GOROUTINE: u64 = 1 << 63;
+/// The kind is above the waiter.
+const WAITER_BITS: u32 = 56;
+
+#[inline]
+fn pack(ticks: u64, thread: u64, kind: Kind, addr: usize, waiter: usize) -> Words {
+    let who = match goroutine::id() {
+        0 => thread,
+        id => id | GOROUTINE,
+    };
+    let waiter = waiter as u64 & ((1 << WAITER_BITS) - 1);
+    [ticks, who, addr as u64, (kind as u64) << WAITER_BITS | waiter]
+}
+
+fn unpack([ticks, who, addr, last]: Words, scale: &clock::Scale) -> Event {
+    Event {
+        at: scale.time(ticks),
+        who: if who & GOROUTINE == 0 { Who::Thread(who) } else { Who::Goroutine(who & !GOROUTINE) },
+        kind: Kind::ALL[(last >> WAITER_BITS) as usize],
+        addr: addr as usize,
+        waiter: (last & ((1 << WAITER_BITS) - 1)) as usize,
+    }
+}

@@ -1,0 +1,91 @@
+//! One list of all waiters of a bucket, whatever they wait for: Go's, until 1.8.
+//!
+//! ```text
+//!   head ─▶ A ⇄ A ⇄ B ⇄ A ⇄ C ◀─ tail        the first B is found by walking past two As
+//! ```
+//!
+//! Source: `semaRoot` of Go's `runtime/sema.go` before CL 36792.
+
+use super::{BucketQueue, Fate, Link, Order, Sudog, SudogRef};
+
+/// Waiters in the order in which they came.
+pub struct OneLevelList {
+    pub(super) head: Link,
+    pub(super) tail: Link,
+}
+
+// SAFETY: the sudogs that it links are touched by the holder of the list only (the contract of `queue`), on whatever
+// thread that is; and a sudog's fields may be used from any thread.
+unsafe impl Send for OneLevelList {}
+
+// SAFETY: it returns what it finds in the list, and takes it out.
+unsafe impl BucketQueue for OneLevelList {
+    const EMPTY: Self = Self { head: None, tail: None };
+
+    unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
+        // SAFETY: lives as long as it is linked, and is reached through this list only, by the contract.
+        let s = unsafe { sudog.vouch() };
+        debug_assert_ne!(s.fate.get(), Fate::Queued);
+        s.fate.set(Fate::Queued);
+        // In front of all is in front of those of its address.
+        let (prev, next) = match order {
+            Order::Fifo => (self.tail, None),
+            Order::Lifo => (None, self.head),
+        };
+        self.join(prev, next, s);
+    }
+
+    fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef> {
+        let mut at = self.head;
+        while let Some(s) = at {
+            if s.addr == addr {
+                self.unlink(s, fate);
+                return Some(s);
+            }
+            at = s.next.get();
+        }
+        None
+    }
+
+    fn unlink(&mut self, s: SudogRef, fate: Fate) {
+        debug_assert_eq!(s.fate.get(), Fate::Queued);
+        let (prev, next) = (s.prev.replace(None), s.next.replace(None));
+        self.set_next(prev, next);
+        self.set_prev(next, prev);
+        s.fate.set(fate);
+    }
+
+    fn len(&self, addr: usize) -> usize {
+        let mut n = 0;
+        let mut at = self.head;
+        while let Some(s) = at {
+            n += usize::from(s.addr == addr);
+            at = s.next.get();
+        }
+        n
+    }
+}
+
+impl OneLevelList {
+    fn join(&mut self, prev: Link, next: Link, s: SudogRef) {
+        s.prev.set(prev);
+        s.next.set(next);
+        self.set_next(prev, Some(s));
+        self.set_prev(next, Some(s));
+    }
+
+    /// What comes after one, or after nothing: first of all.
+    fn set_next(&mut self, of: Link, to: Link) {
+        match of {
+            None => self.head = to,
+            Some(s) => s.next.set(to),
+        }
+    }
+
+    fn set_prev(&mut self, of: Link, to: Link) {
+        match of {
+            None => self.tail = to,
+            Some(s) => s.prev.set(to),
+        }
+    }
+}

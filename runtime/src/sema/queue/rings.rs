@@ -1,0 +1,111 @@
+//! A ring of waiters for each address, which a [`TwoLevelList`](super::TwoLevelList) or a [`Treap`](super::Treap) finds
+//! by its head.
+//!
+//! ```text
+//!   head ⇄ second ⇄ ... ⇄ last ⇄ head         the head has a priority other than 0, and it alone is a node
+//! ```
+//!
+//! `head.prev` is the last, so both ends are at hand, and anybody is taken out in O(1), but for the last waiter of an
+//! address, whose node goes with it.
+//!
+//! Go's ring is a singly linked list with a tail pointer, so it can remove the head only; deadlines need to remove
+//! anybody.
+
+use super::{BucketQueue, Fate, Order, Sudog, SudogRef};
+
+/// The heads of the rings, by address.
+///
+/// # Safety
+///
+/// `find` returns heads that were inserted or substituted for one, and not removed.
+pub unsafe trait Heads: Send + 'static {
+    /// No head.
+    const NONE: Self;
+
+    /// Where an address would be that is not there.
+    type Place;
+
+    /// The head of an address's ring.
+    fn find(&self, addr: usize) -> Result<SudogRef, Self::Place>;
+
+    /// Puts a head there; its priority is 0 before, and is not after.
+    fn insert(&mut self, s: SudogRef, place: Self::Place);
+
+    /// Takes a head out; its priority is 0 then.
+    fn remove(&mut self, s: SudogRef);
+
+    /// Puts `new`, of the same address, into `old`'s place, which has none then.
+    fn substitute(&mut self, old: SudogRef, new: SudogRef);
+}
+
+// SAFETY: it returns what it finds in a ring, and takes it out.
+unsafe impl<H: Heads> BucketQueue for H {
+    const EMPTY: Self = H::NONE;
+
+    #[inline]
+    unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
+        // SAFETY: lives as long as it is linked, and is reached through this queue only, by the contract.
+        let s = unsafe { sudog.vouch() };
+        debug_assert_ne!(s.fate.get(), Fate::Queued);
+        s.fate.set(Fate::Queued);
+        match self.find(s.addr) {
+            Ok(head) => {
+                join(s, head);
+                if order == Order::Lifo {
+                    self.substitute(head, s);
+                }
+            }
+            Err(place) => {
+                s.next.set(Some(s));
+                s.prev.set(Some(s));
+                self.insert(s, place);
+            }
+        }
+    }
+
+    #[inline]
+    fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef> {
+        let head = self.find(addr).ok()?;
+        self.unlink(head, fate);
+        Some(head)
+    }
+
+    #[inline]
+    fn unlink(&mut self, s: SudogRef, fate: Fate) {
+        debug_assert_eq!(s.fate.get(), Fate::Queued);
+        let (Some(prev), Some(next)) = (s.prev.get(), s.next.get()) else { unreachable!("queued in no ring") };
+        if next == s {
+            self.remove(s);
+        } else {
+            prev.next.set(Some(next));
+            next.prev.set(Some(prev));
+            if s.priority.get() != 0 {
+                self.substitute(s, next);
+            }
+        }
+        s.next.set(None);
+        s.prev.set(None);
+        s.fate.set(fate);
+    }
+
+    fn len(&self, addr: usize) -> usize {
+        let Ok(head) = self.find(addr) else { return 0 };
+        let mut n = 1;
+        let mut s = head.next.get();
+        while s != Some(head) {
+            n += 1;
+            s = s.and_then(|s| s.next.get());
+        }
+        n
+    }
+}
+
+/// Puts `s` behind the last in line, which is in front of the head.
+fn join(s: SudogRef, head: SudogRef) {
+    let last = head.prev.replace(Some(s));
+    s.next.set(Some(head));
+    s.prev.set(last);
+    if let Some(last) = last {
+        last.next.set(Some(s));
+    }
+}

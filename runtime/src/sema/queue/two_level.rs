@@ -1,0 +1,91 @@
+//! A list of addresses, and a ring of waiters for each: the list of CL 36792.
+//!
+//! ```text
+//!   first ─▶ [A]⇄ s ⇄ s
+//!             ⇅
+//!            [B]⇄ s            B is found by walking past A, however many wait for A
+//!             ⇅
+//!            [C] ◀─ last
+//! ```
+//!
+//! `child[0]` of a head is the one before it, `child[1]` the one after it.
+//!
+//! Source: `semaRoot` of Go's `runtime/sema.go` between CL 36792 and CL 37103. (It put a lifo waiter at the end, as it
+//! knew of none.)
+
+use super::rings::Heads;
+use super::{Link, SudogRef};
+
+/// Addresses in the order in which somebody first came to wait for them.
+pub struct TwoLevelList {
+    pub(super) first: Link,
+    pub(super) last: Link,
+}
+
+const BEFORE: usize = 0;
+const AFTER: usize = 1;
+
+// SAFETY: the sudogs that it links are touched by the holder of the list only, on whatever thread that is; and a
+// sudog's fields may be used from any thread.
+unsafe impl Send for TwoLevelList {}
+
+// SAFETY: `find` returns what is in the list.
+unsafe impl Heads for TwoLevelList {
+    const NONE: Self = Self { first: None, last: None };
+
+    /// New ones go to the end.
+    type Place = ();
+
+    fn find(&self, addr: usize) -> Result<SudogRef, ()> {
+        let mut at = self.first;
+        while let Some(head) = at {
+            if head.addr == addr {
+                return Ok(head);
+            }
+            at = head.child[AFTER].get();
+        }
+        Err(())
+    }
+
+    fn insert(&mut self, s: SudogRef, (): ()) {
+        s.priority.set(1);
+        self.put(s, self.last, None);
+    }
+
+    fn remove(&mut self, s: SudogRef) {
+        s.priority.set(0);
+        let (before, after) = (s.child[BEFORE].replace(None), s.child[AFTER].replace(None));
+        self.set_after(before, after);
+        self.set_before(after, before);
+    }
+
+    fn substitute(&mut self, old: SudogRef, new: SudogRef) {
+        new.priority.set(old.priority.replace(0));
+        let (before, after) = (old.child[BEFORE].replace(None), old.child[AFTER].replace(None));
+        self.put(new, before, after);
+    }
+}
+
+impl TwoLevelList {
+    fn put(&mut self, s: SudogRef, before: Link, after: Link) {
+        s.child[BEFORE].set(before);
+        s.child[AFTER].set(after);
+        self.set_after(before, Some(s));
+        self.set_before(after, Some(s));
+    }
+
+    /// What comes after one, or after nothing: first of all.
+    fn set_after(&mut self, of: Link, to: Link) {
+        match of {
+            None => self.first = to,
+            Some(s) => s.child[AFTER].set(to),
+        }
+    }
+
+    fn set_before(&mut self, of: Link, to: Link) {
+        match of {
+            None => self.last = to,
+            Some(s) => s.child[BEFORE].set(to),
+        }
+    }
+}
