@@ -20,7 +20,7 @@ use sudog::sync::semaphore::FutexSema;
 use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, TwaChannel};
 use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexOver, Order, RawLock, Semaphore, Wake, lock_api};
 
-/// Go 1.8's mutex: nobody starves.
+/// Nobody starves; but otherwise as Go since 1.9.
 enum Never {}
 impl Policy for Never {
     const THRESHOLD: Duration = Duration::MAX;
@@ -68,6 +68,10 @@ over_every_go_mutex! {
     mutexes {
         runtime_go = RuntimeSema, policy::Go;
         runtime_threads = RuntimeSema, policy::Threads;
+        runtime_go_1_8 = RuntimeSema, policy::Go1_8;
+        runtime_go_1_9 = RuntimeSema, policy::Go1_9;
+        runtime_fifo = RuntimeSema, policy::Fifo;
+        runtime_recorded = RuntimeSema, policy::Recorded<policy::Go>;
         runtime_never = RuntimeSema, Never;
         runtime_at_once = RuntimeSema, AtOnce;
         runtime_claim_at_once = RuntimeSema, ClaimAtOnce;
@@ -80,6 +84,7 @@ over_every_go_mutex! {
         benaphore_claim_at_once = Benaphore, ClaimAtOnce;
         twa_channel_go = TwaChannel, policy::Go;
         #[cfg(target_os = "linux")] futex_go = FutexSema, policy::Go;
+        #[cfg(target_os = "linux")] futex_fifo = FutexSema, policy::Fifo;
         #[cfg(target_os = "linux")] futex_threads = FutexSema, policy::Threads;
         #[cfg(target_os = "linux")] futex_at_once = FutexSema, AtOnce;
         #[cfg(target_os = "linux")] futex_claim_at_once = FutexSema, ClaimAtOnce;
@@ -327,7 +332,8 @@ impl Script {
         assert!(mutex.try_lock(), "in normal mode a newcomer may overtake");
         self.open();
         eventually(|| self.queued() == queued);
-        assert_eq!(self.last(), Some(Step::Acquire(Order::Lifo)), "who has waited goes back to the front");
+        let place = if P::LIFO { Order::Lifo } else { Order::Fifo };
+        assert_eq!(self.last(), Some(Step::Acquire(place)), "to where the policy says");
     }
 }
 
@@ -426,7 +432,7 @@ fn starve<P: Policy>(newcomers: usize) {
 
         // Starvation mode: promised to the waiter, and to nobody else.
         spy.wake_up_to_the_gate(&mutex);
-        assert_eq!(spy.last(), Some(Step::Release(Wake::Handoff)));
+        assert_eq!(spy.last(), Some(Step::Release(P::HANDOFF)));
         assert!(!mutex.is_locked() && mutex.is_starving());
         assert!(!mutex.try_lock() && !mutex.try_lock_until(Instant::now()), "a newcomer overtook one who starves");
         let arrival = Instant::now();
@@ -473,13 +479,74 @@ fn starvation_begins_at_gos_threshold_and_not_before() {
 }
 
 #[test]
+fn until_1_13_who_hands_over_goes_on() {
+    let _watchdog = Watchdog::new();
+    assert_eq!((policy::Go1_9::HANDOFF, policy::Go::HANDOFF), (Wake::Grant, Wake::Handoff));
+    starve::<policy::Go1_9>(2);
+}
+
+/// Until 1.8 one who lost was behind all others again.
+#[test]
+fn in_go_1_8_who_loses_goes_to_the_end() {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<policy::Go1_8>();
+    let turns = Turns::default();
+    mutex.lock();
+    thread::scope(|s| {
+        for waiter in 0..3 {
+            let (mutex, turns) = (&mutex, &turns);
+            s.spawn(move || turns.take(mutex, waiter));
+            eventually(|| spy.queued() == waiter + 1);
+        }
+        spy.overtake(&mutex);
+        assert!(!mutex.is_starving());
+        mutex.unlock();
+        for turn in 1..=3 {
+            eventually(|| turns.so_far().len() == turn);
+            turns.end_one();
+        }
+    });
+    assert_eq!(turns.so_far(), [1, 2, 0]);
+    assert_at_rest(&mutex);
+}
+
+/// Nobody is ever woken to compete: the first unlock hands over already.
+#[test]
+fn first_come_first_served() {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<policy::Fifo>();
+    let turns = Turns::default();
+    mutex.lock();
+    thread::scope(|s| {
+        for waiter in 0..4 {
+            let (mutex, turns) = (&mutex, &turns);
+            s.spawn(move || turns.take(mutex, waiter));
+            eventually(|| spy.queued() == waiter + 1);
+            assert!(mutex.is_starving());
+        }
+        mutex.unlock();
+        for turn in 1..=4 {
+            assert!(!mutex.try_lock(), "a newcomer came first");
+            eventually(|| turns.so_far().len() == turn);
+            assert_eq!(mutex.is_starving(), turn < 4, "as long as somebody waits");
+            turns.end_one();
+        }
+    });
+    assert_eq!(turns.so_far(), [0, 1, 2, 3]);
+    let steps = spy.steps.lock().unwrap();
+    assert!(steps.iter().all(|s| matches!(s, Step::Acquire(Order::Fifo) | Step::Release(Wake::Handoff))), "{steps:?}");
+    drop(steps);
+    assert_at_rest(&mutex);
+}
+
+#[test]
 fn a_handoff_to_one_who_has_not_starved_ends_starvation_mode() {
     let _watchdog = Watchdog::new();
     starve::<Slow>(3);
 }
 
 #[test]
-fn with_a_threshold_of_zero_whoever_lost_starves() {
+fn with_the_least_threshold_whoever_lost_starves() {
     let _watchdog = Watchdog::new();
     (0..5).for_each(starve::<AtOnce>);
 }

@@ -1,7 +1,9 @@
 //! The command line.
 
+mod duration;
 #[cfg(unix)]
 mod goroutines;
+mod starvation;
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -15,6 +17,7 @@ use clap::builder::RangedI64ValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::collisions::{HashName, ProtocolName};
+use crate::bench::stages::StageName;
 use crate::bench::syncbench::BenchName;
 use crate::contenders::{Contenders, Kind};
 use crate::failure::Failure;
@@ -22,8 +25,10 @@ use crate::locks::LockName;
 use crate::rw_locks::RwLockName;
 use crate::semaphores::SemaphoreName;
 
+use self::duration::{duration, some_time};
 #[cfg(unix)]
 pub use self::goroutines::{ChildArgs, GoroutinesArgs, VersusGoArgs};
+pub use self::starvation::StarvationArgs;
 
 /// Compares locks and semaphores for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
@@ -33,8 +38,8 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Where to write the HTML report (compare, mutexbench and semabench) [compare: lab/report.html in the target
-    /// directory]
+    /// Where to write the HTML report (compare, mutexbench, semabench and starvation) [compare: lab/report.html,
+    /// starvation: lab/starvation.html in the target directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
 
@@ -60,8 +65,14 @@ pub enum Command {
     Uncontended(UncontendedArgs),
     /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
     Syncbench(SyncbenchArgs),
+    /// MutexBench over the eight stages of the Go mutex: what each of them bought
+    Stages(StagesArgs),
+    /// Two stories of the Go mutex, with the policies that it had then: the hog, and the collapse
+    History(HistoryArgs),
     /// Go's BenchmarkSemTable on the queue of the semaphore table
     Semtable(SemtableArgs),
+    /// Starvation mode, seen: who waits, who overtakes, when the mutex is handed over
+    Starvation(StarvationArgs),
     /// Goroutines: spawn, switch, ping-pong, daisy chain, fork-join, a million of them
     #[cfg(unix)]
     Goroutines(GoroutinesArgs),
@@ -92,7 +103,7 @@ pub struct CompareArgs {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)] // so that the complaint is about the number
 pub struct MutexbenchArgs {
-    /// Locks, by name [default: all]
+    /// Locks, by name [default: all but those for study: the stages, and old policies]
     #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
     pub locks: Option<List<LockName>>,
 
@@ -208,7 +219,7 @@ pub struct CollisionsArgs {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct UncontendedArgs {
-    /// Locks, by name [default: all]
+    /// Locks, by name [default: all but those for study: the stages, and old policies]
     #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
     pub locks: Option<List<LockName>>,
 
@@ -240,6 +251,89 @@ pub struct SyncbenchArgs {
     /// Runs of each, those that are compared taking turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
+}
+
+/// Options of `stages`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct StagesArgs {
+    /// Stages, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<StageName>)]
+    pub stages: Option<List<StageName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,4,16", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
+
+/// A story of [`HistoryArgs`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoryName {
+    /// Go issue 13086.
+    Hog,
+    /// Go issue 33747.
+    Collapse,
+}
+
+impl FromStr for StoryName {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "hog" => Ok(Self::Hog),
+            "collapse" => Ok(Self::Collapse),
+            _ => Err("the stories are 'hog' and 'collapse'"),
+        }
+    }
+}
+
+/// Options of `history`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct HistoryArgs {
+    /// One story: hog (issue 13086) or collapse (issue 33747) [default: both]
+    #[arg(long, value_name = "STORY")]
+    pub story: Option<StoryName>,
+
+    /// The hog: for how long it holds the mutex
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = some_time)]
+    pub hold: Duration,
+
+    /// The hog: when its victim is given up
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_time)]
+    pub limit: Duration,
+
+    /// The collapse: how long each works in a round
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = some_time)]
+    pub cost: Duration,
+
+    /// The collapse: the part of it that is under the mutex
+    #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
+    pub ratio: f64,
+
+    /// The collapse: how long somebody holds the mutex at the start
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
+    pub stall: Duration,
+
+    /// The collapse: numbers of contenders
+    #[arg(long, value_name = "N,N", default_value = "8,32,64,128,256", value_parser = numbers::<1, MAX_THREADS>)]
+    pub contenders: List<usize>,
+
+    /// The collapse: how long a run takes
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Runs of each, taking turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What contends.
+    #[command(flatten)]
+    pub on: OnArgs,
 }
 
 /// Options of `semtable`.
@@ -323,9 +417,12 @@ impl Cli {
             Failure::Usage(line.trim_start_matches("error: ").to_owned())
         })?;
         match &cli.command {
-            None | Some(Command::Compare(_) | Command::Mutexbench(_) | Command::Semabench(_)) => Ok(cli),
+            None
+            | Some(Command::Compare(_) | Command::Mutexbench(_) | Command::Semabench(_) | Command::Starvation(_)) => {
+                Ok(cli)
+            }
             Some(_) if cli.report.is_some() => {
-                Err(Failure::Usage("only compare, mutexbench and semabench write a report".into()))
+                Err(Failure::Usage("only compare, mutexbench, semabench and starvation write a report".into()))
             }
             Some(_) => Ok(cli),
         }
@@ -369,6 +466,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
     check(seconds, SECONDS)?; // nothing that is not a number is in a range
     Ok(Duration::from_secs_f64(seconds))
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let part: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
+    check(part, 0.0..=1.0)?;
+    Ok(part)
 }
 
 fn check<T: PartialOrd + Display>(value: T, range: RangeInclusive<T>) -> Result<(), String> {

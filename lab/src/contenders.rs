@@ -16,6 +16,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use serde::Serialize;
 #[cfg(unix)]
@@ -139,6 +140,15 @@ impl Contenders {
                 let join = self.spawn(0, body).expect("a goroutine can always be had");
                 join().expect("a contender does not panic")
             }
+        }
+    }
+
+    /// Makes one of them sleep, which calls this.
+    pub fn sleep(self, time: Duration) {
+        match self {
+            Self::Threads => thread::sleep(time),
+            #[cfg(unix)]
+            Self::Goroutines { .. } => sudog_runtime::goroutine::sleep(time),
         }
     }
 

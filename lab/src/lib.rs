@@ -20,6 +20,7 @@ pub mod floors;
 pub mod locks;
 pub mod metrics;
 pub mod output;
+pub mod policies;
 mod registry;
 pub mod report;
 pub mod rounds;

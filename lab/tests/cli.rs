@@ -31,7 +31,7 @@ fn mutexbench_runs_every_lock_and_writes_every_field() {
     let records =
         records(&["mutexbench", "--threads", "2", "--seconds", "0.05", "--runs", "1", "--ncs", "3", "--json"]);
     let names: Vec<_> = records.iter().map(|record| record["lock"].as_str().unwrap()).collect();
-    assert_eq!(names, LockName::ALL.iter().map(|lock| lock.name()).collect::<Vec<_>>());
+    assert_eq!(names, LockName::usual().iter().map(|lock| lock.name()).collect::<Vec<_>>());
     for record in &records {
         has_fields(record, &["bench", "lock", "on", "threads", "run", "seconds", "acquisitions", "throughput"]);
         has_fields(
@@ -499,4 +499,129 @@ fn a_closed_pipe_is_no_failure() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// Runs until starvation mode has been seen to be turned on and off: that takes as many runs as it takes.
+fn starvation(options: &[&str]) -> (Vec<Value>, Value) {
+    let path = folder("starvation").join(format!("{}.html", options.concat()));
+    let run = ["starvation", "--json", "--seconds", "0.1", "--report", path.to_str().unwrap()];
+    for _ in 0..100 {
+        let mut events = records(&[&run[..], options].concat());
+        let summary = events.pop().unwrap();
+        assert_eq!(summary["summary"], true);
+        let [handoffs, longest, passed] =
+            ["handoffs", "handoffs_to_the_longest_waiting", "handoffs_to_one_who_had_passed"]
+                .map(|count| summary[count].as_u64().unwrap());
+        assert_eq!((summary["handoffs_to_another"].as_u64(), longest + passed), (Some(0), handoffs), "{summary}");
+        let count = |kind| events.iter().filter(|event| event["event"] == kind).count() as u64;
+        assert_eq!(summary["starving_enters"], count("starving-enter"));
+        assert_eq!(count("starving-exit"), count("starving-enter"), "all got what they waited for");
+        if count("starving-enter") > 0 {
+            return (events, summary);
+        }
+    }
+    panic!("{options:?}: no starvation mode in a hundred runs");
+}
+
+#[test]
+fn starvation_mode_is_turned_on_and_off() {
+    let (events, summary) = starvation(&[]);
+    for event in &events {
+        has_fields(event, &["bench", "event", "at_ns", "who", "contender", "role", "waiter"]);
+    }
+    assert!(events.is_sorted_by_key(|event| event["at_ns"].as_u64()));
+    has_fields(&summary, &["policy", "on", "hogs", "victims", "hold_ns", "victim_hold_ns", "pause_ns", "seconds"]);
+    has_fields(&summary, &["handoffs_not_judged", "starving_ns", "barges", "spin_wins", "requeues", "dropped"]);
+    let contenders = summary["contenders"].as_array().unwrap();
+    assert_eq!(
+        contenders.iter().map(|c| c["contender"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["hog", "victim 1", "victim 2"]
+    );
+    for contender in contenders {
+        has_fields(contender, &["acquisitions", "share", "wait_p50_ns", "wait_max_ns"]);
+        let locked = |event: &&Value| event["event"] == "locked" && event["contender"] == contender["contender"];
+        assert_eq!(contender["acquisitions"], events.iter().filter(locked).count());
+    }
+    starvation(&["--policy", "go-1.9"]);
+    starvation(&["--policy", "fifo", "--hogs", "2", "--victims", "3"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn starvation_on_goroutines() {
+    let (events, summary) = starvation(&["--on", "goroutines", "--workers", "3"]);
+    assert!(summary["on"] == "goroutines" && summary["workers"] == 3);
+    assert!(events.iter().all(|event| event["who"].as_str().unwrap().starts_with("goroutine ")));
+}
+
+#[test]
+fn go_1_8_never_starves() {
+    let path = folder("starvation-1.8").join("page.html");
+    let run = ["starvation", "--policy", "go-1.8", "--seconds", "0.05", "--json", "--report", path.to_str().unwrap()];
+    let records = records(&run);
+    let summary = records.last().unwrap();
+    assert!(summary["starving_enters"] == 0 && summary["handoffs"] == 0 && summary["starving_ns"] == 0, "{summary}");
+}
+
+#[test]
+fn starvation_for_people() {
+    let folder = folder("starvation-people");
+    let [page, svg] = ["page.html", "picture.svg"].map(|name| folder.join(name));
+    let run = ["starvation", "--seconds", "0.02", "--window", "3ms", "--victims", "1", "--hold", "1.5ms", "--report"];
+    let text = stdout(&[&run[..], &[page.to_str().unwrap(), "--svg", svg.to_str().unwrap()]].concat());
+    for start in
+        ["starvation on threads: 1 hog, 1 victim; go-1.14", "starvation", "hog  ", "victim  ", "# holds the mutex"]
+    {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("holds the mutex for 1.50 ms") && text.contains("Starvation mode: turned on"), "{text}");
+    let [page, svg] = [page, svg].map(|path| fs::read_to_string(path).unwrap());
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && page.contains(&svg));
+    assert!(svg.starts_with("<svg xmlns=") && !page.contains("<script") && !page.contains("href="));
+
+    refused(&["starvation", "--policy", "nonsense"], "unknown policy 'nonsense'; known: go-1.8, go-1.9, go-1.14, fifo");
+    refused(&["starvation", "--hold", "100"], "it has no unit");
+    refused(&["starvation", "--hold=-1ms"], "not a time");
+    refused(&["starvation", "--window", "0"], "1us at least");
+    refused(&["starvation", "--victims", "0"], "from 1 to 64");
+    refused(&["starvation", "--workers", "2"], "only goroutines have workers");
+    refused(&["starvation", "--svg", folder.to_str().unwrap()], "not a regular file");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+}
+
+#[test]
+fn stages_has_a_line_for_each_stage_and_number() {
+    let records = records(&["stages", "--threads", "1,2", "--seconds", "0.02", "--runs", "1", "--json"]);
+    let stages: Vec<_> = records.iter().map(|record| record["stage"].as_str().unwrap()).collect();
+    assert_eq!(stages, ["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8"].repeat(2));
+    for record in &records {
+        has_fields(record, &["bench", "lock", "on", "threads", "seconds", "acquisitions", "throughput", "min_max"]);
+        has_fields(record, &["wait_p999_ns", "wakes", "handoffs", "ctx_switches", "per_thread"]);
+        let switches = ["voluntary_switches", "involuntary_switches"].map(|field| record[field].as_u64().unwrap());
+        assert_eq!(record["ctx_switches"], switches[0] + switches[1]);
+        assert!(record["threads"] == 2 || record["wakes"] == 0, "alone, nobody sleeps: {record}");
+    }
+    refused(&["stages", "--stages", "v9"], "known: v1, v2");
+}
+
+#[test]
+fn history_tells_both_stories() {
+    let quick = ["history", "--runs", "1", "--limit", "20ms", "--seconds", "0.01", "--contenders", "2", "--json"];
+    for on in ["threads", "goroutines"] {
+        let records = records(&[&quick[..], &["--on", on]].concat());
+        let (hog, collapse): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record["story"] == "hog");
+        let policies = |records: &[Value]| records.iter().map(|r| r["policy"].as_str().unwrap().to_owned()).collect();
+        let told: [Vec<String>; 2] = [policies(&hog), policies(&collapse)];
+        assert_eq!(told[0], ["go-1.8", "go-1.9", "go-1.14", "fifo", "threads"]);
+        assert_eq!(told[1], ["go-1.8", "go-1.9", "go-1.14", "threads"]);
+        for record in &hog {
+            has_fields(record, &["issue", "run", "hold_ns", "acquisitions", "wait_p50_ns", "wait_max_ns", "cut_short"]);
+        }
+        for record in &collapse {
+            has_fields(record, &["issue", "contenders", "cost_ns", "stall_ns", "ratio", "operations", "starving"]);
+        }
+    }
+    refused(&["history", "--story", "war"], "'hog' and 'collapse'");
+    refused(&["history", "--hold", "100"], "it has no unit");
+    refused(&["history", "--on", "goroutines", "--workers", "1"], "do not meet");
 }

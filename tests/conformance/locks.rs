@@ -16,6 +16,9 @@ crate::over_every_backend! {
     backends {
         go = Go;
         go_1_14 = Go114;
+        go_1_9 = Go19;
+        go_1_8 = Go18;
+        go_fifo = GoFifo;
         go_parking_lot_core = GoParkingLotCore;
         #[cfg(target_os = "linux")] go_futex = GoFutex;
         go_benaphore = GoBenaphore;
@@ -24,6 +27,13 @@ crate::over_every_backend! {
         go_twa_chain = GoTwaChain;
         go_twa_channel = GoTwaChannel;
         go_twa_location = GoTwaLocation;
+        v1 = V1;
+        v2 = V2;
+        v3 = V3;
+        v4 = V4;
+        v5 = V5;
+        v6 = V6;
+        v7 = V7;
         std_mutex = Std;
         parking_lot_0_12 = ParkingLot012;
         parking_lot_0_12_fair = ParkingLot012Fair;

@@ -1,8 +1,7 @@
 //! Everything, in about 25 seconds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-use std::{env, fs};
 
 use super::plan::{self, Plan};
 use super::semtable;
@@ -14,7 +13,7 @@ use crate::driver::Workload;
 use crate::failure::Failure;
 use crate::locks::LockName;
 use crate::output::Output;
-use crate::report::{Report, ReportFile};
+use crate::report::{Report, ReportFile, default_path};
 use crate::table::Table;
 use crate::units;
 
@@ -42,7 +41,7 @@ const QUICK: Scale =
 pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let scale = if args.quick { QUICK } else { FULL };
     let on = args.on.contenders()?;
-    let path = report.map_or_else(default_report, |path| Ok(path.to_owned()))?;
+    let path = report.map_or_else(|| default_path("report.html"), |path| Ok(path.to_owned()))?;
     let file = ReportFile::create(&path)?;
     let plan = Plan {
         bench: "mutexbench",
@@ -108,17 +107,4 @@ fn left_out(on: Contenders) -> String {
         .map(|lock| lock.name())
         .collect();
     format!("For lack of time without {}: see mutexbench.", names.join(", "))
-}
-
-/// `lab/report.html` in cargo's target directory, which is made if need be: that of the workspace that we are in.
-fn default_report() -> Result<PathBuf, Failure> {
-    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| {
-        let here = env::current_dir().unwrap_or_default();
-        let root = here.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(&here);
-        root.join("target")
-    });
-    let folder = target.join("lab");
-    fs::create_dir_all(&folder)
-        .map_err(|error| Failure::Usage(format!("cannot write a report in {}: {error}", folder.display())))?;
-    Ok(folder.join("report.html"))
 }

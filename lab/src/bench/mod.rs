@@ -4,12 +4,15 @@ pub mod collisions;
 pub mod compare;
 #[cfg(unix)]
 pub mod goroutines;
+pub mod history;
 pub mod list;
 pub mod mutexbench;
 pub mod plan;
 pub mod rwbench;
 pub mod semabench;
 pub mod semtable;
+pub mod stages;
+pub mod starvation;
 pub mod summary;
 pub mod syncbench;
 pub mod uncontended;
@@ -34,12 +37,15 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
         Some(Command::Syncbench(args)) => syncbench::run(args, output),
         Some(Command::Semtable(args)) => semtable::run(args, output),
+        Some(Command::Starvation(args)) => starvation::run(args, report, output),
         #[cfg(unix)]
         Some(Command::Goroutines(args)) => goroutines::run(args, output),
         #[cfg(unix)]
         Some(Command::VersusGo(args)) => versus_go::run(args, output),
         #[cfg(unix)]
         Some(Command::VersusGoChild(args)) => versus_go::child::be(args),
+        Some(Command::Stages(args)) => stages::run(args, output),
+        Some(Command::History(args)) => history::run(args, output),
         Some(Command::List) => list::run(output),
     }
 }

@@ -12,7 +12,7 @@ use crate::report::{Report, ReportFile};
 
 /// Measures and prints; with a path, writes a report as well.
 pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
-    let plan = Plan::new("mutexbench", LockName::ALL, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
+    let plan = Plan::new("mutexbench", &LockName::usual(), args.locks.as_ref(), &args.threads, &args.effort, 0)?;
     let report = report.map(ReportFile::create).transpose()?;
     let progress = output.progress(plan.bench, plan.total());
     let records = plan.measure(output, &progress)?;

@@ -43,7 +43,8 @@ pub struct Record {
     pub threads: usize,
     run: usize,
     seconds: f64,
-    acquisitions: u64,
+    /// Acquisitions of all.
+    pub acquisitions: u64,
     /// Acquisitions per second.
     pub throughput: f64,
     /// See [`min_max`].
@@ -150,7 +151,9 @@ impl Plan {
         )
     }
 
-    fn record(&self, subject: Subject, threads: usize, run: usize, outcome: Outcome) -> Record {
+    /// What is written of a run.
+    #[must_use]
+    pub fn record(&self, subject: Subject, threads: usize, run: usize, outcome: Outcome) -> Record {
         let Workload { permits, cs, ncs, seed, sample, .. } = self.workload;
         let acquisitions = outcome.admissions.iter().sum();
         let seconds = outcome.elapsed.as_secs_f64();
@@ -202,9 +205,13 @@ impl Plan {
 
     /// Makes one.
     pub fn make(&self, subject: Subject, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
-        subject
-            .with(Run { on: self.on, threads, workload })
-            .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))
+        subject.with(Run { on: self.on, threads, workload }).map_err(|error| self.cannot_start(threads, &error))
+    }
+
+    /// The contenders could not be had.
+    #[must_use]
+    pub fn cannot_start(&self, threads: usize, error: &std::io::Error) -> Failure {
+        Failure::Run(format!("cannot start {threads} {}: {error}", self.on))
     }
 
     /// Makes them. The subjects take turns, so that whatever changes on the machine in the meantime befalls all alike.

@@ -112,7 +112,7 @@ pub fn measure(
 pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
     let on = args.on.contenders()?;
     // All of them, on goroutines too: nobody waits.
-    let locks = args.locks.as_ref().map_or(LockName::ALL, |list| &list.0);
+    let locks = args.locks.as_ref().map_or_else(LockName::usual, |list| list.0.clone());
     let locks: Vec<_> = locks.iter().map(|&lock| Subject::Lock(lock)).collect();
     let progress = output.progress("uncontended", args.rounds * locks.len());
     let records = measure(on, &locks, &PEERS, args.rounds, output, &progress)?;

@@ -14,7 +14,10 @@ use serde::Serialize;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
 use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_sync::{GoMutex, RawLock, mutex::policy};
+use sudog_sync::{
+    GoMutex, RawLock,
+    mutex::{policy, stages},
+};
 
 use crate::registry::registry;
 
@@ -60,10 +63,44 @@ registry! {
     #[cfg(unix)]
     Pthread = "pthread": Pthread,
         "pthread_mutex_t of the C library, default attributes";
+    Go19 = "go-1.9": GoMutex<RuntimeSema, policy::Go1_9>,
+        "the Go mutex of 1.9 to 1.13: who hands over does not give way";
+    Go18 = "go-1.8": GoMutex<RuntimeSema, policy::Go1_8>,
+        "the Go mutex of 1.8: no starvation mode";
+    GoFifo = "go-fifo": GoMutex<RuntimeSema, policy::Fifo>,
+        "the Go mutex, first come, first served";
+    V1 = "v1": stages::V1<RuntimeSema>,
+        "the Go mutex, stage 1: a semaphore of one";
+    V2 = "v2": stages::V2<RuntimeSema>,
+        "the Go mutex, stage 2: a flag, and a semaphore";
+    V3 = "v3": stages::V3<RuntimeSema>,
+        "the Go mutex, stage 3: spins before it sleeps";
+    V4 = "v4": stages::V4<RuntimeSema>,
+        "the Go mutex, stage 4: counts those who sleep";
+    V5 = "v5": stages::V5<RuntimeSema>,
+        "the Go mutex, stage 5: wakes one at a time";
+    V6 = "v6": stages::V6<RuntimeSema>,
+        "the Go mutex, stage 6: who has waited stays at the head";
+    V7 = "v7": stages::V7<RuntimeSema>,
+        "the Go mutex, stage 7: starvation mode; stage 8 is go-1.14";
 }
 
 impl LockName {
-    /// Those of `compare`. There is time for one lock over a waiting array, and that is the one to use.
+    /// The stages of the Go mutex that are no more than that.
+    pub const STAGES: &[Self] = &[Self::V1, Self::V2, Self::V3, Self::V4, Self::V5, Self::V6, Self::V7];
+
+    /// The Go mutex under policies that are for study.
+    pub const POLICIES: &[Self] = &[Self::Go19, Self::Go18, Self::GoFifo];
+
+    /// All but those for study.
+    #[must_use]
+    pub fn usual() -> Vec<Self> {
+        let for_study = |lock: &Self| Self::STAGES.contains(lock) || Self::POLICIES.contains(lock);
+        Self::ALL.iter().copied().filter(|lock| !for_study(lock)).collect()
+    }
+
+    /// Those of `compare`. There is time for one lock over a waiting array, and that is the one to use. The early stages
+    /// of the Go mutex, and its early policies, are for study.
     pub const COMPARED: &[Self] = &[
         Self::Go,
         Self::Go114,
@@ -83,7 +120,7 @@ impl LockName {
     /// Whether it is somebody else's lock: not a Go mutex.
     #[must_use]
     pub fn is_peer(self) -> bool {
-        !self.name().starts_with("go")
+        !self.name().starts_with("go") && !Self::STAGES.contains(&self)
     }
 
     /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
@@ -94,12 +131,22 @@ impl LockName {
             self,
             Self::Go
                 | Self::Go114
+                | Self::Go19
+                | Self::Go18
+                | Self::GoFifo
                 | Self::GoBenaphore
                 | Self::GoTicket
                 | Self::GoTwa
                 | Self::GoTwaChain
                 | Self::GoTwaChannel
                 | Self::GoTwaLocation
+                | Self::V1
+                | Self::V2
+                | Self::V3
+                | Self::V4
+                | Self::V5
+                | Self::V6
+                | Self::V7
         )
     }
 }
@@ -135,10 +182,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compare_has_all_but_five() {
-        let left_out = [LockName::GoTicket, LockName::GoTwa, LockName::GoTwaChain, LockName::GoTwaChannel];
-        let left_out = |lock: &LockName| left_out.contains(lock) || *lock == LockName::GoTwaLocation;
-        let rest: Vec<_> = LockName::ALL.iter().copied().filter(|lock| !left_out(lock)).collect();
+    fn compare_has_all_but_waiting_arrays_and_what_is_for_study() {
+        let left_out = |lock: &LockName| lock.name().starts_with("go+t");
+        let rest: Vec<_> = LockName::usual().into_iter().filter(|lock| !left_out(lock)).collect();
         assert_eq!(LockName::COMPARED, rest);
     }
 

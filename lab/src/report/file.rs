@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process;
+use std::{env, process};
 
 use crate::failure::Failure;
 
@@ -52,6 +52,20 @@ impl ReportFile {
         file.sync_all()?;
         fs::rename(&self.draft, &self.path)
     }
+}
+
+/// The place of a report by this name, if none is given: `lab` in cargo's target directory, which is made if need be;
+/// that of the workspace that we are in.
+pub fn default_path(name: &str) -> Result<PathBuf, Failure> {
+    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| {
+        let here = env::current_dir().unwrap_or_default();
+        let root = here.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(&here);
+        root.join("target")
+    });
+    let folder = target.join("lab");
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failure::Usage(format!("cannot write a report in {}: {error}", folder.display())))?;
+    Ok(folder.join(name))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::floors::FloorName;
 use crate::table::Table;
 use crate::units;
 
-const STYLE: &str = include_str!("style.css");
+pub(super) const STYLE: &str = include_str!("style.css");
 
 /// What the columns of the tables mean.
 const COLUMNS: [(&str, &str); 11] = [
@@ -161,11 +161,11 @@ fn uncontended(report: &Report<'_>) -> Table {
     table
 }
 
-fn section(page: &mut String, title: &str, body: impl Display) {
+pub(super) fn section(page: &mut String, title: &str, body: impl Display) {
     let _ = write!(page, "<h2>{}</h2>\n{body}", Escaped(title));
 }
 
-fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str, T)>) -> String {
+pub(super) fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str, T)>) -> String {
     let mut html = String::from("<dl>\n");
     for (term, text) in pairs {
         let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", Escaped(term), Escaped(text.as_ref()));
@@ -173,7 +173,7 @@ fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str, T)>
     html + "</dl>\n"
 }
 
-fn table(table: &Table) -> String {
+pub(super) fn table(table: &Table) -> String {
     let mut html = String::from("<div class=\"wide\"><table>\n");
     for (n, row) in table.rows().enumerate() {
         let (open, tag, close) = if n == 0 { ("<thead>", "th", "</thead>\n<tbody>") } else { ("", "td", "") };
@@ -195,7 +195,7 @@ fn capitalised(word: &str) -> String {
 }
 
 /// Text that means nothing to HTML.
-struct Escaped<'a>(&'a str);
+pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

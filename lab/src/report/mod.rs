@@ -3,11 +3,15 @@
 mod file;
 mod html;
 mod machine;
+mod picture;
 mod plot;
+mod timeline;
 
 use std::io::Write;
 
-pub use file::ReportFile;
+pub use file::{ReportFile, default_path};
+pub use picture::Picture;
+pub use timeline::timeline;
 
 use crate::bench::summary::Summaries;
 use crate::bench::{semtable, uncontended};
@@ -29,14 +33,19 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Writes the page, and says where it is: where that does not disturb, on the standard error if JSON is wanted.
+    /// Writes the page, and says where it is.
     pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
-        let path = file.path().display().to_string();
-        file.commit(&html::page(self)?)?;
-        if output.json {
-            // The report is there. That nobody listens is no failure.
-            let _ = writeln!(std::io::stderr(), "report: {path}");
-        }
-        output.text(format_args!("report: {path}"))
+        deliver(file, &html::page(self)?, output)
     }
+}
+
+/// Writes a page, and says where it is: where that does not disturb, on the standard error if JSON is wanted.
+fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failure> {
+    let path = file.path().display().to_string();
+    file.commit(page)?;
+    if output.json {
+        // The report is there. That nobody listens is no failure.
+        let _ = writeln!(std::io::stderr(), "report: {path}");
+    }
+    output.text(format_args!("report: {path}"))
 }

@@ -13,6 +13,10 @@
 //! first. A ring that is full drops its oldest events, and counts them. Between [`start`] and [`stop`] an event costs
 //! about 20 ns, nearly all of it for the time; outside of that, a load and a branch.
 //!
+//! What a table reports is recorded under its bucket's lock, so it is in the order in which it happened. What a mutex
+//! reports is recorded just after the step on its word: two contenders' steps that are nanoseconds apart may be recorded
+//! in the other order.
+//!
 //! # Examples
 //!
 //! ```
@@ -49,7 +53,8 @@ pub struct Event {
     /// Of which lock: the address of its semaphore.
     pub addr: usize,
     /// The same in all events of one wait in a semaphore table, so that a [`Kind::Handoff`] tells to whom: to the one
-    /// that went to sleep with this number, last before it. 0 in other events.
+    /// that went to sleep with this number, last before it. In the events of a mutex 0; in those that a program records
+    /// itself, whatever it says.
     pub waiter: usize,
 }
 
@@ -160,8 +165,7 @@ pub fn stop() -> Recording {
 
 /// Records an event of the calling goroutine, or thread, if a recording is under way.
 ///
-/// `addr` is that of the lock's semaphore; `waiter`, of which 56 bits are kept, is 0 if there is no wait to tell from
-/// others: see [`Event`].
+/// `addr` is that of the lock's semaphore; of `waiter` 56 bits are kept. See [`Event`] for both.
 #[inline]
 pub fn record(kind: Kind, addr: usize, waiter: usize) {
     #[cfg(not(sudog_loom))]

@@ -7,6 +7,7 @@ mod in_turn;
 mod owner;
 pub mod policy;
 mod slow;
+pub mod stages;
 mod stand_by;
 
 use crate::RawLock;

@@ -45,7 +45,10 @@ use super::{Fate, Order, Sudog, SudogRef};
 
 /// What a bucket can keep its waiters in. Sealed: a queue is trusted with addresses of waiters' stacks.
 ///
-/// `unsafe`: a waiter that it returns is one that it was given and has not returned before.
+/// # Safety
+///
+/// - A waiter that it returns is one that it was given, and has not returned since.
+/// - After that it does not touch it.
 pub unsafe trait BucketQueue: Send + 'static {
     /// Nobody waits.
     const EMPTY: Self;

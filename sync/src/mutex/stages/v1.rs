@@ -1,0 +1,93 @@
+//! Version 1: a semaphore of one.
+//!
+//! | step | the semaphore |
+//! |---|---|
+//! | `lock` | takes the one permit, or waits for it |
+//! | `unlock` | gives it back, and wakes the first in line |
+//!
+//! Orderings: all is the semaphore's: what happened before a release happens before what follows the acquire that takes
+//! its permit.
+//!
+//! Source: Version #1. Go never had it: its first mutex, of 2008, has a counter in front of the semaphore, and is
+//! [`InTurn`](crate::mutex::InTurn).
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use sudog_runtime::{AtomicU32, Instant};
+
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::semaphore::RuntimeSema;
+
+/// A semaphore of one.
+///
+/// Every `lock` and every `unlock` is a call of the semaphore, whether others want the mutex or not.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::RawLock;
+/// use sudog_sync::mutex::stages::V1;
+///
+/// let mu: V1 = V1::new();
+/// mu.lock();
+/// assert!(mu.try_lock().is_none());
+/// // SAFETY: locked above.
+/// unsafe { mu.unlock(()) };
+/// ```
+pub struct V1<S = RuntimeSema> {
+    sema: S,
+    /// For `is_locked` only, as a semaphore cannot be asked: 1 while somebody has the permit. Written by its holder.
+    held: AtomicU32,
+}
+
+impl<S: Semaphore> V1<S> {
+    #[inline]
+    fn taken(&self) {
+        self.held.store(1, Relaxed);
+    }
+}
+
+// SAFETY: whoever has the one permit has the lock. The orderings are the semaphore's.
+unsafe impl<S: Semaphore> RawLock for V1<S> {
+    type Guard = ();
+
+    const DEADLINES: bool = S::DEADLINES;
+
+    fn new() -> Self {
+        Self { sema: S::new(1), held: AtomicU32::new(0) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        self.sema.acquire(Order::Fifo);
+        self.taken();
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        self.sema.try_acquire().then(|| self.taken())
+    }
+
+    #[inline]
+    fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+        self.sema.acquire_until(Order::Fifo, deadline).then(|| self.taken())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        self.held.store(0, Relaxed);
+        self.sema.release(Wake::Normal);
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.held.load(Relaxed) != 0
+    }
+}
+
+impl<S> fmt::Debug for V1<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("V1").field("locked", &(self.held.load(Relaxed) != 0)).finish_non_exhaustive()
+    }
+}

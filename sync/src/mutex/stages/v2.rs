@@ -1,0 +1,115 @@
+//! Version 2: a word in front of the semaphore, which says whether the mutex is locked.
+//!
+//! | word | 0 | 1 |
+//! |---|---|---|
+//! | `state` | unlocked | locked |
+//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by one who has yet to say so |
+//!
+//! | step | `state` | `permit` | the semaphore |
+//! |---|---|---|---|
+//! | `lock` | swaps in 1; has the lock if it was 0 | | else takes a permit, or waits for one |
+//! | with a permit | | swaps in 0 | and back to `lock` |
+//! | `unlock` | stores 0 | swaps in 1 | if `permit` was 0: releases one |
+//!
+//! The source leaves `unlock` out: it may not release a permit each time, as not each `lock` takes one. The second word
+//! is ours. It keeps the semaphore at one permit at most.
+//!
+//! No wake-up is lost. Of the swaps of `permit` by an unlock and by one that has taken a permit, one comes first. The
+//! unlock's: the other, which is AcqRel as the unlock's is, sees the mutex as the unlock left it, or in the hands of a
+//! later owner, who will unlock. The other's: the unlock finds 0, and releases. So whenever somebody sleeps, the mutex
+//! is locked, or a permit is out, whose taker will look.
+//!
+//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees it.
+//!
+//! Source: Version #2, but for `unlock`.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use sudog_runtime::AtomicU32;
+
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::semaphore::RuntimeSema;
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+
+/// A flag, and a semaphore for those who find it set.
+///
+/// A newcomer may *barge in*: take the mutex before one that has been woken for it. That one sleeps again.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::mutex::stages::V2;
+///
+/// static NAMES: MutexOver<V2, Vec<&str>> = MutexOver::new(Vec::new());
+/// NAMES.lock().push("flag");
+/// ```
+pub struct V2<S = RuntimeSema> {
+    state: AtomicU32,
+    permit: AtomicU32,
+    sema: S,
+}
+
+impl<S> V2<S> {
+    /// A store is enough. Loom needs a swap in its place: it does not know that a store cannot come between a failed
+    /// swap and what that has read.
+    #[inline]
+    fn free(&self) {
+        if cfg!(sudog_loom) {
+            self.state.swap(UNLOCKED, Release);
+        } else {
+            self.state.store(UNLOCKED, Release);
+        }
+    }
+}
+
+// SAFETY: whoever turns `state` from 0 to 1 has the lock. The orderings are above.
+unsafe impl<S: Semaphore> RawLock for V2<S> {
+    type Guard = ();
+
+    const DEADLINES: bool = false;
+
+    fn new() -> Self {
+        Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::new(0) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        while self.state.swap(LOCKED, Acquire) != UNLOCKED {
+            self.sema.acquire(Order::Fifo);
+            self.permit.swap(0, AcqRel);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        (self.state.swap(LOCKED, Acquire) == UNLOCKED).then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        self.free();
+        if self.permit.swap(1, AcqRel) == 0 {
+            self.sema.release(Wake::Normal);
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) == LOCKED
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore> crate::ConstRawLock for V2<S> {
+    const UNLOCKED: Self = Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::EMPTY };
+}
+
+impl<S> fmt::Debug for V2<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("V2").field("locked", &(self.state.load(Relaxed) == LOCKED)).finish_non_exhaustive()
+    }
+}

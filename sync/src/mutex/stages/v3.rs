@@ -1,0 +1,117 @@
+//! Version 3: as version 2, and whoever finds the mutex locked spins for a while before it sleeps.
+//!
+//! | word | 0 | 1 |
+//! |---|---|---|
+//! | `state` | unlocked | locked |
+//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by one who has yet to say so |
+//!
+//! | step | `state` | `permit` | the semaphore |
+//! |---|---|---|---|
+//! | `lock` | swaps in 1, a few times over; has the lock if it was 0 | | else takes a permit, or waits for one |
+//! | with a permit | | swaps in 0 | and back to `lock`, to spin anew |
+//! | `unlock` | stores 0 | swaps in 1 | if `permit` was 0: releases one |
+//!
+//! The source leaves `unlock` out. `v2.rs` argues ours, which does not care how often `lock` looks before it sleeps.
+//!
+//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees it; AcqRel on
+//! `permit`, so that one that wakes sees what the unlocks that left it alone have done.
+//!
+//! Source: Version #3, but for `unlock`. Spinning came to Go in 2015 by commit edcad8639a, to a mutex that was
+//! version 5 otherwise.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use sudog_runtime::{AtomicU32, spin};
+
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::semaphore::RuntimeSema;
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+
+/// A flag, which one may watch for a moment, and a semaphore for those who find it set all the same.
+///
+/// [`spin`] has the rule: four rounds of thirty pause instructions, where somebody else can run meanwhile.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::mutex::stages::V3;
+///
+/// static NAMES: MutexOver<V3, Vec<&str>> = MutexOver::new(Vec::new());
+/// NAMES.lock().push("spin");
+/// ```
+pub struct V3<S = RuntimeSema> {
+    state: AtomicU32,
+    permit: AtomicU32,
+    sema: S,
+}
+
+impl<S> V3<S> {
+    /// As in version 2: a store, and to loom a swap.
+    #[inline]
+    fn free(&self) {
+        if cfg!(sudog_loom) {
+            self.state.swap(UNLOCKED, Release);
+        } else {
+            self.state.store(UNLOCKED, Release);
+        }
+    }
+}
+
+// SAFETY: whoever turns `state` from 0 to 1 has the lock. The orderings are above.
+unsafe impl<S: Semaphore> RawLock for V3<S> {
+    type Guard = ();
+
+    const DEADLINES: bool = false;
+
+    fn new() -> Self {
+        Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::new(0) }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        let mut iter = 0;
+        while self.state.swap(LOCKED, Acquire) != UNLOCKED {
+            if spin::can_spin(iter, spin::ROUNDS) {
+                spin::do_spin(spin::PAUSES);
+                iter += 1;
+                continue;
+            }
+            self.sema.acquire(Order::Fifo);
+            self.permit.swap(0, AcqRel);
+            iter = 0;
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        (self.state.swap(LOCKED, Acquire) == UNLOCKED).then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        self.free();
+        if self.permit.swap(1, AcqRel) == 0 {
+            self.sema.release(Wake::Normal);
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) == LOCKED
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore> crate::ConstRawLock for V3<S> {
+    const UNLOCKED: Self = Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::EMPTY };
+}
+
+impl<S> fmt::Debug for V3<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("V3").field("locked", &(self.state.load(Relaxed) == LOCKED)).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,140 @@
+//! Version 5: the word says whether somebody is awake to take the mutex, so that an unlock wakes one at a time.
+//!
+//! ```text
+//!   31                                  2   1   0
+//!  ┌─────────────────────────────────────┬───┬───┐
+//!  │ waiters                             │ W │ L │
+//!  └─────────────────────────────────────┴───┴───┘
+//! ```
+//!
+//! | bit | set by | cleared by |
+//! |---|---|---|
+//! | L locked | whoever takes the mutex | its unlock |
+//! | W woken | an unlock, for the one that it wakes; one that spins, for itself, if others sleep | that one, as it takes the mutex or sleeps |
+//! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
+//!
+//! At most one contender has W: it is set in steps from states without it only. An unlock that finds it set wakes
+//! nobody: the one that has it is awake and will look, after this unlock, as its own next step on the word comes later.
+//!
+//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
+//!
+//! Source: Version #5. Go commit dd2074c82a (2011), and with the spinning edcad8639a (2015): Go's mutex from 1.5 to 1.8.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sudog_runtime::{AtomicU32, spin};
+
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::semaphore::RuntimeSema;
+
+const LOCKED: u32 = 1;
+const WOKEN: u32 = 2;
+const WAITER: u32 = 4;
+
+/// A flag, a count, and a bit by which unlocks know that somebody is awake.
+///
+/// At most 2^30 - 1 can sleep.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::mutex::stages::V5;
+///
+/// static NAMES: MutexOver<V5, Vec<&str>> = MutexOver::new(Vec::new());
+/// NAMES.lock().push("woken");
+/// ```
+pub struct V5<S = RuntimeSema> {
+    state: AtomicU32,
+    sema: S,
+}
+
+// SAFETY: whoever sets L has the lock, by a compare-exchange from a state without it. The orderings are above.
+unsafe impl<S: Semaphore> RawLock for V5<S> {
+    type Guard = ();
+
+    const DEADLINES: bool = false;
+
+    fn new() -> Self {
+        Self { state: AtomicU32::new(0), sema: S::new(0) }
+    }
+
+    #[inline(never)]
+    fn lock(&self) {
+        if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
+            return;
+        }
+        let mut awoke = false; // we have W
+        let mut iter = 0;
+        let mut old = self.state.load(Relaxed);
+        loop {
+            if old & LOCKED != 0 && spin::can_spin(iter, spin::ROUNDS) {
+                if !awoke && old & WOKEN == 0 && old / WAITER != 0 {
+                    awoke = self.state.compare_exchange(old, old | WOKEN, Relaxed, Relaxed).is_ok();
+                }
+                spin::do_spin(spin::PAUSES);
+                iter += 1;
+                old = self.state.load(Relaxed);
+                continue;
+            }
+            let mut new = old | LOCKED;
+            if old & LOCKED != 0 {
+                new += WAITER;
+            }
+            if awoke {
+                new &= !WOKEN;
+            }
+            if let Err(now) = self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
+                old = now;
+                continue;
+            }
+            if old & LOCKED == 0 {
+                return;
+            }
+            self.sema.acquire(Order::Fifo);
+            awoke = true;
+            iter = 0;
+            old = self.state.load(Relaxed);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        let lock = |old| (old & LOCKED == 0).then_some(old | LOCKED);
+        self.state.fetch_update(Acquire, Relaxed, lock).is_ok().then_some(())
+    }
+
+    #[inline(never)]
+    unsafe fn unlock(&self, (): ()) {
+        let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
+        // Nobody to wake; or somebody has barged in or is awake, and will see to it.
+        while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
+            match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
+                Ok(_) => return self.sema.release(Wake::Normal),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) & LOCKED != 0
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore> crate::ConstRawLock for V5<S> {
+    const UNLOCKED: Self = Self { state: AtomicU32::new(0), sema: S::EMPTY };
+}
+
+impl<S> fmt::Debug for V5<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load(Relaxed);
+        f.debug_struct("V5")
+            .field("locked", &(state & LOCKED != 0))
+            .field("woken", &(state & WOKEN != 0))
+            .field("waiters", &(state / WAITER))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! Version 6: whoever has waited before, and has to wait again, stands at the head of the line.
+//!
+//! ```text
+//!   31                                  2   1   0
+//!  ┌─────────────────────────────────────┬───┬───┐
+//!  │ waiters                             │ W │ L │
+//!  └─────────────────────────────────────┴───┴───┘
+//! ```
+//!
+//! | bit | set by | cleared by |
+//! |---|---|---|
+//! | L locked | whoever takes the mutex | its unlock |
+//! | W woken | an unlock, for the one that it wakes; one that spins, for itself, if others sleep | that one, as it takes the mutex or sleeps |
+//! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
+//!
+//! The word, and `unlock`, are those of version 5, and `v5.rs` argues them. New is where one joins the semaphore's line:
+//!
+//! | it sleeps | it joins |
+//! |---|---|
+//! | for the first time | at the end |
+//! | again, as somebody has barged in | at the head (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)) |
+//!
+//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
+//!
+//! Source: Version #6. In Go it came together with version 7: commit 0556e26273 (2017).
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sudog_runtime::{AtomicU32, Instant, spin};
+
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::semaphore::RuntimeSema;
+
+const LOCKED: u32 = 1;
+const WOKEN: u32 = 2;
+const WAITER: u32 = 4;
+
+/// As [`V5`](super::V5), and one that is woken and beaten keeps its place in the line.
+///
+/// At most 2^30 - 1 can sleep.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::mutex::stages::V6;
+///
+/// static NAMES: MutexOver<V6, Vec<&str>> = MutexOver::new(Vec::new());
+/// NAMES.lock().push("place");
+/// ```
+pub struct V6<S = RuntimeSema> {
+    state: AtomicU32,
+    sema: S,
+}
+
+// SAFETY: whoever sets L has the lock, by a compare-exchange from a state without it. The orderings are above.
+unsafe impl<S: Semaphore> RawLock for V6<S> {
+    type Guard = ();
+
+    const DEADLINES: bool = false;
+
+    fn new() -> Self {
+        Self { state: AtomicU32::new(0), sema: S::new(0) }
+    }
+
+    #[inline(never)]
+    fn lock(&self) {
+        if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
+            return;
+        }
+        let mut wait_start: Option<Instant> = None;
+        let mut awoke = false; // we have W
+        let mut iter = 0;
+        let mut old = self.state.load(Relaxed);
+        loop {
+            if old & LOCKED != 0 && spin::can_spin(iter, spin::ROUNDS) {
+                if !awoke && old & WOKEN == 0 && old / WAITER != 0 {
+                    awoke = self.state.compare_exchange(old, old | WOKEN, Relaxed, Relaxed).is_ok();
+                }
+                spin::do_spin(spin::PAUSES);
+                iter += 1;
+                old = self.state.load(Relaxed);
+                continue;
+            }
+            let mut new = old | LOCKED;
+            if old & LOCKED != 0 {
+                new += WAITER;
+            }
+            if awoke {
+                new &= !WOKEN;
+            }
+            if let Err(now) = self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
+                old = now;
+                continue;
+            }
+            if old & LOCKED == 0 {
+                return;
+            }
+            let order = if wait_start.is_some() { Order::Lifo } else { Order::Fifo };
+            wait_start.get_or_insert_with(Instant::now); // version 7 asks how long ago that was
+            self.sema.acquire(order);
+            awoke = true;
+            iter = 0;
+            old = self.state.load(Relaxed);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        let lock = |old| (old & LOCKED == 0).then_some(old | LOCKED);
+        self.state.fetch_update(Acquire, Relaxed, lock).is_ok().then_some(())
+    }
+
+    #[inline(never)]
+    unsafe fn unlock(&self, (): ()) {
+        let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
+        // Nobody to wake; or somebody has barged in or is awake, and will see to it.
+        while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
+            match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
+                Ok(_) => return self.sema.release(Wake::Normal),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) & LOCKED != 0
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore> crate::ConstRawLock for V6<S> {
+    const UNLOCKED: Self = Self { state: AtomicU32::new(0), sema: S::EMPTY };
+}
+
+impl<S> fmt::Debug for V6<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load(Relaxed);
+        f.debug_struct("V6")
+            .field("locked", &(state & LOCKED != 0))
+            .field("woken", &(state & WOKEN != 0))
+            .field("waiters", &(state / WAITER))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,175 @@
+//! Version 7: starvation mode. Once somebody has waited for more than a millisecond, nobody barges in any more.
+//!
+//! ```text
+//!   31                              3   2   1   0
+//!  ┌─────────────────────────────────┬───┬───┬───┐
+//!  │ waiters                         │ S │ W │ L │
+//!  └─────────────────────────────────┴───┴───┴───┘
+//! ```
+//!
+//! | bit | set by | cleared by |
+//! |---|---|---|
+//! | L locked | whoever takes the mutex, or is handed it | its unlock |
+//! | W woken | an unlock, for the one that it wakes; one that spins, for itself, if others sleep | that one, as it takes the mutex or sleeps |
+//! | S starving | one with W that has waited for too long and finds the mutex locked, as it sleeps again | one that is handed the mutex, and has not waited for too long or is the last |
+//! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one; while S is set, the one that is handed the mutex |
+//!
+//! While S is set the mutex is the first waiter's. Its unlock leaves L clear and hands over a permit, which is the
+//! mutex; S alone keeps others out. W is clear all the time, as the one who set S gave it up and nobody spins.
+//!
+//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
+//! (What is handed over comes with a permit, too, which orders it by itself.) One that wakes reads S with Relaxed: the
+//! unlock that woke it has read it before, and only the one that is woken can change it.
+//!
+//! Source: Version #7; Go commit 0556e26273 (2017), Go 1.9. As printed it has four slips, where this is Go's rule:
+//!
+//! | printed | here, and in Go | else |
+//! |---|---|---|
+//! | S is set if it is set already | if the mutex is locked | nobody ever sets it |
+//! | a waiter is counted if L is set | if L or S is set | one that comes between an unlock and its handoff sleeps uncounted |
+//! | `unlock` does not hand over | it does, as the text says | a newcomer to the semaphore may have the permit first |
+//! | once it has found S clear, `unlock` does not look again | it looks each time | it releases a second permit, and each of the two is the mutex |
+
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sudog_runtime::{AtomicU32, Instant, spin};
+
+use crate::mutex::policy::{Go, Policy};
+use crate::raw::{Order, RawLock, Semaphore, Wake};
+use crate::semaphore::RuntimeSema;
+
+const LOCKED: u32 = 1;
+const WOKEN: u32 = 2;
+const STARVING: u32 = 4;
+const WAITER: u32 = 8;
+
+/// As [`V6`](super::V6), and nobody waits for much longer than a millisecond while others come and go.
+///
+/// At most 2^29 - 1 can sleep.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::mutex::stages::V7;
+///
+/// static NAMES: MutexOver<V7, Vec<&str>> = MutexOver::new(Vec::new());
+/// NAMES.lock().push("starving");
+/// ```
+pub struct V7<S = RuntimeSema> {
+    state: AtomicU32,
+    sema: S,
+}
+
+// SAFETY: whoever sets L has the lock: by a compare-exchange from a state without L and S; or with a permit, of which
+// there is one while S keeps all others from setting L. The orderings are above.
+unsafe impl<S: Semaphore> RawLock for V7<S> {
+    type Guard = ();
+
+    const DEADLINES: bool = false;
+
+    fn new() -> Self {
+        Self { state: AtomicU32::new(0), sema: S::new(0) }
+    }
+
+    #[inline(never)]
+    fn lock(&self) {
+        if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
+            return;
+        }
+        let mut wait_start: Option<Instant> = None;
+        let mut starving = false; // we have waited for too long
+        let mut awoke = false; // we have W
+        let mut iter = 0;
+        let mut old = self.state.load(Relaxed);
+        loop {
+            if old & (LOCKED | STARVING) == LOCKED && spin::can_spin(iter, spin::ROUNDS) {
+                if !awoke && old & WOKEN == 0 && old / WAITER != 0 {
+                    awoke = self.state.compare_exchange(old, old | WOKEN, Relaxed, Relaxed).is_ok();
+                }
+                spin::do_spin(spin::PAUSES);
+                iter += 1;
+                old = self.state.load(Relaxed);
+                continue;
+            }
+            let mut new = old;
+            if old & STARVING == 0 {
+                new |= LOCKED;
+            }
+            if old & (LOCKED | STARVING) != 0 {
+                new += WAITER;
+            }
+            if starving && old & LOCKED != 0 {
+                new |= STARVING;
+            }
+            if awoke {
+                new &= !WOKEN;
+            }
+            if let Err(now) = self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
+                old = now;
+                continue;
+            }
+            if old & (LOCKED | STARVING) == 0 {
+                return;
+            }
+            let order = if wait_start.is_some() { Order::Lifo } else { Order::Fifo };
+            let since = *wait_start.get_or_insert_with(Instant::now);
+            self.sema.acquire(order);
+            starving = starving || Instant::now().saturating_duration_since(since) > Go::THRESHOLD;
+            old = self.state.load(Relaxed);
+            if old & STARVING != 0 {
+                // The mutex is ours. Those who come meanwhile only add to the waiters.
+                let over = !starving || old / WAITER == 1;
+                let change = WAITER - LOCKED + if over { STARVING } else { 0 };
+                self.state.fetch_sub(change, Acquire);
+                return;
+            }
+            awoke = true;
+            iter = 0;
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        let lock = |old| (old & (LOCKED | STARVING) == 0).then_some(old | LOCKED);
+        self.state.fetch_update(Acquire, Relaxed, lock).is_ok().then_some(())
+    }
+
+    #[inline(never)]
+    unsafe fn unlock(&self, (): ()) {
+        let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
+        if old & STARVING != 0 {
+            return self.sema.release(Wake::Handoff);
+        }
+        // Nobody to wake; or somebody has barged in, is awake, or has been promised the mutex, and will see to it.
+        while old / WAITER != 0 && old & (LOCKED | WOKEN | STARVING) == 0 {
+            match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
+                Ok(_) => return self.sema.release(Wake::Normal),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) & LOCKED != 0
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: crate::ConstSemaphore> crate::ConstRawLock for V7<S> {
+    const UNLOCKED: Self = Self { state: AtomicU32::new(0), sema: S::EMPTY };
+}
+
+impl<S> fmt::Debug for V7<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load(Relaxed);
+        f.debug_struct("V7")
+            .field("locked", &(state & LOCKED != 0))
+            .field("woken", &(state & WOKEN != 0))
+            .field("starving", &(state & STARVING != 0))
+            .field("waiters", &(state / WAITER))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,164 @@
+//! Models of the stages of the mutex: every interleaving, on loom's memory model, up to a bound of preemptions.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_stages`
+//!
+//! A lost wake-up shows as a deadlock; a lost exclusion as a data race in loom's cell; a stray permit when the semaphore
+//! is dropped; a bit or a count left behind in what the lock says of itself at the end. Clock as in `loom_mutex`.
+#![cfg(sudog_loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use sudog_runtime::Instant;
+use sudog_runtime::model::set_clock;
+use sudog_sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7};
+use sudog_sync::semaphore::RuntimeSema;
+use sudog_sync::{Order, RawLock, Semaphore, Wake};
+
+/// The runtime's semaphore, which must be left with so many permits.
+struct Checked<const LEAST: u32, const MOST: u32>(RuntimeSema);
+
+/// Of one permit, which is there while the lock is unlocked.
+type One = Checked<1, 1>;
+/// One permit may be out with nobody to take it.
+type Stray = Checked<0, 1>;
+type Empty = Checked<0, 0>;
+
+// SAFETY: passes every call on.
+unsafe impl<const LEAST: u32, const MOST: u32> Semaphore for Checked<LEAST, MOST> {
+    const LIFO: bool = true;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = true;
+
+    fn new(permits: u32) -> Self {
+        Self(RuntimeSema::new(permits))
+    }
+    fn acquire(&self, order: Order) {
+        self.0.acquire(order);
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.try_acquire()
+    }
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        self.0.acquire_until(order, deadline)
+    }
+    fn release(&self, wake: Wake) {
+        self.0.release(wake);
+    }
+}
+
+impl<const LEAST: u32, const MOST: u32> Drop for Checked<LEAST, MOST> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let left = (0..).take_while(|_| self.0.try_acquire()).count() as u32;
+            assert!((LEAST..=MOST).contains(&left), "{left} permits were left behind");
+        }
+    }
+}
+
+struct World<L> {
+    lock: L,
+    data: UnsafeCell<u32>,
+}
+
+impl<L: RawLock<Guard = ()> + std::fmt::Debug> World<L> {
+    fn visit(&self) {
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        // SAFETY: the caller has locked it.
+        unsafe { self.lock.unlock(()) };
+    }
+
+    fn turn(&self) {
+        self.lock.lock();
+        self.visit();
+    }
+
+    /// Says whether it came off.
+    fn quick_turn(&self) -> u32 {
+        let got = self.lock.try_lock().is_some();
+        if got {
+            self.visit();
+        }
+        u32::from(got)
+    }
+}
+
+/// So many threads have so many turns each, the first of them `quick` ones before, which need not come off.
+fn explore<L: RawLock<Guard = ()> + std::fmt::Debug + 'static, const THREADS: usize>(
+    preemptions: usize,
+    step_us: u64,
+    turns: [u32; THREADS],
+    quick: u32,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        set_clock(step_us * 1000);
+        let w = Arc::new(World { lock: L::new(), data: UnsafeCell::new(0) });
+        let at_rest = format!("{:?}", w.lock);
+        let others = turns[1..].iter().map(|&turns| {
+            let w = w.clone();
+            thread::spawn(move || (0..turns).for_each(|_| w.turn()))
+        });
+        let others: Vec<_> = others.collect();
+        let quick: u32 = (0..quick).map(|_| w.quick_turn()).sum();
+        (0..turns[0]).for_each(|_| w.turn());
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(format!("{:?}", w.lock), at_rest);
+        w.lock.lock();
+        // SAFETY: as above.
+        assert_eq!(w.data.with(|data| unsafe { *data }), turns.iter().sum::<u32>() + quick);
+        // SAFETY: locked above.
+        unsafe { w.lock.unlock(()) };
+        assert_eq!(format!("{:?}", w.lock), at_rest);
+    });
+}
+
+/// Steps of the clock, in microseconds. No time passes: a spin ends when all others have run. Some does: it ends by
+/// itself. And so much does that everybody starves.
+const STARVES: [u64; 3] = [0, 1, 2000];
+const SPINS: [u64; 2] = [0, 1];
+
+macro_rules! stages {
+    ($($name:ident: $Lock:ty, $steps:expr;)+) => { $(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn two_threads() {
+                $steps.into_iter().for_each(|step| explore::<$Lock, _>(4, step, [2, 2], 0));
+            }
+
+            #[test]
+            fn three_threads() {
+                $steps.into_iter().for_each(|step| explore::<$Lock, _>(2, step, [2, 1, 1], 0));
+            }
+
+            #[test]
+            fn try_lock() {
+                $steps.into_iter().for_each(|step| explore::<$Lock, _>(4, step, [1, 1], 1));
+            }
+        }
+    )+ };
+}
+
+stages! {
+    v1: V1<One>, [0];
+    v2: V2<Stray>, [0];
+    v3: V3<Stray>, SPINS;
+    v4: V4<Empty>, SPINS;
+    v5: V5<Empty>, SPINS;
+    v6: V6<Empty>, SPINS;
+    v7: V7<Empty>, STARVES;
+}
+
+/// While the mutex is promised to one, another comes: that takes more preemptions.
+#[test]
+fn v7_is_promised() {
+    explore::<V7<Empty>, _>(3, 2000, [2, 1, 1], 0);
+}
