@@ -101,9 +101,9 @@ fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
 
 /// What is left out, in one line.
 fn left_out(on: Contenders) -> String {
-    let names: Vec<_> = LockName::ALL
-        .iter()
-        .filter(|lock| !LockName::COMPARED.contains(lock) && on.may_contend_for((**lock).into()))
+    let names: Vec<_> = LockName::usual()
+        .into_iter()
+        .filter(|&lock| !LockName::COMPARED.contains(&lock) && on.may_contend_for(lock.into()))
         .map(|lock| lock.name())
         .collect();
     format!("For lack of time without {}: see mutexbench.", names.join(", "))
