@@ -1,0 +1,39 @@
+//! What an event costs: while nothing is recorded, while something is, and to a mutex that reports.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use sudog::runtime::event::{self, Kind};
+use sudog::sync::GoMutex;
+use sudog::sync::mutex::policy::{Go, Recorded};
+use sudog::sync::semaphore::RuntimeSema;
+
+fn record(c: &mut Criterion) {
+    let record = || event::record(black_box(Kind::Sleep), black_box(0x1000), black_box(0x2000));
+    c.bench_function("event/off", |b| b.iter(record));
+    event::start();
+    c.bench_function("event/on", |b| b.iter(record));
+    let _ = event::stop();
+}
+
+fn uncontended(c: &mut Criterion) {
+    let turn = |mutex: &GoMutex<RuntimeSema, Recorded<Go>>| {
+        mutex.lock();
+        mutex.unlock();
+    };
+    let plain = GoMutex::<RuntimeSema, Go>::unlocked();
+    c.bench_function("event/mutex", |b| {
+        b.iter(|| {
+            black_box(&plain).lock();
+            black_box(&plain).unlock();
+        });
+    });
+    let reports = GoMutex::unlocked();
+    c.bench_function("event/mutex, recorded, off", |b| b.iter(|| turn(black_box(&reports))));
+    event::start();
+    c.bench_function("event/mutex, recorded, on", |b| b.iter(|| turn(black_box(&reports))));
+    let _ = event::stop();
+}
+
+criterion_group!(benches, record, uncontended);
+criterion_main!(benches);
