@@ -9,7 +9,7 @@
 
 mod world;
 
-use sudog_sync::mutex::policy::{Go, Policy, Threads};
+use sudog_sync::mutex::policy::{Fifo, Go, Go1_8, Go1_9, Policy, Threads};
 use world::{explore, spawn};
 
 fn two_threads<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
@@ -107,6 +107,19 @@ fn go_deadlines() {
 #[test]
 fn go_deadlines_over_a_poor_semaphore() {
     GO.into_iter().for_each(|step| deadlines::<Go, false>(2, step));
+}
+
+/// The presets differ from Go in what they leave out, or in a kind of release: as far as they may go wrong by it.
+#[test]
+fn presets() {
+    GO.into_iter().for_each(|step| two_threads::<Go1_9, true>(3, step));
+    GO.into_iter().for_each(|step| deadlines::<Go1_9, true>(2, step));
+    three_threads::<Go1_8, true>(2, 2000);
+    two_threads::<Fifo, true>(3, 2000);
+    three_threads::<Fifo, true>(2, 2000);
+    three_threads::<Fifo, false>(2, 2000);
+    deadlines::<Fifo, true>(2, 2000);
+    two_deadlines::<Fifo, true>(2, 2000);
 }
 
 #[test]

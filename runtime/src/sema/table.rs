@@ -233,6 +233,16 @@ impl<const N: usize, Q: BucketQueue> Default for SemTable<N, Q> {
     }
 }
 
+/// At the end of a model nobody is counted, as nobody waits.
+#[cfg(sudog_loom)]
+impl<const N: usize, Q> Drop for SemTable<N, Q> {
+    fn drop(&mut self) {
+        for bucket in &self.buckets {
+            assert!(std::thread::panicking() || bucket.queue.count() == 0, "somebody is counted, and does not wait");
+        }
+    }
+}
+
 impl<const N: usize, Q> std::fmt::Debug for SemTable<N, Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad("SemTable { .. }")
