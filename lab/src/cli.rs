@@ -22,6 +22,7 @@ use crate::bench::syncbench::BenchName;
 use crate::contenders::{Contenders, Kind};
 use crate::failure::Failure;
 use crate::locks::LockName;
+use crate::queues::QueueName;
 use crate::rw_locks::RwLockName;
 use crate::semaphores::SemaphoreName;
 
@@ -38,8 +39,8 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Where to write the HTML report (compare, mutexbench, semabench and starvation) [compare: lab/report.html,
-    /// starvation: lab/starvation.html in the target directory]
+    /// Where to write the HTML report (compare, mutexbench, semabench, semtable, collide and starvation) [compare:
+    /// lab/report.html, starvation: lab/starvation.html in the target directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
 
@@ -61,6 +62,8 @@ pub enum Command {
     Semabench(SemabenchArgs),
     /// What many semaphores do to each other in one waiting array: wake-ups in vain
     Collisions(CollisionsArgs),
+    /// Two contended locks in one bucket of the semaphore table, with each of the queues that it can have
+    Collide(CollideArgs),
     /// One thread or goroutine that locks and unlocks: nanoseconds
     Uncontended(UncontendedArgs),
     /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
@@ -69,7 +72,7 @@ pub enum Command {
     Stages(StagesArgs),
     /// Two stories of the Go mutex, with the policies that it had then: the hog, and the collapse
     History(HistoryArgs),
-    /// Go's BenchmarkSemTable on the queue of the semaphore table
+    /// Go's BenchmarkSemTable on the queue of the semaphore table; and what each of three queues is slow at
     Semtable(SemtableArgs),
     /// Starvation mode, seen: who waits, who overtakes, when the mutex is handed over
     Starvation(StarvationArgs),
@@ -215,6 +218,47 @@ pub struct CollisionsArgs {
     pub runs: usize,
 }
 
+/// Options of `collide`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct CollideArgs {
+    /// Queues, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
+    pub queue: Option<List<QueueName>>,
+
+    /// Numbers of those who lock A and B [default: 100,300,1000,3000,10000; of threads up to 1000]
+    #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_COLLIDING>)]
+    pub ns: Option<List<usize>>,
+
+    /// How often each of them does. In Go issue 17953: 10
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
+    pub rounds: usize,
+
+    /// Hogs: those who lock B only. In Go issue 17953: 100
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<1, MAX_THREADS>)]
+    pub hogs: usize,
+
+    /// Runs of each, taking turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What contends: threads or goroutines
+    #[arg(long, value_name = "WHAT", default_value = COLLIDING)]
+    pub on: Kind,
+
+    /// How many workers run the goroutines [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
+    pub workers: Option<usize>,
+}
+
+impl CollideArgs {
+    /// What contends.
+    #[must_use]
+    pub fn on(&self) -> OnArgs {
+        OnArgs { on: self.on, workers: self.workers }
+    }
+}
+
 /// Options of `uncontended`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -340,14 +384,14 @@ pub struct HistoryArgs {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SemtableArgs {
-    /// Numbers of waiters
-    #[arg(
-        long,
-        value_name = "N,N",
-        default_value = "1000,2000,4000,8000,16000,32000,64000",
-        value_parser = numbers::<2, MAX_WAITERS>
-    )]
-    pub ns: List<usize>,
+    /// Numbers of waiters [default: from 1000 to 64000, doubling; for the cases that '--queue' adds, to 16000]
+    #[arg(long, value_name = "N,N", value_parser = numbers::<2, MAX_WAITERS>)]
+    pub ns: Option<List<usize>>,
+
+    /// Queues, by name, to be measured in two more cases, in which each shows what it is slow at, taking turns [default:
+    /// none; Go's cases are measured on the treap]
+    #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
+    pub queue: Option<List<QueueName>>,
 
     /// Repetitions of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
@@ -390,7 +434,8 @@ pub const DEFAULT_SEED: u32 = 1;
 /// Timing one in so many costs less than can be told from chance, even where the lock is all there is.
 pub const DEFAULT_SAMPLE: u32 = 512;
 
-const MAX_THREADS: usize = 4096;
+/// More than can be had on most machines.
+pub const MAX_THREADS: usize = 4096;
 const MAX_PAIRS: usize = MAX_THREADS / 2;
 const MAX_PERMITS: i64 = 1 << 30;
 /// The runtime has no more.
@@ -398,6 +443,9 @@ const MAX_WORKERS: usize = 256;
 const MAX_RUNS: usize = 10_000;
 const MAX_STEPS: i64 = 1_000_000;
 const MAX_WAITERS: usize = 1 << 20;
+const MAX_COLLIDING: usize = 1 << 20;
+/// Where there are any: of threads not enough can wait.
+const COLLIDING: &str = if cfg!(unix) { "goroutines" } else { "threads" };
 const SECONDS: RangeInclusive<f64> = 0.001..=3600.0;
 
 /// Different values with commas in between. A type of its own, as clap takes a `Vec` for an option that is repeated.
@@ -416,15 +464,23 @@ impl Cli {
             let line = text.lines().next().unwrap_or_default();
             Failure::Usage(line.trim_start_matches("error: ").to_owned())
         })?;
-        match &cli.command {
-            None
-            | Some(Command::Compare(_) | Command::Mutexbench(_) | Command::Semabench(_) | Command::Starvation(_)) => {
-                Ok(cli)
+        let reports = matches!(
+            &cli.command,
+            None | Some(
+                Command::Compare(_)
+                    | Command::Mutexbench(_)
+                    | Command::Semabench(_)
+                    | Command::Semtable(_)
+                    | Command::Collide(_)
+                    | Command::Starvation(_)
+            )
+        );
+        match reports || cli.report.is_none() {
+            true => Ok(cli),
+            false => {
+                let why = "only compare, mutexbench, semabench, semtable, collide and starvation write a report";
+                Err(Failure::Usage(why.into()))
             }
-            Some(_) if cli.report.is_some() => {
-                Err(Failure::Usage("only compare, mutexbench, semabench and starvation write a report".into()))
-            }
-            Some(_) => Ok(cli),
         }
     }
 }
@@ -499,6 +555,9 @@ mod tests {
         }
         assert_eq!(list::<LockName>("std,go").unwrap().0, [LockName::Std, LockName::Go]);
         assert_eq!(list::<LockName>("std,std").unwrap_err(), "'std' is there twice");
+        assert_eq!(list::<QueueName>("treap,one-level").unwrap().0, [QueueName::Treap, QueueName::OneLevel]);
+        let unknown = "unknown queue 'heap'; known: one-level, two-level, treap";
+        assert_eq!(list::<QueueName>("treap,heap").unwrap_err(), unknown);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a readers-writer lock, a semaphore, or one of the
 //!   [`floors`]; [`waits`] and [`metrics`] are how it measures.
 //! * [`rounds`] are how a number of operations is measured, for [`mod@bench::syncbench`] and for those beside Go's.
+//! * [`queues`] are those that a bucket of the semaphore table can have, and [`growth`] is how they are judged.
 //! * [`contenders`] are threads or goroutines.
 //! * [`mod@bench`] has one module for each command.
 
@@ -17,10 +18,12 @@ pub mod driver;
 pub mod entrance;
 pub mod failure;
 pub mod floors;
+pub mod growth;
 pub mod locks;
 pub mod metrics;
 pub mod output;
 pub mod policies;
+pub mod queues;
 mod registry;
 pub mod report;
 pub mod rounds;

@@ -356,6 +356,83 @@ fn collisions_counts_and_computes() {
 }
 
 #[test]
+fn semtable_with_queues() {
+    let queues = ["one-level", "two-level", "treap"];
+    let run = ["semtable", "--ns", "10,1000", "--runs", "1", "--queue"];
+    let all = [&run[..], &["one-level,two-level,treap"]].concat();
+    let records = records(&[&all[..], &["--json"]].concat());
+    let of = |bench: &str| records.iter().filter(move |r| r["bench"] == bench).collect::<Vec<_>>();
+    let measured = of("semtable");
+    assert_eq!(measured.len(), 2 * 2 + 2 * 2 * 3);
+    for record in &measured {
+        has_fields(record, &["case", "queue", "n", "runs", "ns_per_op"]);
+        assert!(record["ns_per_op"].as_f64().unwrap() > 0.0, "{record}");
+    }
+    let order: Vec<_> =
+        measured[4..].iter().map(|r| (r["case"].as_str().unwrap(), r["queue"].as_str().unwrap())).collect();
+    let of_case = |case| queues.map(|queue| (case, queue));
+    assert_eq!(order, ["TwoLocks", "TwoLocks", "ManyLocks", "ManyLocks"].map(of_case).concat());
+    let growths = of("semtable-growth");
+    assert_eq!(growths.len(), 2 * 3);
+    for growth in growths {
+        has_fields(growth, &["case", "queue"]);
+        assert!(growth["from_n"] == 10 && growth["to_n"] == 1000 && growth["exponent"].is_number(), "{growth}");
+    }
+    let verdict = of("semtable-verdict");
+    let [losses, ties] = ["losses", "ties"].map(|list| verdict[0][list].as_array().unwrap().len() as u64);
+    assert_eq!(losses + ties + verdict[0]["wins"].as_u64().unwrap(), 4, "two cases, two queues, one n");
+
+    let path = folder("semtable").join("page.html");
+    let text = stdout(&[&all[..], &["--report", path.to_str().unwrap()]].concat());
+    assert!(text.contains("TwoLocks   one-level") && text.contains("With n >= 1000 the treap loses"), "{text}");
+    let page = fs::read_to_string(&path).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert_eq!(page.matches("<svg").count(), 4, "a plot for each case");
+
+    let text = stdout(&[&run[..], &["two-level"]].concat());
+    assert!(!text.contains("treap") && !text.contains("ManyAddrCollision") && text.contains("ManyLocks"), "{text}");
+}
+
+#[test]
+fn collide_runs_every_queue_in_both_places() {
+    let run = ["collide", "--ns", "4,9", "--hogs", "2", "--rounds", "3", "--runs", "2", "--on", "threads"];
+    let records = records(&[&run[..], &["--json"]].concat());
+    let of = |bench: &str| records.iter().filter(move |r| r["bench"] == bench).collect::<Vec<_>>();
+    let measured = of("collide");
+    assert_eq!(measured.len(), 2 * 2 * 2 * 3);
+    let order: Vec<_> = measured.iter().map(|r| r["queue"].as_str().unwrap()).collect();
+    assert_eq!(order, ["one-level", "two-level", "treap"].repeat(8), "they take turns");
+    for record in &measured {
+        has_fields(record, &["placement", "n", "rounds", "hogs", "run", "seconds", "locks", "ns_per_lock"]);
+        has_fields(record, &["hog_locks", "in_line_of_a", "in_line_of_b", "cpus", "other_cpus"]);
+        assert!(record["on"] == "threads" && record["hogs"] == 2, "{record}");
+        assert_eq!(record["locks"].as_u64().unwrap(), 6 * record["n"].as_u64().unwrap());
+        assert!(record["in_line_of_a"].as_f64().unwrap() > 0.0, "they stand in line from the start: {record}");
+    }
+    assert_eq!(of("collide-growth").len(), 2 * 3);
+    of("collide-growth").into_iter().for_each(|r| has_fields(r, &["case", "queue", "from_n", "to_n", "exponent"]));
+    let verdict = of("collide-verdict");
+    assert!(verdict.len() == 1 && verdict[0]["at_least_n"] == 1000 && verdict[0]["wins"] == 0, "{verdict:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn collide_for_people_on_goroutines() {
+    let path = folder("collide").join("page.html");
+    let run = ["collide", "--ns", "5,20", "--hogs", "3", "--runs", "1", "--workers", "2", "--queue", "treap,one-level"];
+    let text = stdout(&[&run[..], &["--report", path.to_str().unwrap()]].concat());
+    for start in
+        ["collide on goroutines (2 workers): ", "colliding  treap ", "apart      one-level ", "With n >= 1000 "]
+    {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("growth exponent") && !text.contains("two-level"), "{text}");
+    let page = fs::read_to_string(&path).unwrap();
+    assert!(page.contains("<h1>Two contended locks in one bucket</h1>"), "{page}");
+    assert_eq!(page.matches("<svg").count(), 2);
+}
+
+#[test]
 fn no_sampling_no_waits() {
     let records =
         records(&["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.002", "--sample", "0", "--json"]);
@@ -437,6 +514,9 @@ fn unknown_names_are_refused_with_the_known_ones() {
     refused(&["semabench", "--semaphores", "twa,nope"], "unknown semaphore 'nope'; known: runtime, parking_lot_core");
     refused(&["collisions", "--hashes", "nope"], "unknown hash 'nope'; known: plain-64, mixed-64");
     refused(&["collisions", "--protocols", "nope"], "unknown protocol 'nope'; known: chains, buckets");
+    for command in ["semtable", "collide"] {
+        refused(&[command, "--queue", "treap,nope"], "unknown queue 'nope'; known: one-level, two-level, treap");
+    }
 }
 
 #[test]
@@ -470,6 +550,11 @@ fn nonsense_is_refused() {
     refused(&["mutexbench", "--cs", "-1"], "--cs");
     refused(&["uncontended", "--rounds", "0"], "from 1");
     refused(&["semtable", "--ns", "1"], "from 2");
+    refused(&["semtable", "--queue", "treap,treap"], "twice");
+    refused(&["collide", "--ns", "0"], "from 1");
+    refused(&["collide", "--hogs", "0"], "from 1");
+    refused(&["collide", "--on", "threads", "--workers", "2"], "only goroutines have workers");
+    refused(&["collide", "--on", "threads", "--ns", "4090"], "4100 threads, with the hogs: there can be 4096");
     refused(&["juggle"], "juggle");
     refused(&["--json", "list", "--report", "x"], "write a report");
     refused(&["collisions", "--report", "x"], "write a report");

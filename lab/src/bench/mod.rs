@@ -1,5 +1,6 @@
 //! The commands of the laboratory.
 
+pub mod collide;
 pub mod collisions;
 pub mod compare;
 #[cfg(unix)]
@@ -34,9 +35,10 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Rwbench(args)) => rwbench::run(args, output),
         Some(Command::Semabench(args)) => semabench::run(args, report, output),
         Some(Command::Collisions(args)) => collisions::run(args, output),
+        Some(Command::Collide(args)) => collide::run(args, report, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
         Some(Command::Syncbench(args)) => syncbench::run(args, output),
-        Some(Command::Semtable(args)) => semtable::run(args, output),
+        Some(Command::Semtable(args)) => semtable::run(args, report, output),
         Some(Command::Starvation(args)) => starvation::run(args, report, output),
         #[cfg(unix)]
         Some(Command::Goroutines(args)) => goroutines::run(args, output),

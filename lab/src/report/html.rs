@@ -1,16 +1,12 @@
-//! The page.
-
-use std::fmt::{self, Display, Write};
+//! The page on what contends.
 
 use super::plot::{self, Quantity};
-use super::{Report, machine};
+use super::{Page, Report, definitions, facts, figures, table};
 use crate::bench::semtable;
 use crate::failure::Failure;
 use crate::floors::FloorName;
 use crate::table::Table;
 use crate::units;
-
-pub(super) const STYLE: &str = include_str!("style.css");
 
 /// What the columns of the tables mean.
 const COLUMNS: [(&str, &str); 11] = [
@@ -96,58 +92,50 @@ const PLOTS: [(&str, Quantity); 3] = [
 
 /// The whole page.
 pub fn page(report: &Report<'_>) -> Result<String, Failure> {
-    let mut page = String::new();
     let kind = report.contended.kind();
-    let _ = write!(
-        page,
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>sudog-lab</title>\n\
-         <style>\n{STYLE}</style>\n<h1>{}s compared</h1>\n\
-         <p>A {kind} that is fast because one contender keeps it is of no use to the others, and one that is fair because \
-         it is handed from sleeper to sleeper is of no use to anybody. So read throughput and fairness together: in the \
-         first plot high is good, in the second high is good, in the third low is good. Every figure is a median over \
-         runs in which the {kind}s took turns.</p>\n",
-        capitalised(kind)
+    let mut page = Page::new(
+        format!("{}s compared", capitalised(kind)),
+        format!(
+            "A {kind} that is fast because one contender keeps it is of no use to the others, and one that is fair because \
+             it is handed from sleeper to sleeper is of no use to anybody. So read throughput and fairness together: in \
+             the first plot high is good, in the second high is good, in the third low is good. Every figure is a median \
+             over runs in which the {kind}s took turns."
+        ),
     );
-    section(&mut page, "Where it was measured", definitions(machine::facts(report.contended.on)));
+    page.section("Where it was measured", facts(&report.contended.on));
     contended(&mut page, report)?;
     if let Some(overview) = report.overview {
-        section(&mut page, "All in one table", table(overview));
+        page.section("All in one table", table(overview));
     }
     if !report.uncontended.is_empty() {
-        section(&mut page, "Alone", table(&uncontended(report)));
+        page.section("Alone", table(&uncontended(report)));
     }
     if !report.semtable.is_empty() {
-        section(&mut page, "The queue of the semaphore table", table(&semtable::table(report.semtable)));
+        page.section("The queue of the semaphore table", table(&semtable::table(report.semtable)));
     }
     let of_overview = report.overview.map(|_| OVERVIEW);
     let columns = COLUMNS.into_iter().chain(of_overview.into_iter().flatten());
-    section(&mut page, "What the columns mean", definitions(columns));
-    page.push_str("</html>\n");
-    Ok(page)
+    page.section("What the columns mean", definitions(columns));
+    Ok(page.render())
 }
 
-fn contended(page: &mut String, report: &Report<'_>) -> Result<(), Failure> {
+fn contended(page: &mut Page, report: &Report<'_>) -> Result<(), Failure> {
     let summaries = report.contended;
-    let mut plots = String::from("<ul class=\"legend\">");
-    for &subject in &summaries.subjects {
-        let plotters::style::RGBColor(r, g, b) = plot::colour(subject);
-        let (name, about) = (Escaped(subject.name()), Escaped(subject.about()));
-        let _ = write!(plots, "<li title=\"{about}\"><span style=\"background:rgb({r},{g},{b})\"></span>{name}</li>");
-    }
-    plots.push_str("</ul>\n<div class=\"plots\">\n");
-    for (title, quantity) in PLOTS {
-        let svg = plot::plot(summaries, quantity)?;
-        let _ = writeln!(plots, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
-    }
-    plots.push_str("</div>\n");
-    section(page, "Contended", plots);
-    section(page, "Contended, in figures", table(&summaries.table()));
+    let subjects = summaries.subjects.iter();
+    page.section(
+        "Contended",
+        plot::legend(subjects.map(|&subject| (subject.name(), subject.about(), plot::colour(subject)))),
+    );
+    let plots: Result<Vec<_>, Failure> =
+        PLOTS.into_iter().map(|(title, quantity)| Ok((title, plot::plot(summaries, quantity)?))).collect();
+    page.html(figures(plots?));
+    page.section("Contended, in figures", table(&summaries.table()));
     if let Some((title, ratios)) = summaries.ratios() {
-        let _ = write!(page, "<p>{}</p>\n{}", Escaped(&title), table(&ratios));
+        page.paragraph(&title);
+        page.html(table(&ratios));
     }
     for remark in summaries.remarks() {
-        let _ = writeln!(page, "<p>{}</p>", Escaped(&remark));
+        page.paragraph(&remark);
     }
     Ok(())
 }
@@ -161,63 +149,8 @@ fn uncontended(report: &Report<'_>) -> Table {
     table
 }
 
-pub(super) fn section(page: &mut String, title: &str, body: impl Display) {
-    let _ = write!(page, "<h2>{}</h2>\n{body}", Escaped(title));
-}
-
-pub(super) fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str, T)>) -> String {
-    let mut html = String::from("<dl>\n");
-    for (term, text) in pairs {
-        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", Escaped(term), Escaped(text.as_ref()));
-    }
-    html + "</dl>\n"
-}
-
-pub(super) fn table(table: &Table) -> String {
-    let mut html = String::from("<div class=\"wide\"><table>\n");
-    for (n, row) in table.rows().enumerate() {
-        let (open, tag, close) = if n == 0 { ("<thead>", "th", "</thead>\n<tbody>") } else { ("", "td", "") };
-        html.push_str(open);
-        html.push_str("<tr>");
-        for (column, cell) in row.iter().enumerate() {
-            let class = if table.is_words(column) { " class=\"word\"" } else { "" };
-            let _ = write!(html, "<{tag}{class}>{}</{tag}>", Escaped(cell));
-        }
-        let _ = writeln!(html, "</tr>{close}");
-    }
-    html + "</tbody></table></div>\n"
-}
-
 /// With a capital letter.
 fn capitalised(word: &str) -> String {
     let (first, rest) = word.split_at(word.len().min(1));
     first.to_uppercase() + rest
-}
-
-/// Text that means nothing to HTML.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '&' => f.write_str("&amp;")?,
-                '"' => f.write_str("&quot;")?,
-                c => f.write_char(c)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_gets_through() {
-        assert_eq!(Escaped("<a href=\"x\">&").to_string(), "&lt;a href=&quot;x&quot;&gt;&amp;");
-    }
 }

@@ -1,13 +1,12 @@
 //! Where and with what the figures were taken.
 
+use std::fmt::Display;
 use std::fs;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::contenders::Contenders;
-
 /// Facts by name.
-pub fn facts(on: Contenders) -> Vec<(&'static str, String)> {
+pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     vec![
         ("date", date(SystemTime::now())),
         ("command", command()),

@@ -3,14 +3,18 @@
 mod file;
 mod html;
 mod machine;
+mod page;
 mod picture;
 mod plot;
 mod timeline;
 
+use std::fmt::Display;
 use std::io::Write;
 
 pub use file::{ReportFile, default_path};
+pub use page::{Page, definitions, figures, table};
 pub use picture::Picture;
+pub use plot::{Curve, Curves, legend, queue_plots};
 pub use timeline::timeline;
 
 use crate::bench::summary::Summaries;
@@ -40,7 +44,7 @@ impl Report<'_> {
 }
 
 /// Writes a page, and says where it is: where that does not disturb, on the standard error if JSON is wanted.
-fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failure> {
+pub fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failure> {
     let path = file.path().display().to_string();
     file.commit(page)?;
     if output.json {
@@ -48,4 +52,10 @@ fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failure> 
         let _ = writeln!(std::io::stderr(), "report: {path}");
     }
     output.text(format_args!("report: {path}"))
+}
+
+/// Where and with what the figures were taken, and on what: for a section.
+#[must_use]
+pub fn facts(on: &dyn Display) -> String {
+    definitions(machine::facts(on))
 }

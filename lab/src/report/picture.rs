@@ -1,9 +1,6 @@
 //! A page about one picture.
 
-use std::fmt::Write as _;
-
-use super::html::{Escaped, STYLE, definitions, section, table};
-use super::{ReportFile, deliver, machine};
+use super::{Page, ReportFile, definitions, deliver, facts, table};
 use crate::contenders::Contenders;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -52,21 +49,14 @@ impl Picture<'_> {
     }
 
     fn page(&self) -> String {
-        let mut page = String::new();
-        let _ = write!(
-            page,
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>sudog-lab: starvation</title>\n<style>\n{STYLE}</style>\n<h1>Starvation mode, seen</h1>\n<p>{}</p>\n",
-            Escaped(self.headline)
-        );
-        let _ = writeln!(page, "<figure class=\"wide\" style=\"margin:0\">{}</figure>", self.svg);
-        section(&mut page, "What is to be seen", definitions(MEANINGS));
-        section(&mut page, "In figures", table(self.table));
+        let mut page = Page::new("Starvation mode, seen", self.headline);
+        page.html(format_args!("<figure class=\"wide\" style=\"margin:0\">{}</figure>\n", self.svg));
+        page.section("What is to be seen", definitions(MEANINGS));
+        page.section("In figures", table(self.table));
         for remark in self.remarks {
-            let _ = writeln!(page, "<p>{}</p>", Escaped(remark));
+            page.paragraph(remark);
         }
-        section(&mut page, "Where it was recorded", definitions(machine::facts(self.on)));
-        page + "</html>\n"
+        page.section("Where it was recorded", facts(&self.on));
+        page.render()
     }
 }

@@ -1,14 +1,20 @@
-//! Plots over the number of contenders, as SVG.
+//! Plots as SVG: curves, over the number of contenders or of waiters.
+
+use std::fmt::Write;
 
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
 use crate::bench::summary::{Summaries, Summary};
 use crate::failure::Failure;
+use crate::growth::Point;
 use crate::locks::LockName;
+use crate::queues::QueueName;
+use crate::report::page::{Escaped, figures};
 use crate::rw_locks::RwLockName;
 use crate::semaphores::SemaphoreName;
 use crate::subject::Subject;
+use crate::units;
 
 /// Readable on white and on black.
 const COLOURS: [RGBColor; 18] = [
@@ -64,64 +70,139 @@ pub struct Quantity {
     pub logarithmic: bool,
 }
 
+/// Curves in one plot.
+#[derive(Clone, Debug)]
+pub struct Curves {
+    /// What the horizontal axis says. It is logarithmic.
+    pub x: &'static str,
+    /// The base of its logarithms: what its ticks are powers of.
+    pub base: f64,
+    /// What the vertical axis says.
+    pub y: &'static str,
+    /// How a number on it looks.
+    pub label: fn(f64) -> String,
+    /// Whether it is logarithmic: what is not above zero cannot be shown then.
+    pub logarithmic: bool,
+    /// The curves.
+    pub curves: Vec<Curve>,
+}
+
+/// One of several.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Its colour.
+    pub colour: RGBColor,
+    /// What it goes through, in any order.
+    pub points: Vec<(f64, f64)>,
+}
+
 /// One curve for each subject.
 pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure> {
-    let values: Vec<f64> = summaries.all.iter().map(quantity.of).filter(|&v| quantity.shows(v)).collect();
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let drawn = match (values.is_empty(), quantity.logarithmic) {
-        (true, _) => return Ok("<p>Nothing was measured.</p>".to_owned()),
-        (false, true) => draw(summaries, quantity, (least / 1.5..most * 1.5).log_scale()),
-        (false, false) => draw(summaries, quantity, 0.0..most.max(1.0) * 1.05),
+    let curve = |&subject| {
+        let ours = summaries.all.iter().filter(|s| s.subject == subject);
+        Curve { colour: colour(subject), points: ours.map(|s| (s.threads as f64, (quantity.of)(s))).collect() }
     };
-    drawn.map_err(|error| Failure::Run(format!("cannot draw a plot: {error}")))
-}
-
-impl Quantity {
-    fn shows(&self, value: f64) -> bool {
-        value.is_finite() && (!self.logarithmic || value > 0.0)
+    Curves {
+        x: "contenders",
+        base: 2.0,
+        y: quantity.axis,
+        label: quantity.label,
+        logarithmic: quantity.logarithmic,
+        curves: summaries.subjects.iter().map(curve).collect(),
     }
+    .svg()
 }
 
-fn draw<Y>(summaries: &Summaries, quantity: Quantity, y: Y) -> Result<String, Box<dyn std::error::Error>>
-where
-    Y: AsRangedCoord<Value = f64>,
-    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    let fewest = summaries.threads.iter().copied().min().unwrap_or(1) as f64;
-    let most = summaries.threads.iter().copied().max().unwrap_or(1) as f64;
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .margin(10)
-            .x_label_area_size(40)
-            .y_label_area_size(80)
-            .build_cartesian_2d((fewest / 1.1..most * 1.1).log_scale().base(2.0), y)?;
-        chart
-            .configure_mesh()
-            .x_desc("contenders")
-            .y_desc(quantity.axis)
-            .x_label_formatter(&|&t| format!("{t:.0}"))
-            .y_label_formatter(&|&v| (quantity.label)(v))
-            .axis_style(INK)
-            .bold_line_style(INK.mix(0.15))
-            .light_line_style(TRANSPARENT)
-            .label_style(("sans-serif", 13, &INK))
-            .draw()?;
-        for &subject in &summaries.subjects {
-            let mut points: Vec<(f64, f64)> = summaries
-                .all
-                .iter()
-                .filter(|s| s.subject == subject)
-                .map(|s| (s.threads as f64, (quantity.of)(s)))
-                .filter(|&(_, value)| quantity.shows(value))
-                .collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let style = colour(subject).stroke_width(2);
-            chart.draw_series(LineSeries::new(points, style).point_size(3))?;
+/// A legend, and a plot for each case with a curve for each queue: the time over the number of waiters.
+pub fn queue_plots(points: &[Point], y: &'static str) -> Result<String, Failure> {
+    let mut cases: Vec<&'static str> = points.iter().map(|p| p.case).collect();
+    cases.dedup();
+    let queues = || QueueName::ALL.iter().filter(|queue| points.iter().any(|p| p.queue == **queue));
+    let legend = legend(queues().map(|&queue| (queue.name(), queue.about(), colour_of_queue(queue))));
+    let plot = |case: &'static str| {
+        let curve = |&queue| {
+            let ours = points.iter().filter(|p| p.case == case && p.queue == queue);
+            Curve { colour: colour_of_queue(queue), points: ours.map(|p| (p.n as f64, p.ns)).collect() }
+        };
+        let curves = queues().map(curve).collect();
+        let svg = Curves { x: "n", base: 10.0, y, label: units::time, logarithmic: true, curves }.svg()?;
+        Ok((case, svg))
+    };
+    let plots: Result<Vec<_>, Failure> = cases.into_iter().map(plot).collect();
+    Ok(legend + &figures(plots?))
+}
+
+/// The treap's is that of the first lock in other plots: ours.
+fn colour_of_queue(queue: QueueName) -> RGBColor {
+    COLOURS[match queue {
+        QueueName::Treap => 0,
+        QueueName::TwoLevel => 1,
+        QueueName::OneLevel => 4,
+    }]
+}
+
+/// Names, what they are, and their colours.
+pub fn legend<'a>(items: impl IntoIterator<Item = (&'a str, &'a str, RGBColor)>) -> String {
+    let mut html = String::from("<ul class=\"legend\">");
+    for (name, about, RGBColor(r, g, b)) in items {
+        let (name, about) = (Escaped(name), Escaped(about));
+        let _ = write!(html, "<li title=\"{about}\"><span style=\"background:rgb({r},{g},{b})\"></span>{name}</li>");
+    }
+    html + "</ul>\n"
+}
+
+impl Curves {
+    /// Draws them.
+    pub fn svg(mut self) -> Result<String, Failure> {
+        let logarithmic = self.logarithmic;
+        for curve in &mut self.curves {
+            curve.points.retain(|&(_, value)| value.is_finite() && (!logarithmic || value > 0.0));
+            curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
-        area.present()?;
+        let values = || self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
+        let least = values().fold(f64::INFINITY, f64::min);
+        let most = values().fold(f64::NEG_INFINITY, f64::max);
+        let drawn = match (least > most, logarithmic) {
+            (true, _) => return Ok("<p>Nothing was measured.</p>".to_owned()),
+            (false, true) => self.draw((least / 1.5..most * 1.5).log_scale()),
+            (false, false) => self.draw(0.0..most.max(1.0) * 1.05),
+        };
+        drawn.map_err(|error| Failure::Run(format!("cannot draw a plot: {error}")))
     }
-    Ok(svg)
+
+    fn draw<Y>(&self, y: Y) -> Result<String, Box<dyn std::error::Error>>
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let places = || self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
+        let fewest = places().fold(f64::INFINITY, f64::min);
+        let most = places().fold(f64::NEG_INFINITY, f64::max);
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            let mut chart = ChartBuilder::on(&area)
+                .margin(10)
+                .x_label_area_size(40)
+                .y_label_area_size(80)
+                .build_cartesian_2d((fewest / 1.1..most * 1.1).log_scale().base(self.base), y)?;
+            chart
+                .configure_mesh()
+                .x_desc(self.x)
+                .y_desc(self.y)
+                .x_label_formatter(&|&t| format!("{t:.0}"))
+                .y_label_formatter(&|&v| (self.label)(v))
+                .axis_style(INK)
+                .bold_line_style(INK.mix(0.15))
+                .light_line_style(TRANSPARENT)
+                .label_style(("sans-serif", 13, &INK))
+                .draw()?;
+            for curve in &self.curves {
+                let style = curve.colour.stroke_width(2);
+                chart.draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
+            }
+            area.present()?;
+        }
+        Ok(svg)
+    }
 }

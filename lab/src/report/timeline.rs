@@ -13,7 +13,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::html::Escaped;
+use super::page::Escaped;
 use crate::bench::starvation::Verdict;
 use crate::bench::starvation::history::{History, Lane, State, Window};
 use crate::units;

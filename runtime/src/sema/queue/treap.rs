@@ -7,18 +7,21 @@
 //! ```
 //!
 //! A line is a ring: see `rings.rs`. Finding an address is O(log n) expected, with n the number of distinct addresses;
-//! so is the removal of the last waiter of an address, whose node is turned down to a leaf first.
+//! so is the insertion of an address, and the removal of its last waiter.
 //!
-//! Source: `semaRoot` of Go's `runtime/sema.go` (queue, dequeue, rotateLeft, rotateRight), CL 37103.
+//! Source: `semaRoot` of Go's `runtime/sema.go` (queue, dequeue), CL 37103. Two things are different:
+//!
+//! * Go turns the tree, node by node, to bring one to its place or down to a leaf. Here the way is split, or joined, which
+//!   changes a third of the links.
+//! * Go draws a node's priority at random, each time. Here it is a hash of the address, so an address that comes and
+//!   goes, as that of a contended lock does, finds the same place each time, and the processor foresees the way there.
 
 use super::rings::Heads;
 use super::{Link, SudogRef};
 
-/// Addresses in a tree that chance keeps balanced.
+/// Addresses in a tree that is balanced as if by chance.
 pub struct Treap {
     pub(super) root: Link,
-    /// The state of a xorshift generator; never 0.
-    random: u32,
 }
 
 // SAFETY: the sudogs that it links are touched by the holder of the treap only, on whatever thread that is; and a
@@ -27,7 +30,7 @@ unsafe impl Send for Treap {}
 
 // SAFETY: `find` returns what is in the tree.
 unsafe impl Heads for Treap {
-    const NONE: Self = Self { root: None, random: 0x9E37_79B9 };
+    const NONE: Self = Self { root: None };
 
     /// The node under which it would be a leaf.
     type Place = Link;
@@ -44,95 +47,95 @@ unsafe impl Heads for Treap {
         Err(parent)
     }
 
-    fn insert(&mut self, s: SudogRef, parent: Link) {
-        s.priority.set(self.next_priority());
-        s.child[0].set(None);
-        s.child[1].set(None);
-        s.parent.set(parent);
-        match parent {
-            None => self.root = Some(s),
-            Some(p) => p.child[side(s.addr, p)].set(Some(s)),
-        }
-        while let Some(p) = s.parent.get()
-            && p.priority.get() > s.priority.get()
+    /// Goes up from where it would be a leaf to where its priority belongs. The nodes on the way come to be under it, each
+    /// with what it has on its far side:
+    ///
+    /// ```text
+    ///      p                  p
+    ///       \                  \
+    ///        x                  s
+    ///       / \     ──▶        / \
+    ///      a   y              x   y
+    ///         / \            /     \
+    ///        (s)  b         a       b
+    /// ```
+    fn insert(&mut self, s: SudogRef, place: Link) {
+        s.priority.set(priority(s.addr));
+        let mut at = place;
+        let mut under = [None, None];
+        while let Some(node) = at
+            && node.priority.get() > s.priority.get()
         {
-            self.rotate_up(s, p);
+            at = node.parent.get();
+            let near = side(s.addr, node);
+            self.link(Some(node), near, under[1 - near]);
+            under[1 - near] = Some(node);
         }
+        self.link(at, at.map_or(0, |node| side(s.addr, node)), Some(s));
+        self.link(Some(s), 0, under[0]);
+        self.link(Some(s), 1, under[1]);
     }
 
-    /// Turns a node down until it is a leaf, and cuts it off.
+    /// What is under it takes its place: of the two subtrees always the head with the smaller priority, then what is left
+    /// of the two under that.
     fn remove(&mut self, s: SudogRef) {
-        loop {
-            let up = match (s.child[0].get(), s.child[1].get()) {
-                (None, None) => break,
-                (Some(c), None) | (None, Some(c)) => c,
-                (Some(l), Some(r)) => {
-                    if l.priority.get() < r.priority.get() {
-                        l
-                    } else {
-                        r
-                    }
-                }
-            };
-            self.rotate_up(up, s);
-        }
-        self.replace_child(s.parent.get(), s, None);
-        s.parent.set(None);
         s.priority.set(0);
+        let mut at = s.parent.replace(None);
+        let mut side = at.map_or(0, |p| side_of(s, p));
+        let [mut less, mut more] = [0, 1].map(|side: usize| s.child[side].replace(None));
+        loop {
+            match (less, more) {
+                (Some(l), Some(m)) if l.priority.get() <= m.priority.get() => {
+                    self.link(at, side, less);
+                    (at, side, less) = (less, 1, l.child[1].get());
+                }
+                (Some(_), Some(m)) => {
+                    self.link(at, side, more);
+                    (at, side, more) = (more, 0, m.child[0].get());
+                }
+                (rest, None) | (None, rest) => return self.link(at, side, rest),
+            }
+        }
     }
 
-    /// Nothing is turned: priority and address stay the same.
+    /// The shape stays as it is, as priority and address do.
     fn substitute(&mut self, old: SudogRef, new: SudogRef) {
         new.priority.set(old.priority.replace(0));
-        new.parent.set(old.parent.get());
-        self.replace_child(old.parent.replace(None), old, Some(new));
+        let parent = old.parent.replace(None);
+        self.link(parent, parent.map_or(0, |p| side_of(old, p)), Some(new));
         for side in 0..2 {
-            let child = old.child[side].replace(None);
-            new.child[side].set(child);
-            if let Some(c) = child {
-                c.parent.set(Some(new));
-            }
+            self.link(Some(new), side, old.child[side].replace(None));
         }
     }
 }
 
 impl Treap {
-    /// Turns `s` and its parent, so that `s` is above:
-    ///
-    /// ```text
-    ///      p             s
-    ///     / \           / \
-    ///    s   c   ──▶   a   p        (or the mirror image)
-    ///   / \               / \
-    ///  a   b             b   c
-    /// ```
-    fn rotate_up(&mut self, s: SudogRef, p: SudogRef) {
-        let from = usize::from(p.child[1].get() == Some(s));
-        let inner = s.child[1 - from].get();
-        self.replace_child(p.parent.get(), p, Some(s));
-        s.parent.set(p.parent.get());
-        s.child[1 - from].set(Some(p));
-        p.parent.set(Some(s));
-        p.child[from].set(inner);
-        if let Some(b) = inner {
-            b.parent.set(Some(p));
-        }
-    }
-
-    fn replace_child(&mut self, parent: Link, old: SudogRef, new: Link) {
+    /// Puts a node under another, or, under none, at the top.
+    #[inline]
+    fn link(&mut self, parent: Link, side: usize, child: Link) {
         match parent {
-            None => self.root = new,
-            Some(p) => p.child[usize::from(p.child[1].get() == Some(old))].set(new),
+            None => self.root = child,
+            Some(p) => p.child[side].set(child),
+        }
+        if let Some(c) = child {
+            c.parent.set(parent);
         }
     }
+}
 
-    /// Marsaglia's xorshift32: it never yields 0, which stands for "no node".
-    fn next_priority(&mut self) -> u32 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 17;
-        self.random ^= self.random << 5;
-        self.random
-    }
+/// Which child of `p` it is.
+fn side_of(s: SudogRef, p: SudogRef) -> usize {
+    usize::from(p.child[1].get() == Some(s))
+}
+
+/// Never 0, which stands for "no node". By the finalizer of MurmurHash3, as the addresses of a bucket are at multiples of
+/// 2008 bytes from each other.
+#[inline]
+fn priority(addr: usize) -> u32 {
+    let mut x = addr as u64;
+    x = (x ^ (x >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    x = (x ^ (x >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    (x >> 32) as u32 | 1
 }
 
 /// Which child of `node` an address belongs under.

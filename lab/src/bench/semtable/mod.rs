@@ -1,0 +1,284 @@
+//! Go's `BenchmarkSemTable`: the queue of one bucket of the semaphore table, with many waiters in it.
+//!
+//! The bucket is a function of the address, `(addr >> 3) % 251`, so two addresses share one if they are a multiple of
+//! 251 * 8 = 2008 bytes apart. Go's benchmark steps by 251 elements of an array of 32-bit counters, which are 1004
+//! bytes, half of that: its two colliding addresses are 125 buckets apart, and its many fall into two buckets.
+//!
+//! Go's two cases queue all waiters, then dequeue them in that order: what any list is good at. `steady.rs` has two more,
+//! in which the queues of Go's past show what they are slow at. They are measured with `--queue`.
+
+mod steady;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+use sudog_runtime::sema::detached::DetachedQueue;
+use sudog_runtime::sema::{BUCKETS, Order};
+
+use crate::cli::{List, SemtableArgs};
+use crate::failure::Failure;
+use crate::growth::{self, Point, Verdict};
+use crate::metrics::median;
+use crate::output::Output;
+use crate::queues::QueueName;
+use crate::report::{self, Page, ReportFile};
+use crate::table::Table;
+use crate::units;
+
+/// The least distance of two addresses of one bucket.
+const STRIDE: usize = BUCKETS * 8;
+
+/// Any address will do: nothing is ever read there.
+const BASE: usize = 0x10_0000;
+
+/// Numbers of waiters, if nobody says.
+const NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
+
+/// In the steady cases: to fill a list of 64,000 addresses, each new, takes a minute.
+const STEADY_NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000];
+
+/// Which waiters collide.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+pub enum Case {
+    /// Half of the waiters at one address, half at another: a list of waiters is slow at this.
+    OneAddrCollision,
+    /// Every waiter at an address of its own: a list of addresses is slow at this.
+    ManyAddrCollision,
+    /// Steady: one waiter at an address, all others at another, and they came first.
+    TwoLocks,
+    /// Steady: every waiter at an address of its own.
+    ManyLocks,
+}
+
+/// What came of one case with one number of waiters.
+#[derive(Clone, Serialize, Debug)]
+pub struct Record {
+    bench: &'static str,
+    /// The case.
+    pub case: Case,
+    /// The queue.
+    pub queue: QueueName,
+    /// How many waiters.
+    pub n: usize,
+    runs: usize,
+    /// Of one operation, the median over the runs: a waiter is queued and, later, dequeued; or, in the steady cases,
+    /// dequeued and queued.
+    pub ns_per_op: f64,
+}
+
+impl Case {
+    /// Go's.
+    const GO: [Self; 2] = [Self::OneAddrCollision, Self::ManyAddrCollision];
+    /// Those of `steady.rs`.
+    const STEADY: [Self; 2] = [Self::TwoLocks, Self::ManyLocks];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::OneAddrCollision => "OneAddrCollision",
+            Self::ManyAddrCollision => "ManyAddrCollision",
+            Self::TwoLocks => "TwoLocks",
+            Self::ManyLocks => "ManyLocks",
+        }
+    }
+
+    /// Of Go's cases: where each of `n` waiters waits: the order in which they are queued, and in which they are dequeued.
+    fn addresses(self, n: usize) -> Vec<usize> {
+        let address = |waiter| match self {
+            Self::OneAddrCollision => BASE + STRIDE * usize::from(waiter >= n / 2),
+            _ => BASE + STRIDE * waiter,
+        };
+        (0..n).map(address).collect()
+    }
+
+    /// Of Go's cases: nanoseconds of one operation, over a time.
+    fn time(self, n: usize, at_least: Duration) -> f64 {
+        let addresses = self.addresses(n);
+        let mut queue = DetachedQueue::new(addresses.iter().copied());
+        let start = Instant::now();
+        let mut operations = 0;
+        loop {
+            queue.queue_all(Order::Fifo);
+            for (waiter, &address) in addresses.iter().enumerate() {
+                assert_eq!(queue.dequeue(address), Some(waiter));
+            }
+            operations += n;
+            let elapsed = start.elapsed();
+            if elapsed >= at_least {
+                return elapsed.as_nanos() as f64 / operations as f64;
+            }
+        }
+    }
+}
+
+/// Measures Go's cases with every number of waiters, on the treap.
+pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar) -> Result<Vec<Record>, Failure> {
+    const AT_LEAST: Duration = Duration::from_millis(10);
+    let mut records = Vec::new();
+    for case in Case::GO {
+        for &n in ns {
+            let times = (0..runs).map(|_| {
+                progress.inc(1);
+                case.time(n, AT_LEAST)
+            });
+            let record = Record { bench: "semtable", case, queue: QueueName::Treap, n, runs, ns_per_op: median(times) };
+            output.record(&record)?;
+            records.push(record);
+        }
+    }
+    Ok(records)
+}
+
+/// How many measurements that is.
+#[must_use]
+pub fn steps(ns: &[usize], runs: usize) -> usize {
+    Case::GO.len() * ns.len() * runs
+}
+
+/// The factor by which the time of an operation grows from n to 4n, if both were measured.
+fn growth_from(record: &Record, records: &[Record]) -> Option<f64> {
+    let later = records.iter().find(|later| later.case == record.case && later.n == 4 * record.n)?;
+    Some(later.ns_per_op / record.ns_per_op)
+}
+
+/// In one line: how each case grows at its largest n.
+#[must_use]
+pub fn growth(records: &[Record]) -> String {
+    let mut text = "semtable, growth of an operation from n to 4n waiters:".to_owned();
+    for case in Case::GO {
+        let last =
+            records.iter().filter(|r| r.case == case).filter_map(|r| Some((r.n, growth_from(r, records)?))).next_back();
+        if let Some((n, growth)) = last {
+            text += &format!(" {case:?} {} (n = {n});", units::ratio(growth));
+        }
+    }
+    text.trim_end_matches(';').to_owned() + "."
+}
+
+/// Nanoseconds, and the factor by which they grow from n to 4n.
+#[must_use]
+pub fn table(records: &[Record]) -> Table {
+    let mut table = Table::new(1, ["case", "n", "queue + dequeue", "growth from n to 4n"]);
+    for r in records {
+        let growth = growth_from(r, records).unwrap_or(f64::NAN);
+        table.row([format!("{:?}", r.case), r.n.to_string(), units::time(r.ns_per_op), units::ratio(growth)]);
+    }
+    table
+}
+
+fn points(records: &[Record]) -> Vec<Point> {
+    records.iter().map(|r| Point { case: r.case.name(), queue: r.queue, n: r.n, ns: r.ns_per_op }).collect()
+}
+
+/// What the steady cases came to.
+struct Steady {
+    records: Vec<Record>,
+    points: Vec<Point>,
+    growths: Vec<growth::Growth>,
+    verdict: Option<Verdict>,
+}
+
+impl Steady {
+    fn new(records: Vec<Record>, output: Output) -> Result<Self, Failure> {
+        let points = points(&records);
+        let growths = growth::growths("semtable-growth", &points);
+        growths.iter().try_for_each(|growth| output.record(growth))?;
+        let verdict = Verdict::new("semtable-verdict", &points);
+        verdict.iter().try_for_each(|verdict| output.record(verdict))?;
+        Ok(Self { records, points, growths, verdict })
+    }
+
+    fn verdict(&self) -> Option<String> {
+        self.verdict.as_ref().map(Verdict::line)
+    }
+}
+
+/// Measures and prints; with a path, writes a report as well.
+pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    if args.on.is_some() {
+        return Err(Failure::Usage(
+            "in semtable nothing contends, on threads or goroutines: its waiters do not run".into(),
+        ));
+    }
+    let report = report.map(ReportFile::create).transpose()?;
+    let [ns, steady_ns] = [NS, STEADY_NS].map(|usual| args.ns.as_ref().map_or(usual, |list| &list.0));
+    let queues = args.queue.as_ref().map(|List(queues)| &queues[..]);
+    let with_go = queues.is_none_or(|queues| queues.contains(&QueueName::Treap));
+    let of_go = if with_go { steps(ns, args.runs) } else { 0 };
+    let of_steady = queues.map_or(0, |queues| steady::steps(queues, steady_ns, args.runs));
+    let progress = output.progress("semtable", of_go + of_steady);
+    let go = if with_go { measure(ns, args.runs, output, &progress)? } else { Vec::new() };
+    let steady = match queues {
+        None => None,
+        Some(queues) => Some(Steady::new(steady::measure(queues, steady_ns, args.runs, output, &progress)?, output)?),
+    };
+    progress.finish_and_clear();
+
+    output.text(format_args!("semtable: medians of {} runs", args.runs))?;
+    if with_go {
+        output.text(format_args!("\nGo's cases, on the treap:\n{}\n\n{GO_REMARK}", table(&go)))?;
+    }
+    if let Some(steady) = &steady {
+        output.text(format_args!("\nn waiters all the time:\n{}\n", steady::table(&steady.records)))?;
+        output.text(format_args!("{}\n\n{STEADY_REMARK}", growth::table(&steady.growths)))?;
+        steady.verdict().map_or(Ok(()), |line| output.text(line))?;
+    }
+    match report {
+        None => Ok(()),
+        Some(file) => report::deliver(file, &page(&go, steady.as_ref())?.render(), output),
+    }
+}
+
+const GO_REMARK: &str =
+    "An operation is one waiter queued and dequeued. A queue that looked at every waiter would grow by 4.";
+
+const STEADY_REMARK: &str = "An operation takes one waiter out and puts it back. TwoLocks: the one who waits for B, \
+    behind n - 1 who wait for A. ManyLocks: any of n, each of whom waits for a lock of its own. A time that grows as n^p \
+    has the growth exponent p.";
+
+fn page(go: &[Record], steady: Option<&Steady>) -> Result<Page, Failure> {
+    let mut page = Page::new(
+        "The queues of the semaphore table",
+        "Who waits for a lock waits in a bucket of a table, beside those who wait for other locks of the bucket. What does \
+         it take to find the one who is to be woken? Less is better; a line that does not rise is best.",
+    );
+    page.section("Where it was measured", report::facts(&"one thread, which queues and dequeues; nobody waits"));
+    if let Some(steady) = steady {
+        page.section("n waiters all the time", report::queue_plots(&steady.points, "dequeue + queue")?);
+        page.paragraph(STEADY_REMARK);
+        steady.verdict().iter().for_each(|line| page.paragraph(line));
+        page.section("In figures", report::table(&steady::table(&steady.records)));
+        page.section("Growth", report::table(&growth::table(&steady.growths)));
+    }
+    if !go.is_empty() {
+        page.section("Go's cases, on the treap", report::queue_plots(&points(go), "queue + dequeue")?);
+        page.paragraph(GO_REMARK);
+        page.html(report::table(&table(go)));
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queues::bucket;
+
+    #[test]
+    fn the_addresses_collide() {
+        for case in Case::GO {
+            let addresses = case.addresses(1000);
+            assert!(addresses.iter().all(|&a| bucket(a) == bucket(BASE)), "{case:?}");
+        }
+        assert_ne!(bucket(BASE + 1004), bucket(BASE));
+    }
+
+    #[test]
+    fn how_many_addresses() {
+        for (case, distinct) in [(Case::OneAddrCollision, 2), (Case::ManyAddrCollision, 10)] {
+            let mut addresses = case.addresses(10);
+            addresses.dedup();
+            assert_eq!(addresses.len(), distinct, "{case:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What each queue is slow at, with the same n waiters in it all the time: an operation takes one out and puts the same
+//! one back, at the end of its line.
+//!
+//! | case | one operation | one-level | two-level | treap |
+//! |---|---|---|---|---|
+//! | `TwoLocks` | wakes the one waiter of B; n - 1 came before it, and wait for A: Go issue 17953 | n steps | 2 | 2 |
+//! | `ManyLocks` | wakes one of n, who wait for as many locks | n / 2 | n / 2 | log n |
+//!
+//! (Steps expected in `ManyLocks`; who comes back to it walks past all addresses once more where there are two levels,
+//! as it must find out that its own is not among them.) The waiters are queued in no order of memory, as goroutines'
+//! stacks are in none; so a step is likely to miss the cache once there are many.
+
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use rand_mt::Mt;
+use sudog_runtime::sema::detached::DetachedQueue;
+use sudog_runtime::sema::queue::BucketQueue;
+use sudog_runtime::sema::{Order, Table};
+
+use super::{BASE, Case, Record, STRIDE};
+use crate::failure::Failure;
+use crate::metrics::median;
+use crate::output::Output;
+use crate::queues::{QueueJob, QueueName, with_queue};
+use crate::table;
+use crate::units;
+
+/// How long each is measured in a run, at least.
+const AT_LEAST: Duration = Duration::from_millis(10);
+
+/// A batch of operations that takes so long is not made longer: the clock is read twice for each.
+const BATCH: Duration = Duration::from_millis(1);
+
+const SEED: u32 = 1;
+
+/// A queue with its waiters in it, whichever it is.
+trait Steady {
+    /// Nanoseconds of one operation, over a time.
+    fn time(&mut self, at_least: Duration) -> f64;
+}
+
+struct Queued<Q> {
+    queue: DetachedQueue<Q>,
+    case: Case,
+    n: usize,
+    random: Mt,
+}
+
+/// A queue to be filled.
+#[derive(Clone, Copy)]
+struct Fill {
+    case: Case,
+    n: usize,
+}
+
+impl Fill {
+    fn fill<Q: BucketQueue>(self) -> Queued<Q> {
+        let Self { case, n } = self;
+        let mut queue = DetachedQueue::of((0..n).map(|waiter| address(case, n, waiter)));
+        let mut random = Mt::new(SEED);
+        // The last one stays last: the one who waits for B.
+        let mut order: Vec<usize> = (0..n).collect();
+        for left in (1..n).rev() {
+            order.swap(left - 1, below(&mut random, left));
+        }
+        order.into_iter().for_each(|waiter| queue.queue_one(waiter, Order::Fifo));
+        Queued { queue, case, n, random }
+    }
+}
+
+impl QueueJob for Fill {
+    type Out = Box<dyn Steady>;
+
+    fn run<T: Table>(self) -> Self::Out {
+        Box::new(self.fill::<T::Queue>())
+    }
+}
+
+impl<Q: BucketQueue> Steady for Queued<Q> {
+    fn time(&mut self, at_least: Duration) -> f64 {
+        let (mut elapsed, mut operations, mut batch) = (Duration::ZERO, 0, 16);
+        let mut chosen = Vec::new();
+        while elapsed < at_least {
+            chosen.clear();
+            chosen.extend((0..batch).map(|_| self.choose()));
+            let start = Instant::now();
+            for &waiter in &chosen {
+                self.operate(waiter);
+            }
+            let took = start.elapsed();
+            elapsed += took;
+            operations += batch;
+            if took < BATCH {
+                batch *= 2;
+            }
+        }
+        elapsed.as_nanos() as f64 / operations as f64
+    }
+}
+
+impl<Q: BucketQueue> Queued<Q> {
+    #[inline]
+    fn operate(&mut self, waiter: usize) {
+        assert_eq!(self.queue.dequeue(address(self.case, self.n, waiter)), Some(waiter));
+        self.queue.queue_one(waiter, Order::Fifo);
+    }
+
+    /// Who is to be woken.
+    fn choose(&mut self) -> usize {
+        match self.case {
+            Case::TwoLocks => self.n - 1,
+            _ => below(&mut self.random, self.n),
+        }
+    }
+}
+
+/// Where one of `n` waiters waits.
+#[inline]
+fn address(case: Case, n: usize, waiter: usize) -> usize {
+    match case {
+        Case::TwoLocks => BASE + STRIDE * usize::from(waiter == n - 1),
+        _ => BASE + STRIDE * waiter,
+    }
+}
+
+fn below(random: &mut Mt, n: usize) -> usize {
+    random.next_u32() as usize % n
+}
+
+/// Measures both cases with every number of waiters, the queues taking turns.
+pub fn measure(
+    queues: &[QueueName],
+    ns: &[usize],
+    runs: usize,
+    output: Output,
+    progress: &ProgressBar,
+) -> Result<Vec<Record>, Failure> {
+    let mut records = Vec::new();
+    for case in Case::STEADY {
+        for &n in ns {
+            let mut filled: Vec<_> = queues.iter().map(|&queue| with_queue(queue, Fill { case, n })).collect();
+            let mut times = vec![Vec::new(); queues.len()];
+            for _ in 0..runs {
+                for (queue, times) in filled.iter_mut().zip(&mut times) {
+                    times.push(queue.time(AT_LEAST));
+                    progress.inc(1);
+                }
+            }
+            for (&queue, times) in queues.iter().zip(times) {
+                let record = Record { bench: "semtable", case, queue, n, runs, ns_per_op: median(times) };
+                output.record(&record)?;
+                records.push(record);
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// How many measurements that is.
+#[must_use]
+pub fn steps(queues: &[QueueName], ns: &[usize], runs: usize) -> usize {
+    Case::STEADY.len() * queues.len() * ns.len() * runs
+}
+
+/// Nanoseconds.
+#[must_use]
+pub fn table(records: &[Record]) -> table::Table {
+    let mut table = table::Table::new(2, ["case", "queue", "n", "dequeue + queue"]);
+    for r in records {
+        table.row([r.case.name(), r.queue.name(), &r.n.to_string(), &units::time(r.ns_per_op)]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queues::bucket;
+
+    #[test]
+    fn the_addresses_collide() {
+        for case in Case::STEADY {
+            let mut addresses: Vec<_> = (0..1000).map(|waiter| address(case, 1000, waiter)).collect();
+            assert!(addresses.iter().all(|&a| bucket(a) == bucket(BASE)), "{case:?}");
+            addresses.dedup();
+            assert_eq!(addresses.len(), if case == Case::TwoLocks { 2 } else { 1000 });
+        }
+    }
+
+    #[test]
+    fn everybody_comes_back() {
+        struct Exercise(Fill);
+        impl QueueJob for Exercise {
+            type Out = ();
+
+            fn run<T: Table>(self) {
+                let Fill { case, n } = self.0;
+                let mut queued = self.0.fill::<T::Queue>();
+                for _ in 0..100 {
+                    let waiter = queued.choose();
+                    assert!(case != Case::TwoLocks || waiter == n - 1);
+                    queued.operate(waiter); // panics if it wakes another
+                }
+                let mut woken: Vec<_> =
+                    (0..n).map(|waiter| queued.queue.dequeue(address(case, n, waiter)).unwrap()).collect();
+                woken.sort_unstable();
+                assert_eq!(woken, (0..n).collect::<Vec<_>>());
+            }
+        }
+        for &queue in QueueName::ALL {
+            for (case, n) in [(Case::TwoLocks, 2), (Case::TwoLocks, 9), (Case::ManyLocks, 2), (Case::ManyLocks, 9)] {
+                with_queue(queue, Exercise(Fill { case, n }));
+            }
+        }
+    }
+}
