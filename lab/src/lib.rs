@@ -22,6 +22,7 @@ pub mod growth;
 pub mod locks;
 pub mod metrics;
 pub mod output;
+pub mod pinned;
 pub mod policies;
 pub mod queues;
 mod registry;

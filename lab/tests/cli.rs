@@ -710,5 +710,5 @@ fn history_tells_both_stories() {
     }
     refused(&["history", "--story", "war"], "'hog' and 'collapse'");
     refused(&["history", "--hold", "100"], "it has no unit");
-    refused(&["history", "--on", "goroutines", "--workers", "1"], "do not meet");
+    refused(&["history", "--on", "goroutines", "--workers", "1"], "that only work do not meet");
 }

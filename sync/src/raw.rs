@@ -102,8 +102,8 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
     /// Whether waiters of one order are served in the order in which they came.
     const FIFO: bool;
 
-    /// Whether [`Wake::Handoff`] gives the permit to a waiter past all newcomers. If not, it is [`Wake::Normal`], and a
-    /// newcomer may take it first.
+    /// Whether [`Wake::Handoff`] and [`Wake::Grant`] give the permit to a waiter past all newcomers. If not, they are
+    /// [`Wake::Normal`], and a newcomer may take it first.
     const HANDOFF: bool;
 
     /// Whether a wait with a deadline stands in the same line as the others. If not, it polls.

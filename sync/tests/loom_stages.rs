@@ -131,7 +131,7 @@ macro_rules! stages {
 
             #[test]
             fn two_threads() {
-                $steps.into_iter().for_each(|step| explore::<$Lock, _>(4, step, [2, 2], 0));
+                $steps.into_iter().for_each(|step| explore::<$Lock, _>(3, step, [2, 2], 0));
             }
 
             #[test]
@@ -141,7 +141,7 @@ macro_rules! stages {
 
             #[test]
             fn try_lock() {
-                $steps.into_iter().for_each(|step| explore::<$Lock, _>(4, step, [1, 1], 1));
+                $steps.into_iter().for_each(|step| explore::<$Lock, _>(3, step, [1, 1], 1));
             }
         }
     )+ };

@@ -18,9 +18,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::acquire::{Linked, outcome};
-use super::queue::{BucketQueue, Treap};
+use super::queue::BucketQueue;
 use super::table::{Bucket, Limit, key, take};
-use super::{Order, Sudog};
+use super::{Global, Order, Sudog, Table};
 use crate::{AtomicU32, G};
 
 /// Takes one permit: made by [`semacquire_async`](super::semacquire_async).
@@ -36,7 +36,7 @@ use crate::{AtomicU32, G};
 /// in line for ever, and swallows what it is given; memory is safe all the same, as what is pinned may not be reused
 /// unless it has been dropped.
 #[must_use = "a future does nothing unless polled"]
-pub struct Acquire<'a, Q: BucketQueue = Treap> {
+pub struct Acquire<'a, Q: BucketQueue = <Global as Table>::Queue> {
     bucket: &'a Bucket<Q>,
     count: &'a AtomicU32,
     order: Cell<Order>,

@@ -238,7 +238,7 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
 /// assert_eq!(acquire.as_mut().poll(&mut cx), Poll::Ready(()));
 /// # use std::future::Future;
 /// ```
-pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_, <Global as Table>::Queue> {
+pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
     semacquire_mutex_async(count, Order::Fifo)
 }
 
@@ -257,7 +257,7 @@ pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_, <Global as Table>::Que
 /// }
 /// # let _ = jump_the_queue();
 /// ```
-pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_, <Global as Table>::Queue> {
+pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_> {
     Global::table().acquire_async(count, order)
 }
 

@@ -30,6 +30,7 @@ use sudog_sync::GoMutex;
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
 
+use super::on_workers;
 use crate::cli::HistoryArgs;
 use crate::contenders::{Contenders, Gate};
 use crate::failure::Failure;
@@ -38,6 +39,9 @@ use crate::output::Output;
 use crate::policies::{PolicyJob, PolicyName, with_policy};
 use crate::table::Table;
 use crate::units;
+
+/// How many are simulated, if nobody says: one sees it with so many.
+const PROCESSORS: usize = 8;
 
 /// One run under one policy.
 #[derive(Clone, Copy)]
@@ -121,23 +125,11 @@ impl PolicyJob for Scene {
     }
 }
 
-/// As many processors as were asked for, or else as many as one sees this with.
-fn simulated(args: &HistoryArgs, on: Contenders) -> Result<Contenders, Failure> {
-    const PROCESSORS: usize = 8;
-    match on {
-        Contenders::Threads => Ok(on),
-        #[cfg(unix)]
-        Contenders::Goroutines { .. } => {
-            Contenders::goroutines(args.on.workers.or(Some(PROCESSORS))).map_err(Failure::Usage)
-        }
-    }
-}
-
 /// The policies take turns.
 pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result<(), Failure> {
     const COMPARED: [PolicyName; 4] = [PolicyName::Go1_8, PolicyName::Go1_9, PolicyName::Go1_14, PolicyName::Threads];
     let (inside, outside) = (args.cost.mul_f64(args.ratio), args.cost.mul_f64(1.0 - args.ratio));
-    let on = simulated(args, on)?;
+    let on = on_workers(args, on, PROCESSORS)?;
     let numbers = &args.contenders.0;
     let progress = output.progress("history: the collapse", args.runs * numbers.len() * COMPARED.len());
     let mut records = Vec::new();

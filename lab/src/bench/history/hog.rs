@@ -1,15 +1,21 @@
 //! Go issue 13086: a hog, and one that wants the mutex now and then.
 //!
-//! The hog holds the mutex for 100 us, and locks it again as soon as it has unlocked it. The victim waits for 100 us,
-//! then for the mutex. Until 1.8 an unlock only woke the victim, which found the mutex locked again; since 1.9 the
-//! victim turns it to starvation mode when it has waited for a millisecond.
+//! The hog holds the mutex for 100 us, asleep, as in the issue and in Go's test (`TestMutexFairness`), and locks it again
+//! as soon as it has unlocked it. The victim waits for 100 us, then for the mutex. Until 1.8 an unlock only woke the
+//! victim, which found the mutex locked again; since 1.9 the victim turns it to starvation mode when it has waited for a
+//! millisecond.
+//!
+//! In Go the victim is to run next on the processor of the hog, and does so when the hog sleeps again, under the mutex. So
+//! it is on goroutines if both are on one worker, which is the default here. Threads have a processor each, where the
+//! system lets itself be told so: a victim that is woken on that of the hog takes it from the hog in the middle of its
+//! unlock, and finds the mutex free.
 //!
 //! A victim that does not come through until the time is over has a wait of at least that time.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -17,12 +23,13 @@ use sudog_sync::GoMutex;
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
 
-use super::pause;
+use super::{on_workers, pause};
 use crate::cli::HistoryArgs;
 use crate::contenders::{Contenders, Gate};
 use crate::failure::Failure;
 use crate::metrics::median;
 use crate::output::Output;
+use crate::pinned::Pinned;
 use crate::policies::{PolicyJob, PolicyName, with_policy};
 use crate::table::Table;
 use crate::units;
@@ -81,6 +88,8 @@ struct Stage<P> {
     over: AtomicBool,
     /// The victim has had enough.
     done: AtomicBool,
+    /// Who keeps the time.
+    conductor: Thread,
 }
 
 impl PolicyJob for Scene {
@@ -91,17 +100,21 @@ impl PolicyJob for Scene {
             mutex: GoMutex::unlocked(),
             over: AtomicBool::new(false),
             done: AtomicBool::new(false),
+            conductor: thread::current(),
         });
         let theirs = Arc::clone(&stage);
         let body = move |number, gate: &Gate| {
             let running = gate.wait();
+            let _pinned = (self.on == Contenders::Threads).then(|| Pinned::to(number));
             if number == 0 { theirs.hog(self.hold, running) } else { theirs.victim(running) }
         };
         let conduct = |gate: &Gate| {
             let start = Instant::now();
             gate.open(true);
-            while !stage.done.load(Relaxed) && start.elapsed() < self.limit {
-                thread::sleep(Duration::from_millis(1));
+            while !stage.done.load(Relaxed)
+                && let Some(left) = self.limit.checked_sub(start.elapsed())
+            {
+                thread::park_timeout(left);
             }
             stage.over.store(true, Relaxed);
         };
@@ -122,10 +135,7 @@ impl<P: Policy> Stage<P> {
         let mut times = 0;
         while running && !self.over.load(Relaxed) {
             self.mutex.lock();
-            let start = Instant::now();
-            while start.elapsed() < hold {
-                std::hint::spin_loop();
-            }
+            pause(hold);
             self.mutex.unlock();
             times += 1;
         }
@@ -143,6 +153,7 @@ impl<P: Policy> Stage<P> {
             self.mutex.unlock();
         }
         self.done.store(true, Relaxed);
+        self.conductor.unpark();
         Role::Victim { waits, cut_short }
     }
 }
@@ -169,6 +180,7 @@ impl Record {
 
 /// The policies take turns.
 pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result<(), Failure> {
+    let on = on_workers(args, on, 1)?;
     let scene = Scene { on, hold: args.hold, limit: args.limit };
     let progress = output.progress("history: the hog", args.runs * PolicyName::ALL.len());
     let mut records = Vec::new();

@@ -9,6 +9,7 @@ mod collapse;
 mod hog;
 
 use crate::cli::{HistoryArgs, StoryName};
+use crate::contenders::Contenders;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::usage::Counts;
@@ -16,17 +17,31 @@ use crate::usage::Counts;
 /// Tells the stories that were asked for.
 pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
     let on = args.on.contenders()?;
-    if on.have_one_worker() {
-        return Err(Failure::Usage("on one worker goroutines do not meet: nothing interrupts them".into()));
+    let tells = |story| args.story.is_none_or(|only| only == story);
+    if tells(StoryName::Collapse) && args.on.workers == Some(1) {
+        return Err(Failure::Usage(
+            "on one worker goroutines that only work do not meet: nothing interrupts them".into(),
+        ));
     }
     let counts = Counts::now();
-    if args.story.is_none_or(|story| story == StoryName::Hog) {
+    if tells(StoryName::Hog) {
         hog::tell(args, on, output)?;
     }
-    if args.story.is_none_or(|story| story == StoryName::Collapse) {
+    if tells(StoryName::Collapse) {
         collapse::tell(args, on, output)?;
     }
     counts.warning().map_or(Ok(()), |warning| output.text(warning))
+}
+
+/// Goroutines on as many workers as were asked for, or else on as many as the story needs.
+fn on_workers(args: &HistoryArgs, on: Contenders, workers: usize) -> Result<Contenders, Failure> {
+    match on {
+        Contenders::Threads => Ok(on),
+        #[cfg(unix)]
+        Contenders::Goroutines { .. } => {
+            Contenders::goroutines(Some(args.on.workers.unwrap_or(workers))).map_err(Failure::Usage)
+        }
+    }
 }
 
 /// Sleeps, as a thread or as a goroutine.

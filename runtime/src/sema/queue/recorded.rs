@@ -1,4 +1,4 @@
-//! A queue that reports what it does: see [`event`](crate::event).
+//! A queue that reports what it does: see [`event`].
 
 use super::{BucketQueue, Fate, Order, Sudog, SudogRef};
 use crate::event::{self, Kind};
@@ -31,7 +31,7 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
 
     #[inline]
     fn prepare() {
-        event::prepare(); // a ring is made by an allocation
+        event::prepare(); // makes this thread's ring, unless the recording begins after this
         Q::prepare();
     }
 
