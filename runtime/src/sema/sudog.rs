@@ -3,7 +3,7 @@
 //! | field | read and written |
 //! |---|---|
 //! | `g` | made by the waiter; its waker takes the address under the bucket's lock and readies it after |
-//! | `addr` | fixed before it is queued |
+//! | `addr`, `rank` | fixed before it is queued |
 //! | `next`, `prev` | by the holder of the bucket's lock while queued: the ring of those who wait for `addr` |
 //! | `child`, `parent`, `priority` | the same, and set only in the ring's head, which is a node of the treap |
 //! | `fate` | by the waiter before it is queued, by the holder of the lock while it is, by the waiter after `ready` |
@@ -18,10 +18,12 @@ use crate::shim::Cell;
 pub struct Sudog {
     pub g: G,
     pub addr: usize,
+    /// A hash of the address, never 0: what its priority will be. Made before the bucket's lock is taken.
+    pub rank: u32,
     /// The treap: smaller addresses in `child[0]`, larger ones in `child[1]`.
     pub child: [Cell<Link>; 2],
     pub parent: Cell<Link>,
-    /// Random, and never 0, in the head of a ring; 0 in everybody else.
+    /// Its rank in the head of a treap's ring, 1 in that of a list's; 0 in everybody else.
     pub priority: Cell<u32>,
     /// The ring: the head's `prev` is the last in line. Alone, a sudog is its own neighbour.
     pub next: Cell<Link>,
@@ -55,6 +57,7 @@ impl Sudog {
         Self {
             g,
             addr,
+            rank: rank(addr),
             child: [Cell::new(None), Cell::new(None)],
             parent: Cell::new(None),
             priority: Cell::new(0),
@@ -72,6 +75,15 @@ impl Sudog {
     pub unsafe fn vouch(&self) -> SudogRef {
         SudogRef(NonNull::from(self))
     }
+}
+
+/// By the finalizer of MurmurHash3, as the addresses of a bucket are at multiples of 2008 bytes from each other.
+#[inline]
+fn rank(addr: usize) -> u32 {
+    let mut x = addr as u64;
+    x = (x ^ (x >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    x = (x ^ (x >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    (x >> 32) as u32 | 1
 }
 
 impl SudogRef {

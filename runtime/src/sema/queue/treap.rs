@@ -60,11 +60,11 @@ unsafe impl Heads for Treap {
     ///        (s)  b         a       b
     /// ```
     fn insert(&mut self, s: SudogRef, place: Link) {
-        s.priority.set(priority(s.addr));
+        s.priority.set(s.rank);
         let mut at = place;
         let mut under = [None, None];
         while let Some(node) = at
-            && node.priority.get() > s.priority.get()
+            && node.priority.get() > s.rank
         {
             at = node.parent.get();
             let near = side(s.addr, node);
@@ -126,16 +126,6 @@ impl Treap {
 /// Which child of `p` it is.
 fn side_of(s: SudogRef, p: SudogRef) -> usize {
     usize::from(p.child[1].get() == Some(s))
-}
-
-/// Never 0, which stands for "no node". By the finalizer of MurmurHash3, as the addresses of a bucket are at multiples of
-/// 2008 bytes from each other.
-#[inline]
-fn priority(addr: usize) -> u32 {
-    let mut x = addr as u64;
-    x = (x ^ (x >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-    x = (x ^ (x >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-    (x >> 32) as u32 | 1
 }
 
 /// Which child of `node` an address belongs under.

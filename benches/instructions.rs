@@ -1,0 +1,98 @@
+//! How many instructions short paths take: what a clock is too coarse for.
+//!
+//! `cargo bench --bench instructions` counts them by valgrind, which must be there; `--features event` for locks that
+//! report. What is printed is the difference between many rounds and fewer, by round, so that all else cancels out.
+
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use std::{env, io};
+
+use sudog::sync::mutex::policy::Go;
+use sudog::sync::semaphore::RuntimeSema;
+use sudog::sync::{ConstSemaphore, GoMutex, Mutex, Order, Semaphore, Wake};
+
+const FEW: u64 = 1000;
+const MANY: u64 = 3000;
+
+/// A path, and its rounds.
+type Path = (&'static str, fn(u64));
+
+const PATHS: [Path; 6] = [
+    ("GoMutex, default policy: lock, unlock", |rounds| {
+        let mutex = GoMutex::new();
+        for _ in 0..rounds {
+            black_box(&mutex).lock();
+            black_box(&mutex).unlock();
+        }
+    }),
+    ("GoMutex, policy::Go: lock, unlock", |rounds| {
+        let mutex = GoMutex::<RuntimeSema, Go>::unlocked();
+        for _ in 0..rounds {
+            black_box(&mutex).lock();
+            black_box(&mutex).unlock();
+        }
+    }),
+    ("Mutex<u64>: lock, count, drop the guard", |rounds| {
+        let mutex = Mutex::new(0_u64);
+        for _ in 0..rounds {
+            *black_box(&mutex).lock() += 1;
+        }
+    }),
+    ("RuntimeSema: acquire, release", |rounds| {
+        let semaphore = RuntimeSema::new(1);
+        for _ in 0..rounds {
+            black_box(&semaphore).acquire(Order::Fifo);
+            black_box(&semaphore).release(Wake::Normal);
+        }
+    }),
+    ("GoMutex, locked: queue and give up at once", |rounds| {
+        let mutex = GoMutex::new();
+        mutex.lock();
+        for _ in 0..rounds {
+            black_box(black_box(&mutex).try_lock_until(Instant::now()));
+        }
+    }),
+    ("RuntimeSema, empty: queue and give up at once", |rounds| {
+        let semaphore = RuntimeSema::EMPTY;
+        for _ in 0..rounds {
+            black_box(black_box(&semaphore).acquire_until(Order::Fifo, Instant::now()));
+        }
+    }),
+];
+
+/// All instructions of this program, when it goes one path for so many rounds and does nothing else.
+fn count(path: usize, rounds: u64) -> io::Result<u64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(env::current_exe()?)
+        .args(["rounds", &path.to_string(), &rounds.to_string()])
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let number = text.split("Collected :").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    number.ok_or_else(|| io::Error::other(format!("valgrind says: {text}")))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    if let [what, path, rounds] = &arguments[..]
+        && what == "rounds"
+    {
+        PATHS[path.parse::<usize>().expect("a path")].1(rounds.parse().expect("a number"));
+        return ExitCode::SUCCESS;
+    }
+    for (n, (name, path)) in PATHS.into_iter().enumerate() {
+        if arguments.iter().any(|argument| argument == "--test") {
+            path(FEW); // once, and nothing is counted
+            continue;
+        }
+        match (count(n, FEW), count(n, MANY)) {
+            (Ok(few), Ok(many)) => println!("{:6} instructions  {name}", (many - few) / (MANY - FEW)),
+            (Err(error), _) | (_, Err(error)) => {
+                eprintln!("cannot count instructions: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
