@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use common::{Watchdog, eventually};
 use sudog::runtime::goroutine::{self, ActiveSet, go, gosched, run_local, spawn, spawn_async};
-use sudog::runtime::sema::queue::Treap;
 use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
 use sudog::sync::mutex::policy::{self, Awake, Policy};
 use sudog::sync::semaphore::RuntimeSema;
@@ -146,7 +145,7 @@ fn a_future_is_polled_once_too_often() {
 /// other has been readied.
 #[test]
 fn a_waker_may_drop_another_task() {
-    struct DropOthers(StdMutex<Vec<Pin<Box<Acquire<'static, Treap>>>>>);
+    struct DropOthers(StdMutex<Vec<Pin<Box<Acquire<'static>>>>>);
     impl std::task::Wake for DropOthers {
         fn wake(self: Arc<Self>) {
             let others = std::mem::take(&mut *self.0.lock().unwrap());

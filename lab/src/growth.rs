@@ -85,6 +85,12 @@ pub fn growths(bench: &'static str, points: &[Point]) -> Vec<Growth> {
         froms.push(MANY);
     }
     let mut growths: Vec<Growth> = Vec::new();
+    let mut all: Vec<usize> = points.iter().map(|p| p.n).collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.len() < 2 {
+        return growths;
+    }
     for from in froms {
         let mut seen = Vec::new();
         for &Point { case, queue, .. } in points {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Wake as Waked, Waker};
 
-use sudog_runtime::sema::queue::Treap;
 use sudog_runtime::sema::{Acquire, Order, SemTable, Wake};
 
 /// Counts; and panics if it is told to.
@@ -25,7 +24,7 @@ impl Waked for Counting {
     }
 }
 
-fn queue<'a>(table: &'a SemTable<1>, permits: &'a AtomicU32, waker: &Waker) -> Pin<Box<Acquire<'a, Treap>>> {
+fn queue<'a>(table: &'a SemTable<1>, permits: &'a AtomicU32, waker: &Waker) -> Pin<Box<Acquire<'a>>> {
     let mut acquire = Box::pin(table.acquire_async(permits, Order::Fifo));
     assert!(acquire.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
     acquire

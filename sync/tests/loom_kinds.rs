@@ -7,8 +7,9 @@
 
 mod world;
 
+use std::time::Duration;
 use sudog_runtime::model::be_goroutine;
-use sudog_sync::mutex::policy::{Go, Policy, Threads};
+use sudog_sync::mutex::policy::{Awake, Go, Policy, Threads};
 use world::{World, explore, spawn};
 
 /// Steps of the clock, in microseconds: nobody claims; an heir does; an heir tires at once; and goroutines starve, too.
@@ -148,6 +149,44 @@ fn a_task_that_is_dropped() {
 fn a_starving_task_that_is_dropped() {
     drop_of_the_starving::<Threads, true>(4);
     drop_of_the_starving::<Go, true>(4);
+}
+
+/// Threads starve after a millisecond; goroutines from the start, whoever is awake then.
+enum Impatient {}
+
+impl Policy for Impatient {
+    const THRESHOLD: Duration = Duration::from_millis(1);
+    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const GOROUTINE_THRESHOLD: Duration = Duration::ZERO;
+}
+
+/// The same beside threads that stand by.
+enum ImpatientBesideHeirs {}
+
+impl Policy for ImpatientBesideHeirs {
+    const THRESHOLD: Duration = Threads::THRESHOLD;
+    const AWAKE: Awake = Threads::AWAKE;
+    const GOROUTINE_THRESHOLD: Duration = Duration::ZERO;
+}
+
+fn one_starves_from_the_start<P: Policy>(steps: &[u64]) {
+    for &step in steps {
+        explore::<P, true>(2, step, |w| {
+            let others = [spawn(&w, |w| w.turn()), spawn(&w, as_goroutine)];
+            w.turn();
+            w.turn(); // overtakes whom the first unlock has woken
+            for t in others {
+                t.join().unwrap();
+            }
+            w.finish(4);
+        });
+    }
+}
+
+#[test]
+fn a_goroutine_that_starves_from_the_start() {
+    one_starves_from_the_start::<Impatient>(&[0, 2000]);
+    one_starves_from_the_start::<ImpatientBesideHeirs>(&[0, 50]);
 }
 
 #[test]

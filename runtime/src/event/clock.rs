@@ -27,9 +27,23 @@ pub struct Scale {
 }
 
 impl Reading {
+    /// The time is read between two readings of the counter; of several tries, the one in which these are closest is
+    /// taken, as something else may run in between.
     pub fn now() -> Self {
+        const TRIES: usize = 8;
         STEADY.store(is_steady(), Relaxed);
-        Self { ticks: ticks(), time: Instant::now() }
+        let one = |_| {
+            let before = ticks();
+            let time = Instant::now();
+            let apart = ticks().saturating_sub(before);
+            (apart, Self { ticks: before + apart / 2, time })
+        };
+        let best = (0..TRIES).map(one).min_by_key(|&(apart, _)| apart);
+        best.expect("there is more than one try").1
+    }
+
+    pub fn ticks(self) -> u64 {
+        self.ticks
     }
 
     /// By this reading and one that is made now.

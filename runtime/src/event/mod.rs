@@ -105,12 +105,12 @@ kinds! {
     Barge = "barge",
     /// A contender took the mutex after it had spun for it, without a sleep.
     SpinWin = "spin-win",
-    /// A contender that had waited too long turned the mutex to starvation mode.
+    /// A contender that had waited too long, by its policy, turned the mutex to starvation mode.
     StarvingEnter = "starving-enter",
     /// A contender turned it back.
     StarvingExit = "starving-exit",
-    /// In starvation mode, a newcomer took the permit that was meant for somebody in line: over a semaphore that
-    /// cannot hand over.
+    /// In starvation mode, a thread or goroutine that was about to sleep took the permit that was meant for somebody in
+    /// line: over a semaphore that cannot hand over.
     StolenToken = "stolen-token",
     /// A contender asked for the lock.
     Want = "want",
@@ -174,9 +174,19 @@ pub fn record(kind: Kind, addr: usize, waiter: usize) {
     let _ = (kind, addr, waiter);
 }
 
-/// Does beforehand what [`record`] would do the first time in a thread, and not under a lock: it allocates.
+/// [`record`], for where nothing may be allocated: an event of a thread that has no ring is dropped, and counted.
 #[inline]
-pub(crate) fn prepare() {
+pub(crate) fn record_if_prepared(kind: Kind, addr: usize, waiter: usize) {
+    #[cfg(not(sudog_loom))]
+    rings::record_if_prepared(kind, addr, waiter);
+    #[cfg(sudog_loom)]
+    let _ = (kind, addr, waiter);
+}
+
+/// Makes this thread's ring, if a recording is under way, so that later events take no longer than others.
+#[doc(hidden)]
+#[inline]
+pub fn prepare() {
     #[cfg(not(sudog_loom))]
     rings::prepare();
 }

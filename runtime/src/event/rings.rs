@@ -15,7 +15,7 @@ use crate::shim::Mutex;
 
 /// Whether a recording is under way.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Events of threads that were too far gone to have a ring.
+/// Events of threads that had no ring: too far gone to have one, or where none may be made.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 static RINGS: Mutex<Rings> = Mutex::new(Rings { all: Vec::new(), free: Vec::new(), started: None });
@@ -52,25 +52,30 @@ impl Drop for Own {
 
 pub(super) fn start() {
     let mut rings = RINGS.lock();
+    rings.started = Some(Reading::now());
+    HOMELESS.store(0, Relaxed);
     for entry in &mut rings.all {
         entry.before = entry.ring.written();
     }
-    rings.started = Some(Reading::now());
-    HOMELESS.store(0, Relaxed);
     // Release: whoever sees it reads the same clock.
     ON.store(true, Release);
 }
 
 pub(super) fn stop() -> Recording {
-    let mut rings = RINGS.lock();
-    let Some(started) = rings.started.take() else { return Recording::default() };
-    ON.store(false, Relaxed);
+    let (started, parts) = {
+        let mut rings = RINGS.lock();
+        let Some(started) = rings.started.take() else { return Recording::default() };
+        ON.store(false, Relaxed);
+        let parts: Vec<_> = rings.all.iter().map(|entry| entry.ring.read(entry.before)).collect();
+        (started, parts)
+    };
     let scale = started.scale();
     let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
-    for entry in &rings.all {
-        let part = entry.ring.read(entry.before);
+    for part in parts {
         recording.dropped += part.lost;
-        recording.events.extend(part.events.into_iter().map(|words| unpack(words, &scale)));
+        // One that was being recorded when the recording began is of the time before.
+        let ours = part.events.into_iter().filter(|words| words[0] >= started.ticks());
+        recording.events.extend(ours.map(|words| unpack(words, &scale)));
     }
     recording.events.sort_by_key(|event| event.at); // a stable sort
     recording
@@ -86,16 +91,25 @@ pub(super) fn prepare() {
 #[inline]
 pub(super) fn record(kind: Kind, addr: usize, waiter: usize) {
     if ON.load(Acquire) {
-        write(kind, addr, waiter);
+        write(kind, addr, waiter, |own| Some(provide(own)));
     }
 }
 
-fn write(kind: Kind, addr: usize, waiter: usize) {
+#[inline]
+pub(super) fn record_if_prepared(kind: Kind, addr: usize, waiter: usize) {
+    if ON.load(Acquire) {
+        write(kind, addr, waiter, |_| None);
+    }
+}
+
+#[inline]
+fn write(kind: Kind, addr: usize, waiter: usize, otherwise: impl FnOnce(&Own) -> Option<&'static Ring>) {
     let done = OWN.try_with(|own| {
-        let ring = own.ring.get().unwrap_or_else(|| provide(own));
+        let ring = own.ring.get().or_else(|| otherwise(own))?;
         ring.write(pack(clock::ticks(), own.number.get(), kind, addr, waiter));
+        Some(())
     });
-    if done.is_err() {
+    if done.ok().flatten().is_none() {
         HOMELESS.fetch_add(1, Relaxed);
     }
 }

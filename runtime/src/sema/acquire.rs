@@ -90,8 +90,8 @@ impl<Q: BucketQueue> Bucket<Q> {
         let mut queue = self.lock();
         let queued = sudog.fate.get() == Fate::Queued;
         if queued {
-            // SAFETY: alive, and the lock is held.
-            queue.unlink(unsafe { sudog.vouch() }, Fate::Idle);
+            // SAFETY: alive, and the lock is held; queued, hence in this bucket.
+            unsafe { queue.unlink(sudog.vouch(), Fate::Idle) };
             queue.count_off(1);
         }
         queued

@@ -9,7 +9,7 @@
 //!   ┌─────┐     ┌────────────────────────────────────────────────────────────────────┐
 //!   │  0  │     │ one word: the lock; nwait, how many wait here, read without the lock│
 //!   │  1  │ ──▶ │ under it: a queue, by default a treap of addresses (binary tree,   │
-//!   │ ... │     │        min-heap by random priority)                                 │
+//!   │ ... │     │        min-heap by a hash of the address)                           │
 //!   │ 250 │     │                     ( A )                                           │
 //!   └─────┘     │                    /     \        each node is the head of a ring:  │
 //!               │                ( B )     ( C )    first in line ⇄ second ⇄ ... ⇄    │

@@ -21,9 +21,9 @@ use crossbeam_utils::CachePadded;
 
 use super::acquire::acquire_slow;
 use super::future::Acquire;
-use super::queue::{BucketQueue, Treap};
+use super::queue::BucketQueue;
 use super::waking::Waking;
-use super::{Cancel, CountedLock, Fate, Guard, Order, SudogRef, Wake};
+use super::{Cancel, CountedLock, Fate, Global, Guard, Order, SudogRef, Table, Wake};
 use crate::shim::Ordering;
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
@@ -33,7 +33,8 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 /// Where those wait who found a semaphore empty. The functions of [`sema`](super) use a global one.
 ///
 /// A table of one's own is for models, measurements and isolation: all calls on one semaphore must go to one table.
-/// [`queue`](super::queue) has what its buckets can keep their waiters in.
+/// [`queue`](super::queue) has what its buckets can keep their waiters in: by default treaps, with the feature `event`
+/// recorded ones.
 ///
 /// # Examples
 ///
@@ -46,7 +47,7 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 /// TABLE.release(&permits, Wake::Normal);
 /// TABLE.acquire(&permits, Order::Fifo);
 /// ```
-pub struct SemTable<const N: usize = BUCKETS, Q = Treap> {
+pub struct SemTable<const N: usize = BUCKETS, Q = <Global as Table>::Queue> {
     buckets: [CachePadded<Bucket<Q>>; N],
 }
 
@@ -108,7 +109,7 @@ impl Limit<'_> {
 
 #[cfg(not(sudog_loom))]
 impl<const N: usize> SemTable<N> {
-    /// An empty table of treaps.
+    /// An empty table.
     #[must_use]
     pub const fn new() -> Self {
         Self::empty()
@@ -117,7 +118,7 @@ impl<const N: usize> SemTable<N> {
 
 #[cfg(sudog_loom)]
 impl<const N: usize> SemTable<N> {
-    /// An empty table of treaps.
+    /// An empty table.
     #[must_use]
     pub fn new() -> Self {
         Self::empty()
@@ -125,7 +126,7 @@ impl<const N: usize> SemTable<N> {
 }
 
 impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
-    /// An empty table, whatever its queues.
+    /// An empty table, with queues of any kind.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub const fn empty() -> Self {
@@ -133,7 +134,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) }) }; N] }
     }
 
-    /// An empty table, whatever its queues.
+    /// An empty table, with queues of any kind.
     #[cfg(sudog_loom)]
     #[must_use]
     pub fn empty() -> Self {
@@ -227,9 +228,9 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     }
 }
 
-impl<const N: usize, Q: BucketQueue> Default for SemTable<N, Q> {
+impl<const N: usize> Default for SemTable<N> {
     fn default() -> Self {
-        Self::empty()
+        Self::new()
     }
 }
 
@@ -351,7 +352,8 @@ impl<Q: BucketQueue> CancelIn for Bucket<Q> {
         let mut queue = self.lock();
         let queued = s.fate.get() == Fate::Queued;
         if queued {
-            queue.unlink(s, Fate::Cancelled);
+            // SAFETY: queued, hence in this bucket; its waiter, which the cancel has on its list, is alive.
+            unsafe { queue.unlink(s, Fate::Cancelled) };
             queue.count_off(1);
         }
         queued

@@ -13,7 +13,7 @@
 //! |---|---|---|---|
 //! | L locked | somebody owns the mutex | its owner-to-be | its owner's unlock |
 //! | W woken | one contender is awake and will see to the mutex: unlocks wake nobody | an unlock, for the waiter that it wakes; a contender, for itself; an heir that had claimed leaves it set, for its successor | that contender, as it locks, sleeps or gives up |
-//! | S starving | newcomers may not lock: the mutex is promised | the contender with W, when it has waited too long | the one to whom the promise is kept; one with W that gives up; the last to leave |
+//! | S starving | newcomers may not lock: the mutex is promised | the contender with W, when it has waited too long; one whose threshold is 0, if nobody has W | the one to whom the promise is kept; one with W that gives up; the last to leave |
 //! | waiters | how many sleep, or are about to | a contender, before it sleeps | normal mode: the unlock that wakes one; starvation mode: the woken one itself, or an heir, for its successor; and one that gives up |
 //!
 //! | unlock leaves | and the mutex goes |
@@ -23,9 +23,9 @@
 //! | S, no W | to the first in line: the semaphore hands it over (L stays clear; S alone keeps others out) |
 //! | S and W | to the one with W, who is awake and watches. Under [`Awake::StandBy`](super::policy::Awake::StandBy) only |
 //!
-//! Invariants: at most one contender has W. Only the one with W sets S. S implies a waiter, or W. In normal mode,
-//! those who sleep are as many as `waiters` plus the permits released; in starvation mode, as many as `waiters`, and a
-//! permit is released if and only if L and W are clear.
+//! Invariants: at most one contender has W. Only the one with W sets S, or, while nobody has W, one that starves from the
+//! start. S implies a waiter, or W. In normal mode, those who sleep are as many as `waiters` plus the permits released; in
+//! starvation mode, as many as `waiters`, and a permit is released if and only if L and W are clear.
 //!
 //! Threads, goroutines and async tasks contend for one mutex, each in its own way: threads by [`Policy::AWAKE`],
 //! goroutines by [`Policy::GOROUTINE`], which is spinning or nothing, tasks not at all while they are awake. The table

@@ -78,7 +78,9 @@ pub trait Policy: Send + Sync + 'static {
     /// | [`Wake::Normal`] | is in the semaphore for a moment, where a newcomer may take it | goes on |
     const HANDOFF: Wake = Wake::Handoff;
 
-    /// Whether a waiter that was woken and beaten to the mutex goes to the head of the line, and not to its end.
+    /// Whether a waiter that was woken and beaten to the mutex goes to the head of the line, and not to its end. Without
+    /// it one that starves is not the one that the mutex is handed to next, and may wait for longer than the threshold by
+    /// as long as the line is.
     const LIFO: bool = true;
 
     /// Whether the mutex [reports](sudog_runtime::event) what happens to it. [`Recorded`] turns it on.

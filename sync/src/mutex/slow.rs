@@ -133,6 +133,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     #[cold]
     pub(super) fn lock_slow(&self, deadline: Option<Instant>) -> bool {
         // A goroutine that is unwound leaves its sleep by a panic.
+        if P::EVENTS {
+            event::prepare();
+        }
         let mut abandoned = Abandoned { mutex: self, me: Contender::here::<P>(deadline) };
         let me = &mut abandoned.me;
         let locked = loop {
@@ -180,7 +183,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             } else if old / WAITER == MAX_WAITERS {
                 return Step::Crowded;
             } else {
-                let starving = if me.starving && old & LOCKED != 0 { STARVING } else { 0 };
+                // Somebody else's W: an unlock has promised nothing yet, but its permit is on the way, and so is the one who
+                // is awake. It may claim the mutex itself.
+                let may_claim = me.woken || old & WOKEN == 0;
+                let starving = if me.starving && may_claim && old & LOCKED != 0 { STARVING } else { 0 };
                 ((old + WAITER) | starving) & !if me.woken { WOKEN } else { 0 }
             };
             if me.woken && old & WOKEN == 0 {

@@ -118,6 +118,6 @@ impl<T: Table> crate::ConstSemaphore for InTable<T> {
 
 impl<T> fmt::Debug for InTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeSema").field("permits", &self.permits).finish()
+        f.debug_struct("InTable").field("permits", &self.permits).finish()
     }
 }

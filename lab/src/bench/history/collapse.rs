@@ -187,7 +187,7 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
         args.cost, args.ratio, args.stall, args.runs, args.seconds
     ))?;
     output.text(format_args!(
-        "Without giving way (1.9) a round takes up to {} times what it takes with it (1.14), at {} contenders.\n",
+        "Without giving way (1.9) a round takes at most {} times what it takes with it (1.14), at {} contenders.\n",
         units::ratio(worst.0),
         worst.1
     ))

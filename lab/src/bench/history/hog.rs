@@ -221,8 +221,9 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
         args.hold, args.limit, args.runs
     ))?;
     let ratio = of(PolicyName::Go1_8, |r| r.wait_p50_ns) / of(SINCE, |r| r.wait_p50_ns);
+    let or_longer =
+        if records.iter().any(|r| r.policy == PolicyName::Go1_8 && r.cut_short) { " or longer" } else { "" };
     output.text(format_args!(
-        "Before starvation mode the victim waited {:.0} times as long, or longer, as it does since 1.14.\n",
-        ratio
+        "Before starvation mode the victim waited {ratio:.0} times as long{or_longer} as it does since 1.14.\n"
     ))
 }

@@ -4,7 +4,7 @@
 //! 251 * 8 = 2008 bytes apart. Go's benchmark steps by 251 elements of an array of 32-bit counters, which are 1004
 //! bytes, half of that: its two colliding addresses are 125 buckets apart, and its many fall into two buckets.
 //!
-//! Go's two cases queue all waiters, then dequeue them in that order: what any list is good at. `steady.rs` has two more,
+//! Go's two cases queue all waiters, then dequeue them in that order: whoever is woken is the first of all. `steady.rs` has two more,
 //! in which the queues of Go's past show what they are slow at. They are measured with `--queue`.
 
 mod steady;
@@ -42,9 +42,9 @@ const STEADY_NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000];
 /// Which waiters collide.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub enum Case {
-    /// Half of the waiters at one address, half at another: a list of waiters is slow at this.
+    /// Half of the waiters at one address, half at another.
     OneAddrCollision,
-    /// Every waiter at an address of its own: a list of addresses is slow at this.
+    /// Every waiter at an address of its own: a list of addresses is slow to be filled.
     ManyAddrCollision,
     /// Steady: one waiter at an address, all others at another, and they came first.
     TwoLocks,

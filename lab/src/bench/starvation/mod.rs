@@ -130,7 +130,7 @@ pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Resu
 
     let contenders = contest.contenders();
     let outcome =
-        contest.hold().map_err(|e| Failure::Run(format!("cannot start {} threads: {e}", contenders.len())))?;
+        contest.hold().map_err(|e| Failure::Run(format!("cannot start {} {}: {e}", contenders.len(), contest.on)))?;
     let history = History::new(&outcome.events, &contenders, outcome.dropped, outcome.elapsed);
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
     record(&contest, &contenders, &names, &outcome, &history, output)?;

@@ -71,9 +71,13 @@ pub unsafe trait BucketQueue: Send + 'static {
     #[doc(hidden)]
     fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef>;
 
-    /// Takes a waiter out that is queued here, wherever it stands, and gives it its fate.
+    /// Takes a waiter out, wherever it stands, and gives it its fate.
+    ///
+    /// # Safety
+    ///
+    /// It is queued here.
     #[doc(hidden)]
-    fn unlink(&mut self, s: SudogRef, fate: Fate);
+    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate);
 
     /// How many wait for an address.
     #[doc(hidden)]

@@ -39,7 +39,8 @@ unsafe impl BucketQueue for OneLevelList {
         let mut at = self.head;
         while let Some(s) = at {
             if s.addr == addr {
-                self.unlink(s, fate);
+                // SAFETY: found here.
+                unsafe { self.unlink(s, fate) };
                 return Some(s);
             }
             at = s.next.get();
@@ -47,7 +48,7 @@ unsafe impl BucketQueue for OneLevelList {
         None
     }
 
-    fn unlink(&mut self, s: SudogRef, fate: Fate) {
+    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate) {
         debug_assert_eq!(s.fate.get(), Fate::Queued);
         let (prev, next) = (s.prev.replace(None), s.next.replace(None));
         self.set_next(prev, next);

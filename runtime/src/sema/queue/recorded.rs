@@ -31,7 +31,7 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
 
     #[inline]
     fn prepare() {
-        event::prepare(); // makes this thread's ring, unless the recording begins after this
+        event::prepare(); // a ring is made by an allocation
         Q::prepare();
     }
 
@@ -41,7 +41,7 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
             Order::Fifo => Kind::Sleep,
             Order::Lifo => Kind::Requeue,
         };
-        event::record(kind, sudog.addr, waiter(sudog));
+        event::record_if_prepared(kind, sudog.addr, waiter(sudog));
         // SAFETY: by the contract.
         unsafe { self.0.queue(sudog, order) };
     }
@@ -50,14 +50,15 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
     fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef> {
         let s = self.0.dequeue(addr, fate)?;
         let kind = if fate == Fate::Granted { Kind::Handoff } else { Kind::Wake };
-        event::record(kind, addr, waiter(&s));
+        event::record_if_prepared(kind, addr, waiter(&s));
         Some(s)
     }
 
     #[inline]
-    fn unlink(&mut self, s: SudogRef, fate: Fate) {
-        event::record(Kind::Leave, s.addr, waiter(&s));
-        self.0.unlink(s, fate);
+    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate) {
+        event::record_if_prepared(Kind::Leave, s.addr, waiter(&s));
+        // SAFETY: by the contract.
+        unsafe { self.0.unlink(s, fate) };
     }
 
     fn len(&self, addr: usize) -> usize {

@@ -17,7 +17,8 @@ use super::{BucketQueue, Fate, Order, Sudog, SudogRef};
 ///
 /// # Safety
 ///
-/// `find` returns heads that were inserted or substituted for one, and not removed.
+/// - `find` returns the head of this address that was inserted, or substituted for the one that was, and not removed.
+/// - A sudog's priority is not 0 exactly while it is such a head.
 pub unsafe trait Heads: Send + 'static {
     /// No head.
     const NONE: Self;
@@ -66,12 +67,13 @@ unsafe impl<H: Heads> BucketQueue for H {
     #[inline]
     fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef> {
         let head = self.find(addr).ok()?;
-        self.unlink(head, fate);
+        // SAFETY: found here.
+        unsafe { self.unlink(head, fate) };
         Some(head)
     }
 
     #[inline]
-    fn unlink(&mut self, s: SudogRef, fate: Fate) {
+    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate) {
         debug_assert_eq!(s.fate.get(), Fate::Queued);
         let (Some(prev), Some(next)) = (s.prev.get(), s.next.get()) else { unreachable!("queued in no ring") };
         if next == s {

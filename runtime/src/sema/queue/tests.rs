@@ -161,8 +161,8 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
                 let queued: Vec<_> = lines.values().flatten().copied().collect();
                 if !queued.is_empty() {
                     let waiter = *which.get(&queued);
-                    // SAFETY: alive and still, and this thread is the only one.
-                    queue.unlink(unsafe { sudogs[waiter].vouch() }, Fate::Cancelled);
+                    // SAFETY: alive and still, and this thread is the only one; queued, as the model says.
+                    unsafe { queue.unlink(sudogs[waiter].vouch(), Fate::Cancelled) };
                     assert_eq!(sudogs[waiter].fate.get(), Fate::Cancelled);
                     lines.values_mut().for_each(|line| line.retain(|&other| other != waiter));
                 }

@@ -11,6 +11,8 @@
 //! | [`V7`] | starvation mode: after a millisecond the mutex is handed over, and nobody barges in | `lock` and `unlock` are large functions that are called, not inlined. Misuse goes unnoticed. |
 //! | [`V8`] | fast paths of one step, slow paths elsewhere; checks | What is left is a matter of [`policy`](super::policy). |
 //!
+//! Source, but where a file says otherwise: Taichi Maeda, *"Crispifying" Go Mutexes*, whose Version #1 to #8 they are.
+//!
 //! They are for study, and for the laboratory, where they are `v1` to `v7`, and `go-1.14` is the eighth. To lock
 //! something, use [`Mutex`](crate::Mutex).
 //!

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use sudog_runtime::goroutine::{Builder, Placement, gosched, run_local};
+use sudog_runtime::goroutine::{Builder, Placement, gosched, run_local, without_switching};
 
 use super::{V1, V2, V3, V4, V5, V6, V7};
 use crate::RawLock;
@@ -31,9 +31,12 @@ fn after_sleepers<L: RawLock<Guard = ()> + Debug + 'static>(starving: bool) -> A
         }
         while starving && !format!("{theirs:?}").contains("starving: true") {
             thread::sleep(Duration::from_millis(2));
-            // SAFETY: it is ours. And again at once, before the one that this wakes can run.
-            unsafe { theirs.unlock(()) };
-            theirs.try_lock().expect("who else runs here?");
+            // Before the one that this wakes can run.
+            without_switching(|| {
+                // SAFETY: it is ours.
+                unsafe { theirs.unlock(()) };
+                theirs.try_lock().expect("who else runs here?");
+            });
             gosched();
         }
     });
