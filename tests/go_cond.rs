@@ -471,6 +471,34 @@ fn a_signal_for_one_who_is_unwound_goes_to_the_next() {
     }
 }
 
+/// The same, when the goroutine has been signalled, but waits for the mutex still.
+#[test]
+fn a_signal_for_one_who_is_unwound_on_its_way_to_the_mutex_goes_to_the_next() {
+    let _watchdog = Watchdog::new();
+    let w: &'static World = Box::leak(Box::default());
+    let go_on = Arc::new(AtomicBool::new(false));
+    let theirs = go_on.clone();
+    let set = std::thread::spawn(move || {
+        run_local(|| {
+            go(|| w.cond.wait(&mut w.mutex.lock()));
+            while !theirs.load(SeqCst) {
+                gosched();
+            }
+        });
+    });
+    eventually(|| w.cond.waiters() == 1);
+    let thread = std::thread::spawn(|| w.cond.wait(&mut w.mutex.lock()));
+    eventually(|| w.cond.waiters() == 2);
+    let held = w.mutex.lock();
+    w.cond.signal();
+    assert_eq!(w.cond.waiters(), 1);
+    go_on.store(true, SeqCst); // when the goroutine has come to the mutex, nothing is left to do in its set
+    eventually(|| w.cond.waiters() == 0);
+    drop(held);
+    set.join().unwrap();
+    thread.join().unwrap();
+}
+
 /// Who is unwound passes on a signal that has come for it; but a cancel is no signal. A thread that waits behind one that
 /// is cancelled, and unwound before it goes on, is left alone.
 #[test]

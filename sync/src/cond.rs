@@ -10,12 +10,12 @@
 //! The list, and what happens between 1 and 3, is `sudog_runtime::sema::NotifyList`.
 
 use std::fmt;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sudog_runtime::sema::{Abandoned, Limit, NotifyList};
+use sudog_runtime::sema::{Abandoned, Limit, NotifyList, Ticket};
 
 use crate::Locker;
 use crate::lock_api::{
@@ -120,7 +120,9 @@ impl Cond {
             // SAFETY: null.
             unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };
             let over = ticket.wait_limited(limit);
+            let unwound = Unwound(ticket);
             relock.now();
+            mem::forget(unwound);
             over
         })
     }
@@ -373,6 +375,16 @@ impl<'a, L: Locker> CondGuard for Locked<'a, L> {
     }
 }
 
+/// One that has been signalled, and is unwound as it waits for the mutex: it never sees what it was signalled for.
+struct Unwound<'a>(&'a Ticket<'a>);
+
+impl Drop for Unwound<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.pass_on();
+    }
+}
+
 /// Locks again, and puts the guard where the last one was taken from.
 struct Relock<'a, G: CondGuard> {
     lock: G::Lock,
@@ -404,7 +416,7 @@ impl<G: CondGuard> Drop for Relock<'_, G> {
         if !self.over {
             let abort = Abort;
             self.now();
-            std::mem::forget(abort);
+            mem::forget(abort);
         }
     }
 }

@@ -303,6 +303,16 @@ impl Ticket<'_> {
         over
     }
 
+    /// Gives the notification that has ended the wait to the next in line, if it was for one only: for a holder that has
+    /// got it, but will never act on it.
+    #[cold]
+    pub fn pass_on(&self) {
+        // A broadcast has left nobody out.
+        if self.over.get() == Some(Ok(())) && !self.node.listed.get() {
+            self.list.notify_one();
+        }
+    }
+
     #[cold]
     fn cancellable_wait(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
         // SAFETY: list and node outlive this call, and the node was put into the list.
