@@ -395,6 +395,20 @@ impl Turns {
         mutex.unlock();
     }
 
+    /// So many come, one after another, and each waits when the next one comes.
+    fn line_up<'s, P: Policy>(
+        &'s self,
+        s: &'s thread::Scope<'s, '_>,
+        mutex: &'s GoMutex<Spy, P>,
+        spy: &Script,
+        waiters: usize,
+    ) {
+        for waiter in 0..waiters {
+            s.spawn(move || self.take(mutex, waiter));
+            eventually(|| spy.queued() == waiter + 1);
+        }
+    }
+
     fn so_far(&self) -> Vec<usize> {
         self.taken.lock().unwrap().clone()
     }
@@ -493,11 +507,7 @@ fn in_go_1_8_who_loses_goes_to_the_end() {
     let turns = Turns::default();
     mutex.lock();
     thread::scope(|s| {
-        for waiter in 0..3 {
-            let (mutex, turns) = (&mutex, &turns);
-            s.spawn(move || turns.take(mutex, waiter));
-            eventually(|| spy.queued() == waiter + 1);
-        }
+        turns.line_up(s, &mutex, &spy, 3);
         spy.overtake(&mutex);
         assert!(!mutex.is_starving());
         mutex.unlock();
@@ -518,12 +528,8 @@ fn first_come_first_served() {
     let turns = Turns::default();
     mutex.lock();
     thread::scope(|s| {
-        for waiter in 0..4 {
-            let (mutex, turns) = (&mutex, &turns);
-            s.spawn(move || turns.take(mutex, waiter));
-            eventually(|| spy.queued() == waiter + 1);
-            assert!(mutex.is_starving());
-        }
+        turns.line_up(s, &mutex, &spy, 4);
+        assert!(mutex.is_starving());
         mutex.unlock();
         for turn in 1..=4 {
             assert!(!mutex.try_lock(), "a newcomer came first");
@@ -558,11 +564,7 @@ fn who_loses_goes_back_to_the_front_in_normal_mode() {
     let turns = Turns::default();
     mutex.lock();
     thread::scope(|s| {
-        for waiter in 0..4 {
-            let (mutex, turns) = (&mutex, &turns);
-            s.spawn(move || turns.take(mutex, waiter));
-            eventually(|| spy.queued() == waiter + 1);
-        }
+        turns.line_up(s, &mutex, &spy, 4);
         for _ in 0..20 {
             spy.overtake(&mutex);
             assert!(!mutex.is_starving());
@@ -585,11 +587,7 @@ fn one_who_is_awake_is_enough() {
     let turns = Turns::default();
     mutex.lock();
     thread::scope(|s| {
-        for waiter in 0..2 {
-            let (mutex, turns) = (&mutex, &turns);
-            s.spawn(move || turns.take(mutex, waiter));
-            eventually(|| spy.queued() == waiter + 1);
-        }
+        turns.line_up(s, &mutex, &spy, 2);
         spy.wake_up_to_the_gate(&mutex);
         let releases = || spy.steps.lock().unwrap().iter().filter(|s| matches!(s, Step::Release(_))).count();
         assert_eq!(releases(), 1);

@@ -125,7 +125,8 @@ kinds! {
 pub struct Recording {
     /// In the order of time; those of one thread in the order in which it recorded them.
     pub events: Vec<Event>,
-    /// How many were dropped, as there was no room: the oldest of their threads.
+    /// How many were dropped: the oldest of their threads, as there was no room; or those of a thread that had no ring
+    /// yet, under a lock under which none may be made.
     pub dropped: u64,
 }
 

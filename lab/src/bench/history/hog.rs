@@ -23,7 +23,7 @@ use sudog_sync::GoMutex;
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
 
-use super::{on_workers, pause};
+use super::on_workers;
 use crate::cli::HistoryArgs;
 use crate::contenders::{Contenders, Gate};
 use crate::failure::Failure;
@@ -84,6 +84,7 @@ enum Role {
 }
 
 struct Stage<P> {
+    on: Contenders,
     mutex: GoMutex<RuntimeSema, P>,
     over: AtomicBool,
     /// The victim has had enough.
@@ -97,6 +98,7 @@ impl PolicyJob for Scene {
 
     fn run<P: Policy + 'static>(self) -> Self::Out {
         let stage = Arc::new(Stage::<P> {
+            on: self.on,
             mutex: GoMutex::unlocked(),
             over: AtomicBool::new(false),
             done: AtomicBool::new(false),
@@ -135,7 +137,7 @@ impl<P: Policy> Stage<P> {
         let mut times = 0;
         while running && !self.over.load(Relaxed) {
             self.mutex.lock();
-            pause(hold);
+            self.on.sleep(hold);
             self.mutex.unlock();
             times += 1;
         }
@@ -145,7 +147,7 @@ impl<P: Policy> Stage<P> {
     fn victim(&self, running: bool) -> Role {
         let (mut waits, mut cut_short) = (Vec::new(), false);
         while running && !cut_short && waits.len() < ROUNDS {
-            pause(Duration::from_micros(100));
+            self.on.sleep(Duration::from_micros(100));
             let start = Instant::now();
             self.mutex.lock();
             waits.push(start.elapsed());

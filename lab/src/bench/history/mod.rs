@@ -43,11 +43,3 @@ fn on_workers(args: &HistoryArgs, on: Contenders, workers: usize) -> Result<Cont
         }
     }
 }
-
-/// Sleeps, as a thread or as a goroutine.
-fn pause(time: std::time::Duration) {
-    #[cfg(unix)]
-    sudog_runtime::goroutine::sleep(time);
-    #[cfg(not(unix))]
-    std::thread::sleep(time);
-}
