@@ -54,6 +54,7 @@ pub mod semaphore;
 mod shared_panic;
 mod thread_index;
 mod wait_group;
+mod waiting;
 pub mod x;
 
 #[cfg(not(sudog_loom))]

@@ -32,8 +32,8 @@ use sudog_runtime::shim::{AtomicU64, Ordering};
 
 use super::chain::OnChain;
 use super::line::{Line, TicketWait};
-use super::policy::SpinThenPark;
 use super::ticket_sema::{Doorway, TicketSema, sealed};
+use crate::waiting::policy::SpinThenPark;
 
 /// The split semaphore: two RMWs where nobody waits, the line of tickets where somebody does.
 ///

@@ -25,10 +25,10 @@ use sudog_runtime::Instant;
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far};
-use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
 use super::ticket_sema::TicketSema;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 table!(CHAINS: [PopStack; MAX_BUCKETS]);
 

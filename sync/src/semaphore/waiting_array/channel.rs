@@ -28,10 +28,10 @@ use sudog_runtime::shim::{AtomicU64, Ordering};
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far};
-use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
 use super::ticket_sema::TicketSema;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 struct Channel {
     chain: PopStack,

@@ -32,14 +32,14 @@ use std::ptr;
 use sudog_runtime::Instant;
 use sudog_runtime::shim::{AtomicPtr, AtomicUsize, Cell, Mutex, Ordering};
 
-use super::gate::Gate;
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far};
-use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::Waited;
 use super::table::table;
 use super::ticket_sema::TicketSema;
+use crate::waiting::gate::Gate;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 /// Never freed.
 #[repr(align(128))]

@@ -33,18 +33,17 @@ mod chain;
 mod channel;
 mod fences;
 mod gaps;
-mod gate;
 mod hash;
 mod line;
 mod location;
 mod near;
-mod policy;
 mod pop_stack;
 mod table;
 mod ticket;
 mod ticket_sema;
 mod twa;
 
+pub use crate::waiting::policy::{Spin, SpinThenPark, SpinThenYield, WaitPolicy};
 pub use benaphore::{Benaphore, Split};
 pub use chain::{
     OnChain, TwaChain, address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline,
@@ -57,7 +56,6 @@ pub use fences::{Fence, without};
 pub use hash::{MAX_BUCKETS, Mixed, Orbits, Paired, Plain, TicketHash};
 pub use line::{TicketWait, Turn};
 pub use location::{LocationWaiter, OnLocation, TwaLocation, location_wait, location_wake_all};
-pub use policy::{Spin, SpinThenPark, SpinThenYield, WaitPolicy};
 pub use ticket::{OnGrant, Ticket};
 pub use ticket_sema::{Closed, Doorway, Refused, TicketSema, Tickets};
 pub use twa::{OnBucket, Twa};

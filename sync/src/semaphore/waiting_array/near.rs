@@ -16,11 +16,11 @@ use std::ops::Range;
 
 use sudog_runtime::Instant;
 
-use super::gate::is_over;
 use super::hash::TicketHash;
 use super::line::{TICKETS, Turn};
-use super::policy::WaitPolicy;
 use super::pop_stack::Waited;
+use crate::waiting::gate::is_over;
+use crate::waiting::policy::WaitPolicy;
 
 /// Waits for a turn: near it on the grant; else by `wait`, with what `look` had returned *before* the grant was looked at,
 /// so that `wait` can tell whether anybody has been woken since.

@@ -34,8 +34,8 @@ use sudog_runtime::Instant;
 use sudog_runtime::shim::{AtomicPtr, Ordering};
 
 use super::fences;
-use super::gate::Gate;
-use super::policy::{SpinThenPark, WaitPolicy};
+use crate::waiting::gate::Gate;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 /// 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]

@@ -16,10 +16,10 @@ use std::ops::Range;
 
 use sudog_runtime::Instant;
 
-use super::gate::is_over;
 use super::line::{TicketWait, Turn};
-use super::policy::{SpinThenYield, WaitPolicy};
 use super::ticket_sema::TicketSema;
+use crate::waiting::gate::is_over;
+use crate::waiting::policy::{SpinThenYield, WaitPolicy};
 
 /// Listing 1: all waiters look at the grant. See [`Ticket`].
 ///

@@ -35,14 +35,14 @@ use sudog_runtime::shim::{AtomicU32, Ordering};
 use sudog_runtime::{G, Instant};
 
 use super::chain;
-use super::gate::is_over;
 use super::hash::{MAX_BUCKETS, Mixed, TicketHash};
 use super::line::{TicketWait, Turn};
 use super::near::{self, Far};
-use super::policy::{SpinThenPark, WaitPolicy};
 use super::pop_stack::Waited;
 use super::table::table;
 use super::ticket_sema::TicketSema;
+use crate::waiting::gate::is_over;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 const THREADS: u32 = 1;
 const GOROUTINES: u32 = 2;

@@ -20,25 +20,25 @@ const SHUT: u32 = 0;
 const PARKED: u32 = 1;
 const OPEN: u32 = 2;
 
-pub(super) struct Gate {
+pub(crate) struct Gate {
     state: AtomicU32,
     /// Written by the owner before PARKED, read by the opener after it.
     sleeper: Cell<*const G>,
 }
 
 impl Gate {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
     }
 
     /// Whether it has been opened. What the opener did before, the caller sees.
     #[inline]
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.state.load(Ordering::Acquire) == OPEN
     }
 
     /// For the owner, to use it again.
-    pub(super) fn shut(&self) {
+    pub(crate) fn shut(&self) {
         self.state.store(SHUT, Ordering::Relaxed);
     }
 
@@ -47,7 +47,7 @@ impl Gate {
     /// # Safety
     ///
     /// The gate is alive, and nobody else opens it.
-    pub(super) unsafe fn open(gate: *const Self) {
+    pub(crate) unsafe fn open(gate: *const Self) {
         // Release: the owner sees what we did. Acquire: we see its `sleeper`.
         // SAFETY: alive, by the contract; not used after this swap unless its owner sleeps until it is readied.
         let before = unsafe { (*gate).state.swap(OPEN, Ordering::AcqRel) };
@@ -61,7 +61,7 @@ impl Gate {
     /// Waits until it is open (true) or until the deadline (false). By its owner.
     ///
     /// A goroutine that is given up leaves this by a panic; nobody has a reference to its G then.
-    pub(super) fn wait<P: WaitPolicy>(&self, deadline: Option<Instant>) -> bool {
+    pub(crate) fn wait<P: WaitPolicy>(&self, deadline: Option<Instant>) -> bool {
         let mut iter = 0;
         while !self.is_open() {
             if !P::pass_time(iter) {
@@ -101,7 +101,7 @@ impl Gate {
 /// Whether a wait that never sleeps has come to its deadline. The clock is read at times only: that takes as long as
 /// some pauses.
 #[inline]
-pub(super) fn is_over(deadline: Option<Instant>, iter: u32) -> bool {
+pub(crate) fn is_over(deadline: Option<Instant>, iter: u32) -> bool {
     iter % 8 == 7 && deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
