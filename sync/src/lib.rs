@@ -33,6 +33,8 @@ mod api_lock;
 mod api_rw_lock;
 #[cfg(not(sudog_loom))]
 pub mod atomic;
+#[cfg(feature = "waiting-array")]
+pub mod capacitor;
 #[cfg(not(sudog_loom))]
 mod cond;
 #[cfg(all(unix, not(sudog_loom)))]
@@ -74,7 +76,9 @@ pub use once::Once;
 pub use once::{OnceFunc, OnceValue, OnceValues, once_func, once_value, once_values};
 #[cfg(not(sudog_loom))]
 pub use pool::Pool;
-pub use raw::{AsyncRawLock, AsyncSemaphore, ConstRawLock, ConstSemaphore, Order, RawLock, Semaphore, Wake};
+pub use raw::{
+    AsyncRawLock, AsyncSemaphore, ConstPermits, ConstRawLock, ConstSemaphore, Order, RawLock, Semaphore, Wake,
+};
 pub use raw_rw::{ConstRawRwLock, RawRwLock};
 pub use rw_mutex::{GoRwMutex, RLocker};
 #[cfg(not(sudog_loom))]

@@ -137,10 +137,12 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         }
     }
 
-    /// [`Semaphore::release_many`] for permits that are meant for those who wait: who waits may get them past newcomers,
-    /// if that is cheaper. The caller goes on.
+    /// [`Semaphore::release`] of `n` permits that are meant for those who wait, as by [`Wake::Grant`]: with
+    /// [`Semaphore::HANDOFF`], past all newcomers. The caller goes on.
     fn grant_many(&self, n: u32) {
-        self.release_many(n);
+        for _ in 0..n {
+            self.release(Wake::Grant);
+        }
     }
 }
 
@@ -149,6 +151,13 @@ pub trait ConstSemaphore: Semaphore {
     /// A semaphore without permits.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
     const EMPTY: Self;
+}
+
+/// A [`Semaphore`] that a `static` can hold with this many permits in it.
+pub trait ConstPermits<const N: u32>: ConstSemaphore {
+    /// A semaphore with `N` permits.
+    #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
+    const HOLDING: Self;
 }
 
 /// A [`Semaphore`] that async tasks can wait for, in the same line as threads and goroutines.

@@ -16,7 +16,7 @@ use std::time::Instant;
 use parking_lot_core::{DEFAULT_PARK_TOKEN, ParkResult, UnparkToken};
 use sudog_runtime::fatal;
 
-use crate::{ConstSemaphore, Order, Semaphore, Wake};
+use crate::{ConstPermits, ConstSemaphore, Order, Semaphore, Wake};
 
 /// The permit is in the counter: fight for it.
 const WOKEN: UnparkToken = UnparkToken(0);
@@ -131,6 +131,10 @@ unsafe impl Semaphore for ParkingLotSema {
         // SAFETY: as above; `add` can abort, but not panic.
         unsafe { parking_lot_core::unpark_one(self.key(), grant) };
     }
+}
+
+impl<const N: u32> ConstPermits<N> for ParkingLotSema {
+    const HOLDING: Self = Self { permits: AtomicU32::new(N) };
 }
 
 impl ConstSemaphore for ParkingLotSema {

@@ -116,6 +116,11 @@ impl<T: Table> crate::ConstSemaphore for InTable<T> {
     const EMPTY: Self = Self { permits: AtomicU32::new(0), table: PhantomData };
 }
 
+#[cfg(not(sudog_loom))]
+impl<T: Table, const N: u32> crate::ConstPermits<N> for InTable<T> {
+    const HOLDING: Self = Self { permits: AtomicU32::new(N), table: PhantomData };
+}
+
 impl<T> fmt::Debug for InTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InTable").field("permits", &self.permits).finish()

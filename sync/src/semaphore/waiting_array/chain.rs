@@ -94,6 +94,27 @@ pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadli
     CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>>(condition, deadline)
 }
 
+/// Waits, asleep, for a ticket of what is at this address, until `condition` returns true (true), or until the deadline.
+pub(crate) fn wait_ticket(
+    address: usize,
+    ticket: u32,
+    condition: impl FnMut() -> bool,
+    deadline: Option<Instant>,
+) -> bool {
+    wait::<Far<SpinThenPark>>(ticket_chain(address, ticket), condition, deadline)
+}
+
+/// Lets those who wait for this ticket look at their conditions again.
+#[inline]
+pub(crate) fn signal_ticket(address: usize, ticket: u32) {
+    ticket_chain(address, ticket).flush();
+}
+
+#[inline]
+fn ticket_chain(address: usize, ticket: u32) -> &'static PopStack {
+    &CHAINS[<Mixed>::bucket(address, u64::from(ticket)) % <Mixed>::BUCKETS]
+}
+
 #[inline]
 pub(super) fn wait<P: WaitPolicy>(
     chain: &PopStack,

@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | waiter: pushes itself | [`after_push`] | its condition |
 //! | polite signaller: the condition, before it is called | [`before_polite_look`] | whether anybody has pushed |
-//! | taker: draws a ticket | [`after_ticket`] | the grant |
-//! | poster that looks at the tickets: the grant | [`after_grant`] | the last ticket drawn |
+//! | taker: draws a ticket | [`after_ticket`] | the grant, or the window of a capacitor |
+//! | poster that looks at the tickets: the grant, or a window | [`after_grant`] | the last ticket drawn |
 //!
 //! The first two are real: the condition is the user's, of whatever order. In the last two all four accesses are
 //! sequentially consistent, and only a model needs a fence: `docs/orderings.md`.
@@ -17,33 +17,33 @@ use sudog_runtime::shim::Ordering;
 
 /// Of the four accesses of a look at the tickets. In a model they leave it to the fences, or it could not do without
 /// them.
-pub(super) const TOTAL_ORDER: Ordering = if cfg!(sudog_loom) { Ordering::AcqRel } else { Ordering::SeqCst };
+pub(crate) const TOTAL_ORDER: Ordering = if cfg!(sudog_loom) { Ordering::AcqRel } else { Ordering::SeqCst };
 /// The same for those that load.
-pub(super) const TOTAL_ORDER_LOAD: Ordering = if cfg!(sudog_loom) { Ordering::Acquire } else { Ordering::SeqCst };
+pub(crate) const TOTAL_ORDER_LOAD: Ordering = if cfg!(sudog_loom) { Ordering::Acquire } else { Ordering::SeqCst };
 
 #[inline(always)]
-pub(super) fn after_push() {
+pub(crate) fn after_push() {
     if stands(Fence::AfterPush) {
         shim::full_fence();
     }
 }
 
 #[inline(always)]
-pub(super) fn before_polite_look() {
+pub(crate) fn before_polite_look() {
     if stands(Fence::BeforePoliteLook) {
         shim::full_fence();
     }
 }
 
 #[inline(always)]
-pub(super) fn after_ticket() {
+pub(crate) fn after_ticket() {
     if stands(Fence::AfterTicket) {
         shim::dekker_fence();
     }
 }
 
 #[inline(always)]
-pub(super) fn after_grant() {
+pub(crate) fn after_grant() {
     if stands(Fence::AfterGrant) {
         shim::dekker_fence();
     }

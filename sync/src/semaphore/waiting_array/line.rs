@@ -419,6 +419,12 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     }
 }
 
+/// The number of the ticket at a position, modulo 2^32.
+#[inline]
+pub(super) fn number(position: u64) -> u32 {
+    (position / ONE) as u32
+}
+
 /// The position after `n` tickets.
 #[inline]
 fn end(first: u64, n: u32) -> u64 {

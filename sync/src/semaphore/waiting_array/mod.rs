@@ -29,9 +29,9 @@
 //! Source: Dave Dice and Alex Kogan, *Semaphores Augmented with a Waiting Array*, arXiv 2501.18447.
 
 mod benaphore;
-mod chain;
+pub(crate) mod chain;
 mod channel;
-mod fences;
+pub(crate) mod fences;
 mod gaps;
 mod hash;
 mod line;

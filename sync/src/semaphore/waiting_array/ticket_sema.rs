@@ -11,9 +11,9 @@ use sudog_runtime::Instant;
 
 #[cfg(not(sudog_loom))]
 use super::benaphore::Split;
-use super::line::{Line, Outcome, TicketWait};
+use super::line::{Line, Outcome, TicketWait, number};
 #[cfg(not(sudog_loom))]
-use crate::ConstSemaphore;
+use crate::{ConstPermits, ConstSemaphore};
 use crate::{Order, Semaphore, Wake};
 
 /// What comes before the line: who must join it, and what is owed to it.
@@ -230,6 +230,37 @@ new_for_defaults! {
     TwaLocation = super::OnLocation, Tickets;
 }
 
+impl<W: TicketWait> TicketSema<W> {
+    /// Takes a permit, waiting for it in line, and returns the ticket, modulo 2^32: tickets are numbered in the order in
+    /// which their holders came.
+    ///
+    /// For those who count who overtakes whom.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`], if the semaphore is closed, before or meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_sync::semaphore::Ticket;
+    ///
+    /// static SLOTS: Ticket = Ticket::new(2);
+    ///
+    /// assert_eq!(SLOTS.acquire_numbered(), Ok(0));
+    /// assert_eq!(SLOTS.acquire_numbered(), Ok(1));
+    /// ```
+    pub fn acquire_numbered(&self) -> Result<u32, Closed> {
+        let first = self.line.draw(1);
+        let outcome = if self.line.are_granted(first, 1) {
+            Outcome::Granted
+        } else {
+            self.line.wait(first, 1, None, &|n| self.give_back(n))
+        };
+        if outcome == Outcome::Granted { Ok(number(first)) } else { Err(Closed) }
+    }
+}
+
 impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     /// Whether the semaphore must stay alive until a release of it has returned, though its permits may have been
     /// taken before. If not, the taker of the last permit may free it at once: see [`TicketSema::post_raw`].
@@ -442,11 +473,26 @@ unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
     fn release_many(&self, n: u32) {
         self.post(n);
     }
+
+    #[inline]
+    fn grant_many(&self, n: u32) {
+        self.post(n);
+    }
 }
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, D: Doorway> ConstSemaphore for TicketSema<W, D> {
     const EMPTY: Self = Self { doorway: D::EMPTY, line: Line::granting(0) };
+}
+
+#[cfg(not(sudog_loom))]
+impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W> {
+    const HOLDING: Self = Self::with_permits(N);
+}
+
+#[cfg(not(sudog_loom))]
+impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W, Split> {
+    const HOLDING: Self = Self::with_permits(N);
 }
 
 #[cfg(not(sudog_loom))]

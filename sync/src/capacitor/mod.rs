@@ -1,0 +1,49 @@
+//! Capacitors: bounded bypass for any lock.
+//!
+//! A lock may be fast because it is unfair: whoever comes first to a free test-and-set lock has it, and some never do. A
+//! capacitor is put in front of it. Who wants the lock *arrives* first, and *departs* after the unlock; of those who
+//! have arrived only so many are let through at a time, in the order in which they came. So while somebody waits, at
+//! most `B - 1` of those who came later have the lock before it, whatever the lock itself does.
+//!
+//! | primitive | lets through | bypass at most | deadlines | the gate |
+//! |---|---|---|---|---|
+//! | [`Platoon`]`<S>` | `B`; and the next `B` when all of these have departed | `B - 1` | in line | yes |
+//! | [`SlidingWindow`] | all that are less than `B` behind the first that has not departed | `B - 1` | in line | yes |
+//! | [`Multilane`]`<S>` | `L` lanes, dealt in turn, of `B` each; and the next `L * B` when all have departed | `L * B - 1` | polls | no |
+//! | [`SeparateLanes`]`<S>` | lanes that are platoons, each for itself | not bounded by `B` and `L` | in line | no |
+//!
+//! | admission | who arrives | bypass at most |
+//! |---|---|---|
+//! | [`Always`] | everybody | the primitive's |
+//! | [`Gated`] | who finds somebody between arrival and departure, or the lock taken; the others have the lock at the price of the bare one | the primitive's |
+//! | [`Fractional`] | one in so many, drawn at random | not bounded |
+//!
+//! [`Wrapped`] makes a [`RawLock`](crate::RawLock) of an inner lock, a primitive and an admission. Its names:
+//! [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate, and is the one to take.
+//!
+//! What the bound counts: acquisitions by others whose arrival began after one's own had ended, and that get the lock
+//! before one does. An arrival has ended when its place is taken, before it waits.
+//!
+//! What is known of them, claim by claim and with figures: `docs/capacitor.md`. What was wrong in the paper's listings
+//! is there, too.
+//!
+//! Feature `waiting-array`, on by default: those who wait for the window wait in its chains. NOTICE names patents.
+//!
+//! Source: Dave Dice, *Capacitors*, Oracle Labs, 2025. The window, the gate and the departures in one word are ours.
+
+mod admission;
+mod arrival;
+mod multilane;
+mod platoon;
+mod sliding;
+mod wrapped;
+
+pub use admission::{Admission, Always, ConstAdmission, Fractional, Gated, Way};
+pub use arrival::{Arrival, ArriveDepart, ConstArriveDepart};
+pub use multilane::{Dealing, Multilane, SeparateLanes};
+pub use platoon::Platoon;
+pub use sliding::SlidingWindow;
+pub use wrapped::{Capacitor, Pass, Sliding, Wrapped};
+
+/// The bypass limit `B` of what is made without one.
+pub const DEFAULT_LIMIT: u32 = 4;

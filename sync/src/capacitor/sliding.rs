@@ -1,0 +1,373 @@
+//! The sliding window: who is less than `B` behind the first that has not departed is let through.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `next` | the next ticket; to arrive is to draw one |
+//! | `window` | upper half, *base*: the first ticket that has not departed. Bit 31: LATE, `late` is not empty. Bits 0 to 30: bit `i` says that ticket `base + i` has departed; bit 0 is never set |
+//! | `late` | tickets that were given up when they were too far from the base for a bit |
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | arrive | | `t = next++`; `t < base + B`: is let through; else waits until that is so |
+//! | depart | ticket `t`, no LATE | CAS on the window: sets bit `t - base`; if the lowest bits are set then, moves the base past them |
+//! | depart | LATE, or no bit for `t` | the same under a lock; and gives bits to those of `late` that have come near |
+//! | … | who moved the base by `k` | wakes those of the `k` tickets behind the old window that have been drawn |
+//! | give up | who waits | departs |
+//!
+//! Tickets have 32 bits here and go round: two are compared by their difference, so 2^31 may be about.
+//!
+//! **Bound.** While V has not departed the base is not above its ticket `v`, so whoever is let through has a ticket below
+//! `v + B`: at most `B - 1` of them are later than V. Where it departs does not matter, nor what lock is inside. Each
+//! has all `B - 1`; in a platoon only the first has.
+//!
+//! **Nobody is left behind.** Who has ticket `base` is always let through. A base that moves to `b` lets exactly the
+//! tickets below `b + B` through; who moved it by `k` wakes the `k` that were not before. So one that is late holds up
+//! those who are `B` behind it, and no others.
+//!
+//! **The bits.** Who has been let through is less than `B` from the base, so has a bit; so a limit is 31 at most. Who gives
+//! up may be farther, and is noted in `late`. LATE is in the same word as the base: so either a departer sees LATE, and
+//! looks there, or the one that is noted sees the base that the departer moved. While LATE is set the window is changed
+//! under the lock only.
+//!
+//! **The gate** loads the window, then `next`: the same ticket, so nobody is between arrival and departure. Why in this
+//! order and what it may miss: [`is_idle`](SlidingWindow::is_idle).
+//!
+//! Orderings: a departure is Release and being let through Acquire, though the inner lock orders what it protects. To
+//! wake only those who have drawn a ticket, a departer looks at `next` after it has changed the window; an arrival draws
+//! a ticket, then looks at the window: each writes, then reads what the other writes. So all four are sequentially
+//! consistent. On x86 that costs nothing, as both writes are locked instructions.
+//!
+//! The lock must outlive the departure, as it looks at `next` at its end.
+//!
+//! Source: ours. `docs/capacitor.md` has what was checked.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crossbeam_utils::CachePadded;
+use sudog_runtime::Instant;
+use sudog_runtime::shim::{AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed};
+
+#[cfg(not(sudog_loom))]
+use super::DEFAULT_LIMIT;
+#[cfg(not(sudog_loom))]
+use super::arrival::ConstArriveDepart;
+use super::arrival::{ArriveDepart, checked};
+use crate::semaphore::waiting_array::{chain, fences};
+use crate::waiting::gate::is_over;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
+
+/// How many bits there are.
+const SPAN: u32 = 31;
+const LATE: u64 = 1 << SPAN;
+const BITS: u64 = LATE - 1;
+
+/// A capacitor without drain: the window moves on with the first that departs, and not with the last of a platoon.
+///
+/// `P` is how those wait who are not yet let through.
+///
+/// # Limits
+///
+/// A bypass limit of 31. 2^31 that have arrived and not departed. One that gives up while 31 or more are before it
+/// allocates.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::capacitor::{ArriveDepart, SlidingWindow};
+///
+/// let window = SlidingWindow::new(2);
+/// let [first, second] = [window.arrive(), window.arrive()];
+/// window.depart(second);
+/// assert!(window.try_arrive().is_none(), "the first is still there, and two have come since");
+/// window.depart(first);
+/// assert!(window.try_arrive().is_some());
+/// ```
+pub struct SlidingWindow<P = SpinThenPark> {
+    next: CachePadded<AtomicU64>,
+    window: CachePadded<AtomicU64>,
+    /// Tickets in full.
+    late: Mutex<BTreeSet<u64>>,
+    limit: u32,
+    policy: std::marker::PhantomData<fn() -> P>,
+}
+
+/// The base of a window.
+#[inline]
+fn base(window: u64) -> u32 {
+    (window >> 32) as u32
+}
+
+/// A window with these bits, which may be more than there is room for, moved on as far as they let it. And by how much.
+#[inline]
+fn moved(base: u32, bits: u64) -> (u64, u32) {
+    let by = bits.trailing_ones();
+    (u64::from(base.wrapping_add(by)) << 32 | bits.checked_shr(by).unwrap_or(0), by)
+}
+
+/// The window without this ticket, and by how much it has moved. The ticket has a bit.
+#[inline]
+fn without(window: u64, ticket: u32) -> (u64, u32) {
+    debug_assert!(window & LATE == 0 && ticket.wrapping_sub(base(window)) < SPAN);
+    let bit = 1 << (ticket.wrapping_sub(base(window)) % SPAN);
+    debug_assert!(window & bit == 0, "a ticket departs once");
+    moved(base(window), window & BITS | bit)
+}
+
+impl SlidingWindow {
+    /// With this bypass limit, and the default policy. [`ArriveDepart::with_limit`] is for any.
+    ///
+    /// # Panics
+    ///
+    /// If the limit is not from 1 to 31.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    #[track_caller]
+    pub const fn new(limit: u32) -> Self {
+        Self::beginning(0, limit)
+    }
+}
+
+impl<P> SlidingWindow<P> {
+    #[cfg(not(sudog_loom))]
+    #[track_caller]
+    const fn beginning(at: u32, limit: u32) -> Self {
+        Self {
+            next: CachePadded::new(AtomicU64::new(at as u64)),
+            window: CachePadded::new(AtomicU64::new((at as u64) << 32)),
+            late: Mutex::new(BTreeSet::new()),
+            limit: checked(limit, SPAN),
+            policy: std::marker::PhantomData,
+        }
+    }
+
+    #[cfg(sudog_loom)]
+    fn beginning(at: u32, limit: u32) -> Self {
+        Self {
+            next: CachePadded::new(AtomicU64::new(u64::from(at))),
+            window: CachePadded::new(AtomicU64::new(u64::from(at) << 32)),
+            late: Mutex::new(BTreeSet::new()),
+            limit: checked(limit, SPAN),
+            policy: std::marker::PhantomData,
+        }
+    }
+
+    /// As if so many tickets had been drawn, and departed, before. For the tests of what goes round.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_limit_at(limit: u32, at: u32) -> Self {
+        Self::beginning(at, limit)
+    }
+
+    /// How many have arrived and not departed at this moment, those who wait included; and those who gave up, as long as
+    /// somebody before them has not departed. For tests and the curious.
+    #[must_use]
+    pub fn present(&self) -> u32 {
+        let window = self.window.load(Acquire);
+        (self.next.load(Relaxed) as u32).wrapping_sub(base(window))
+    }
+
+    /// How many tickets have been drawn. For tests and the curious.
+    #[must_use]
+    pub fn drawn(&self) -> u64 {
+        self.next.load(Relaxed)
+    }
+
+    /// How many are before this ticket can be let through; nothing, if it is.
+    #[inline]
+    fn ahead(&self, window: u64, ticket: u32) -> Option<u32> {
+        let ahead = ticket.wrapping_sub(base(window).wrapping_add(self.limit));
+        (ahead as i32 >= 0).then_some(ahead)
+    }
+
+    /// Wakes those that a window that was at `base` lets through when it has moved by `by`.
+    #[inline]
+    fn wake(&self, base: u32, by: u32) {
+        fences::after_grant();
+        let first = base.wrapping_add(self.limit);
+        let drawn = (self.next.load(fences::TOTAL_ORDER_LOAD) as u32).wrapping_sub(first) as i32;
+        for ticket in 0..drawn.clamp(0, by as i32) {
+            chain::signal_ticket(self.address(), first.wrapping_add(ticket as u32));
+        }
+    }
+
+    /// What those who wait are found by.
+    #[inline]
+    fn address(&self) -> usize {
+        (&raw const *self).addr()
+    }
+
+    /// Under the lock: for one that has no bit, or if there are others that had none.
+    #[cold]
+    fn depart_late(&self, ticket: u32) {
+        let mut late = self.late.lock();
+        let (old, by) = loop {
+            let old = self.window.load(Relaxed);
+            let base = base(old);
+            let distance = ticket.wrapping_sub(base);
+            let (mut new, mut by) = (old & !LATE, 0);
+            if distance < SPAN {
+                (new, by) = without(new, ticket);
+            } else {
+                // The ticket in full: it has been drawn, and not long ago.
+                let next = self.next.load(Relaxed);
+                late.insert(next - u64::from((next as u32).wrapping_sub(ticket)));
+            }
+            // In their order, so that each finds the base where those before it have left it.
+            while let Some(&first) = late.first().filter(|&&first| (first as u32).wrapping_sub(self::base(new)) < SPAN)
+            {
+                late.pop_first();
+                let (further, step) = without(new, first as u32);
+                (new, by) = (further, by + step);
+            }
+            if !late.is_empty() {
+                new |= LATE;
+            }
+            match self.window.compare_exchange(old, new, fences::TOTAL_ORDER, Relaxed) {
+                Ok(_) => break (old, by),
+                // Only if LATE was not set: then nobody else is late.
+                Err(_) => {
+                    debug_assert!(old & LATE == 0, "with LATE set the window is changed under the lock only");
+                    late.clear();
+                }
+            }
+        };
+        drop(late);
+        self.wake(base(old), by);
+    }
+}
+
+impl<P: WaitPolicy> SlidingWindow<P> {
+    /// Waits until the ticket is let through (true), or until the deadline (false).
+    #[cold]
+    fn wait(&self, ticket: u32, deadline: Option<Instant>) -> bool {
+        let through = || self.ahead(self.window.load(Acquire), ticket).is_none();
+        let mut iter = 0;
+        // The next one looks for a while, and so does everybody who never sleeps.
+        while self.ahead(self.window.load(Acquire), ticket).is_some_and(|ahead| ahead == 0 || !P::PARKS) {
+            if !P::pass_time(iter) {
+                break;
+            }
+            if is_over(deadline, iter) {
+                return through();
+            }
+            iter = iter.wrapping_add(1);
+        }
+        chain::wait_ticket(self.address(), ticket, through, deadline)
+    }
+}
+
+impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
+    type Ticket = u32;
+
+    const DEADLINES: bool = true;
+    const GATE: bool = true;
+
+    fn with_limit(limit: u32) -> Self {
+        Self::beginning(0, limit)
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn bound(&self) -> Option<u64> {
+        Some(u64::from(self.limit) - 1)
+    }
+
+    #[inline]
+    fn arrive(&self) -> u32 {
+        let ticket = self.next.fetch_add(1, fences::TOTAL_ORDER) as u32;
+        fences::after_ticket();
+        if self.ahead(self.window.load(fences::TOTAL_ORDER_LOAD), ticket).is_some() {
+            let given_up = Abandons { window: self, ticket };
+            self.wait(ticket, None);
+            std::mem::forget(given_up);
+        }
+        ticket
+    }
+
+    #[inline]
+    fn try_arrive(&self) -> Option<u32> {
+        // The ticket first: the exchange then proves that nobody has drawn one since, so none waits before us.
+        let mut next = self.next.load(Acquire);
+        loop {
+            self.ahead(self.window.load(Acquire), next as u32).is_none().then_some(())?;
+            match self.next.compare_exchange_weak(next, next + 1, fences::TOTAL_ORDER, Acquire) {
+                Ok(_) => return Some(next as u32),
+                Err(now) => next = now,
+            }
+        }
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
+        if let Some(ticket) = self.try_arrive() {
+            return Some(ticket);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        let ticket = self.next.fetch_add(1, fences::TOTAL_ORDER) as u32;
+        fences::after_ticket();
+        if self.ahead(self.window.load(fences::TOTAL_ORDER_LOAD), ticket).is_none() {
+            return Some(ticket);
+        }
+        let given_up = Abandons { window: self, ticket };
+        let through = self.wait(ticket, Some(deadline));
+        if through {
+            std::mem::forget(given_up);
+        }
+        through.then_some(ticket)
+    }
+
+    #[inline]
+    fn depart(&self, ticket: u32) {
+        let mut old = self.window.load(Relaxed);
+        loop {
+            if old & LATE != 0 || ticket.wrapping_sub(base(old)) >= SPAN {
+                return self.depart_late(ticket);
+            }
+            let (new, by) = without(old, ticket);
+            match self.window.compare_exchange_weak(old, new, fences::TOTAL_ORDER, Relaxed) {
+                Ok(_) if by == 0 => return,
+                Ok(_) => return self.wake(base(old), by),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// The window first, then the tickets. If they are the same, then so they were at the second load, as the base
+    /// does not go back and is not above the tickets. The other way round one could depart, and another arrive, between the two.
+    ///
+    /// Relaxed for the second: it is not before the first, which is Acquire; a ticket whose drawing happened before the call it
+    /// does not miss.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        let window = self.window.load(Acquire);
+        self.next.load(Relaxed) as u32 == base(window)
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<P: WaitPolicy> ConstArriveDepart for SlidingWindow<P> {
+    const DEFAULT: Self = Self::beginning(0, DEFAULT_LIMIT);
+}
+
+/// One that waits. Dropped when it gives up: a deadline, or a goroutine that is unwound.
+struct Abandons<'a, P: WaitPolicy> {
+    window: &'a SlidingWindow<P>,
+    ticket: u32,
+}
+
+impl<P: WaitPolicy> Drop for Abandons<'_, P> {
+    #[cold]
+    fn drop(&mut self) {
+        self.window.depart(self.ticket);
+    }
+}
+
+impl<P> fmt::Debug for SlidingWindow<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlidingWindow").field("limit", &self.limit).field("present", &self.present()).finish()
+    }
+}

@@ -1,0 +1,286 @@
+//! A lock in a capacitor: an inner lock, a primitive, and who takes the way through it.
+//!
+//! | way | lock | unlock |
+//! |---|---|---|
+//! | through | arrives, locks the inner lock | unlocks it, departs |
+//! | past | locks the inner lock | unlocks it |
+//! | gate | nobody in the capacitor; `try_lock` of the inner lock; still nobody: has the lock, as if past | unlocks it |
+//! | … not so | if it has the inner lock, and may arrive at once, has the lock; else goes through | unlocks it, departs |
+//!
+//! An acquisition that fails (a `try_lock`, a deadline, a goroutine that is unwound) departs. A wait for a condition is
+//! an unlock and a lock, so it departs and arrives again.
+//!
+//! **The gate keeps the bound.** Say V has arrived, then W begins to lock, and passes the gate. At the second look W has
+//! the inner lock and finds nobody between arrival and departure; so V has departed, and has had the lock before W, or
+//! has given up. A look before the lock alone would not do: each of the others could look, then wait for the inner lock,
+//! and overtake V once; that first look is there to spare the inner lock those who will not pass.
+//!
+//! Source: the paper's listings 1 and 2; its "contention-activated" variant has no listing.
+
+use std::fmt;
+
+use crossbeam_utils::CachePadded;
+use sudog_runtime::Instant;
+
+use super::DEFAULT_LIMIT;
+#[cfg(not(sudog_loom))]
+use super::admission::ConstAdmission;
+use super::admission::{Admission, Always, Gated, Way};
+use super::arrival::ArriveDepart;
+#[cfg(not(sudog_loom))]
+use super::arrival::ConstArriveDepart;
+use super::platoon::Platoon;
+use super::sliding::SlidingWindow;
+use crate::RawLock;
+use crate::semaphore::Benaphore;
+
+/// A lock in the paper's capacitor: bounded bypass for `L`, over any semaphore `S` that is first come, first served.
+///
+/// # Examples
+///
+/// The paper's listing 2:
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::capacitor::Capacitor;
+/// use sudog_sync::semaphore::Twa;
+/// use sudog_sync::spin_lock::Tts;
+///
+/// static M: MutexOver<Capacitor<Tts, Twa>, u32> = MutexOver::new(1);
+/// *M.lock() += 1;
+/// assert_eq!(M.lock().bypass_limit(), 2);
+/// ```
+pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
+
+/// A lock in a sliding window, behind the gate: bounded bypass for `L` at the price of `L`, if nobody contends.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::capacitor::Sliding;
+/// use sudog_sync::spin_lock::Tts;
+///
+/// static M: MutexOver<Sliding<Tts>, u32> = MutexOver::new(1);
+/// *M.lock() += 1;
+/// assert_eq!(*M.lock(), 2);
+/// ```
+pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
+
+/// An inner lock in a capacitor.
+///
+/// As fair as the capacitor's bound, whatever the inner lock is: see the [module](super). Its guard may change thread if
+/// the inner lock's may.
+///
+/// # Limits
+///
+/// Those of both.
+///
+/// # Examples
+///
+/// With a limit of one's own:
+///
+/// ```
+/// use sudog_sync::capacitor::{Always, ArriveDepart, Platoon, Wrapped};
+/// use sudog_sync::semaphore::RuntimeSema;
+/// use sudog_sync::{ApiLock, GoMutex, RawLock, lock_api};
+///
+/// let lock = Wrapped::with(GoMutex::new(), Platoon::<RuntimeSema>::with_limit(8), Always);
+/// assert_eq!(lock.capacitor().bound(), Some(7));
+/// let mutex = lock_api::Mutex::from_raw(ApiLock::new(lock), "guarded");
+/// assert_eq!(*mutex.lock(), "guarded");
+/// ```
+pub struct Wrapped<L, C, A> {
+    inner: CachePadded<L>,
+    capacitor: C,
+    admission: A,
+}
+
+/// What an acquisition hands to its release: the guard of the inner lock, and the ticket of those who have arrived.
+pub struct Pass<G, T> {
+    inner: G,
+    ticket: Option<T>,
+}
+
+impl<G, T: Copy> Pass<G, T> {
+    /// The ticket; nothing, if it came past the capacitor.
+    pub fn ticket(&self) -> Option<T> {
+        self.ticket
+    }
+}
+
+/// Departs when it is dropped, if it has arrived; retracts what has been announced and not departed.
+struct Departs<'a, C: ArriveDepart> {
+    capacitor: &'a C,
+    announced: bool,
+    ticket: Option<C::Ticket>,
+}
+
+impl<'a, C: ArriveDepart> Departs<'a, C> {
+    #[inline]
+    fn announced(capacitor: &'a C, gated: bool) -> Self {
+        if gated {
+            capacitor.announce();
+        }
+        Self { capacitor, announced: gated, ticket: None }
+    }
+
+    #[inline]
+    fn into_ticket(self) -> Option<C::Ticket> {
+        let ticket = self.ticket;
+        std::mem::forget(self);
+        ticket
+    }
+}
+
+impl<C: ArriveDepart> Drop for Departs<'_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.ticket {
+            Some(ticket) => self.capacitor.depart(ticket),
+            None if self.announced => self.capacitor.retract(),
+            None => {}
+        }
+    }
+}
+
+impl<L, C, A> Wrapped<L, C, A> {
+    /// Wraps a lock that nobody holds.
+    pub const fn with(inner: L, capacitor: C, admission: A) -> Self {
+        Self { inner: CachePadded::new(inner), capacitor, admission }
+    }
+
+    /// The capacitor.
+    pub const fn capacitor(&self) -> &C {
+        &self.capacitor
+    }
+}
+
+impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
+    /// The way through.
+    #[inline]
+    fn go_through(
+        &self,
+        arrive: impl FnOnce(&C) -> Option<C::Ticket>,
+        lock: impl FnOnce(&L) -> Option<L::Guard>,
+    ) -> Option<Pass<L::Guard, C::Ticket>> {
+        let mut departs = Departs::announced(&self.capacitor, self.admission.is_gated());
+        departs.ticket = Some(arrive(&self.capacitor)?);
+        let inner = lock(&self.inner)?;
+        Some(Pass { inner, ticket: departs.into_ticket() })
+    }
+
+    /// The gate: has the lock, or must go through.
+    #[inline]
+    fn go_by_the_gate(&self) -> Option<Pass<L::Guard, C::Ticket>> {
+        if !self.capacitor.is_idle() {
+            return None;
+        }
+        let inner = self.inner.try_lock()?;
+        if self.capacitor.is_idle() {
+            return Some(Pass { inner, ticket: None });
+        }
+        self.arrive_inside(inner)
+    }
+
+    /// Somebody has arrived since the first look.
+    #[cold]
+    fn arrive_inside(&self, inner: L::Guard) -> Option<Pass<L::Guard, C::Ticket>> {
+        let mut departs = Departs::announced(&self.capacitor, true);
+        departs.ticket = self.capacitor.try_arrive();
+        if departs.ticket.is_some() {
+            return Some(Pass { inner, ticket: departs.into_ticket() });
+        }
+        // SAFETY: ours, and not released; on this thread.
+        unsafe { self.inner.unlock(inner) };
+        None
+    }
+}
+
+// SAFETY: the inner lock's promises: an acquisition of this one is one of that.
+unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wrapped<L, C, A> {
+    type Guard = Pass<L::Guard, C::Ticket>;
+
+    const DEADLINES: bool = L::DEADLINES && C::DEADLINES;
+
+    fn new() -> Self {
+        Self::with(L::new(), C::with_limit(DEFAULT_LIMIT), A::default())
+    }
+
+    #[inline]
+    fn lock(&self) -> Self::Guard {
+        let pass = match self.admission.way() {
+            Way::Past => Some(Pass { inner: self.inner.lock(), ticket: None }),
+            Way::Gate => self.go_by_the_gate(),
+            Way::Through => None,
+        };
+        pass.or_else(|| self.go_through(|capacitor| Some(capacitor.arrive()), |inner| Some(inner.lock())))
+            .expect("both wait until they have it")
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Self::Guard> {
+        match self.admission.way() {
+            Way::Past => return Some(Pass { inner: self.inner.try_lock()?, ticket: None }),
+            // Without a ticket: to draw them in vain would keep the window from those who wait for it.
+            Way::Gate | Way::Through if self.inner.is_locked() => return None,
+            Way::Gate => {
+                if let Some(pass) = self.go_by_the_gate() {
+                    return Some(pass);
+                }
+            }
+            Way::Through => {}
+        }
+        self.go_through(C::try_arrive, L::try_lock)
+    }
+
+    fn try_lock_until(&self, deadline: Instant) -> Option<Self::Guard> {
+        match self.admission.way() {
+            Way::Past => return Some(Pass { inner: self.inner.try_lock_until(deadline)?, ticket: None }),
+            Way::Gate => {
+                if let Some(pass) = self.go_by_the_gate() {
+                    return Some(pass);
+                }
+            }
+            Way::Through => {}
+        }
+        self.go_through(|capacitor| capacitor.arrive_until(deadline), |inner| inner.try_lock_until(deadline))
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, pass: Self::Guard) {
+        // Departs even if a goroutine is unwound at the end of the unlock.
+        let departs = Departs { capacitor: &self.capacitor, announced: false, ticket: pass.ticket };
+        // SAFETY: by the contract.
+        unsafe { self.inner.unlock(pass.inner) };
+        drop(departs);
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.inner.is_locked()
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<L: crate::ConstRawLock, C: ConstArriveDepart, A: ConstAdmission + Default> crate::ConstRawLock
+    for Wrapped<L, C, A>
+{
+    const UNLOCKED: Self = Self::with(L::UNLOCKED, C::DEFAULT, A::DEFAULT);
+}
+
+impl<L: RawLock, C: ArriveDepart + fmt::Debug, A: fmt::Debug> fmt::Debug for Wrapped<L, C, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wrapped")
+            .field("locked", &self.inner.is_locked())
+            .field("capacitor", &self.capacitor)
+            .field("admission", &self.admission)
+            .finish()
+    }
+}
+
+impl<G, T: fmt::Debug> fmt::Debug for Pass<G, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
