@@ -11,12 +11,14 @@
 //! model.
 #![cfg(all(sudog_loom, feature = "waiting-array"))]
 
+mod explore;
 mod waiting_array;
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use explore::{explore, explore_in_time, must_fail};
 use loom::thread;
 use sudog_runtime::model::be_goroutine;
 use sudog_sync::Semaphore;
@@ -25,7 +27,7 @@ use sudog_sync::semaphore::waiting_array::{
     without,
 };
 use sudog_sync::semaphore::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use waiting_array::{World, explore, explore_in_time, hasty_acquire, must_fail};
+use waiting_array::{World, hasty_acquire};
 
 fn two_turns_each<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, || {

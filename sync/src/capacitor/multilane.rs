@@ -19,7 +19,7 @@ use std::fmt;
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::Instant;
-use sudog_runtime::goroutine::without_switching;
+
 use sudog_runtime::shim::AtomicU64;
 use sudog_runtime::shim::Ordering::Relaxed;
 
@@ -29,6 +29,7 @@ use super::platoon::Platoon;
 use crate::raw::poll_until;
 use crate::semaphore::Benaphore;
 use crate::thread_index::thread_index;
+use crate::waiting::without_switching;
 use crate::{Order, Semaphore};
 
 /// The lanes of what is made without a number of them.

@@ -33,9 +33,10 @@
 //! order and what it may miss: [`is_idle`](SlidingWindow::is_idle).
 //!
 //! Orderings: a departure is Release and being let through Acquire, though the inner lock orders what it protects. To
-//! wake only those who have drawn a ticket, a departer looks at `next` after it has changed the window; an arrival draws
-//! a ticket, then looks at the window: each writes, then reads what the other writes. So all four are sequentially
-//! consistent. On x86 that costs nothing, as both writes are locked instructions.
+//! wake only those who have drawn a ticket, a departer looks at `next` after it has changed the window; who goes to sleep
+//! has drawn a ticket, and looks at the window once more: each writes, then reads what the other writes. So the
+//! departer's two accesses are sequentially consistent, and between the other two is the fence of the chain. On x86 the
+//! departer pays nothing for it, as its write is a locked instruction.
 //!
 //! The lock must outlive the departure, as it looks at `next` at its end.
 //!
@@ -57,10 +58,10 @@ use crate::semaphore::waiting_array::{chain, fences};
 use crate::waiting::gate::is_over;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
-/// How many bits there are.
-const SPAN: u32 = 31;
-const LATE: u64 = 1 << SPAN;
-const BITS: u64 = LATE - 1;
+/// How many bits are used. In a model two, so that somebody can be too far for one.
+const SPAN: u32 = if cfg!(sudog_loom) { 2 } else { 31 };
+const LATE: u64 = 1 << 31;
+const BITS: u64 = (1 << SPAN) - 1;
 
 /// A capacitor without drain: the window moves on with the first that departs, and not with the last of a platoon.
 ///
@@ -173,6 +174,12 @@ impl<P> SlidingWindow<P> {
         self.next.load(Relaxed)
     }
 
+    /// Relaxed: who sleeps has a fence after it, and the gate acquires it by the departures.
+    #[inline]
+    fn draw(&self) -> u32 {
+        self.next.fetch_add(1, Relaxed) as u32
+    }
+
     /// How many are before this ticket can be let through; nothing, if it is.
     #[inline]
     fn ahead(&self, window: u64, ticket: u32) -> Option<u32> {
@@ -277,9 +284,8 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
 
     #[inline]
     fn arrive(&self) -> u32 {
-        let ticket = self.next.fetch_add(1, fences::TOTAL_ORDER) as u32;
-        fences::after_ticket();
-        if self.ahead(self.window.load(fences::TOTAL_ORDER_LOAD), ticket).is_some() {
+        let ticket = self.draw();
+        if self.ahead(self.window.load(Acquire), ticket).is_some() {
             let given_up = Abandons { window: self, ticket };
             self.wait(ticket, None);
             std::mem::forget(given_up);
@@ -293,7 +299,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         let mut next = self.next.load(Acquire);
         loop {
             self.ahead(self.window.load(Acquire), next as u32).is_none().then_some(())?;
-            match self.next.compare_exchange_weak(next, next + 1, fences::TOTAL_ORDER, Acquire) {
+            match self.next.compare_exchange_weak(next, next + 1, Relaxed, Acquire) {
                 Ok(_) => return Some(next as u32),
                 Err(now) => next = now,
             }
@@ -307,9 +313,8 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         if Instant::now() >= deadline {
             return None;
         }
-        let ticket = self.next.fetch_add(1, fences::TOTAL_ORDER) as u32;
-        fences::after_ticket();
-        if self.ahead(self.window.load(fences::TOTAL_ORDER_LOAD), ticket).is_none() {
+        let ticket = self.draw();
+        if self.ahead(self.window.load(Acquire), ticket).is_none() {
             return Some(ticket);
         }
         let given_up = Abandons { window: self, ticket };

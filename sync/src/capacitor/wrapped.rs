@@ -48,7 +48,7 @@ use crate::semaphore::Benaphore;
 ///
 /// static M: MutexOver<Capacitor<Tts, Twa>, u32> = MutexOver::new(1);
 /// *M.lock() += 1;
-/// assert_eq!(M.lock().bypass_limit(), 2);
+/// assert_eq!(*M.lock(), 2);
 /// ```
 pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
 
@@ -148,6 +148,11 @@ impl<L, C, A> Wrapped<L, C, A> {
     /// Wraps a lock that nobody holds.
     pub const fn with(inner: L, capacitor: C, admission: A) -> Self {
         Self { inner: CachePadded::new(inner), capacitor, admission }
+    }
+
+    /// The inner lock. Who takes it by hand has not arrived.
+    pub fn inner(&self) -> &L {
+        &self.inner
     }
 
     /// The capacitor.

@@ -8,7 +8,8 @@ use sudog_sync::semaphore::waiting_array::{
     Fence, address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline, without,
 };
 
-use super::{Flag, HERE, explore, must_fail, soon};
+use super::{Flag, soon};
+use crate::explore::{HERE, explore, must_fail};
 
 fn wait(flag: &Flag) {
     address_wait_until(HERE, || flag.is_up());

@@ -5,7 +5,8 @@ use sudog_sync::semaphore::waiting_array::{
     Fence, Seen, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until, without,
 };
 
-use super::{Flag, HERE, explore, must_fail, soon};
+use super::{Flag, soon};
+use crate::explore::{HERE, explore, must_fail};
 
 /// As it is to be: the monitor first.
 fn wait(flag: &Flag) {

@@ -9,7 +9,8 @@ use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use loom::thread;
 use sudog_sync::semaphore::waiting_array::{LocationWaiter, location_wait, location_wake_all};
 
-use super::{Flag, HERE, THERE, explore, must_fail, soon};
+use super::{Flag, soon};
+use crate::explore::{HERE, THERE, explore, must_fail};
 
 fn wait_at(waiter: &mut LocationWaiter, place: usize, flag: &Flag) {
     while !flag.is_up() {

@@ -7,7 +7,6 @@ mod locations;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use std::{env, panic, process};
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicBool;
@@ -15,73 +14,9 @@ use loom::thread;
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
 use sudog_sync::Semaphore;
-use sudog_sync::semaphore::waiting_array::{
-    Closed, Doorway, TicketSema, TicketWait, address_signal, key_monitor, location_wake_all,
-};
+use sudog_sync::semaphore::waiting_array::{Closed, Doorway, TicketSema, TicketWait};
 
-/// The tables' two buckets, by address, key or location.
-pub const HERE: usize = 0;
-pub const THERE: usize = 1;
-
-/// With the clock at rest: a deadline comes as soon as somebody sleeps, never before.
-pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    explore_in_time(preemptions, 0, model);
-}
-
-/// With a clock that advances by `step` nanoseconds each time that somebody reads it.
-pub fn explore_in_time(preemptions: usize, step: u64, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
-        STEP.set(step);
-        set_clock(step);
-        // The tables first: the thread that makes one would hand on to the others what it had done before.
-        for bucket in [HERE, THERE] {
-            address_signal(bucket);
-            let _ = key_monitor(bucket);
-            location_wake_all(bucket);
-        }
-        model();
-    });
-}
-
-thread_local!(static STEP: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
-
-/// Runs a model that must fail, and with this message, in a process of its own, which ends there. Were it unwound, the
-/// destructors on its stack would run in a model that has ended, and panic.
-pub fn fails(test: &str, message: &str, model: impl FnOnce()) {
-    const CHILD: &str = "SUDOG_MODEL_THAT_FAILS";
-    if env::var_os(CHILD).is_some() {
-        panic::set_hook(Box::new(|failure| {
-            eprintln!("{failure}");
-            process::exit(1);
-        }));
-        model();
-        process::exit(0);
-    }
-    let test = test.split_once("::").unwrap().1; // without the crate
-    let child = process::Command::new(env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env(CHILD, "")
-        .output()
-        .unwrap();
-    let output = String::from_utf8_lossy(&child.stderr);
-    assert!(!child.status.success(), "it passes");
-    assert!(output.contains(message), "it fails, but not so: {output}");
-}
-
-/// Tests of models that must fail: `name: "with this message", model;`
-macro_rules! must_fail {
-    ($($(#[$doc:meta])* $name:ident: $message:expr, $model:expr;)*) => { $(
-        $(#[$doc])*
-        #[test]
-        fn $name() {
-            let test = concat!(module_path!(), "::", stringify!($name));
-            $crate::waiting_array::fails(test, $message, || $model);
-        }
-    )* };
-}
-pub(crate) use must_fail;
+use crate::explore::step;
 
 /// Takes permits if they are there when it would sleep; if it never sleeps, some readings of the clock later.
 pub fn hasty_acquire<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>, n: u32) -> bool {
@@ -112,7 +47,7 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
         assert!(!self.hasty(1));
         self.sema.post(1);
         assert!(self.sema.try_acquire_many(1));
-        set_clock(STEP.get());
+        set_clock(step());
     }
 
     pub fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {

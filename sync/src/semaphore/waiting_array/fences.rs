@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | waiter: pushes itself | [`after_push`] | its condition |
 //! | polite signaller: the condition, before it is called | [`before_polite_look`] | whether anybody has pushed |
-//! | taker: draws a ticket | [`after_ticket`] | the grant, or the window of a capacitor |
+//! | taker: draws a ticket | [`after_ticket`] | the grant |
 //! | poster that looks at the tickets: the grant, or a window | [`after_grant`] | the last ticket drawn |
 //!
 //! The first two are real: the condition is the user's, of whatever order. In the last two all four accesses are

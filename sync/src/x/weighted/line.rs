@@ -6,6 +6,8 @@ use sudog_runtime::AtomicU32;
 use sudog_runtime::sema::semgrant_many;
 use sudog_runtime::shim::Cell;
 
+use crate::waiting::without_switching;
+
 pub(super) struct State {
     pub(super) held: u64,
     first: Option<NonNull<Waiter>>,
@@ -169,13 +171,4 @@ fn wake(first: NonNull<Waiter>) {
         }
     });
     sudog_runtime::safepoint();
-}
-
-#[cfg(all(unix, not(sudog_loom)))]
-use sudog_runtime::goroutine::without_switching;
-
-/// Where nobody switches.
-#[cfg(any(not(unix), sudog_loom))]
-fn without_switching(f: impl FnOnce()) {
-    f();
 }

@@ -1,0 +1,436 @@
+//! Models of the capacitors.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_capacitor`
+//!
+//! A lost wake-up shows as a deadlock. A limit of 1 makes a capacitor a lock, so loom's cell says whether two have been
+//! let through, and whether what one did is seen by the next. At the end nobody is inside, and there are as many places
+//! as there were.
+//!
+//! In a model a window has two bits, so whoever is third in line and gives up is late.
+#![cfg(all(sudog_loom, feature = "waiting-array"))]
+
+mod explore;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, AtomicU32};
+use loom::thread;
+use sudog_runtime::Instant;
+use sudog_runtime::model::set_clock;
+use sudog_sync::RawLock;
+use sudog_sync::capacitor::{Always, ArriveDepart, Gated, Multilane, Platoon, SlidingWindow, Wrapped};
+use sudog_sync::mutex::InTurn;
+use sudog_sync::semaphore::waiting_array::{Fence, without};
+use sudog_sync::semaphore::{Benaphore, RuntimeSema, Ticket};
+
+use explore::{explore, explore_in_time, must_fail, step};
+
+/// A capacitor, and what those do who have been let through.
+struct World<C> {
+    capacitor: C,
+    inside: AtomicU32,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+unsafe impl<C: Sync> Sync for World<C> {}
+
+impl<C: ArriveDepart + 'static> World<C> {
+    fn new(limit: u32) -> Arc<Self> {
+        Self::of(C::with_limit(limit))
+    }
+
+    fn of(capacitor: C) -> Arc<Self> {
+        let world = Arc::new(Self { capacitor, inside: AtomicU32::new(0), data: UnsafeCell::new(0) });
+        // The tables first: the thread that makes one would hand on to the others what it had done before. By a wait that
+        // is given up.
+        set_clock(1);
+        let limit = world.capacitor.limit();
+        let arrive = |_| {
+            world.capacitor.announce();
+            world.capacitor.arrive()
+        };
+        let arrivals: Vec<_> = (0..limit).map(arrive).collect();
+        assert!(world.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2)).is_none());
+        arrivals.into_iter().for_each(|ticket| world.capacitor.depart(ticket));
+        set_clock(step());
+        world
+    }
+
+    fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+        let world = self.clone();
+        thread::spawn(move || f(&world))
+    }
+
+    fn visit(&self) {
+        assert!(self.inside.fetch_add(1, Relaxed) < self.capacitor.limit(), "too many are let through");
+        if self.capacitor.limit() == 1 {
+            // SAFETY: as above.
+            self.data.with_mut(|data| unsafe { *data += 1 });
+        }
+        self.inside.fetch_sub(1, Relaxed);
+    }
+
+    fn turn(&self) {
+        let ticket = self.capacitor.arrive();
+        self.visit();
+        self.capacitor.depart(ticket);
+    }
+
+    /// With a deadline that comes as soon as it sleeps.
+    fn hasty_turn(&self) -> bool {
+        let ticket = self.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2));
+        if let Some(ticket) = ticket {
+            self.visit();
+            self.capacitor.depart(ticket);
+        }
+        ticket.is_some()
+    }
+
+    /// All have gone. A platoon may be under way.
+    fn finish(&self) {
+        for _ in 0..2 * self.capacitor.limit() {
+            self.capacitor.depart(self.capacitor.try_arrive().expect("a place is lost"));
+        }
+        for _ in 0..self.capacitor.limit() {
+            let Some(_) = self.capacitor.try_arrive() else { return };
+        }
+        assert!(self.capacitor.try_arrive().is_none(), "a place too many");
+    }
+}
+
+fn two_turns_each<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+    explore(preemptions, move || {
+        let w = World::<C>::new(limit);
+        let other = w.spawn(|w| (0..2).for_each(|_| w.turn()));
+        (0..2).for_each(|_| w.turn());
+        other.join().unwrap();
+        w.finish();
+    });
+}
+
+fn three_threads<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+    explore(preemptions, move || {
+        let w = World::<C>::new(limit);
+        let others = [w.spawn(World::turn), w.spawn(World::turn)];
+        w.turn();
+        others.into_iter().for_each(|t| t.join().unwrap());
+        w.finish();
+    });
+}
+
+/// Of three one gives up, early or late.
+fn a_deadline<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+    explore_in_time(preemptions, 1, move || {
+        let w = World::<C>::new(limit);
+        let hasty = w.spawn(World::hasty_turn);
+        let patient = w.spawn(World::turn);
+        w.turn();
+        patient.join().unwrap();
+        hasty.join().unwrap();
+        w.finish();
+    });
+}
+
+fn two_deadlines<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+    explore_in_time(preemptions, 1, move || {
+        let w = World::<C>::new(limit);
+        let hasty = [w.spawn(World::hasty_turn), w.spawn(World::hasty_turn)];
+        w.turn();
+        hasty.into_iter().for_each(|t| _ = t.join().unwrap());
+        w.finish();
+    });
+}
+
+fn a_try<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+    explore(preemptions, move || {
+        let w = World::<C>::new(limit);
+        let tries = w.spawn(|w| {
+            for _ in 0..2 {
+                if let Some(ticket) = w.capacitor.try_arrive() {
+                    w.visit();
+                    w.capacitor.depart(ticket);
+                }
+            }
+        });
+        let other = w.spawn(World::turn);
+        w.turn();
+        other.join().unwrap();
+        tries.join().unwrap();
+        w.finish();
+    });
+}
+
+/// Places taken and given up by one, so that those who give up later are far from the base.
+fn late<const HELD: usize>(preemptions: usize) {
+    explore_in_time(preemptions, 1, || {
+        let w = World::<SlidingWindow>::new(1);
+        let first = w.capacitor.arrive();
+        // Two that have given up and have bits, or have none.
+        for _ in 0..HELD {
+            assert!(!w.hasty_turn());
+        }
+        let others = [w.spawn(|w| _ = w.hasty_turn()), w.spawn(World::turn)];
+        w.capacitor.depart(first);
+        others.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(w.capacitor.present(), 0);
+        w.finish();
+    });
+}
+
+macro_rules! models {
+    ($($name:ident: $($call:expr),+;)*) => { $(
+        #[test]
+        fn $name() {
+            $($call;)+
+        }
+    )* };
+}
+
+mod window {
+    use super::*;
+    type C = SlidingWindow;
+
+    models! {
+        turns: two_turns_each::<C>(3, 1), two_turns_each::<C>(2, 2);
+        three: three_threads::<C>(2, 1);
+        three_of_whom_two_go: three_threads::<C>(2, 2);
+        one_gives_up: a_deadline::<C>(2, 1);
+        two_give_up: two_deadlines::<C>(2, 1);
+        one_tries: a_try::<C>(2, 1), a_try::<C>(1, 2);
+        one_is_late: late::<1>(2);
+        two_are_late: late::<2>(2);
+        three_are_late: late::<3>(2);
+    }
+
+    /// Tickets have 32 bits.
+    #[test]
+    fn goes_round() {
+        for at in [u32::MAX - 3, u32::MAX] {
+            explore(2, move || {
+                let w = World::of(C::with_limit_at(1, at));
+                let other = w.spawn(|w| (0..2).for_each(|_| w.turn()));
+                w.turn();
+                other.join().unwrap();
+                w.finish();
+            });
+        }
+    }
+
+    must_fail! {
+        /// The departer does not see the ticket, its holder not the window.
+        a_look_for_tickets_needs_the_departers_fence: "deadlock", {
+            without(Some(Fence::AfterGrant));
+            two_turns_each::<C>(3, 1);
+        };
+        /// The same, from the other side.
+        a_look_for_tickets_needs_the_sleepers_fence: "deadlock", {
+            without(Some(Fence::AfterPush));
+            two_turns_each::<C>(3, 1);
+        };
+    }
+}
+
+mod platoon {
+    use super::*;
+
+    models! {
+        over_the_benaphore: two_turns_each::<Platoon<Benaphore>>(3, 1), three_threads::<Platoon<Benaphore>>(2, 2);
+        over_tickets: two_turns_each::<Platoon<Ticket>>(2, 1), three_threads::<Platoon<Ticket>>(1, 2);
+        over_the_table: two_turns_each::<Platoon<RuntimeSema>>(2, 1), three_threads::<Platoon<RuntimeSema>>(2, 2);
+        one_gives_up: a_deadline::<Platoon<Benaphore>>(2, 1);
+        one_gives_up_in_the_table: a_deadline::<Platoon<RuntimeSema>>(2, 1);
+        one_tries: a_try::<Platoon<Benaphore>>(2, 1), a_try::<Platoon<Benaphore>>(1, 2);
+    }
+}
+
+mod lanes {
+    use super::*;
+
+    /// Two lanes of one: two platoons.
+    #[test]
+    fn dealt_in_turn() {
+        explore(2, || {
+            let capacitor = Multilane::<Benaphore>::with_lanes(2, 1);
+            let w = Arc::new(World { capacitor, inside: AtomicU32::new(0), data: UnsafeCell::new(0) });
+            let turn = |w: &World<Multilane<Benaphore>>| {
+                w.capacitor.arrive();
+                assert!(w.inside.fetch_add(1, Relaxed) < 2, "too many are let through");
+                w.inside.fetch_sub(1, Relaxed);
+                w.capacitor.depart(());
+            };
+            let others = [w.spawn(turn), w.spawn(turn)];
+            turn(&w);
+            others.into_iter().for_each(|t| t.join().unwrap());
+            // The third is the first of a platoon of two.
+            assert!(w.capacitor.try_arrive().is_some());
+            w.capacitor.depart(());
+            assert!(w.capacitor.try_arrive().is_some());
+        });
+    }
+}
+
+mod gate {
+    use super::*;
+
+    type Gate<C> = Wrapped<InTurn<RuntimeSema>, C, Gated>;
+
+    /// A lock that has been wrapped, and what those do who have it.
+    struct Locked<C> {
+        lock: Gate<C>,
+        data: UnsafeCell<u32>,
+        /// The one whose place is taken before.
+        arrived: AtomicBool,
+        entered: AtomicBool,
+    }
+
+    // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+    unsafe impl<C: Sync> Sync for Locked<C> {}
+
+    impl<C: ArriveDepart + 'static> Locked<C> {
+        fn new(limit: u32) -> Arc<Self> {
+            let capacitor = World::<C>::new(limit);
+            let Ok(world) = Arc::try_unwrap(capacitor).map_err(|_| ()) else { unreachable!("nobody else has it") };
+            let lock = Wrapped::with(InTurn::new(), world.capacitor, Gated);
+            let flag = || AtomicBool::new(false);
+            Arc::new(Self { lock, data: UnsafeCell::new(0), arrived: flag(), entered: flag() })
+        }
+
+        fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+            let this = self.clone();
+            thread::spawn(move || f(&this))
+        }
+
+        fn write(&self) {
+            // SAFETY: as above.
+            self.data.with_mut(|data| unsafe { *data += 1 });
+        }
+
+        fn turn(&self) {
+            let pass = self.lock.lock();
+            self.write();
+            // SAFETY: the guard of this lock, which has not been released.
+            unsafe { self.lock.unlock(pass) };
+        }
+
+        /// By hand, so that it can say when its doorway has ended. Its limit is 1: nobody may overtake it.
+        fn victim(&self) {
+            let capacitor = self.lock.capacitor();
+            capacitor.announce();
+            let ticket = capacitor.arrive();
+            self.arrived.store(true, Release);
+            let inner = self.lock.inner().lock();
+            self.write();
+            self.entered.store(true, Relaxed);
+            // SAFETY: as above.
+            unsafe { self.lock.inner().unlock(inner) };
+            capacitor.depart(ticket);
+        }
+
+        fn overtaker(&self) {
+            let later = self.arrived.load(Acquire);
+            let pass = self.lock.lock();
+            self.write();
+            assert!(!later || self.entered.load(Relaxed), "overtaken");
+            // SAFETY: as above.
+            unsafe { self.lock.unlock(pass) };
+        }
+
+        fn tries(&self) {
+            let later = self.arrived.load(Acquire);
+            if let Some(pass) = self.lock.try_lock() {
+                self.write();
+                assert!(!later || self.entered.load(Relaxed), "overtaken");
+                // SAFETY: as above.
+                unsafe { self.lock.unlock(pass) };
+            }
+        }
+
+        fn hasty(&self) {
+            if let Some(pass) = self.lock.try_lock_until(Instant::now() + Duration::from_nanos(2)) {
+                self.write();
+                // SAFETY: as above.
+                unsafe { self.lock.unlock(pass) };
+            }
+        }
+
+        /// All have gone: the gate is open.
+        fn finish(&self) {
+            assert!(self.lock.capacitor().is_idle(), "somebody is announced, and not there");
+            let pass = self.lock.try_lock().expect("nobody has it");
+            assert!(pass.ticket().is_none(), "past the capacitor");
+            // SAFETY: as above.
+            unsafe { self.lock.unlock(pass) };
+        }
+    }
+
+    fn nobody_overtakes<C: ArriveDepart + 'static>(preemptions: usize, overtaker: fn(&Locked<C>)) {
+        explore(preemptions, move || {
+            let l = Locked::<C>::new(1);
+            let overtaker = l.spawn(overtaker);
+            l.victim();
+            overtaker.join().unwrap();
+            l.finish();
+        });
+    }
+
+    fn three<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+        explore(preemptions, move || {
+            let l = Locked::<C>::new(limit);
+            let others = [l.spawn(Locked::turn), l.spawn(Locked::turn)];
+            l.turn();
+            others.into_iter().for_each(|t| t.join().unwrap());
+            l.finish();
+        });
+    }
+
+    fn one_gives_up<C: ArriveDepart + 'static>(preemptions: usize) {
+        explore_in_time(preemptions, 1, || {
+            let l = Locked::<C>::new(1);
+            let others = [l.spawn(Locked::hasty), l.spawn(Locked::turn)];
+            l.turn();
+            others.into_iter().for_each(|t| t.join().unwrap());
+            l.finish();
+        });
+    }
+
+    models! {
+        of_the_window_keeps_the_bound:
+            nobody_overtakes::<SlidingWindow>(3, Locked::overtaker), nobody_overtakes::<SlidingWindow>(3, Locked::tries);
+        of_the_platoon_keeps_the_bound:
+            nobody_overtakes::<Platoon<Benaphore>>(3, Locked::overtaker), nobody_overtakes::<Platoon<Benaphore>>(3, Locked::tries);
+        of_the_window_for_three: three::<SlidingWindow>(1, 1), three::<SlidingWindow>(1, 2);
+        of_the_platoon_for_three: three::<Platoon<Benaphore>>(1, 1), three::<Platoon<Benaphore>>(1, 2);
+        of_the_window_at_a_deadline: one_gives_up::<SlidingWindow>(1);
+        of_the_platoon_at_a_deadline: one_gives_up::<Platoon<Benaphore>>(1);
+    }
+
+    /// Without a gate an inner lock that fails departs.
+    #[test]
+    fn a_try_that_fails_departs() {
+        explore(2, || {
+            let window = World::<SlidingWindow>::new(1);
+            let Ok(world) = Arc::try_unwrap(window).map_err(|_| ()) else { unreachable!("nobody else has it") };
+            let lock = Arc::new(Wrapped::with(InTurn::<RuntimeSema>::new(), world.capacitor, Always));
+            let other = {
+                let lock = lock.clone();
+                thread::spawn(move || {
+                    let inner = lock.inner().lock();
+                    // SAFETY: the guard of this lock, which has not been released.
+                    unsafe { lock.inner().unlock(inner) };
+                })
+            };
+            for _ in 0..2 {
+                if let Some(pass) = lock.try_lock() {
+                    // SAFETY: as above.
+                    unsafe { lock.unlock(pass) };
+                }
+            }
+            other.join().unwrap();
+            assert_eq!(lock.capacitor().present(), 0);
+        });
+    }
+}
