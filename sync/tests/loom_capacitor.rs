@@ -276,14 +276,50 @@ mod lanes {
 mod gate {
     use super::*;
 
-    type Gate<C> = Wrapped<InTurn<RuntimeSema>, C, Gated>;
+    /// An inner lock that notes, when it is taken by a try, as before the gate's second look, whether the victim had
+    /// arrived.
+    struct Watching {
+        lock: InTurn<RuntimeSema>,
+        arrived: AtomicBool,
+        later: AtomicBool,
+    }
+
+    // SAFETY: the lock's promises.
+    unsafe impl RawLock for Watching {
+        type Guard = ();
+
+        const DEADLINES: bool = true;
+
+        fn new() -> Self {
+            Self { lock: InTurn::new(), arrived: AtomicBool::new(false), later: AtomicBool::new(false) }
+        }
+        fn lock(&self) {
+            self.lock.lock();
+        }
+        fn try_lock(&self) -> Option<()> {
+            self.lock.try_lock()?;
+            self.later.store(self.arrived.load(Acquire), Relaxed);
+            Some(())
+        }
+        fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+            self.lock.try_lock_until(deadline)
+        }
+        unsafe fn unlock(&self, (): ()) {
+            // SAFETY: by the contract.
+            unsafe { self.lock.unlock(()) };
+        }
+        fn is_locked(&self) -> bool {
+            self.lock.is_locked()
+        }
+    }
+
+    type Gate<C> = Wrapped<Watching, C, Gated>;
 
     /// A lock that has been wrapped, and what those do who have it.
     struct Locked<C> {
         lock: Gate<C>,
         data: UnsafeCell<u32>,
-        /// The one whose place is taken before.
-        arrived: AtomicBool,
+        /// The victim has had the lock.
         entered: AtomicBool,
     }
 
@@ -294,9 +330,8 @@ mod gate {
         fn new(limit: u32) -> Arc<Self> {
             let capacitor = World::<C>::new(limit);
             let Ok(world) = Arc::try_unwrap(capacitor).map_err(|_| ()) else { unreachable!("nobody else has it") };
-            let lock = Wrapped::with(InTurn::new(), world.capacitor, Gated);
-            let flag = || AtomicBool::new(false);
-            Arc::new(Self { lock, data: UnsafeCell::new(0), arrived: flag(), entered: flag() })
+            let lock = Wrapped::with(Watching::new(), world.capacitor, Gated);
+            Arc::new(Self { lock, data: UnsafeCell::new(0), entered: AtomicBool::new(false) })
         }
 
         fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
@@ -316,12 +351,12 @@ mod gate {
             unsafe { self.lock.unlock(pass) };
         }
 
-        /// By hand, so that it can say when its doorway has ended. Its limit is 1: nobody may overtake it.
+        /// By hand, so that it can say when its doorway has ended.
         fn victim(&self) {
             let capacitor = self.lock.capacitor();
             capacitor.announce();
             let ticket = capacitor.arrive();
-            self.arrived.store(true, Release);
+            self.lock.inner().arrived.store(true, Release);
             let inner = self.lock.inner().lock();
             self.write();
             self.entered.store(true, Relaxed);
@@ -330,22 +365,37 @@ mod gate {
             capacitor.depart(ticket);
         }
 
+        /// Past the gate nobody overtakes; nor anybody, if the limit is 1.
         fn overtaker(&self) {
-            let later = self.arrived.load(Acquire);
+            let later = self.lock.inner().arrived.load(Acquire);
             let pass = self.lock.lock();
+            self.check(pass, later);
+        }
+
+        fn tries(&self) {
+            let later = self.lock.inner().arrived.load(Acquire);
+            if let Some(pass) = self.lock.try_lock() {
+                self.check(pass, later);
+            }
+        }
+
+        fn check(&self, pass: <Gate<C> as RawLock>::Guard, later: bool) {
             self.write();
-            assert!(!later || self.entered.load(Relaxed), "overtaken");
+            let bound = self.lock.capacitor().limit() - 1;
+            let past = pass.ticket().is_none() && self.lock.inner().later.load(Relaxed);
+            let overtaken = past || (later && bound == 0);
+            assert!(!overtaken || self.entered.load(Relaxed), "overtaken");
             // SAFETY: as above.
             unsafe { self.lock.unlock(pass) };
         }
 
-        fn tries(&self) {
-            let later = self.arrived.load(Acquire);
-            if let Some(pass) = self.lock.try_lock() {
-                self.write();
-                assert!(!later || self.entered.load(Relaxed), "overtaken");
-                // SAFETY: as above.
-                unsafe { self.lock.unlock(pass) };
+        /// Arrives, and gives up.
+        fn passer_by(&self) {
+            let capacitor = self.lock.capacitor();
+            capacitor.announce();
+            match capacitor.try_arrive() {
+                Some(ticket) => capacitor.depart(ticket),
+                None => capacitor.retract(),
             }
         }
 
@@ -377,6 +427,17 @@ mod gate {
         });
     }
 
+    /// What is seen of one that leaves is not seen without its coming.
+    fn nobody_overtakes_beside_another<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+        explore(preemptions, move || {
+            let l = Locked::<C>::new(limit);
+            let others = [l.spawn(Locked::overtaker), l.spawn(Locked::passer_by)];
+            l.victim();
+            others.into_iter().for_each(|t| t.join().unwrap());
+            l.finish();
+        });
+    }
+
     fn three<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
         explore(preemptions, move || {
             let l = Locked::<C>::new(limit);
@@ -402,6 +463,11 @@ mod gate {
             nobody_overtakes::<SlidingWindow>(3, Locked::overtaker), nobody_overtakes::<SlidingWindow>(3, Locked::tries);
         of_the_platoon_keeps_the_bound:
             nobody_overtakes::<Platoon<Benaphore>>(3, Locked::overtaker), nobody_overtakes::<Platoon<Benaphore>>(3, Locked::tries);
+        of_the_window_beside_another:
+            nobody_overtakes_beside_another::<SlidingWindow>(2, 1), nobody_overtakes_beside_another::<SlidingWindow>(2, 2);
+        of_the_platoon_beside_another:
+            nobody_overtakes_beside_another::<Platoon<Benaphore>>(2, 1),
+            nobody_overtakes_beside_another::<Platoon<Benaphore>>(2, 2);
         of_the_window_for_three: three::<SlidingWindow>(1, 1), three::<SlidingWindow>(1, 2);
         of_the_platoon_for_three: three::<Platoon<Benaphore>>(1, 1), three::<Platoon<Benaphore>>(1, 2);
         of_the_window_at_a_deadline: one_gives_up::<SlidingWindow>(1);
