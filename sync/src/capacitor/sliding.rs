@@ -376,3 +376,7 @@ impl<P> fmt::Debug for SlidingWindow<P> {
         f.debug_struct("SlidingWindow").field("limit", &self.limit).field("present", &self.present()).finish()
     }
 }
+
+#[cfg(all(test, not(sudog_loom)))]
+#[path = "sliding_tests.rs"]
+mod tests;

@@ -150,7 +150,8 @@ impl<L, C, A> Wrapped<L, C, A> {
         Self { inner: CachePadded::new(inner), capacitor, admission }
     }
 
-    /// The inner lock. Who takes it by hand has not arrived.
+    /// The inner lock. Who takes it by hand has not arrived; who unlocks it by hand, where that is a safe call, breaks this
+    /// lock as it would break that one.
     pub fn inner(&self) -> &L {
         &self.inner
     }

@@ -1,0 +1,81 @@
+//! The arithmetic of the window beside its definition, by one thread: which tickets have departed.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a window is, in many more words.
+struct Naive {
+    present: BTreeSet<u64>,
+    next: u64,
+}
+
+impl Naive {
+    fn base(&self) -> u64 {
+        self.present.first().copied().unwrap_or(self.next)
+    }
+}
+
+proptest! {
+    /// Tickets are drawn, and depart in any order: near the base, or far from it as those do who give up.
+    #[test]
+    fn the_base_is_the_first_that_has_not_departed(
+        at in prop::sample::select(vec![0, 7, u32::MAX - 40, u32::MAX]),
+        limit in 1..=SPAN,
+        steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400),
+    ) {
+        let window: SlidingWindow = SlidingWindow::with_limit_at(limit, at);
+        let mut naive = Naive { present: BTreeSet::new(), next: u64::from(at) };
+        for (draws, which) in steps {
+            if draws || naive.present.is_empty() {
+                prop_assert_eq!(window.draw(), naive.next as u32);
+                naive.present.insert(naive.next);
+                naive.next += 1;
+            } else {
+                let departs = *which.get(&naive.present.iter().copied().collect::<Vec<_>>());
+                naive.present.remove(&departs);
+                window.depart(departs as u32);
+            }
+            let word = window.window.load(Relaxed);
+            prop_assert_eq!(base(word), naive.base() as u32);
+            prop_assert_eq!(u64::from(window.present()), naive.next - naive.base());
+            prop_assert_eq!(window.is_idle(), naive.present.is_empty());
+            prop_assert_eq!(word & LATE != 0, !window.late.lock().is_empty());
+            for ticket in naive.base()..naive.next {
+                let behind = (ticket - naive.base()).checked_sub(u64::from(limit)).map(|n| n as u32);
+                prop_assert_eq!(window.ahead(word, ticket as u32), behind);
+                let noted = if ticket - naive.base() < u64::from(SPAN) {
+                    word & 1 << (ticket - naive.base()) != 0
+                } else {
+                    window.late.lock().contains(&ticket)
+                };
+                prop_assert_eq!(noted, !naive.present.contains(&ticket), "ticket {}", ticket);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_at_once() {
+    // The last of a full window is the first to depart, and the first the last.
+    let window = SlidingWindow::new(SPAN);
+    let tickets: Vec<u32> = (0..SPAN).map(|_| window.arrive()).collect();
+    assert!(window.try_arrive().is_none());
+    tickets.into_iter().rev().for_each(|ticket| window.depart(ticket));
+    assert!(window.is_idle());
+    assert_eq!(base(window.window.load(Relaxed)), SPAN);
+}
+
+#[test]
+#[should_panic(expected = "the bypass limit is at least 1")]
+fn no_limit_of_none() {
+    let _ = SlidingWindow::new(0);
+}
+
+#[test]
+#[should_panic(expected = "not more than this capacitor can have")]
+fn no_limit_without_bits() {
+    let _ = SlidingWindow::new(SPAN + 1);
+}

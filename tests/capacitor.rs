@@ -1,0 +1,461 @@
+//! Capacitors: who is let through, who is overtaken and by how many, and that nobody who gives up leaves a trace.
+#![cfg(not(sudog_loom))]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Watchdog, eventually};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use sudog::sync::capacitor::{
+    Admission, Always, ArriveDepart, Capacitor, Dealing, Fractional, Gated, Multilane, Platoon, SeparateLanes, Sliding,
+    SlidingWindow, Way, Wrapped,
+};
+use sudog::sync::mutex::InTurn;
+use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa};
+use sudog::sync::{ApiLock, Cond, GoMutex, MutexOver, RawLock, Semaphore, lock_api};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(1)
+}
+
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
+// ---- who is let through ---------------------------------------------------------------------------------------------
+
+fn a_platoon<S: Semaphore>() {
+    let platoon = Platoon::<S>::with_limit(3);
+    for _ in 0..4 {
+        (0..3).for_each(|_| platoon.try_arrive().expect("room for three"));
+        for _ in 0..3 {
+            assert!(platoon.try_arrive().is_none(), "a fourth");
+            assert!(platoon.arrive_until(soon()).is_none());
+            platoon.depart(());
+        }
+    }
+}
+
+#[test]
+fn a_platoon_goes_when_all_of_the_one_before_have_departed() {
+    a_platoon::<Benaphore>();
+    a_platoon::<Ticket>();
+    a_platoon::<Twa>();
+    a_platoon::<RuntimeSema>();
+    a_platoon::<ParkingLotSema>();
+}
+
+#[test]
+fn a_window_moves_with_the_first() {
+    let window = SlidingWindow::new(3);
+    let [a, b, c] = [(); 3].map(|()| window.try_arrive().expect("room for three"));
+    window.depart(b);
+    window.depart(c);
+    assert!(window.try_arrive().is_none(), "two have come since the first");
+    assert!(window.arrive_until(soon()).is_none());
+    assert_eq!(window.present(), 4, "the one that gave up is there until the first departs");
+    window.depart(a);
+    assert_eq!(window.present(), 0);
+    assert!(window.is_idle());
+}
+
+#[test]
+fn lanes_that_are_counted_together_go_together() {
+    let lanes = Multilane::<Benaphore>::with_lanes(3, 2);
+    assert_eq!(lanes.bound(), Some(5));
+    for _ in 0..3 {
+        (0..6).for_each(|_| lanes.try_arrive().expect("room for six"));
+        for _ in 0..6 {
+            assert!(lanes.try_arrive().is_none(), "a seventh");
+            assert!(lanes.arrive_until(soon()).is_none());
+            lanes.depart(());
+        }
+    }
+}
+
+#[test]
+fn lanes_of_a_thread_of_its_own() {
+    let lanes = SeparateLanes::<Benaphore>::with_lanes(2, 1, Dealing::ByThread);
+    let _held = lanes.arrive();
+    assert!(lanes.try_arrive().is_none(), "always the same lane");
+    assert_eq!(lanes.bound(), None);
+}
+
+#[test]
+fn who_arrives_departs_in_a_panic() {
+    let window = SlidingWindow::new(1);
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _arrival = window.pass();
+        panic!("inside");
+    }));
+    assert!(unwound.is_err());
+    assert!(window.is_idle());
+    assert!(window.pass_until(soon()).is_some());
+    let ticket = window.pass().into_ticket();
+    assert!(window.pass_until(soon()).is_none(), "that one has not departed");
+    window.depart(ticket);
+    // Whoever forgets to depart closes it, and that is all.
+    std::mem::forget(window.pass());
+    assert!(window.try_arrive().is_none());
+}
+
+/// First come, first let through: with a limit of 1 each waits for the one before it.
+fn in_line<C: ArriveDepart + 'static>(drawn: fn(&C) -> u64) {
+    const WAITERS: u64 = 10;
+    let _watchdog = Watchdog::new();
+    let (capacitor, order) = (C::with_limit(1), StdMutex::new(Vec::new()));
+    thread::scope(|s| {
+        let held = capacitor.arrive();
+        let before = drawn(&capacitor);
+        for n in 0..WAITERS {
+            let (capacitor, order) = (&capacitor, &order);
+            s.spawn(move || {
+                let ticket = capacitor.arrive();
+                order.lock().unwrap().push(n);
+                capacitor.depart(ticket);
+            });
+            eventually(|| drawn(capacitor) == before + n + 1);
+        }
+        capacitor.depart(held);
+    });
+    assert_eq!(order.into_inner().unwrap(), (0..WAITERS).collect::<Vec<_>>());
+}
+
+#[test]
+fn first_come_first_let_through() {
+    in_line::<SlidingWindow>(SlidingWindow::drawn);
+    in_line::<Platoon<Benaphore>>(|p| p.semaphore().wanted());
+    in_line::<Platoon<Twa>>(|p| p.semaphore().wanted());
+}
+
+// ---- giving up ------------------------------------------------------------------------------------------------------
+
+/// More give up than a window has bits, in front of some who stay.
+#[test]
+fn a_crowd_that_gives_up_is_not_waited_for() {
+    let _watchdog = Watchdog::new();
+    const CROWD: u64 = 40;
+    for limit in [1, 4, 31] {
+        let (window, through) = (SlidingWindow::new(limit), AtomicU32::new(0));
+        thread::scope(|s| {
+            let held: Vec<_> = (0..limit).map(|_| window.arrive()).collect();
+            let hasty: Vec<_> = (0..CROWD)
+                .map(|_| {
+                    let window = &window;
+                    s.spawn(move || window.arrive_until(soon()))
+                })
+                .collect();
+            eventually(|| window.drawn() == u64::from(limit) + CROWD);
+            for n in 0..8 {
+                s.spawn(|| {
+                    let ticket = window.arrive();
+                    through.fetch_add(1, Relaxed);
+                    window.depart(ticket);
+                });
+                eventually(|| window.drawn() == u64::from(limit) + CROWD + n + 1);
+            }
+            assert!(hasty.into_iter().all(|t| t.join().unwrap().is_none()));
+            assert_eq!(through.load(Relaxed), 0);
+            held.into_iter().rev().for_each(|ticket| window.depart(ticket));
+        });
+        assert_eq!((through.into_inner(), window.present()), (8, 0));
+    }
+}
+
+/// A lock in the capacitor `C`, where `C` can tell that nobody is in it.
+type Gate<L, C> = Wrapped<L, C, Gated>;
+
+fn at_rest<L: RawLock, C: ArriveDepart>(lock: &Gate<L, C>) {
+    assert!(lock.capacitor().is_idle());
+    let pass = lock.try_lock().expect("nobody has it");
+    assert!(pass.ticket().is_none(), "past the capacitor");
+    // SAFETY: the guard of this lock, which has not been released.
+    unsafe { lock.unlock(pass) };
+}
+
+#[test]
+fn who_gives_up_departs() {
+    fn check<C: ArriveDepart>() {
+        let lock = Gate::<GoMutex, C>::new();
+        let pass = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock_until(soon()).is_none());
+        assert!(lock.capacitor().is_idle());
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+        at_rest(&lock);
+        // With the inner lock taken by hand, so that it is the one that is waited for.
+        lock.inner().lock();
+        for _ in 0..10 {
+            assert!(lock.try_lock_until(soon()).is_none());
+        }
+        lock.inner().unlock();
+        at_rest(&lock);
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+    check::<Platoon<RuntimeSema>>();
+}
+
+#[test]
+fn a_condition_is_waited_for_outside() {
+    let _watchdog = Watchdog::new();
+    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexOver<R, bool>) {
+        let cond = Cond::new();
+        thread::scope(|s| {
+            let waiter = s.spawn(|| {
+                let mut ready = mutex.lock();
+                while !*ready {
+                    cond.wait(&mut ready);
+                }
+            });
+            // Were it inside as it waits, nobody would get in: the limit is 1.
+            loop {
+                let mut ready = mutex.lock();
+                *ready = true;
+                cond.broadcast();
+                drop(ready);
+                if waiter.is_finished() {
+                    break;
+                }
+                thread::yield_now();
+            }
+        });
+    }
+    let window = Wrapped::with(InTurn::<RuntimeSema>::new(), SlidingWindow::new(1), Always);
+    check(&lock_api::Mutex::from_raw(ApiLock::new(window), false));
+    let platoon = Wrapped::with(InTurn::<RuntimeSema>::new(), Platoon::<Benaphore>::with_limit(1), Always);
+    check(&lock_api::Mutex::from_raw(ApiLock::new(platoon), false));
+}
+
+#[test]
+fn a_panic_in_the_critical_section_leaves_it_unlocked() {
+    static SLIDING: MutexOver<Sliding<GoMutex>, u32> = MutexOver::new(0);
+    static WINDOW: MutexOver<Sliding<GoMutex, Always>, u32> = MutexOver::new(0);
+    static CAPACITOR: MutexOver<Capacitor<GoMutex>, u32> = MutexOver::new(0);
+    static FRACTIONAL: MutexOver<Capacitor<GoMutex, RuntimeSema, Fractional>, u32> = MutexOver::new(0);
+    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexOver<R, u32>) {
+        for n in 1..=100 {
+            let unwound = catch_unwind(AssertUnwindSafe(|| {
+                *mutex.lock() += 1;
+                let _guard = mutex.lock();
+                panic!("inside");
+            }));
+            assert!(unwound.is_err());
+            assert_eq!(*mutex.try_lock().expect("unlocked"), n);
+        }
+    }
+    check(&SLIDING);
+    check(&WINDOW);
+    check(&CAPACITOR);
+    check(&FRACTIONAL);
+}
+
+/// Goroutines whose set is over are unwound: those who wait to be let through, and those who wait for the lock.
+#[cfg(unix)]
+#[test]
+fn unwound_waits_leave_no_trace() {
+    use sudog::runtime::goroutine::{go, run_local};
+    let _watchdog = Watchdog::new();
+
+    fn check<C: ArriveDepart + 'static>() {
+        let lock = Arc::new(Gate::<GoMutex, C>::new());
+        for _ in 0..3 {
+            let held = lock.lock();
+            run_local(|| {
+                for _ in 0..50 {
+                    let lock = lock.clone();
+                    go(move || {
+                        let pass = lock.lock();
+                        // SAFETY: the guard of this lock, which has not been released.
+                        unsafe { lock.unlock(pass) };
+                    });
+                }
+            });
+            // SAFETY: as above.
+            unsafe { lock.unlock(held) };
+            at_rest(&lock);
+        }
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+    check::<Platoon<Twa>>();
+    check::<Platoon<RuntimeSema>>();
+}
+
+// ---- admission ------------------------------------------------------------------------------------------------------
+
+#[test]
+fn past_the_gate_only_if_nobody_is_inside() {
+    fn check<C: ArriveDepart>() {
+        let lock = Gate::<GoMutex, C>::new();
+        let ways = || {
+            let pass = lock.lock();
+            let past = pass.ticket().is_none();
+            // SAFETY: the guard of this lock, which has not been released.
+            unsafe { lock.unlock(pass) };
+            past
+        };
+        assert!(ways());
+        lock.capacitor().announce();
+        let ticket = lock.capacitor().arrive();
+        assert!(!ways(), "somebody is in the capacitor");
+        lock.capacitor().depart(ticket);
+        assert!(ways());
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+}
+
+/// Who goes past neither arrives nor departs, whatever the others do.
+#[test]
+fn a_policy_of_ones_own() {
+    struct EverySecond(AtomicUsize);
+    impl Default for EverySecond {
+        fn default() -> Self {
+            Self(AtomicUsize::new(0))
+        }
+    }
+    impl Admission for EverySecond {
+        fn is_gated(&self) -> bool {
+            false
+        }
+        fn way(&self) -> Way {
+            if self.0.fetch_add(1, Relaxed) % 2 == 0 { Way::Through } else { Way::Past }
+        }
+    }
+    let lock = Wrapped::<GoMutex, SlidingWindow, EverySecond>::new();
+    for n in 0..10 {
+        let pass = lock.lock();
+        assert_eq!(pass.ticket(), (n % 2 == 0).then_some(n / 2));
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+    }
+}
+
+// ---- the bound ------------------------------------------------------------------------------------------------------
+
+/// How many later tickets came in before each: the largest such number. Of tickets in the order of entry.
+fn most_overtaken(entries: &[u32]) -> u64 {
+    // Few are far out of order, so it is enough to look back until nobody can be out of order any more.
+    let mut most = 0;
+    for (i, &ticket) in entries.iter().enumerate() {
+        let later = |&&other: &&u32| (other.wrapping_sub(ticket) as i32) > 0;
+        most = most.max(entries[i.saturating_sub(4096)..i].iter().filter(later).count() as u64);
+    }
+    most
+}
+
+#[test]
+fn overtaken_is_counted() {
+    assert_eq!(most_overtaken(&[0, 1, 2]), 0);
+    assert_eq!(most_overtaken(&[1, 2, 0, 3]), 2);
+    assert_eq!(most_overtaken(&[u32::MAX, 1, 0]), 1);
+}
+
+/// All operations at random, by more threads than the limit, which stall now and then between arrival and lock.
+fn storm(limit: u32, gated: bool) {
+    const THREADS: u64 = 6;
+    const ROUNDS: u64 = 2_000;
+    #[derive(Default)]
+    struct Sometimes(bool);
+    impl Admission for Sometimes {
+        fn is_gated(&self) -> bool {
+            self.0
+        }
+        fn way(&self) -> Way {
+            if self.0 { Way::Gate } else { Way::Through }
+        }
+    }
+    /// Stalls now and then, and serves anybody: the system's choice.
+    struct Unfair(GoMutex, AtomicUsize);
+    // SAFETY: the mutex's promises.
+    unsafe impl RawLock for Unfair {
+        type Guard = ();
+        const DEADLINES: bool = true;
+        fn new() -> Self {
+            Self(GoMutex::new(), AtomicUsize::new(0))
+        }
+        fn lock(&self) {
+            if self.1.fetch_add(1, Relaxed) % 64 == 0 {
+                thread::yield_now();
+            }
+            self.0.lock();
+        }
+        fn try_lock(&self) -> Option<()> {
+            RawLock::try_lock(&self.0)
+        }
+        fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+            RawLock::try_lock_until(&self.0, deadline)
+        }
+        unsafe fn unlock(&self, (): ()) {
+            self.0.unlock();
+        }
+        fn is_locked(&self) -> bool {
+            RawLock::is_locked(&self.0)
+        }
+    }
+    let watchdog = Watchdog::new();
+    let window: SlidingWindow = SlidingWindow::with_limit_at(limit, u32::MAX - 1000);
+    let lock = Wrapped::with(Unfair::new(), window, Sometimes(gated));
+    let entries = std::cell::UnsafeCell::new(Vec::new());
+    struct Shared<T>(T);
+    // SAFETY: the cell is touched with the lock held.
+    unsafe impl<T> Sync for Shared<T> {}
+    let entries = Shared(entries);
+    thread::scope(|s| {
+        for thread in 0..THREADS {
+            let (lock, entries, watchdog) = (&lock, &entries, &watchdog);
+            s.spawn(move || {
+                let mut rng = StdRng::seed_from_u64(thread);
+                for _ in 0..ROUNDS {
+                    watchdog.pat();
+                    let pass = match rng.random_range(0..8) {
+                        0..4 => Some(lock.lock()),
+                        4 => lock.try_lock(),
+                        5 => lock.try_lock_until(far()),
+                        _ => lock.try_lock_until(Instant::now() + Duration::from_micros(rng.random_range(0..50))),
+                    };
+                    let Some(pass) = pass else { continue };
+                    // SAFETY: the lock is ours.
+                    let log = unsafe { &mut *entries.0.get() };
+                    log.extend(pass.ticket());
+                    if rng.random_range(0..100) == 0 {
+                        thread::yield_now();
+                    }
+                    // SAFETY: the guard of this lock, which has not been released.
+                    unsafe { lock.unlock(pass) };
+                }
+            });
+        }
+    });
+    assert_eq!(lock.capacitor().present(), 0);
+    let most = most_overtaken(&entries.0.into_inner());
+    assert!(Some(most) <= lock.capacitor().bound(), "overtaken by {most}");
+}
+
+#[test]
+fn nobody_is_overtaken_beyond_the_bound() {
+    for limit in [1, 2, 4, 31] {
+        storm(limit, false);
+        storm(limit, true);
+    }
+}
+
+#[test]
+fn absurd_limits() {
+    for limit in [0, (1 << 20) + 1] {
+        assert!(catch_unwind(|| Platoon::<Benaphore>::with_limit(limit)).is_err());
+    }
+    assert!(catch_unwind(|| Multilane::<Benaphore>::with_lanes(0, 1)).is_err());
+    assert!(catch_unwind(|| Multilane::<Benaphore>::with_lanes(u32::MAX, u32::MAX)).is_err());
+    assert!(catch_unwind(|| SeparateLanes::<Benaphore>::with_lanes(0, 1, Dealing::InTurn)).is_err());
+    assert!(catch_unwind(|| Fractional::new(-0.1)).is_err());
+    assert!(catch_unwind(|| Fractional::new(f64::NAN)).is_err());
+}
