@@ -176,6 +176,18 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
         Some(Pass { inner, ticket: departs.into_ticket() })
     }
 
+    #[inline]
+    fn lock_through(&self) -> Pass<L::Guard, C::Ticket> {
+        self.go_through(|capacitor| Some(capacitor.arrive()), |inner| Some(inner.lock()))
+            .expect("both wait until they have it")
+    }
+
+    /// Not past the gate.
+    #[cold]
+    fn lock_contended(&self) -> Pass<L::Guard, C::Ticket> {
+        self.lock_through()
+    }
+
     /// The gate: has the lock, or must go through.
     #[inline]
     fn go_by_the_gate(&self) -> Option<Pass<L::Guard, C::Ticket>> {
@@ -215,13 +227,11 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
 
     #[inline]
     fn lock(&self) -> Self::Guard {
-        let pass = match self.admission.way() {
-            Way::Past => Some(Pass { inner: self.inner.lock(), ticket: None }),
-            Way::Gate => self.go_by_the_gate(),
-            Way::Through => None,
-        };
-        pass.or_else(|| self.go_through(|capacitor| Some(capacitor.arrive()), |inner| Some(inner.lock())))
-            .expect("both wait until they have it")
+        match self.admission.way() {
+            Way::Through => self.lock_through(),
+            Way::Gate => self.go_by_the_gate().unwrap_or_else(|| self.lock_contended()),
+            Way::Past => Pass { inner: self.inner.lock(), ticket: None },
+        }
     }
 
     #[inline]
