@@ -18,6 +18,7 @@ use clap::builder::RangedI64ValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::collisions::{HashName, ProtocolName};
+use crate::bench::plan::Logging;
 use crate::bench::stages::StageName;
 use crate::bench::syncbench::BenchName;
 use crate::contenders::{Contenders, Kind};
@@ -25,6 +26,7 @@ use crate::failure::Failure;
 use crate::locks::LockName;
 use crate::queues::QueueName;
 use crate::rw_locks::RwLockName;
+use crate::sections::CriticalSections;
 use crate::semaphores::SemaphoreName;
 
 #[cfg(unix)]
@@ -162,7 +164,7 @@ pub struct SemabenchArgs {
     pub effort: EffortArgs,
 }
 
-/// What mutexbench, rwbench and semabench have in common: how much is measured, and what is done.
+/// What mutexbench, rwbench, semabench and stages have in common: how much is measured, and what is done.
 #[derive(Args, Clone, Debug)]
 pub struct EffortArgs {
     /// How long a run takes
@@ -173,9 +175,10 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// Steps of the shared generator in the critical section; of the contender's own, if several may be in there
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_CS, value_parser = steps())]
-    pub cs: u32,
+    /// Steps of the shared generator in the critical section; of the contender's own, if several may be in there. One
+    /// number for all contenders, or one for each, over and over
+    #[arg(long, value_name = "N,N", default_value_t = CriticalSections::all(DEFAULT_CS))]
+    pub cs: CriticalSections,
 
     /// Steps of the contender's own generator outside it [default: 0; semabench 1]
     #[arg(long, value_name = "N", value_parser = steps())]
@@ -192,6 +195,15 @@ pub struct EffortArgs {
     /// One wait in N is timed, as well as each of two milliseconds and more; 0: none, to see what timing costs
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
     pub sample: u32,
+
+    /// After each run one more, in which every admission is logged: bypass, fairness in windows, dead time, handovers,
+    /// sleeps
+    #[arg(long)]
+    pub metrics: bool,
+
+    /// Admissions in a window of '--metrics' [default: 64 for each contender]
+    #[arg(long, value_name = "N", value_parser = number::<1, MAX_WINDOW>)]
+    pub window: Option<usize>,
 }
 
 /// Options of `collisions`.
@@ -349,6 +361,17 @@ pub struct OnArgs {
     pub workers: Option<usize>,
 }
 
+impl EffortArgs {
+    /// Whether each run is to be followed by one that is logged, and how those are judged.
+    pub fn logging(&self) -> Result<Option<Logging>, Failure> {
+        match (self.metrics, self.window) {
+            (true, window) => Ok(Some(Logging { window })),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(Failure::Usage("only logged runs have windows: '--metrics'".into())),
+        }
+    }
+}
+
 impl OnArgs {
     /// What was asked for.
     pub fn contenders(&self) -> Result<Contenders, Failure> {
@@ -376,7 +399,8 @@ const MAX_PERMITS: i64 = 1 << 30;
 /// The runtime has no more.
 const MAX_WORKERS: usize = 256;
 const MAX_RUNS: usize = 10_000;
-const MAX_STEPS: i64 = 1_000_000;
+const MAX_STEPS: i64 = CriticalSections::MAX_STEPS as i64;
+const MAX_WINDOW: usize = crate::log::MOST;
 const MAX_WAITERS: usize = 1 << 20;
 const MAX_COLLIDING: usize = 1 << 20;
 /// Where there are any: of threads not enough can wait.

@@ -11,7 +11,10 @@
 //!
 //! Through an entrance that lets in several there is no shared generator: see the table in `room.rs`. What is a matter
 //! of the room is known when the loop is compiled, so those rooms in which nobody reads do not pay for those who do.
+//!
+//! A run that logs every admission has a loop of its own, in `logged.rs`, so this one does not pay for it either.
 
+mod logged;
 mod room;
 
 use std::io;
@@ -22,10 +25,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+pub use self::logged::LoggedRun;
 use self::room::{Alone, Reading, Room, Together, Visitor, steps};
 use crate::contenders::{Contenders, Gate};
 use crate::entrance::{Admits, ByErrand, Entrance, Errand};
 use crate::floors::EntranceJob;
+use crate::sections::CriticalSections;
 use crate::ticks::Ticks;
 use crate::usage::{Counts, Usage};
 use crate::waits::{Bypasses, WaitRecorder, Waits, empty_waits_by_errand};
@@ -40,7 +45,7 @@ pub struct Workload {
     /// Of a thousand visits to a readers-writer lock, so many are to write.
     pub writes: u32,
     /// Steps of the shared generator in the critical section; of the contender's own, if several are in there.
-    pub cs: u32,
+    pub cs: CriticalSections,
     /// Steps of the contender's own generator outside it.
     pub ncs: u32,
     /// What the generators start from.
@@ -175,6 +180,7 @@ impl<E: Entrance, R: Room> Arena<E, R> {
     fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally {
         let workload = &run.workload;
         let others = run.threads as u64 - 1;
+        let cs = workload.cs.of(me);
         let mut visitor = Visitor::new(me, workload.seed);
         let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, visitor.random.next_u32());
         let (mut admissions, mut reads, mut max_bypass, mut last_seq) = (0, 0, 0, 0);
@@ -188,7 +194,7 @@ impl<E: Entrance, R: Room> Arena<E, R> {
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
             // SAFETY: we are inside until we leave, and `run` has chosen the room for this entrance.
-            let seq = unsafe { self.room.visit(&mut visitor, errand, running, workload.cs) };
+            let seq = unsafe { self.room.visit(&mut visitor, errand, running, cs) };
             // SAFETY: entered above, on this thread, which a goroutine does not change.
             unsafe { self.entrance.leave(me, pass) };
             // Both are 0, and no more is said of it, if they are not counted.
@@ -234,8 +240,15 @@ mod tests {
     use crate::semaphores::SemaphoreName;
     use crate::subject::Subject;
 
-    const WORKLOAD: Workload =
-        Workload { duration: Duration::from_millis(20), permits: 1, writes: 100, cs: 1, ncs: 3, seed: 1, sample: 8 };
+    const WORKLOAD: Workload = Workload {
+        duration: Duration::from_millis(20),
+        permits: 1,
+        writes: 100,
+        cs: CriticalSections::all(1),
+        ncs: 3,
+        seed: 1,
+        sample: 8,
+    };
 
     /// Threads, and goroutines on fewer workers than there are of them.
     fn kinds() -> impl Iterator<Item = Contenders> {

@@ -6,11 +6,13 @@
 //!   laboratory.
 //! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a readers-writer lock, a semaphore, or one of the
 //!   [`floors`]; [`waits`] and [`metrics`] are how it measures.
+//! * [`admissions`] is what a [`mod@log`] of all admissions tells: for `--metrics`; [`wakeups`] is what the system adds.
 //! * [`rounds`] are how a number of operations is measured, for [`mod@bench::syncbench`] and for those beside Go's.
 //! * [`queues`] are those that a bucket of the semaphore table can have, and [`growth`] is how they are judged.
 //! * [`contenders`] are threads or goroutines.
 //! * [`mod@bench`] has one module for each command.
 
+pub mod admissions;
 pub mod bench;
 pub mod cli;
 pub mod contenders;
@@ -20,6 +22,7 @@ pub mod failure;
 pub mod floors;
 pub mod growth;
 pub mod locks;
+pub mod log;
 pub mod metrics;
 pub mod output;
 pub mod pinned;
@@ -29,6 +32,7 @@ mod registry;
 pub mod report;
 pub mod rounds;
 pub mod rw_locks;
+pub mod sections;
 pub mod semaphores;
 pub mod subject;
 pub mod table;
@@ -36,3 +40,4 @@ pub mod ticks;
 pub mod units;
 pub mod usage;
 pub mod waits;
+pub mod wakeups;

@@ -49,6 +49,13 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// The least of these values, which are sorted, that so many in a thousand do not exceed. Of nothing: nothing.
+#[must_use]
+pub fn quantile(sorted: &[u64], per_mille: usize) -> Option<u64> {
+    let rank = (sorted.len() * per_mille).div_ceil(1000);
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
 /// The n-th root of the product of n values. Of nothing: not a number.
 #[must_use]
 pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -110,6 +117,14 @@ mod tests {
     fn no_overflow() {
         close(jain(&[u64::MAX, u64::MAX]), 1.0);
         close(gini(&[u64::MAX, u64::MAX]), 0.0);
+    }
+
+    #[test]
+    fn quantiles_are_values() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!([0, 500, 990, 991, 999, 1000].map(|n| quantile(&hundred, n).unwrap()), [1, 50, 99, 100, 100, 100]);
+        assert_eq!([1, 500, 1000].map(|n| quantile(&[7], n)), [Some(7); 3]);
+        assert_eq!(quantile(&[], 500), None);
     }
 
     #[test]

@@ -691,6 +691,141 @@ fn stages_has_a_line_for_each_stage_and_number() {
     refused(&["stages", "--stages", "v9"], "known: v1, v2");
 }
 
+/// What holds of any metrics, whatever the lock and whoever had the processors.
+#[track_caller]
+fn metrics_are_sane(record: &Value) {
+    let metrics = &record["metrics"];
+    has_fields(metrics, &["acquisitions", "seconds", "log_full", "bypass", "windows", "short_term", "handover"]);
+    has_fields(metrics, &["waits", "holds", "wakeups"]);
+    has_fields(&metrics["holds"], &["hold_jain", "lot_jain"]);
+    let wakeups = ["sleeps_per_acquisition", "futile_wakeups_per_acquisition", "syscalls_per_acquisition"];
+    has_fields(&metrics["wakeups"], &wakeups);
+    let threads = record["threads"].as_u64().unwrap();
+    let acquisitions = metrics["acquisitions"].as_u64().unwrap();
+    if acquisitions == 0 {
+        return; // nobody had a processor in time
+    }
+    let waits = ["p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|of| metrics["waits"][of].as_u64().unwrap());
+    assert!(waits.is_sorted(), "{record}");
+    let hold_jain = metrics["holds"]["hold_jain"].as_f64().unwrap();
+    assert!(hold_jain <= 1.000_001 && hold_jain * threads as f64 >= 0.999_999, "{record}");
+    let wakeup = |of: &str| metrics["wakeups"][of].as_f64().unwrap_or(0.0);
+    assert!(wakeup(wakeups[0]) >= wakeup(wakeups[1]), "{record}");
+    let why = &metrics["wakeups"]["why_no_syscalls"];
+    assert_eq!(metrics["wakeups"]["syscalls_per_acquisition"].is_null(), why.is_string(), "{record}");
+    if metrics["bypass"].is_null() {
+        for of in ["windows", "short_term", "handover"] {
+            assert!(metrics[of].is_null(), "{record}");
+        }
+        assert!(metrics["holds"]["lot_jain"].is_null(), "{record}");
+        return;
+    }
+    has_fields(&metrics["short_term"], &["lwss", "lwss_window", "mttr", "longest_run", "same_again"]);
+    let [p99, max] = ["p99", "max"].map(|of| metrics["bypass"][of].as_u64().unwrap());
+    assert!(p99 <= max && max <= acquisitions, "{record}");
+    let histogram = metrics["bypass"]["log2_histogram"].as_array().unwrap();
+    let counted: u64 = histogram.iter().map(|n| n.as_u64().unwrap()).sum();
+    assert!((acquisitions..=acquisitions + threads).contains(&counted), "those who still waited count: {record}");
+    assert!(*histogram.last().unwrap() != 0 && max >> (histogram.len() - 1) == 0, "{record}");
+    let longest_run = metrics["short_term"]["longest_run"].as_u64().unwrap();
+    assert!((1..=acquisitions).contains(&longest_run), "{record}");
+    let [dead, rest] = ["dead_time", "work_conservation"].map(|of| metrics["handover"][of].as_f64().unwrap());
+    assert!(dead >= 0.0 && (dead + rest - 1.0).abs() < 1e-9, "{record}");
+    if threads == 1 {
+        assert_eq!((max, longest_run), (0, acquisitions), "{record}");
+        assert!(metrics["handover"]["handover_max_ns"].is_null() && hold_jain == 1.0, "{record}");
+    }
+}
+
+#[test]
+fn metrics_of_locks() {
+    let run = ["mutexbench", "--locks", "go,go-fifo,std", "--threads", "1,3", "--seconds", "0.02", "--runs", "1"];
+    let with = |options: &[&'static str]| [&run[..], &["--metrics"], options].concat();
+    for record in &records(&with(&["--json", "--window", "5"])) {
+        metrics_are_sane(record);
+        let windows = &record["metrics"]["windows"];
+        assert!(windows.is_null() || windows["admissions"] == 5, "{record}");
+    }
+    assert!(records(&[&run[..], &["--json"]].concat()).iter().all(|record| record.get("metrics").is_none()));
+    let text = stdout(&with(&[]));
+    for start in ["logged: ", "bypass: ", "LWSS: ", "MTTR: ", "dead: ", "handover: ", "sleeps, futile, syscalls: "] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("go-fifo ")).count(), 2 + 1 + 2 + 2, "{text}");
+    assert!(!text.contains("several may be inside"), "{text}");
+    refused(&[&run[..], &["--window", "5"]].concat(), "only logged runs have windows");
+    refused(&with(&["--window", "0"]), "from 1 to");
+}
+
+#[test]
+fn metrics_of_a_turn_that_goes_round() {
+    let run = ["semabench", "--semaphores", "benaphore", "--threads", "3", "--seconds", "0.05", "--runs", "1"];
+    let records = records(&[&run[..], &["--json", "--metrics", "--window", "6"]].concat());
+    let contended: Vec<_> = records.iter().filter(|record| record["bench"] == "semabench").collect();
+    assert_eq!(contended.len(), 2);
+    contended.iter().for_each(|record| metrics_are_sane(record));
+    let turn = contended.iter().find(|record| record["floor"] == "handover").unwrap();
+    let [metrics, order] = [&turn["metrics"], &turn["metrics"]["short_term"]];
+    let is = |value: &Value, expected: f64| value.is_null() || value.as_f64() == Some(expected);
+    assert!(order["longest_run"].as_u64().unwrap() <= 1 && is(&order["same_again"], 0.0), "{turn}");
+    assert!(is(&order["mttr"], 3.0) && is(&order["lwss"], 3.0), "{turn}");
+    assert!(is(&metrics["windows"]["jain_worst"], 1.0) && is(&metrics["windows"]["min_max_worst"], 1.0), "{turn}");
+}
+
+#[test]
+fn metrics_where_several_are_inside() {
+    let run = ["--threads", "3", "--seconds", "0.02", "--runs", "1", "--metrics"];
+    let semaphores = ["semabench", "--semaphores", "benaphore", "--permits", "2"];
+    let rw_locks = ["rwbench", "--locks", "go,std", "--writes", "10"];
+    for bench in [&semaphores[..], &rw_locks] {
+        let records = records(&[bench, &run, &["--json"]].concat());
+        let measured: Vec<_> = records.iter().filter(|record| record.get("metrics").is_some()).collect();
+        assert_eq!(measured.len(), 2);
+        for record in measured {
+            metrics_are_sane(record);
+            assert_eq!(record["metrics"]["short_term"].is_null(), record.get("floor").is_none(), "{record}");
+        }
+        let text = stdout(&[bench, &run].concat());
+        assert_eq!(text.matches("there is no order of admissions").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn metrics_of_stages() {
+    let run = ["stages", "--stages", "v1,v8", "--threads", "2", "--seconds", "0.02", "--runs", "1", "--metrics"];
+    records(&[&run[..], &["--json"]].concat()).iter().for_each(metrics_are_sane);
+    assert!(stdout(&run).lines().any(|line| line.starts_with("stage  T") && line.contains("  dead ")));
+}
+
+#[test]
+#[cfg(unix)]
+fn metrics_of_goroutines() {
+    let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--locks", "go", "--threads", "5", "--metrics"];
+    for record in &records(&[&run[..], &["--seconds", "0.02", "--runs", "1", "--json"]].concat()) {
+        metrics_are_sane(record);
+        assert!(record["metrics"]["wakeups"]["sleeps_per_acquisition"].is_null(), "{record}");
+    }
+}
+
+#[test]
+fn critical_sections_may_differ() {
+    let few = ["--threads", "3", "--seconds", "0.005", "--runs", "1"];
+    for bench in ["mutexbench", "semabench", "rwbench", "stages"] {
+        let run = [&[bench], &few[..]].concat();
+        let cs = |options: &[&str]| {
+            let records = records(&[&run[..], options, &["--json"]].concat());
+            records.iter().filter_map(|record| record.get("cs").cloned()).collect::<Vec<_>>()
+        };
+        let [one, several] = [cs(&["--cs", "7"]), cs(&["--cs", "1,1,10"])];
+        assert!(!one.is_empty() && one.iter().all(|cs| *cs == 7), "{one:?}");
+        assert!(several.iter().all(|cs| *cs == serde_json::json!([1, 1, 10])), "{several:?}");
+        refused(&[bench, "--cs", "1,2,x"], "'x' is no number of steps");
+        refused(&[bench, "--cs", "1,1000001"], "from 0 to 1000000");
+    }
+    let text = stdout(&[&["mutexbench", "--locks", "go", "--cs", "1,1,10"], &few[..]].concat());
+    assert!(text.contains("; critical section 1,1,10 steps by contender, non-critical 0; "), "{text}");
+}
+
 #[test]
 fn history_tells_both_stories() {
     let quick = ["history", "--runs", "1", "--limit", "20ms", "--seconds", "0.01", "--contenders", "2", "--json"];

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::locks::LockName;
 use crate::output::Output;
 use crate::report::{Report, ReportFile, default_path};
+use crate::sections::CriticalSections;
 use crate::table::Table;
 use crate::units;
 
@@ -49,11 +50,12 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
         on,
+        logging: None,
         workload: Workload {
             duration: scale.run,
             permits: 1,
             writes: 1000,
-            cs: DEFAULT_CS,
+            cs: CriticalSections::all(DEFAULT_CS),
             ncs: 0,
             seed: DEFAULT_SEED,
             sample: DEFAULT_SAMPLE,

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod goroutines;
 pub mod history;
 pub mod list;
+pub mod logged;
 pub mod mutexbench;
 pub mod plan;
 pub mod rwbench;

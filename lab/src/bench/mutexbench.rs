@@ -22,6 +22,9 @@ pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Resu
     if let Some((title, ratios)) = summaries.ratios() {
         output.text(format_args!("{title}\n{ratios}\n"))?;
     }
+    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
+        output.text(format_args!("{logged}\n"))?;
+    }
     for remark in summaries.remarks() {
         output.text(remark)?;
     }

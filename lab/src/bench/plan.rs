@@ -1,15 +1,20 @@
 //! Runs with contention: which to make, and what is written of each. For locks and for semaphores; of runs on
 //! readers-writer locks more is written, by rwbench.
 
+use std::io;
+
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use super::logged;
+use crate::admissions::{Logged, Metrics};
 use crate::cli::{EffortArgs, List};
 use crate::contenders::Contenders;
-use crate::driver::{Outcome, Run, Workload};
+use crate::driver::{LoggedRun, Outcome, Run, Workload};
 use crate::failure::Failure;
 use crate::metrics::{gini, jain, min_max};
 use crate::output::Output;
+use crate::sections::CriticalSections;
 use crate::subject::Subject;
 use crate::waits::Waits;
 
@@ -28,6 +33,15 @@ pub struct Plan {
     pub on: Contenders,
     /// What the contenders of each do.
     pub workload: Workload,
+    /// Whether, and how, each run is followed by one that is logged.
+    pub logging: Option<Logging>,
+}
+
+/// How logged runs are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Logging {
+    /// Admissions in a window, if somebody says.
+    pub window: Option<usize>,
 }
 
 /// What is written of a run.
@@ -74,7 +88,7 @@ pub struct Record {
     /// A lock has no number of permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     permits: Option<u32>,
-    cs: u32,
+    cs: CriticalSections,
     ncs: u32,
     seed: u32,
     voluntary_switches: u64,
@@ -82,6 +96,9 @@ pub struct Record {
     cpus: f64,
     /// See [`Usage::other_cpus`](crate::usage::Usage::other_cpus).
     pub other_cpus: Option<f64>,
+    /// Of the logged run after it, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
 }
 
 /// What was asked for; or else all for which these may contend.
@@ -126,6 +143,7 @@ impl Plan {
             threads: threads.0.clone(),
             runs: effort.runs,
             on,
+            logging: effort.logging()?,
             workload: Workload {
                 duration: effort.seconds,
                 permits: 1,
@@ -143,9 +161,13 @@ impl Plan {
     pub fn headline(&self) -> String {
         let Workload { duration, permits, cs, ncs, seed, sample, .. } = self.workload;
         let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
+        let cs = match cs.is_one() {
+            true => format!("{cs} steps"),
+            false => format!("{cs} steps by contender"),
+        };
         let permits = if permits == 1 { String::new() } else { format!("; {permits} permits") };
         format!(
-            "{} on {}: medians of {} runs of {duration:?}{permits}; critical section {cs} steps, non-critical {ncs}; seed \
+            "{} on {}: medians of {} runs of {duration:?}{permits}; critical section {cs}, non-critical {ncs}; seed \
              {seed}; sample_rate {rate}",
             self.bench, self.on, self.runs
         )
@@ -153,7 +175,14 @@ impl Plan {
 
     /// What is written of a run.
     #[must_use]
-    pub fn record(&self, subject: Subject, threads: usize, run: usize, outcome: Outcome) -> Record {
+    pub fn record(
+        &self,
+        subject: Subject,
+        threads: usize,
+        run: usize,
+        outcome: Outcome,
+        metrics: Option<Metrics>,
+    ) -> Record {
         let Workload { permits, cs, ncs, seed, sample, .. } = self.workload;
         let acquisitions = outcome.admissions.iter().sum();
         let seconds = outcome.elapsed.as_secs_f64();
@@ -189,7 +218,20 @@ impl Plan {
             involuntary_switches: outcome.usage.involuntary_switches,
             cpus: outcome.usage.cpus,
             other_cpus: outcome.usage.other_cpus,
+            metrics,
         }
+    }
+
+    /// What is to be said of the logged runs of locks, or of whatever it is, if there were any.
+    #[must_use]
+    pub fn logged_runs(&self, kind: &str, records: &[Record]) -> Option<String> {
+        let row = |subject: Subject, threads: usize| {
+            let ours = records.iter().filter(|r| r.subject == subject && r.threads == threads);
+            let labels = vec![subject.name().to_owned(), threads.to_string()];
+            logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() }
+        };
+        let rows = self.threads.iter().flat_map(|&threads| self.subjects.iter().map(move |&s| row(s, threads)));
+        logged::text(&[kind, "T"], &rows.collect::<Vec<_>>())
     }
 
     /// What runs with this many contenders.
@@ -208,9 +250,22 @@ impl Plan {
         subject.with(Run { on: self.on, threads, workload }).map_err(|error| self.cannot_start(threads, &error))
     }
 
+    /// Makes the logged run that follows one, if there is to be one, by doing a job on what is measured.
+    pub fn metrics(
+        &self,
+        threads: usize,
+        workload: Workload,
+        job: impl FnOnce(LoggedRun) -> io::Result<Logged>,
+    ) -> Result<Option<Metrics>, Failure> {
+        let Some(Logging { window }) = self.logging else { return Ok(None) };
+        let logged = job(LoggedRun(Run { on: self.on, threads, workload }));
+        let logged = logged.map_err(|error| self.cannot_start(threads, &error))?;
+        Ok(Some(Metrics::new(logged, window)))
+    }
+
     /// The contenders could not be had.
     #[must_use]
-    pub fn cannot_start(&self, threads: usize, error: &std::io::Error) -> Failure {
+    pub fn cannot_start(&self, threads: usize, error: &io::Error) -> Failure {
         Failure::Run(format!("cannot start {threads} {}: {error}", self.on))
     }
 
@@ -221,7 +276,8 @@ impl Plan {
             for &threads in &self.threads {
                 for subject in self.subjects_for(threads) {
                     let outcome = self.make(subject, threads, self.workload)?;
-                    let record = self.record(subject, threads, number, outcome);
+                    let metrics = self.metrics(threads, self.workload, |run| subject.with(run))?;
+                    let record = self.record(subject, threads, number, outcome, metrics);
                     output.record(&record)?;
                     records.push(record);
                     progress.inc(1);

@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::logged;
 use super::plan::Plan;
 use super::summary::solitude;
+use crate::admissions::Metrics;
 use crate::cli::RwbenchArgs;
 use crate::contenders::Contenders;
 use crate::driver::{Outcome, Workload};
@@ -15,6 +17,7 @@ use crate::failure::Failure;
 use crate::metrics::{gini, jain, median, min_max};
 use crate::output::Output;
 use crate::rw_locks::RwLockName;
+use crate::sections::CriticalSections;
 use crate::subject::Subject;
 use crate::table::Table;
 use crate::units;
@@ -47,13 +50,16 @@ struct Record {
     waits: WaitFields,
     sample_rate: f64,
     per_thread: Vec<u64>,
-    cs: u32,
+    cs: CriticalSections,
     ncs: u32,
     seed: u32,
     voluntary_switches: u64,
     involuntary_switches: u64,
     cpus: f64,
     other_cpus: Option<f64>,
+    /// Of the logged run after it, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<Metrics>,
 }
 
 /// Nothing, where none was timed.
@@ -104,7 +110,15 @@ const NAME: &str = "rwbench";
 const GO: Subject = Subject::RwLock(RwLockName::Go);
 const SHARDED: Subject = Subject::RwLock(RwLockName::Sharded);
 
-fn record(plan: &Plan, subject: Subject, threads: usize, share: usize, run: usize, outcome: Outcome) -> Record {
+fn record(
+    plan: &Plan,
+    subject: Subject,
+    threads: usize,
+    share: usize,
+    run: usize,
+    outcome: Outcome,
+    metrics: Option<Metrics>,
+) -> Record {
     let Workload { cs, ncs, seed, sample, .. } = plan.workload;
     let seconds = outcome.elapsed.as_secs_f64();
     let writes = outcome.admissions.iter().sum::<u64>() - outcome.reads;
@@ -152,6 +166,7 @@ fn record(plan: &Plan, subject: Subject, threads: usize, share: usize, run: usiz
         involuntary_switches: outcome.usage.involuntary_switches,
         cpus: outcome.usage.cpus,
         other_cpus: outcome.usage.other_cpus,
+        metrics,
     }
 }
 
@@ -182,7 +197,8 @@ fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<Record>,
                 let workload = Workload { writes: share as u32, ..plan.workload };
                 for &subject in &plan.subjects {
                     let outcome = plan.make(subject, threads, workload)?;
-                    let record = record(plan, subject, threads, share, run, outcome);
+                    let metrics = plan.metrics(threads, workload, |run| subject.with(run))?;
+                    let record = record(plan, subject, threads, share, run, outcome, metrics);
                     output.record(&record)?;
                     records.push(record);
                     progress.inc(1);
@@ -210,6 +226,23 @@ fn table(plan: &Plan, shares: &[usize], records: &[Record]) -> Table {
         }
     }
     table
+}
+
+/// What is to be said of the logged runs, if there were any.
+fn logged_runs(plan: &Plan, shares: &[usize], records: &[Record]) -> Option<String> {
+    let mut rows = Vec::new();
+    for &threads in &plan.threads {
+        for &share in shares {
+            for &subject in &plan.subjects {
+                let ours = records
+                    .iter()
+                    .filter(|r| r.subject == subject && r.threads == threads && r.writes_in_1000 == share);
+                let labels = vec![subject.name().to_owned(), threads.to_string(), share.to_string()];
+                rows.push(logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() });
+            }
+        }
+    }
+    logged::text(&["lock", "T", "writes in 1000"], &rows)
 }
 
 impl Crossover {
@@ -253,6 +286,9 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     let shares = &args.writes.0;
     let records = measure(&plan, shares, output)?;
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, shares, &records)))?;
+    if let Some(logged) = logged_runs(&plan, shares, &records) {
+        output.text(format_args!("{logged}\n"))?;
+    }
     let mut remarks = String::from(
         "writes in 1000: of so many visits; who visits draws. min/max: the visits of the contender that made the fewest \
          over those of the one that made the most.\n\

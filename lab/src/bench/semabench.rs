@@ -43,6 +43,9 @@ pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Resul
     let summaries = Summaries::new(&plan, &records);
     let overview = overview(&alone, &summaries);
     output.text(format_args!("{}\n\n{overview}\n", plan.headline()))?;
+    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
+        output.text(format_args!("{logged}\n"))?;
+    }
     for remark in remarks(&plan).into_iter().chain(summaries.remarks()) {
         output.text(remark)?;
     }

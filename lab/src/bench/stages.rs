@@ -11,9 +11,10 @@ use sudog_sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7, V8};
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{Order, RawLock, Semaphore, Wake};
 
+use super::logged;
 use super::plan::{Plan, Record};
 use crate::cli::StagesArgs;
-use crate::driver::{Outcome, Run};
+use crate::driver::Run;
 use crate::entrance::Locked;
 use crate::failure::Failure;
 use crate::floors::EntranceJob;
@@ -103,14 +104,14 @@ struct StageRecord {
     ctx_switches: u64,
 }
 
-/// [`Run`], on a stage.
-struct OnStage(Run);
+/// A run, on a stage.
+struct OnStage<J>(J);
 
-impl StageJob for OnStage {
-    type Out = std::io::Result<Outcome>;
+impl<J: EntranceJob> StageJob for OnStage<J> {
+    type Out = J::Out;
 
-    fn run<L: RawLock + 'static>(self) -> Self::Out {
-        EntranceJob::run::<Locked<L>>(self.0)
+    fn run<L: RawLock + 'static>(self) -> J::Out {
+        self.0.run::<Locked<L>>()
     }
 }
 
@@ -146,12 +147,13 @@ fn measure(
                 let run = Run { on: plan.on, threads, workload: plan.workload };
                 let outcome = with_stage(stage, OnStage(run)).map_err(|error| plan.cannot_start(threads, &error))?;
                 let after = counts();
+                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, OnStage(run)))?;
                 let record = StageRecord {
                     stage,
                     wakes: after.0 - before.0,
                     handoffs: after.1 - before.1,
                     ctx_switches: outcome.usage.voluntary_switches + outcome.usage.involuntary_switches,
-                    record: plan.record(Subject::Lock(stage.lock()), threads, number, outcome),
+                    record: plan.record(Subject::Lock(stage.lock()), threads, number, outcome, metrics),
                 };
                 output.record(&record)?;
                 records.push(record);
@@ -192,6 +194,17 @@ fn table(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Table {
     table
 }
 
+/// What is to be said of the logged runs, if there were any.
+fn logged_runs(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Option<String> {
+    let row = |stage: StageName, threads: usize| {
+        let ours = records.iter().filter(|r| r.stage == stage && r.record.threads == threads);
+        let labels = vec![stage.name().to_owned(), threads.to_string()];
+        logged::Row { labels, runs: ours.filter_map(|r| r.record.metrics.as_ref()).collect() }
+    };
+    let rows = plan.threads.iter().flat_map(|&threads| stages.iter().map(move |&stage| row(stage, threads)));
+    logged::text(&["stage", "T"], &rows.collect::<Vec<_>>())
+}
+
 /// Measures and prints.
 pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
     let plan = Plan::new("stages", LockName::ALL, None, &args.threads, &args.effort, 0)?;
@@ -200,6 +213,9 @@ pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
     let records = measure(&plan, stages, output, &progress)?;
     progress.finish_and_clear();
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, stages, &records)))?;
+    if let Some(logged) = logged_runs(&plan, stages, &records) {
+        output.text(format_args!("{logged}\n"))?;
+    }
     output
         .text("wakes, handoffs, switches: per acquisition. A wake is a sleep on the semaphore that came to its end.")?;
     for &stage in stages {

@@ -44,6 +44,9 @@ impl Visitor {
 
 /// What is inside.
 pub trait Room: Send + Sync + 'static {
+    /// Whether the order of admissions is counted.
+    const IN_ORDER: bool;
+
     fn new(workload: &Workload) -> Self;
 
     /// What the visitor comes for next.
@@ -95,6 +98,8 @@ impl Shared {
 }
 
 impl Room for Alone {
+    const IN_ORDER: bool = true;
+
     fn new(workload: &Workload) -> Self {
         let shared =
             Shared { last_admitted: usize::MAX, current_run: 0, longest_run: 0, random: Mt::new(workload.seed) };
@@ -133,6 +138,8 @@ impl Room for Alone {
 pub struct Together;
 
 impl Room for Together {
+    const IN_ORDER: bool = false;
+
     fn new(_: &Workload) -> Self {
         Self
     }
@@ -169,6 +176,8 @@ pub struct Reading {
 }
 
 impl Room for Reading {
+    const IN_ORDER: bool = false;
+
     fn new(_: &Workload) -> Self {
         Self { words: [0, 0].map(AtomicU64::new), torn: AtomicBool::new(false) }
     }

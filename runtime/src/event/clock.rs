@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 static STEADY: AtomicBool = AtomicBool::new(false);
 
 /// What both clocks showed at one moment.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Reading {
     ticks: u64,
     time: Instant,
 }
 
 /// Turns ticks into time since a first reading.
+#[derive(Clone, Copy, Debug)]
 pub struct Scale {
     start: u64,
     ns_per_tick: f64,
@@ -29,6 +30,7 @@ pub struct Scale {
 impl Reading {
     /// The time is read between two readings of the counter; of several tries, the one in which these are closest is
     /// taken, as something else may run in between.
+    #[must_use]
     pub fn now() -> Self {
         const TRIES: usize = 8;
         STEADY.store(is_steady(), Relaxed);
@@ -42,11 +44,14 @@ impl Reading {
         best.expect("there is more than one try").1
     }
 
+    /// The counter's part of it.
+    #[must_use]
     pub fn ticks(self) -> u64 {
         self.ticks
     }
 
     /// By this reading and one that is made now.
+    #[must_use]
     pub fn scale(self) -> Scale {
         let now = Self::now();
         let ticks = now.ticks.saturating_sub(self.ticks).max(1);
@@ -57,13 +62,19 @@ impl Reading {
 }
 
 impl Scale {
+    /// From the first reading to these ticks; nothing, if they came before it.
+    #[must_use]
     pub fn time(&self, ticks: u64) -> Duration {
         let ns = ticks.saturating_sub(self.start) as f64 * self.ns_per_tick;
         Duration::from_nanos(ns as u64)
     }
 }
 
+/// What the counter shows. Ticks of different threads are comparable as far as the processors agree about the time.
+///
+/// There must have been a [`Reading`] before, as it decides which counter that is.
 #[inline]
+#[must_use]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     if STEADY.load(Relaxed) {

@@ -31,7 +31,7 @@
 //! ```
 
 #[cfg(not(sudog_loom))]
-mod clock;
+pub mod clock;
 #[cfg_attr(sudog_loom, allow(dead_code))] // its own model alone uses it there
 mod ring;
 #[cfg(not(sudog_loom))]

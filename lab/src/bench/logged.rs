@@ -1,0 +1,155 @@
+//! What is printed of logged runs: two tables, the order and the times, and what their columns mean.
+
+use std::fmt::Write as _;
+
+use crate::admissions::Metrics;
+use crate::log;
+use crate::metrics::median;
+use crate::table::Table;
+use crate::units;
+
+/// The logged runs of one cell.
+#[derive(Debug)]
+pub struct Row<'a> {
+    /// Of which cell: a cell of the table for each of the labels.
+    pub labels: Vec<String>,
+    /// What came of them.
+    pub runs: Vec<&'a Metrics>,
+}
+
+/// A column: its name, what it is of a run, and how the median over the runs is written.
+type Column = (&'static str, fn(&Metrics) -> Option<f64>, fn(f64) -> String);
+
+const ORDER: &[Column] = &[
+    ("logged", |m| Some(m.acquisitions as f64), units::count),
+    ("bypass p99", |m| Some(m.bypass.as_ref()?.p99 as f64), units::count),
+    ("bypass max", |m| Some(m.bypass.as_ref()?.max as f64), units::count),
+    ("Jain worst", |m| Some(m.windows?.jain_worst), units::ratio),
+    ("mid", |m| Some(m.windows?.jain_median), units::ratio),
+    ("min/max worst", |m| Some(m.windows?.min_max_worst), units::ratio),
+    ("mid", |m| Some(m.windows?.min_max_median), units::ratio),
+    ("LWSS", |m| m.short_term?.lwss, units::count),
+    ("MTTR", |m| m.short_term?.mttr, units::count),
+    ("longest run", |m| Some(m.short_term?.longest_run as f64), units::count),
+    ("same again", |m| m.short_term?.same_again, units::ratio),
+];
+
+const TIMES: &[Column] = &[
+    ("dead", |m| Some(m.handover?.dead_time), units::ratio),
+    ("handover p50", |m| ns(m.handover?.handover_p50_ns), units::time),
+    ("p99", |m| ns(m.handover?.handover_p99_ns), units::time),
+    ("max", |m| ns(m.handover?.handover_max_ns), units::time),
+    ("wait p50", |m| ns(Some(m.waits?.p50_ns)), units::time),
+    ("p99", |m| ns(Some(m.waits?.p99_ns)), units::time),
+    ("p99.9", |m| ns(Some(m.waits?.p999_ns)), units::time),
+    ("max", |m| ns(Some(m.waits?.max_ns)), units::time),
+    ("Jain hold", |m| Some(m.holds.hold_jain), units::ratio),
+    ("LOT", |m| m.holds.lot_jain, units::ratio),
+    ("sleeps", |m| m.wakeups.sleeps_per_acquisition, fraction),
+    ("futile", |m| m.wakeups.futile_wakeups_per_acquisition, fraction),
+    ("syscalls", |m| m.wakeups.syscalls_per_acquisition, fraction),
+];
+
+const ABOUT: &str = "\
+logged: admissions in a logged run, one after each run above; slower than that, as it reads the clock at each step.
+bypass: admissions of others that were requested later and came first; an upper bound, as one is in line a little later.
+Jain, min/max: of the shares in a window of admissions (64 for each contender, or --window), the worst and the middle.
+LWSS: contenders in 1000 admissions (4 for each, if that is more), on average; first come, first served: T.
+MTTR: from an admission to the same contender's next, in admissions, median; first come, first served: T.
+same again: of all admissions, those of the same contender as the one before. longest run: of one contender.
+dead: the part of the time in which the lock was free and somebody wanted it, with the clock and the lock's own steps.
+handover: from the beginning of a release, if another waited, to the next entry. wait: from request to entry, of all.
+Jain hold: of the times inside. LOT: of the lock opportunity times, inside or while nobody was.
+sleeps, futile, syscalls: per acquisition. futile: the sleeps beyond the first in one wait.";
+
+fn ns(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64)
+}
+
+/// Something that may be rare.
+fn fraction(x: f64) -> String {
+    if x.is_finite() { format!("{x:.4}") } else { units::NOTHING.into() }
+}
+
+/// Both tables, and all that is to be said of them. Nothing, if there were no logged runs.
+#[must_use]
+pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
+    let runs: Vec<&Metrics> = rows.iter().flat_map(|row| row.runs.iter().copied()).collect();
+    let first = runs.first()?;
+    let mut text = format!("{}\n\n{}\n\n{ABOUT}", table(labels, rows, ORDER), table(labels, rows, TIMES));
+    let mut remark = |line: std::fmt::Arguments<'_>| {
+        let _ = write!(text, "\n{line}");
+    };
+    if runs.iter().any(|m| m.short_term.is_none()) {
+        remark(format_args!(
+            "Where several may be inside at once there is no order of admissions: all that needs one is missing."
+        ));
+    }
+    let full = runs.iter().filter(|m| m.log_full).count();
+    if full > 0 {
+        remark(format_args!(
+            "{full} of {} logged runs ended before their time, as the log was full: it holds {} admissions.",
+            runs.len(),
+            units::count(log::MOST as f64)
+        ));
+    }
+    if let Some(why) = &first.wakeups.why_no_syscalls {
+        remark(format_args!("syscalls are not counted: {why}."));
+    }
+    let conflicts: u64 = runs.iter().filter_map(|m| m.handover).map(|handover| handover.clock_conflicts).sum();
+    if conflicts > 0 {
+        remark(format_args!(
+            "The processors do not agree about the time: {conflicts} entries were before the release that let them in."
+        ));
+    }
+    Some(text)
+}
+
+/// Medians over the runs of each row.
+fn table(labels: &[&str], rows: &[Row<'_>], columns: &[Column]) -> Table {
+    let mut table = Table::new(1, labels.iter().copied().chain(columns.iter().map(|&(name, ..)| name)));
+    for row in rows.iter().filter(|row| !row.runs.is_empty()) {
+        let cell = |&(_, of, write): &Column| write(median(row.runs.iter().filter_map(|m| of(m))));
+        table.row(row.labels.iter().cloned().chain(columns.iter().map(cell)));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admissions::{Admission, History, Logged, Wakeups};
+
+    fn metrics(in_order: bool, log_full: bool) -> Metrics {
+        let turn = |(contender, at)| Admission { contender, request: at, entry: at + 1, release: at + 2 };
+        let admissions = [(0, 0), (1, 10)].map(turn).to_vec();
+        let history = History { contenders: 2, admissions, in_order, pending: Vec::new(), elapsed: 20 };
+        let wakeups = Wakeups { why_no_syscalls: Some("of a reason".into()), ..Wakeups::default() };
+        Metrics::new(Logged { history, log_full, wakeups }, Some(2))
+    }
+
+    fn row(runs: Vec<&Metrics>) -> Row<'_> {
+        Row { labels: vec!["x".into(), "2".into()], runs }
+    }
+
+    #[test]
+    fn a_row_has_what_there_is() {
+        let [ordered, unordered] = [metrics(true, false), metrics(false, true)];
+        let printed = text(&["lock", "T"], &[row(vec![&ordered])]).unwrap();
+        let line = printed.lines().nth(1).unwrap();
+        let cells: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(cells, ["x", "2", "2", "0", "0", "1.000", "1.000", "1.000", "1.000", "-", "-", "1", "0.000"]);
+        assert!(!printed.contains("several may be inside") && !printed.contains("log was full"), "{printed}");
+        assert!(printed.ends_with("\nsyscalls are not counted: of a reason."));
+
+        let printed = text(&["lock", "T"], &[row(vec![&ordered]), row(vec![&unordered])]).unwrap();
+        assert!(printed.contains("several may be inside") && printed.contains("1 of 2 logged runs ended"), "{printed}");
+        let cells: Vec<_> = printed.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
+    }
+
+    #[test]
+    fn without_logged_runs_nothing_is_said() {
+        assert_eq!(text(&["lock", "T"], &[row(Vec::new())]), None);
+    }
+}
