@@ -1,0 +1,11 @@
+//! The capacitor protocols as finite models, and what explores them.
+
+pub mod checker;
+pub mod crowd;
+pub mod gate;
+pub mod multilane;
+pub mod parking;
+pub mod plain;
+pub mod platoon;
+pub mod sliding;
+pub mod window;
