@@ -67,14 +67,14 @@ fn a_window_moves_with_the_first() {
 
 #[test]
 fn lanes_that_are_counted_together_go_together() {
-    let lanes = Multilane::<Benaphore>::with_lanes(3, 2);
+    let lanes = Multilane::with_lanes(3, 2);
     assert_eq!(lanes.bound(), Some(5));
     for _ in 0..3 {
-        (0..6).for_each(|_| lanes.try_arrive().expect("room for six"));
-        for _ in 0..6 {
+        let tickets: Vec<_> = (0..6).map(|_| lanes.try_arrive().expect("room for six")).collect();
+        for ticket in tickets {
             assert!(lanes.try_arrive().is_none(), "a seventh");
             assert!(lanes.arrive_until(soon()).is_none());
-            lanes.depart(());
+            lanes.depart(ticket);
         }
     }
 }
@@ -327,7 +327,7 @@ fn a_policy_of_ones_own() {
             false
         }
         fn way(&self) -> Way {
-            if self.0.fetch_add(1, Relaxed) % 2 == 0 { Way::Through } else { Way::Past }
+            if self.0.fetch_add(1, Relaxed).is_multiple_of(2) { Way::Through } else { Way::Past }
         }
     }
     let lock = Wrapped::<GoMutex, SlidingWindow, EverySecond>::new();
@@ -383,7 +383,7 @@ fn storm(limit: u32, gated: bool) {
             Self(GoMutex::new(), AtomicUsize::new(0))
         }
         fn lock(&self) {
-            if self.1.fetch_add(1, Relaxed) % 64 == 0 {
+            if self.1.fetch_add(1, Relaxed).is_multiple_of(64) {
                 thread::yield_now();
             }
             self.0.lock();
@@ -453,8 +453,8 @@ fn absurd_limits() {
     for limit in [0, (1 << 20) + 1] {
         assert!(catch_unwind(|| Platoon::<Benaphore>::with_limit(limit)).is_err());
     }
-    assert!(catch_unwind(|| Multilane::<Benaphore>::with_lanes(0, 1)).is_err());
-    assert!(catch_unwind(|| Multilane::<Benaphore>::with_lanes(u32::MAX, u32::MAX)).is_err());
+    assert!(catch_unwind(|| Multilane::with_lanes(0, 1)).is_err());
+    assert!(catch_unwind(|| Multilane::with_lanes(u32::MAX, u32::MAX)).is_err());
     assert!(catch_unwind(|| SeparateLanes::<Benaphore>::with_lanes(0, 1, Dealing::InTurn)).is_err());
     assert!(catch_unwind(|| Fractional::new(-0.1)).is_err());
     assert!(catch_unwind(|| Fractional::new(f64::NAN)).is_err());

@@ -254,21 +254,21 @@ mod lanes {
     #[test]
     fn dealt_in_turn() {
         explore(2, || {
-            let capacitor = Multilane::<Benaphore>::with_lanes(2, 1);
+            let capacitor = Multilane::with_lanes(2, 1);
             let w = Arc::new(World { capacitor, inside: AtomicU32::new(0), data: UnsafeCell::new(0) });
-            let turn = |w: &World<Multilane<Benaphore>>| {
-                w.capacitor.arrive();
+            let turn = |w: &World<Multilane>| {
+                let ticket = w.capacitor.arrive();
                 assert!(w.inside.fetch_add(1, Relaxed) < 2, "too many are let through");
                 w.inside.fetch_sub(1, Relaxed);
-                w.capacitor.depart(());
+                w.capacitor.depart(ticket);
             };
             let others = [w.spawn(turn), w.spawn(turn)];
             turn(&w);
             others.into_iter().for_each(|t| t.join().unwrap());
             // The third is the first of a platoon of two.
-            assert!(w.capacitor.try_arrive().is_some());
-            w.capacitor.depart(());
-            assert!(w.capacitor.try_arrive().is_some());
+            let ticket = w.capacitor.try_arrive().expect("room for another");
+            w.capacitor.depart(ticket);
+            assert!(w.capacitor.try_arrive().is_some(), "the next platoon");
         });
     }
 }

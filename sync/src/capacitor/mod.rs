@@ -9,7 +9,7 @@
 //! |---|---|---|---|---|
 //! | [`Platoon`]`<S>` | `B`; and the next `B` when all of these have departed | `B - 1` | in line | yes |
 //! | [`SlidingWindow`] | all that are less than `B` behind the first that has not departed | `B - 1` | in line | yes |
-//! | [`Multilane`]`<S>` | `L` lanes, dealt in turn, of `B` each; and the next `L * B` when all have departed | `L * B - 1` | polls | no |
+//! | [`Multilane`] | `L` lanes, dealt in turn, of `B` each; and the next `L * B` when all have departed | `L * B - 1` | polls | no |
 //! | [`SeparateLanes`]`<S>` | lanes that are platoons, each for itself | not bounded by `B` and `L` | in line | no |
 //!
 //! | admission | who arrives | bypass at most |
@@ -33,6 +33,7 @@
 
 mod admission;
 mod arrival;
+mod late;
 mod multilane;
 mod platoon;
 mod sliding;

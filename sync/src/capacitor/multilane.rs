@@ -1,17 +1,25 @@
-//! Lanes: several semaphores, so that those who arrive do not all meet at one. For study.
+//! Lanes: several lines, so that those who arrive do not all meet in one. For study.
 //!
 //! | | dealt | departures are counted | bypass at most |
 //! |---|---|---|---|
 //! | [`Multilane`] | in turn | by all lanes together: the `L * B`-th gives `B` credits to each | `L * B - 1` |
 //! | [`SeparateLanes`] | in turn, by thread, or at random | by each lane for itself | see [`Dealing`] |
 //!
-//! The paper says of lanes that they "preserve the bounded bypass property". It depends on what is counted where. With a
-//! count of its own, each lane is a platoon: while V is late, its lane is closed, but the others go on and on, with all
-//! who are dealt to them. With one count, a platoon is the next `L * B` that are dealt, so each lane has `B` of them:
-//! that they pass by different semaphores makes no difference to who is in it.
+//! The paper says of lanes that they "preserve the bounded bypass property". It depends on what is counted where, and on
+//! what is dealt. With a count of its own, each lane is a platoon: while V is late, its lane is closed, but the others
+//! go on, with all who are dealt to them. With one count, a platoon is the next `L * B` that are dealt, so each lane has
+//! `B` of them, and that they pass by different lines makes no difference to who is in it.
 //!
-//! Dealing in turn hands the `L * B` credits of a platoon to the `L * B` that come next, which must not be disturbed: one
-//! that is dealt a lane takes a credit of it. So who may give up is dealt nothing before its credit is there, and polls.
+//! **The number that is dealt is the ticket**: `n` is for lane `n % L`, and is its ticket `n / L`. Were the lane all that
+//! is dealt, and its ticket drawn in a second step, as any semaphore does, then those who stop between the two would put the
+//! lanes out of step, and the credits of one platoon go to two: each two who do so let one more pass
+//! (`docs/capacitor.md`).
+//!
+//! A credit is for a number that has been dealt, so one that was dealt cannot give up. Who has a deadline is dealt
+//! nothing before its turn has come, and polls; and a goroutine that waits blocks its worker, as it must not be unwound.
+//!
+//! Orderings: as in `platoon.rs`; credits are Release, and acquired by who is let through. Who sleeps is woken as in
+//! the sliding window, but for all numbers, whether dealt or not: so no other look is needed.
 //!
 //! Source: the paper's remark on multilane semaphores; the shared count is ours.
 
@@ -19,25 +27,26 @@ use std::fmt;
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::Instant;
-
 use sudog_runtime::shim::AtomicU64;
-use sudog_runtime::shim::Ordering::Relaxed;
+use sudog_runtime::shim::Ordering::{Acquire, Relaxed, Release};
 
 use super::admission::draw;
 use super::arrival::{ArriveDepart, checked};
 use super::platoon::Platoon;
+use crate::Semaphore;
 use crate::raw::poll_until;
 use crate::semaphore::Benaphore;
+use crate::semaphore::waiting_array::chain;
 use crate::thread_index::thread_index;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use crate::waiting::without_switching;
-use crate::{Order, Semaphore};
 
 /// The lanes of what is made without a number of them.
 pub const DEFAULT_LANES: u32 = 2;
 
 /// A platoon of `L * B`, dealt in turn to `L` lanes.
 ///
-/// A goroutine that waits here blocks its worker: it could not be unwound, as its credit would lie idle.
+/// A goroutine that waits here blocks its worker.
 ///
 /// # Limits
 ///
@@ -47,26 +56,23 @@ pub const DEFAULT_LANES: u32 = 2;
 ///
 /// ```
 /// use sudog_sync::capacitor::{ArriveDepart, Multilane};
-/// use sudog_sync::semaphore::Benaphore;
 ///
-/// let lanes: Multilane<Benaphore> = Multilane::with_lanes(2, 1);
+/// let lanes = Multilane::with_lanes(2, 1);
 /// let [a, b] = [lanes.arrive(), lanes.arrive()];
 /// lanes.depart(a);
 /// assert!(lanes.try_arrive().is_none());
 /// lanes.depart(b);
 /// assert!(lanes.try_arrive().is_some());
 /// ```
-pub struct Multilane<S = Benaphore> {
-    lanes: Box<[CachePadded<S>]>,
+pub struct Multilane {
+    /// How many of each lane have been let through, or can be.
+    lanes: Box<[CachePadded<AtomicU64>]>,
     dealt: CachePadded<AtomicU64>,
     departed: CachePadded<AtomicU64>,
     limit: u32,
 }
 
-impl<S: Semaphore> Multilane<S> {
-    const FIRST_COME_FIRST_SERVED: () =
-        assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
-
+impl Multilane {
     /// With so many lanes, and this bypass limit for each.
     ///
     /// # Panics
@@ -74,29 +80,56 @@ impl<S: Semaphore> Multilane<S> {
     /// If there are none, or too many for the limit.
     #[must_use]
     pub fn with_lanes(lanes: u32, limit: u32) -> Self {
-        let () = Self::FIRST_COME_FIRST_SERVED;
         assert!(lanes >= 1, "there is a lane at least");
         checked(limit.saturating_mul(lanes), 1 << 20);
         Self {
-            lanes: (0..lanes).map(|_| CachePadded::new(S::new(limit))).collect(),
+            lanes: (0..lanes).map(|_| CachePadded::new(AtomicU64::new(u64::from(limit)))).collect(),
             dealt: CachePadded::new(AtomicU64::new(0)),
             departed: CachePadded::new(AtomicU64::new(0)),
             limit,
         }
     }
 
+    /// The lane of a number, and the ticket.
     #[inline]
-    fn lane(&self, number: u64) -> &S {
-        &self.lanes[(number % self.lanes.len() as u64) as usize]
+    fn lane(&self, number: u64) -> (&AtomicU64, u64) {
+        let lanes = self.lanes.len() as u64;
+        (&self.lanes[(number % lanes) as usize], number / lanes)
     }
 
     fn credits(&self) -> u64 {
         self.lanes.len() as u64 * u64::from(self.limit)
     }
+
+    #[cold]
+    fn wait(lane: &AtomicU64, ticket: u64) {
+        let through = || lane.load(Acquire) > ticket;
+        let mut iter = 0;
+        while !through() {
+            if !SpinThenPark::pass_time(iter) {
+                without_switching(|| chain::wait_ticket((&raw const *lane).addr(), ticket as u32, through, None));
+                return;
+            }
+            iter += 1;
+        }
+    }
+
+    /// The last of the platoon: lets the next one go.
+    #[cold]
+    fn complete(&self) {
+        self.departed.store(0, Relaxed);
+        for lane in &self.lanes {
+            let first = lane.fetch_add(u64::from(self.limit), Release);
+            for ticket in first..first + u64::from(self.limit) {
+                chain::signal_ticket((&raw const **lane).addr(), ticket as u32);
+            }
+        }
+    }
 }
 
-impl<S: Semaphore> ArriveDepart for Multilane<S> {
-    type Ticket = ();
+impl ArriveDepart for Multilane {
+    /// The number that was dealt, in the order in which they came.
+    type Ticket = u64;
 
     const DEADLINES: bool = false;
     const GATE: bool = false;
@@ -113,51 +146,48 @@ impl<S: Semaphore> ArriveDepart for Multilane<S> {
         Some(self.credits() - 1)
     }
 
-    fn arrive(&self) {
-        let lane = self.lane(self.dealt.fetch_add(1, Relaxed));
-        if !lane.try_acquire() {
-            without_switching(|| lane.acquire(Order::Fifo));
+    fn arrive(&self) -> u64 {
+        let number = self.dealt.fetch_add(1, Relaxed);
+        let (lane, ticket) = self.lane(number);
+        if lane.load(Acquire) <= ticket {
+            Self::wait(lane, ticket);
         }
+        number
     }
 
-    fn try_arrive(&self) -> Option<()> {
+    fn try_arrive(&self) -> Option<u64> {
         let mut dealt = self.dealt.load(Relaxed);
         loop {
-            let lane = self.lane(dealt);
-            lane.try_acquire().then_some(())?;
-            match self.dealt.compare_exchange(dealt, dealt + 1, Relaxed, Relaxed) {
-                Ok(_) => return Some(()),
-                Err(now) => {
-                    lane.grant_many(1);
-                    dealt = now;
-                }
+            let (lane, ticket) = self.lane(dealt);
+            (lane.load(Acquire) > ticket).then_some(())?;
+            match self.dealt.compare_exchange_weak(dealt, dealt + 1, Relaxed, Relaxed) {
+                Ok(_) => return Some(dealt),
+                Err(now) => dealt = now,
             }
         }
     }
 
-    fn arrive_until(&self, deadline: Instant) -> Option<()> {
+    fn arrive_until(&self, deadline: Instant) -> Option<u64> {
         poll_until(deadline, || self.try_arrive())
     }
 
-    fn depart(&self, (): ()) {
-        // Relaxed: as in platoon.rs, the last one's grant releases the reset, and those of the next platoon acquire it.
+    fn depart(&self, _: u64) {
+        // Relaxed: as in platoon.rs, the last one's credits release the reset, and those of the next platoon acquire it.
         if self.departed.fetch_add(1, Relaxed) + 1 == self.credits() {
-            self.departed.store(0, Relaxed);
-            for lane in &self.lanes {
-                lane.grant_many(self.limit);
-            }
+            self.complete();
         }
     }
 }
 
-/// How lanes are dealt. What a lane that is a platoon for itself bounds depends on it.
+/// How lanes are dealt. What lanes that are platoons, each for itself, bound depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dealing {
-    /// One after the other.
+    /// One after the other. The bypass depends on the number of threads, T: those that are dealt to the lane of one that
+    /// is late wait behind it, and soon all are there. Measured in models: `L * B - 1 + L * (T - 1)` at most, about.
     InTurn,
-    /// To each thread always the same.
+    /// To each thread always the same. Not bounded: the threads of another lane pass again and again.
     ByThread,
-    /// Any: the paper's "at random".
+    /// Any: the paper's "at random". Not bounded.
     AtRandom,
 }
 
@@ -247,7 +277,7 @@ impl<S: Semaphore> ArriveDepart for SeparateLanes<S> {
     }
 }
 
-impl<S> fmt::Debug for Multilane<S> {
+impl fmt::Debug for Multilane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Multilane")
             .field("lanes", &self.lanes.len())

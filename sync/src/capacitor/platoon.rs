@@ -159,7 +159,8 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn is_idle(&self) -> bool {
-        // This order: the other way round somebody could be announced, and another depart, between the two.
+        // This order: the other way round somebody could be announced, and another depart, between the two. That 2^32 be
+        // announced between the two is not expected.
         let departed = (self.tally.departed.load(Acquire) / ONE) as u32;
         self.tally.announced.load(Relaxed) == departed
     }

@@ -27,7 +27,7 @@
 //! **The bits.** Who has been let through is less than `B` from the base, so has a bit; so a limit is 31 at most. Who gives
 //! up may be farther, and is noted in `late`. LATE is in the same word as the base: so either a departer sees LATE, and
 //! looks there, or the one that is noted sees the base that the departer moved. While LATE is set the window is changed
-//! under the lock only.
+//! under the lock only, so for as long a departure may have to wait for another's.
 //!
 //! **The gate** loads the window, then `next`: the same ticket, so nobody is between arrival and departure. Why in this
 //! order and what it may miss: [`is_idle`](SlidingWindow::is_idle).
@@ -42,7 +42,6 @@
 //!
 //! Source: ours. `docs/capacitor.md` has what was checked.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use crossbeam_utils::CachePadded;
@@ -54,6 +53,7 @@ use super::DEFAULT_LIMIT;
 #[cfg(not(sudog_loom))]
 use super::arrival::ConstArriveDepart;
 use super::arrival::{ArriveDepart, checked};
+use super::late::Late;
 use crate::semaphore::waiting_array::{chain, fences};
 use crate::waiting::gate::is_over;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
@@ -87,8 +87,7 @@ const BITS: u64 = (1 << SPAN) - 1;
 pub struct SlidingWindow<P = SpinThenPark> {
     next: CachePadded<AtomicU64>,
     window: CachePadded<AtomicU64>,
-    /// Tickets in full.
-    late: Mutex<BTreeSet<u64>>,
+    late: Mutex<Late>,
     limit: u32,
     policy: std::marker::PhantomData<fn() -> P>,
 }
@@ -106,13 +105,14 @@ fn moved(base: u32, bits: u64) -> (u64, u32) {
     (u64::from(base.wrapping_add(by)) << 32 | bits.checked_shr(by).unwrap_or(0), by)
 }
 
-/// The window without this ticket, and by how much it has moved. The ticket has a bit.
+/// The window without `n` tickets from this one on, and by how much it has moved. The tickets have bits.
 #[inline]
-fn without(window: u64, ticket: u32) -> (u64, u32) {
-    debug_assert!(window & LATE == 0 && ticket.wrapping_sub(base(window)) < SPAN);
-    let bit = 1 << (ticket.wrapping_sub(base(window)) % SPAN);
-    debug_assert!(window & bit == 0, "a ticket departs once");
-    moved(base(window), window & BITS | bit)
+fn without(window: u64, ticket: u32, n: u32) -> (u64, u32) {
+    let at = ticket.wrapping_sub(base(window));
+    debug_assert!(window & LATE == 0 && at + n <= SPAN);
+    let bits = ((1 << n) - 1) << at;
+    debug_assert!(window & bits == 0, "a ticket departs once");
+    moved(base(window), window & BITS | bits)
 }
 
 impl SlidingWindow {
@@ -136,7 +136,7 @@ impl<P> SlidingWindow<P> {
         Self {
             next: CachePadded::new(AtomicU64::new(at as u64)),
             window: CachePadded::new(AtomicU64::new((at as u64) << 32)),
-            late: Mutex::new(BTreeSet::new()),
+            late: Mutex::new(Late::NONE),
             limit: checked(limit, SPAN),
             policy: std::marker::PhantomData,
         }
@@ -147,7 +147,7 @@ impl<P> SlidingWindow<P> {
         Self {
             next: CachePadded::new(AtomicU64::new(u64::from(at))),
             window: CachePadded::new(AtomicU64::new(u64::from(at) << 32)),
-            late: Mutex::new(BTreeSet::new()),
+            late: Mutex::new(Late::NONE),
             limit: checked(limit, SPAN),
             policy: std::marker::PhantomData,
         }
@@ -214,17 +214,19 @@ impl<P> SlidingWindow<P> {
             let distance = ticket.wrapping_sub(base);
             let (mut new, mut by) = (old & !LATE, 0);
             if distance < SPAN {
-                (new, by) = without(new, ticket);
+                (new, by) = without(new, ticket, 1);
             } else {
                 // The ticket in full: it has been drawn, and not long ago.
                 let next = self.next.load(Relaxed);
                 late.insert(next - u64::from((next as u32).wrapping_sub(ticket)));
             }
             // In their order, so that each finds the base where those before it have left it.
-            while let Some(&first) = late.first().filter(|&&first| (first as u32).wrapping_sub(self::base(new)) < SPAN)
-            {
-                late.pop_first();
-                let (further, step) = without(new, first as u32);
+            while let Some(first) = late.first().map(|first| first as u32) {
+                let room = SPAN.saturating_sub(first.wrapping_sub(self::base(new)));
+                if room == 0 {
+                    break;
+                }
+                let (further, step) = without(new, first, late.take_first(room));
                 (new, by) = (further, by + step);
             }
             if !late.is_empty() {
@@ -332,7 +334,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
             if old & LATE != 0 || ticket.wrapping_sub(base(old)) >= SPAN {
                 return self.depart_late(ticket);
             }
-            let (new, by) = without(old, ticket);
+            let (new, by) = without(old, ticket, 1);
             match self.window.compare_exchange_weak(old, new, fences::TOTAL_ORDER, Relaxed) {
                 Ok(_) if by == 0 => return,
                 Ok(_) => return self.wake(base(old), by),
@@ -344,8 +346,8 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
     /// The window first, then the tickets. If they are the same, then so they were at the second load, as the base
     /// does not go back and is not above the tickets. The other way round one could depart, and another arrive, between the two.
     ///
-    /// Relaxed for the second: it is not before the first, which is Acquire; a ticket whose drawing happened before the call it
-    /// does not miss.
+    /// Relaxed for the second: it is not before the first, which is Acquire; a ticket whose drawing happened before the
+    /// call it does not miss. That 2^32 tickets be drawn between the two loads is not expected.
     #[inline]
     fn is_idle(&self) -> bool {
         let window = self.window.load(Acquire);

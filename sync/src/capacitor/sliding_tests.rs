@@ -49,7 +49,7 @@ proptest! {
                 let noted = if ticket - naive.base() < u64::from(SPAN) {
                     word & 1 << (ticket - naive.base()) != 0
                 } else {
-                    window.late.lock().contains(&ticket)
+                    window.late.lock().contains(ticket)
                 };
                 prop_assert_eq!(noted, !naive.present.contains(&ticket), "ticket {}", ticket);
             }

@@ -1,0 +1,86 @@
+//! Tickets that departed when they were too far from the base for a bit: ranges, of which neighbours are one.
+//!
+//! Between two ranges is a ticket that has not departed, or has departed with a bit; so there are never more of them than
+//! tickets that are present, and one, however many have given up.
+
+use std::collections::BTreeMap;
+
+/// From the first of each range to the one behind its last. Tickets in full, so they do not go round.
+#[derive(Debug)]
+pub(super) struct Late(BTreeMap<u64, u64>);
+
+impl Late {
+    pub(super) const NONE: Self = Self(BTreeMap::new());
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The first.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.0.first_key_value().map(|(&first, _)| first)
+    }
+
+    /// Adds one that is not there.
+    pub(super) fn insert(&mut self, ticket: u64) {
+        let end = self.0.remove(&(ticket + 1)).unwrap_or(ticket + 1);
+        match self.0.range_mut(..=ticket).next_back() {
+            Some((_, before)) if *before == ticket => *before = end,
+            before => {
+                debug_assert!(before.is_none_or(|(_, end)| *end < ticket), "a ticket departs once");
+                self.0.insert(ticket, end);
+            }
+        }
+    }
+
+    /// Takes out those that follow upon the first, with it: how many, but not more than `most`.
+    pub(super) fn take_first(&mut self, most: u32) -> u32 {
+        let Some((first, end)) = self.0.pop_first() else { return 0 };
+        let taken = (end - first).min(u64::from(most));
+        if first + taken < end {
+            self.0.insert(first + taken, end);
+        }
+        taken as u32
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Late {
+        pub(in super::super) fn contains(&self, ticket: u64) -> bool {
+            self.0.range(..=ticket).next_back().is_some_and(|(_, &end)| ticket < end)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_in_few_words(steps in prop::collection::vec((0_u64..60, 0_u32..8), 0..200)) {
+            let (mut late, mut naive) = (Late::NONE, BTreeSet::new());
+            for (ticket, taken) in steps {
+                if taken > 0 {
+                    let first = naive.first().copied();
+                    prop_assert_eq!(late.first(), first);
+                    for n in 0..u64::from(late.take_first(taken)) {
+                        prop_assert!(naive.remove(&(first.expect("one was taken") + n)));
+                    }
+                } else if naive.insert(ticket) {
+                    late.insert(ticket);
+                }
+                prop_assert!((0..62).all(|ticket| late.contains(ticket) == naive.contains(&ticket)));
+                prop_assert_eq!(late.is_empty(), naive.is_empty());
+                let ranges = naive.iter().filter(|&&n| n == 0 || !naive.contains(&(n - 1))).count();
+                prop_assert_eq!(late.0.len(), ranges, "neighbours are one");
+            }
+        }
+    }
+}
