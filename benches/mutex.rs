@@ -63,14 +63,14 @@ impl Job for Uncontended {
 
 fn benches(c: &mut Criterion) {
     let mut group = c.benchmark_group("MutexUncontended");
-    for &name in LockName::ALL {
+    for name in LockName::usual() {
         group.bench_function(name.name(), |b| b.iter_custom(|n| with_lock(name, Uncontended(n))));
     }
     group.finish();
     for (title, work) in [("Mutex", 0), ("MutexWork", 100)] {
         let mut group = c.benchmark_group(title);
         for threads in [2, 8] {
-            for &name in LockName::ALL {
+            for name in LockName::usual() {
                 group.bench_function(BenchmarkId::new(name.name(), threads), |b| {
                     b.iter_custom(|iterations| with_lock(name, Shared { threads, iterations, work }));
                 });

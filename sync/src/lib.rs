@@ -10,7 +10,7 @@
 //! * Threads, goroutines and async tasks wait in the same lines: [`LockAsync`] is for the last of these.
 //! * [`RawLock`] and [`Semaphore`] are what backends implement: any semaphore fits under the mutex, and any lock fits
 //!   under [`MutexOver`], by one type parameter.
-//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies.
+//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies, [`spin_lock`] the classic small locks.
 //!
 //! # Examples
 //!
@@ -54,6 +54,7 @@ pub mod rw_mutex;
 pub mod semaphore;
 #[cfg(not(sudog_loom))]
 mod shared_panic;
+pub mod spin_lock;
 mod thread_index;
 mod wait_group;
 mod waiting;

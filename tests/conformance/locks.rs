@@ -40,6 +40,20 @@ crate::over_every_backend! {
         parking_lot_0_13 = ParkingLot013;
         parking_lot_0_13_fair = ParkingLot013Fair;
         #[cfg(unix)] pthread = Pthread;
+        tts = Tts;
+        ticket_lock = Ticket;
+        mcs = Mcs;
+        clh = Clh;
+        lifo = Lifo;
+        reciprocating = Reciprocating;
+        tts_spin = TtsSpin;
+        tts_yield = TtsYield;
+        ticket_lock_spin = TicketSpin;
+        mcs_spin = McsSpin;
+        mcs_yield = McsYield;
+        clh_spin = ClhSpin;
+        lifo_spin = LifoSpin;
+        reciprocating_spin = ReciprocatingSpin;
     }
     checks {
         one_at_a_time

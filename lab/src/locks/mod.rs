@@ -14,6 +14,7 @@ use serde::Serialize;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
 use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_sync::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenYield, TicketLock, Tts};
 use sudog_sync::{
     GoMutex, RawLock,
     mutex::{policy, stages},
@@ -83,6 +84,34 @@ registry! {
         "the Go mutex, stage 6: who has waited stays at the head";
     V7 = "v7": stages::V7<RuntimeSema>,
         "the Go mutex, stage 7: starvation mode; stage 8 is go-1.14";
+    Tts = "tts": Tts,
+        "test-and-test-and-set; spins, then parks";
+    Ticket = "ticket": TicketLock,
+        "the ticket lock; spins, then yields";
+    Mcs = "mcs": Mcs,
+        "the MCS queue lock; spins, then parks";
+    Clh = "clh": Clh,
+        "the CLH queue lock; spins, then parks";
+    Lifo = "lifo": Lifo,
+        "last come, first served; spins, then parks";
+    Reciprocating = "reciprocating": Reciprocating,
+        "the Reciprocating lock; spins, then parks";
+    TtsSpin = "tts-spin": Tts<Spin>,
+        "test-and-test-and-set; spins, as in the books";
+    TtsYield = "tts-yield": Tts<SpinThenYield>,
+        "test-and-test-and-set; spins, then yields";
+    TicketSpin = "ticket-spin": TicketLock<Spin>,
+        "the ticket lock; spins, as in the books";
+    McsSpin = "mcs-spin": Mcs<Spin>,
+        "the MCS queue lock; spins, as in the books";
+    McsYield = "mcs-yield": Mcs<SpinThenYield>,
+        "the MCS queue lock; spins, then yields";
+    ClhSpin = "clh-spin": Clh<Spin>,
+        "the CLH queue lock; spins, as in the books";
+    LifoSpin = "lifo-spin": Lifo<Spin>,
+        "last come, first served; spins";
+    ReciprocatingSpin = "reciprocating-spin": Reciprocating<Spin>,
+        "the Reciprocating lock; spins, as in the paper";
 }
 
 impl LockName {
@@ -92,15 +121,33 @@ impl LockName {
     /// The Go mutex under policies that are for study.
     pub const POLICIES: &[Self] = &[Self::Go19, Self::Go18, Self::GoFifo];
 
+    /// The queue and spin locks, with each way to wait.
+    pub const SPIN: &[Self] = &[
+        Self::Tts,
+        Self::Ticket,
+        Self::Mcs,
+        Self::Clh,
+        Self::Lifo,
+        Self::Reciprocating,
+        Self::TtsSpin,
+        Self::TtsYield,
+        Self::TicketSpin,
+        Self::McsSpin,
+        Self::McsYield,
+        Self::ClhSpin,
+        Self::LifoSpin,
+        Self::ReciprocatingSpin,
+    ];
+
     /// All but those for study.
     #[must_use]
     pub fn usual() -> Vec<Self> {
-        let for_study = |lock: &Self| Self::STAGES.contains(lock) || Self::POLICIES.contains(lock);
+        let for_study = |lock: &Self| [Self::STAGES, Self::POLICIES, Self::SPIN].iter().any(|s| s.contains(lock));
         Self::ALL.iter().copied().filter(|lock| !for_study(lock)).collect()
     }
 
-    /// Those of `compare`. There is time for one lock over a waiting array, and that is the one to use. The early stages
-    /// of the Go mutex, and its early policies, are for study.
+    /// Those of `compare`. There is time for one lock over a waiting array, and that is the one to use. The early
+    /// stages of the Go mutex, its early policies, and the queue and spin locks are for study.
     pub const COMPARED: &[Self] = &[
         Self::Go,
         Self::Go114,
@@ -117,10 +164,10 @@ impl LockName {
         Self::Pthread,
     ];
 
-    /// Whether it is somebody else's lock: not a Go mutex.
+    /// Whether it is somebody else's lock: neither a Go mutex nor another one of ours.
     #[must_use]
     pub fn is_peer(self) -> bool {
-        !self.name().starts_with("go") && !Self::STAGES.contains(&self)
+        !self.name().starts_with("go") && !Self::STAGES.contains(&self) && !Self::SPIN.contains(&self)
     }
 
     /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.

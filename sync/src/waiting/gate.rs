@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | SHUT | its owner, at first | the owner is awake, and looks |
 //! | PARKED | its owner: SHUT → PARKED | the owner sleeps, as the G that the gate names |
-//! | OPEN | the opener: swap | whoever finds PARKED readies the G; otherwise it does not touch the gate again |
+//! | OPEN | the opener: swap; a store, if the owner never sleeps | whoever finds PARKED readies the G; otherwise it does not touch the gate again |
 //!
 //! An owner that gives up goes back, PARKED → SHUT. If the gate is open by then, `ready` is on its way, and is waited
 //! for.
@@ -27,6 +27,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    #[cfg(not(sudog_loom))]
+    pub(crate) const fn new() -> Self {
+        Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
+    }
+
+    #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
         Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
     }
@@ -55,6 +61,22 @@ impl Gate {
         if before == PARKED {
             // SAFETY: the owner is in `park` and will not leave it before this one `ready`.
             unsafe { G::ready((*gate).sleeper.get()) };
+        }
+    }
+
+    /// [`Gate::open`], for an owner that waits as `P` says: one that never sleeps needs no more than a store.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Gate::open`].
+    #[inline]
+    pub(crate) unsafe fn open_for<P: WaitPolicy>(gate: *const Self) {
+        if P::PARKS {
+            // SAFETY: the same contract.
+            unsafe { Self::open(gate) }
+        } else {
+            // SAFETY: alive, by the contract; not used after this store.
+            unsafe { (*gate).state.store(OPEN, Ordering::Release) }
         }
     }
 

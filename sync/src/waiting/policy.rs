@@ -9,17 +9,19 @@ const ROUNDS: u32 = 13;
 /// What a waiter does between two looks at what it waits for.
 ///
 /// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until what it waits for has happened, or until the policy
-/// says that it is time to sleep. A goroutine never keeps its worker from others for long, whatever the policy.
+/// says that it is time to sleep. A goroutine never keeps its worker from others for long, whatever the policy; but in
+/// [`spin_lock`](crate::spin_lock), where it counts as its thread, it does.
 ///
 /// # Examples
 ///
-/// The paper's own way to wait, for experiments:
+/// The papers' own way to wait, for experiments:
 ///
 /// ```
-/// use sudog_sync::semaphore::waiting_array::{Spin, Twa};
+/// use sudog_sync::RawLock;
+/// use sudog_sync::spin_lock::{Mcs, Spin};
 ///
-/// let permits: Twa<Spin> = Twa::with_permits(1);
-/// permits.acquire_many(1).unwrap();
+/// let lock = Mcs::<Spin>::new();
+/// assert!(lock.try_lock().is_some());
 /// ```
 pub trait WaitPolicy: Send + Sync + 'static {
     /// Whether it ends in sleep. If not, [`WaitPolicy::pass_time`] never returns false.
@@ -29,7 +31,7 @@ pub trait WaitPolicy: Send + Sync + 'static {
     fn pass_time(iter: u32) -> bool;
 }
 
-/// Pauses, for ever: the paper's way. With more waiters than processors whole time slices go by. For the laboratory.
+/// Pauses, for ever: the papers' way. With more waiters than processors whole time slices go by. For the laboratory.
 ///
 /// A goroutine yields now and then: its worker may have to run the one that it waits for.
 #[derive(Clone, Copy, Debug)]
