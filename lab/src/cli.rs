@@ -1,5 +1,6 @@
 //! The command line.
 
+mod capacitor;
 mod duration;
 #[cfg(unix)]
 mod goroutines;
@@ -21,14 +22,15 @@ use crate::bench::collisions::{HashName, ProtocolName};
 use crate::bench::plan::Logging;
 use crate::bench::stages::StageName;
 use crate::bench::syncbench::BenchName;
+use crate::compose::{LockSpec, items};
 use crate::contenders::{Contenders, Kind};
 use crate::failure::Failure;
-use crate::locks::LockName;
 use crate::queues::QueueName;
 use crate::rw_locks::RwLockName;
 use crate::sections::CriticalSections;
 use crate::semaphores::SemaphoreName;
 
+pub use self::capacitor::{BypassArgs, CapacitorArgs};
 #[cfg(unix)]
 pub use self::goroutines::{ChildArgs, GoroutinesArgs, VersusGoArgs};
 pub use self::history::{HistoryArgs, StoryName};
@@ -42,8 +44,8 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Where to write the HTML report (compare, mutexbench, semabench, semtable, collide and starvation) [compare:
-    /// lab/report.html, starvation: lab/starvation.html in the target directory]
+    /// Where to write the HTML report (compare, mutexbench, semabench, semtable, collide, capacitor and starvation)
+    /// [compare: lab/report.html, starvation: lab/starvation.html in the target directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
 
@@ -69,6 +71,10 @@ pub enum Command {
     Collide(CollideArgs),
     /// One thread or goroutine that locks and unlocks: nanoseconds
     Uncontended(UncontendedArgs),
+    /// Locks in capacitors: throughput and fairness, bare and wrapped; and what it costs alone
+    Capacitor(CapacitorArgs),
+    /// How often one who waits is overtaken, counted by tickets, and whether that is within the bound
+    Bypass(BypassArgs),
     /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
     Syncbench(SyncbenchArgs),
     /// MutexBench over the eight stages of the Go mutex: what each of them bought
@@ -109,9 +115,9 @@ pub struct CompareArgs {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)] // so that the complaint is about the number
 pub struct MutexbenchArgs {
-    /// Locks, by name [default: all but those for study: the stages, and old policies]
-    #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
-    pub locks: Option<List<LockName>>,
+    /// Locks, by name, or composed: see 'list' [default: all but those for study: stages, old policies, small locks]
+    #[arg(long, value_name = "A,B", value_parser = list::<LockSpec>)]
+    pub locks: Option<List<LockSpec>>,
 
     /// Numbers of contenders, threads or goroutines
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
@@ -276,9 +282,9 @@ impl CollideArgs {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct UncontendedArgs {
-    /// Locks, by name [default: all but those for study: the stages, and old policies]
-    #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
-    pub locks: Option<List<LockName>>,
+    /// Locks, by name, or composed: see 'list' [default: all but those for study: stages, old policies, small locks]
+    #[arg(long, value_name = "A,B", value_parser = list::<LockSpec>)]
+    pub locks: Option<List<LockSpec>>,
 
     /// Rounds of about 20 ms for each lock, the locks taking turns
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
@@ -431,13 +437,15 @@ impl Cli {
                     | Command::Semabench(_)
                     | Command::Semtable(_)
                     | Command::Collide(_)
+                    | Command::Capacitor(_)
                     | Command::Starvation(_)
             )
         );
         match reports || cli.report.is_none() {
             true => Ok(cli),
             false => {
-                let why = "only compare, mutexbench, semabench, semtable, collide and starvation write a report";
+                let why =
+                    "only compare, mutexbench, semabench, semtable, collide, capacitor and starvation write a report";
                 Err(Failure::Usage(why.into()))
             }
         }
@@ -448,11 +456,12 @@ fn list<T>(text: &str) -> Result<List<T>, String>
 where
     T: FromStr<Err: Display> + Copy + Eq + Hash,
 {
-    let values = text.split(',').map(|item| item.trim().parse().map_err(|e: T::Err| e.to_string()));
+    let items = items(text);
+    let values = items.iter().map(|item| item.parse().map_err(|e: T::Err| e.to_string()));
     let values: Vec<T> = values.collect::<Result<_, _>>()?;
     let mut seen = HashSet::new();
     match values.iter().position(|value| !seen.insert(*value)) {
-        Some(repeated) => Err(format!("'{}' is there twice", text.split(',').nth(repeated).unwrap_or_default().trim())),
+        Some(repeated) => Err(format!("'{}' is there twice", items[repeated])),
         None => Ok(List(values)),
     }
 }
@@ -493,6 +502,7 @@ fn check<T: PartialOrd + Display>(value: T, range: RangeInclusive<T>) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::LockName;
 
     #[test]
     fn the_definition_is_sound() {

@@ -28,8 +28,7 @@ use crossbeam_utils::CachePadded;
 pub use self::logged::LoggedRun;
 use self::room::{Alone, Reading, Room, Together, Visitor, steps};
 use crate::contenders::{Contenders, Gate};
-use crate::entrance::{Admits, ByErrand, Entrance, Errand};
-use crate::floors::EntranceJob;
+use crate::entrance::{Admits, ByErrand, Entrance, EntranceJob, Errand};
 use crate::sections::CriticalSections;
 use crate::ticks::Ticks;
 use crate::usage::{Counts, Usage};
@@ -127,19 +126,19 @@ impl EntranceJob for Run {
     /// Fails if the contenders cannot be had.
     type Out = io::Result<Outcome>;
 
-    fn run<E: Entrance>(self) -> io::Result<Outcome> {
+    fn run<E: Entrance>(self, setup: &E::Setup) -> io::Result<Outcome> {
         // The room is one for those whom the entrance lets in.
         match E::admits(self.workload.permits) {
-            Admits::One => self.through::<E, Alone>(),
-            Admits::Readers => self.through::<E, Reading>(),
-            Admits::Several => self.through::<E, Together>(),
+            Admits::One => self.through::<E, Alone>(setup),
+            Admits::Readers => self.through::<E, Reading>(setup),
+            Admits::Several => self.through::<E, Together>(setup),
         }
     }
 }
 
 impl Run {
-    fn through<E: Entrance, R: Room>(self) -> io::Result<Outcome> {
-        let arena = Arc::new(Arena::<E, R>::new(self.threads, &self.workload));
+    fn through<E: Entrance, R: Room>(self, setup: &E::Setup) -> io::Result<Outcome> {
+        let arena = Arc::new(Arena::<E, R>::new(setup, self.threads, &self.workload));
         let theirs = Arc::clone(&arena);
         let work = move |me, gate: &Gate| theirs.work(me, &self, gate);
         let conduct = |gate: &Gate| (Counts::now(), arena.conduct(gate, self.workload.duration));
@@ -151,9 +150,9 @@ impl Run {
 }
 
 impl<E: Entrance, R: Room> Arena<E, R> {
-    fn new(threads: usize, workload: &Workload) -> Self {
+    fn new(setup: &E::Setup, threads: usize, workload: &Workload) -> Self {
         Self {
-            entrance: CachePadded::new(E::new(threads, workload.permits)),
+            entrance: CachePadded::new(E::new(setup, threads, workload.permits)),
             room: CachePadded::new(R::new(workload)),
             stop: CachePadded::new(AtomicBool::new(false)),
             ticks: Ticks::new(workload.duration + Ticks::PERIOD),

@@ -61,12 +61,15 @@ pub unsafe trait Entrance: Sized + Send + Sync + 'static {
     /// What going in hands to going out.
     type Pass;
 
+    /// What it is made from, besides numbers.
+    type Setup: ?Sized;
+
     /// Who may be inside together, if there are this many permits.
     fn admits(permits: u32) -> Admits;
 
     /// For so many contenders, with so many permits. What has no permits lets in one at a time, however many are asked
     /// for, or everybody.
-    fn new(contenders: usize, permits: u32) -> Self;
+    fn new(setup: &Self::Setup, contenders: usize, permits: u32) -> Self;
 
     /// Goes in, waiting if need be. `me` is the number of the contender.
     fn enter(&self, me: usize, errand: Errand) -> Self::Pass;
@@ -79,6 +82,15 @@ pub unsafe trait Entrance: Sized + Send + Sync + 'static {
     unsafe fn leave(&self, me: usize, pass: Self::Pass);
 }
 
+/// Something to do with an entrance, whichever it is.
+pub trait EntranceJob {
+    /// What it comes to.
+    type Out;
+
+    /// Does it on one kind of entrance, which is made from `setup`.
+    fn run<E: Entrance>(self, setup: &E::Setup) -> Self::Out;
+}
+
 /// A lock.
 pub struct Locked<L>(L);
 
@@ -86,12 +98,15 @@ pub struct Locked<L>(L);
 unsafe impl<L: RawLock + 'static> Entrance for Locked<L> {
     type Pass = L::Guard;
 
+    /// What makes the lock.
+    type Setup = dyn Fn() -> L;
+
     fn admits(_: u32) -> Admits {
         Admits::One
     }
 
-    fn new(_: usize, _: u32) -> Self {
-        Self(L::new())
+    fn new(make: &(dyn Fn() -> L + 'static), _: usize, _: u32) -> Self {
+        Self(make())
     }
 
     #[inline]
@@ -121,12 +136,13 @@ pub enum RwPass<R, W> {
 // SAFETY: it does not say that it lets in one.
 unsafe impl<L: RawRwLock + 'static> Entrance for ReadWrite<L> {
     type Pass = RwPass<L::SharedGuard, L::ExclusiveGuard>;
+    type Setup = ();
 
     fn admits(_: u32) -> Admits {
         Admits::Readers
     }
 
-    fn new(_: usize, _: u32) -> Self {
+    fn new((): &(), _: usize, _: u32) -> Self {
         Self(L::new())
     }
 
@@ -157,12 +173,13 @@ pub struct Permitted<S>(S);
 // that takes its permit.
 unsafe impl<S: Semaphore + 'static> Entrance for Permitted<S> {
     type Pass = ();
+    type Setup = ();
 
     fn admits(permits: u32) -> Admits {
         if permits == 1 { Admits::One } else { Admits::Several }
     }
 
-    fn new(_: usize, permits: u32) -> Self {
+    fn new((): &(), _: usize, permits: u32) -> Self {
         Self(S::new(permits))
     }
 

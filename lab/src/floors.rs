@@ -12,8 +12,8 @@ use crate::registry::registry;
 registry! {
     /// The name of a floor.
     enum FloorName;
-    /// Something to do with an entrance, whichever it is.
-    trait EntranceJob over Entrance;
+    /// Something to do with a floor, whichever it is.
+    trait FloorJob over Entrance<Setup = ()>;
     fn with_floor;
     unknown "floor";
 
@@ -29,12 +29,13 @@ pub struct TwoRmws(AtomicU64);
 // SAFETY: it does not say that it lets in one.
 unsafe impl Entrance for TwoRmws {
     type Pass = ();
+    type Setup = ();
 
     fn admits(_: u32) -> Admits {
         Admits::Several
     }
 
-    fn new(_: usize, permits: u32) -> Self {
+    fn new((): &(), _: usize, permits: u32) -> Self {
         Self(AtomicU64::new(permits.into()))
     }
 
@@ -68,12 +69,13 @@ const TURN: *mut G = ptr::without_provenance_mut(1);
 // SAFETY: there is one turn, which moves when its holder leaves: by a release that the next one acquires.
 unsafe impl Entrance for Handover {
     type Pass = ();
+    type Setup = ();
 
     fn admits(_: u32) -> Admits {
         Admits::One
     }
 
-    fn new(contenders: usize, _: u32) -> Self {
+    fn new((): &(), contenders: usize, _: u32) -> Self {
         let place = |n| CachePadded::new(AtomicPtr::new(if n == 0 { TURN } else { ptr::null_mut() }));
         Self { places: (0..contenders).map(place).collect() }
     }

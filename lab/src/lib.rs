@@ -4,6 +4,7 @@
 //! * [`locks`], [`rw_locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers
 //!   are [`RawLock`](sudog_sync::RawLock)s and [`RawRwLock`](sudog_sync::RawRwLock)s like ours, and of use outside the
 //!   laboratory.
+//! * [`compose`] makes locks of an inner lock and a capacitor, by name.
 //! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a readers-writer lock, a semaphore, or one of the
 //!   [`floors`]; [`waits`] and [`metrics`] are how it measures.
 //! * [`admissions`] is what a [`mod@log`] of all admissions tells: for `--metrics`; [`wakeups`] is what the system adds.
@@ -15,6 +16,7 @@
 pub mod admissions;
 pub mod bench;
 pub mod cli;
+pub mod compose;
 pub mod contenders;
 pub mod driver;
 pub mod entrance;

@@ -3,8 +3,9 @@
 use serde::Serialize;
 use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
-use crate::entrance::{Locked, Permitted, ReadWrite};
-use crate::floors::{EntranceJob, FloorName, with_floor};
+use crate::compose::{Composition, LockSpec};
+use crate::entrance::{Entrance, EntranceJob, Locked, Permitted, ReadWrite};
+use crate::floors::{FloorJob, FloorName, with_floor};
 use crate::locks::{Job, LockName, with_lock};
 use crate::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
@@ -15,6 +16,9 @@ use crate::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaph
 pub enum Subject {
     /// A lock.
     Lock(LockName),
+    /// A lock, composed of others.
+    #[serde(rename = "lock")]
+    Composed(Composition),
     /// A readers-writer lock.
     RwLock(RwLockName),
     /// A semaphore.
@@ -23,14 +27,14 @@ pub enum Subject {
     Floor(FloorName),
 }
 
-/// An entrance job that is done on the entrance of a lock, of a readers-writer lock, or of a semaphore.
+/// An entrance job that is done on the entrance of a lock, of a readers-writer lock, of a semaphore, or on a floor.
 struct Through<J>(J);
 
 impl<J: EntranceJob> Job for Through<J> {
     type Out = J::Out;
 
     fn run<L: RawLock + 'static>(self) -> J::Out {
-        self.0.run::<Locked<L>>()
+        self.0.run::<Locked<L>>(&L::new)
     }
 }
 
@@ -38,7 +42,7 @@ impl<J: EntranceJob> RwJob for Through<J> {
     type Out = J::Out;
 
     fn run<L: RawRwLock + 'static>(self) -> J::Out {
-        self.0.run::<ReadWrite<L>>()
+        self.0.run::<ReadWrite<L>>(&())
     }
 }
 
@@ -46,7 +50,15 @@ impl<J: EntranceJob> SemaphoreJob for Through<J> {
     type Out = J::Out;
 
     fn run<S: Semaphore + 'static>(self) -> J::Out {
-        self.0.run::<Permitted<S>>()
+        self.0.run::<Permitted<S>>(&())
+    }
+}
+
+impl<J: EntranceJob> FloorJob for Through<J> {
+    type Out = J::Out;
+
+    fn run<E: Entrance<Setup = ()>>(self) -> J::Out {
+        self.0.run::<E>(&())
     }
 }
 
@@ -57,7 +69,8 @@ impl Subject {
             Self::Lock(name) => with_lock(name, Through(job)),
             Self::RwLock(name) => with_rw_lock(name, Through(job)),
             Self::Semaphore(name) => with_semaphore(name, Through(job)),
-            Self::Floor(name) => with_floor(name, job),
+            Self::Floor(name) => with_floor(name, Through(job)),
+            Self::Composed(composition) => composition.with(job),
         }
     }
 
@@ -69,6 +82,7 @@ impl Subject {
             Self::RwLock(name) => name.name(),
             Self::Semaphore(name) => name.name(),
             Self::Floor(name) => name.name(),
+            Self::Composed(composition) => composition.name(),
         }
     }
 
@@ -80,6 +94,7 @@ impl Subject {
             Self::RwLock(name) => name.about(),
             Self::Semaphore(name) => name.about(),
             Self::Floor(name) => name.about(),
+            Self::Composed(composition) => composition.about(),
         }
     }
 
@@ -87,7 +102,7 @@ impl Subject {
     #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
-            Self::Lock(_) => "lock",
+            Self::Lock(_) | Self::Composed(_) => "lock",
             Self::RwLock(_) => "rwlock",
             Self::Semaphore(_) => "semaphore",
             Self::Floor(_) => "floor",
@@ -102,6 +117,7 @@ impl Subject {
             Self::RwLock(name) => name.blocks_threads(),
             Self::Semaphore(name) => name.blocks_threads(),
             Self::Floor(_) => false,
+            Self::Composed(composition) => composition.blocks_threads(),
         }
     }
 
@@ -109,7 +125,7 @@ impl Subject {
     #[must_use]
     pub fn is_fifo(self) -> bool {
         match self {
-            Self::Lock(_) | Self::RwLock(_) => false,
+            Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) => false,
             Self::Semaphore(name) => SemaphoreFacts::of(name).fifo,
             Self::Floor(name) => name == FloorName::Handover,
         }
@@ -119,7 +135,7 @@ impl Subject {
     #[must_use]
     pub fn is_for(self, contenders: usize) -> bool {
         match self {
-            Self::Lock(_) | Self::RwLock(_) | Self::Semaphore(_) => true,
+            Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) | Self::Semaphore(_) => true,
             Self::Floor(FloorName::TwoRmws) => contenders == 1,
             Self::Floor(FloorName::Handover) => contenders > 1,
         }
@@ -129,6 +145,21 @@ impl Subject {
 impl From<LockName> for Subject {
     fn from(name: LockName) -> Self {
         Self::Lock(name)
+    }
+}
+
+impl From<Composition> for Subject {
+    fn from(composition: Composition) -> Self {
+        Self::Composed(composition)
+    }
+}
+
+impl From<LockSpec> for Subject {
+    fn from(spec: LockSpec) -> Self {
+        match spec {
+            LockSpec::Name(name) => name.into(),
+            LockSpec::Composed(composition) => composition.into(),
+        }
     }
 }
 
@@ -150,8 +181,9 @@ mod tests {
 
     #[test]
     fn the_kind_is_the_field() {
-        let [lock, rw_lock] = [LockName::Go.into(), RwLockName::Go.into()];
-        for subject in [lock, rw_lock, SemaphoreName::Twa.into(), Subject::Floor(FloorName::TwoRmws)] {
+        let composed: Composition = "sliding(go,b=2)".parse().unwrap();
+        let [lock, composed, rw_lock] = [LockName::Go.into(), composed.into(), RwLockName::Go.into()];
+        for subject in [lock, composed, rw_lock, SemaphoreName::Twa.into(), Subject::Floor(FloorName::TwoRmws)] {
             let json = serde_json::to_value(subject).unwrap();
             assert_eq!(json[subject.kind()], subject.name(), "{json}");
         }

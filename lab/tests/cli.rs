@@ -103,6 +103,160 @@ fn rwbench_on_goroutines() {
 }
 
 #[test]
+fn locks_are_composed_by_name() {
+    let text = stdout(&["list"]);
+    for example in ["capacitor(INNER", "sliding(INNER", "multilane(INNER", "fractional:P"] {
+        assert!(text.contains(example), "{example}: {text}");
+    }
+    let run = ["--threads", "3", "--seconds", "0.01", "--runs", "1", "--json", "--locks"];
+    let locks = "go,capacitor( std, admit=gated,b=2 ),sliding(go,admit=gated),multilane(tts,count=separate,lanes=3)";
+    let canonical = ["go", "capacitor(std,b=2,admit=gated)", "sliding(go)", "multilane(tts,lanes=3,count=separate)"];
+    let mutexbench = records(&[&["mutexbench"], &run[..], &[locks]].concat());
+    assert_eq!(mutexbench.iter().map(|r| r["lock"].as_str().unwrap()).collect::<Vec<_>>(), canonical);
+    mutexbench.iter().for_each(|r| has_fields(r, &["throughput", "min_max", "jain", "max_bypass", "per_thread"]));
+    let alone = records(&["uncontended", "--rounds", "1", "--json", "--locks", locks]);
+    assert_eq!(alone.iter().map(|r| r["lock"].as_str().unwrap()).collect::<Vec<_>>(), canonical);
+
+    let path = folder("composed").join("page.html");
+    let run = ["mutexbench", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--locks", locks, "--report"];
+    assert!(stdout(&[&run[..], &[path.to_str().unwrap()]].concat()).contains("sliding(go)"));
+    let page = fs::read_to_string(path).unwrap();
+    assert!(page.contains("std behind platoons of 2, over the semaphore benaphore, behind the gate"), "{page}");
+}
+
+#[test]
+fn what_cannot_be_composed_is_refused() {
+    for (locks, because) in [
+        ("go,capacitor", "'capacitor' goes around a lock: as in 'capacitor(go)'"),
+        ("condenser(go)", "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane"),
+        ("capacitor(go", "a ')' is missing"),
+        ("capacitor(go,b=2,std", "a ')' is missing"),
+        ("capacitor(go),std)", "a ')' too many in 'std)'"),
+        ("capacitor(sliding(go))", "cannot be composed again"),
+        ("sliding(go,b=32)", "b must be from 1 to 31"),
+        ("sliding(go,b=2,b=2)", "the option 'b' is there twice"),
+        ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit"),
+        ("capacitor(go,admit=fractional:2)", "must be from 0 to 1"),
+        ("sliding(go),sliding(go,admit=gated)", "'sliding(go,admit=gated)' is there twice"),
+    ] {
+        for command in ["mutexbench", "uncontended"] {
+            refused(&[command, "--locks", locks], because);
+        }
+    }
+    #[cfg(target_os = "linux")]
+    refused(&["mutexbench", "--locks", "capacitor(go,sema=futex)"], "a newcomer can take a permit of futex");
+}
+
+#[test]
+#[cfg(unix)]
+fn goroutines_contend_for_compositions() {
+    let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--threads", "5", "--seconds", "0.01", "--locks"];
+    let locks = "capacitor(go),sliding(go),capacitor(go,sema=runtime,admit=gated)";
+    let records = records(&[&run[..], &[locks, "--json"]].concat());
+    assert!(records.len() == 9 && records.iter().all(|r| r["on"] == "goroutines"), "{records:?}");
+    for blocks in ["sliding(tts)", "capacitor(go,sema=parking_lot_core)", "multilane(go)", "tts"] {
+        refused(&[&run[..], &[blocks]].concat(), &format!("who waits for {blocks} blocks a thread"));
+    }
+}
+
+#[test]
+fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
+    let run = ["capacitor", "--locks", "lifo,go", "--b", "3", "--sema", "twa", "--threads", "1,3", "--runs", "2"];
+    let run = [&run[..], &["--seconds", "0.005", "--rounds", "1"]].concat();
+    let (tax, figure): (Vec<_>, Vec<_>) =
+        records(&[&run[..], &["--json"]].concat()).into_iter().partition(|record| record["bench"] == "capacitor-tax");
+    let names = |inner: &str| {
+        [
+            inner.to_owned(),
+            format!("capacitor({inner},b=3,sema=twa)"),
+            format!("capacitor({inner},b=3,sema=twa,admit=fractional:0.01)"),
+            format!("sliding({inner},b=3)"),
+        ]
+    };
+    let turns: Vec<_> = figure.iter().map(|record| record["lock"].as_str().unwrap()).collect();
+    let names = [names("lifo"), names("go")].concat();
+    assert_eq!(turns, names.iter().cycle().take(4 * names.len()).collect::<Vec<_>>(), "they take turns");
+    for record in &figure {
+        has_fields(record, &["bench", "threads", "run", "throughput", "min_max", "jain", "wait_p999_ns"]);
+        assert_eq!(record["bench"], "capacitor");
+    }
+    assert_eq!(tax.len(), 2 * 5);
+    for record in &tax {
+        has_fields(record, &["lock", "inner", "exact", "on", "rounds", "ns", "ns_min", "ratio"]);
+        assert_eq!(record["exact"], record["inner"] == "lifo", "{record}");
+        assert!(record["lock"] != record["inner"] || record["ratio"] == 1.0, "{record}");
+    }
+
+    let path = folder("capacitor").join("page.html");
+    let text = stdout(&[&run[..], &["--report", path.to_str().unwrap()]].concat());
+    for start in ["capacitor on threads: medians of 2 runs", "lifo: ", "go: ", "The tax, alone on threads", "In a box"]
+    {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    let page = fs::read_to_string(path).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert_eq!((page.matches("<svg").count(), page.matches("<table").count()), (2, 2), "one for each lock");
+    assert!(page.contains("min/max") && !page.contains("<script") && !page.contains("href="));
+}
+
+#[test]
+fn capacitor_sweeps_and_taxes_alone() {
+    let run = ["capacitor", "--locks", "tts", "--sweep", "--threads", "3", "--seconds", "0.002", "--runs", "1"];
+    let sweep = records(&[&run[..], &["--json"]].concat());
+    assert!(sweep.len() == 20 && sweep.iter().all(|record| record["bench"] == "capacitor-sweep"));
+    assert!(sweep[0]["lock"] == "capacitor(tts,b=1)" && sweep[19]["lock"] == "sliding(tts,b=31,admit=always)");
+    assert!(stdout(&run).contains("tts, T=3: "));
+
+    let tax = records(&["capacitor", "--tax", "--rounds", "1", "--json"]);
+    assert_eq!(tax.len(), 6 * 5);
+    assert!(tax.iter().all(|record| record["bench"] == "capacitor-tax" && record["exact"] == true));
+
+    refused(&["capacitor", "--tax", "--sweep"], "cannot be used with");
+    refused(&["capacitor", "--tax", "--report", "x"], "the report is of the figure");
+    refused(&["capacitor", "--b", "32"], "from 1 to 31");
+    refused(&["capacitor", "--locks", "sliding(go)"], "unknown lock 'sliding(go)'");
+    refused(&["capacitor", "--sema", "nope"], "unknown semaphore 'nope'");
+    #[cfg(target_os = "linux")]
+    refused(&["capacitor", "--sema", "sem_t"], "a newcomer can take a permit of sem_t");
+    #[cfg(unix)]
+    refused(&["capacitor", "--on", "goroutines", "--locks", "tts"], "who waits for tts blocks a thread");
+}
+
+#[test]
+fn bypass_is_within_what_is_promised() {
+    let run = ["bypass", "--locks", "lifo,mcs", "--threads", "5", "--b", "3", "--acquisitions", "3000"];
+    let records = records(&[&run[..], &["--json"]].concat());
+    assert_eq!(records.len(), 2 * 9 + 1);
+    for record in &records {
+        has_fields(
+            record,
+            &["bench", "lock", "inner", "threads", "b", "stall", "past", "by_past", "max", "p99", "mean", "holds"],
+        );
+        let bound = record["bound"].as_u64().unwrap();
+        let histogram = record["histogram"].as_array().unwrap();
+        assert_eq!(histogram.len() as u64, bound + 1);
+        let counted: u64 = histogram.iter().chain([&record["beyond"]]).map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(counted + record["past"].as_u64().unwrap(), 3000, "{record}");
+        let lock = record["lock"].as_str().unwrap();
+        let promised = !lock.contains("separate") && !lock.contains("no capacitor");
+        assert_eq!(record["promised"], promised, "{record}");
+        assert_eq!(bound, if lock.starts_with("multilane") { 5 } else { 2 });
+        if promised {
+            assert!(record["holds"] == true && record["max"].as_u64().unwrap() <= bound, "{record}");
+        }
+    }
+    let text = stdout(&[&run[..], &["--stall", "off"]].concat());
+    for start in ["bypass on threads: 5 that contend", "sliding(lifo,b=3)", "lifo, no capacitor: 3 permits"] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("nobody is kept"), "{text}");
+    refused(&["bypass", "--threads", "1"], "from 2 to 4096");
+    refused(&["bypass", "--b", "0"], "from 1 to 31");
+    refused(&["bypass", "--stall", "perhaps"], "'on' or 'off'");
+    refused(&["bypass", "--report", "x"], "write a report");
+}
+
+#[test]
 fn syncbench_runs_every_benchmark() {
     let records = records(&["syncbench", "--threads", "1,2", "--min-time", "0.001", "--runs", "1", "--json"]);
     let (means, records): (Vec<_>, Vec<_>) =

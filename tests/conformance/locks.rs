@@ -9,9 +9,28 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sudog::sync::RawLock;
+use sudog_lab::compose::{StudyJob, StudyName, with_study};
 use sudog_lab::locks::{Job, LockName, with_lock};
 
-crate::over_every_backend! {
+/// The checks, for each lock of a registry.
+macro_rules! over_every_lock {
+    ($($registry:tt)*) => {
+        crate::over_every_backend! {
+            $($registry)*
+            checks {
+                one_at_a_time
+                try_lock_takes_a_free_lock_only
+                a_deadline_in_the_past_is_a_try
+                a_deadline_ends_a_wait_and_not_too_soon
+                a_far_deadline_is_a_lock
+                a_storm_of_timeouts_leaves_nothing_behind
+                a_forgotten_guard_leaves_it_locked
+            }
+        }
+    };
+}
+
+over_every_lock! {
     with_lock of LockName, Job over RawLock;
     backends {
         go = Go;
@@ -55,14 +74,27 @@ crate::over_every_backend! {
         lifo_spin = LifoSpin;
         reciprocating_spin = ReciprocatingSpin;
     }
-    checks {
-        one_at_a_time
-        try_lock_takes_a_free_lock_only
-        a_deadline_in_the_past_is_a_try
-        a_deadline_ends_a_wait_and_not_too_soon
-        a_far_deadline_is_a_lock
-        a_storm_of_timeouts_leaves_nothing_behind
-        a_forgotten_guard_leaves_it_locked
+}
+
+over_every_lock! {
+    with_study of StudyName, StudyJob over RawLock;
+    backends {
+        capacitor_go = CapacitorGo;
+        capacitor_go_gated = CapacitorGoGated;
+        capacitor_go_fractional = CapacitorGoFractional;
+        sliding_go = SlidingGo;
+        sliding_go_always = SlidingGoAlways;
+        multilane_go = MultilaneGo;
+        separate_go = SeparateGo;
+        capacitor_tts = CapacitorTts;
+        sliding_tts = SlidingTts;
+        capacitor_lifo = CapacitorLifo;
+        sliding_lifo = SlidingLifo;
+        sliding_mcs = SlidingMcs;
+        sliding_clh = SlidingClh;
+        sliding_ticket = SlidingTicket;
+        sliding_reciprocating = SlidingReciprocating;
+        boxed = Boxed;
     }
 }
 

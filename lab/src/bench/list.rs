@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::compose::name::GRAMMAR;
 use crate::failure::Failure;
 use crate::locks::{LockFacts, LockName};
 use crate::output::Output;
@@ -73,7 +74,7 @@ pub fn run(output: Output) -> Result<(), Failure> {
         ]);
         output.record(&Record::Semaphore { name, about: name.about(), facts })?;
     }
-    output.text(format_args!("{locks}\n\n{rw_locks}\n\n{semaphores}\n"))?;
+    output.text(format_args!("{locks}\n\n{GRAMMAR}\n\n{rw_locks}\n\n{semaphores}\n"))?;
     output.text("deadlines: a wait with a deadline stands in line with the others, or polls.")?;
     output
         .text("blocks: what of a goroutine that waits: itself, or the thread of its worker with all that it runs.")?;

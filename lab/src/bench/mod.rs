@@ -1,5 +1,7 @@
 //! The commands of the laboratory.
 
+pub mod bypass;
+pub mod capacitor;
 pub mod collide;
 pub mod collisions;
 pub mod compare;
@@ -38,6 +40,8 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Collisions(args)) => collisions::run(args, output),
         Some(Command::Collide(args)) => collide::run(args, report, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
+        Some(Command::Capacitor(args)) => capacitor::run(args, report, output),
+        Some(Command::Bypass(args)) => bypass::run(args, output),
         Some(Command::Syncbench(args)) => syncbench::run(args, output),
         Some(Command::Semtable(args)) => semtable::run(args, report, output),
         Some(Command::Starvation(args)) => starvation::run(args, report, output),

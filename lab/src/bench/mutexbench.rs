@@ -5,6 +5,7 @@ use std::path::Path;
 use super::plan::Plan;
 use super::summary::Summaries;
 use crate::cli::MutexbenchArgs;
+use crate::compose::LockSpec;
 use crate::failure::Failure;
 use crate::locks::LockName;
 use crate::output::Output;
@@ -12,7 +13,8 @@ use crate::report::{Report, ReportFile};
 
 /// Measures and prints; with a path, writes a report as well.
 pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
-    let plan = Plan::new("mutexbench", &LockName::usual(), args.locks.as_ref(), &args.threads, &args.effort, 0)?;
+    let usual: Vec<_> = LockName::usual().into_iter().map(LockSpec::Name).collect();
+    let plan = Plan::new("mutexbench", &usual, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
     let report = report.map(ReportFile::create).transpose()?;
     let progress = output.progress(plan.bench, plan.total());
     let records = plan.measure(output, &progress)?;

@@ -108,10 +108,10 @@ pub fn choose<N: Into<Subject> + Copy>(
     asked: Option<&List<N>>,
 ) -> Result<Vec<Subject>, Failure> {
     let all = all.iter().map(|&name| name.into());
-    let (able, unable): (Vec<Subject>, Vec<Subject>) = all.partition(|&subject| on.may_contend_for(subject));
+    let able: Vec<Subject> = all.filter(|&subject| on.may_contend_for(subject)).collect();
     let Some(List(asked)) = asked else { return Ok(able) };
     let asked: Vec<Subject> = asked.iter().map(|&name| name.into()).collect();
-    match asked.iter().find(|subject| unable.contains(subject)) {
+    match asked.iter().find(|&&subject| !on.may_contend_for(subject)) {
         None => Ok(asked),
         Some(subject) => {
             let able: Vec<_> = able.into_iter().map(Subject::name).collect();

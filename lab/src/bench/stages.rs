@@ -15,9 +15,8 @@ use super::logged;
 use super::plan::{Plan, Record};
 use crate::cli::StagesArgs;
 use crate::driver::Run;
-use crate::entrance::Locked;
+use crate::entrance::{EntranceJob, Locked};
 use crate::failure::Failure;
-use crate::floors::EntranceJob;
 use crate::locks::LockName;
 use crate::metrics::median;
 use crate::output::Output;
@@ -111,7 +110,7 @@ impl<J: EntranceJob> StageJob for OnStage<J> {
     type Out = J::Out;
 
     fn run<L: RawLock + 'static>(self) -> J::Out {
-        self.0.run::<Locked<L>>()
+        self.0.run::<Locked<L>>(&L::new)
     }
 }
 

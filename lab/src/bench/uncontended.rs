@@ -7,11 +7,10 @@ use crossbeam_utils::CachePadded;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::cli::UncontendedArgs;
+use crate::cli::{List, UncontendedArgs};
 use crate::contenders::Contenders;
-use crate::entrance::{Entrance, Errand};
+use crate::entrance::{Entrance, EntranceJob, Errand};
 use crate::failure::Failure;
-use crate::floors::EntranceJob;
 use crate::locks::LockName;
 use crate::metrics::median;
 use crate::output::Output;
@@ -45,16 +44,16 @@ pub struct Record {
 }
 
 /// Nanoseconds of one pair, over a time.
-struct Pairs(Duration);
+pub(super) struct Pairs(pub(super) Duration);
 
 impl EntranceJob for Pairs {
     type Out = f64;
 
-    fn run<E: Entrance>(self) -> f64 {
+    fn run<E: Entrance>(self, setup: &E::Setup) -> f64 {
         /// Between two looks at the time, which are lost among so many.
         const BATCH: u32 = 10_000;
 
-        let entrance = CachePadded::new(E::new(1, 1));
+        let entrance = CachePadded::new(E::new(setup, 1, 1));
         // From here on the compiler must take it for one that others know of, as one in a static is.
         let entrance: &E = black_box(&entrance);
         let start = Instant::now();
@@ -112,8 +111,10 @@ pub fn measure(
 pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
     let on = args.on.contenders()?;
     // All of them, on goroutines too: nobody waits.
-    let locks = args.locks.as_ref().map_or_else(LockName::usual, |list| list.0.clone());
-    let locks: Vec<_> = locks.iter().map(|&lock| Subject::Lock(lock)).collect();
+    let locks: Vec<Subject> = match &args.locks {
+        None => LockName::usual().into_iter().map(Subject::from).collect(),
+        Some(List(specs)) => specs.iter().map(|&spec| spec.into()).collect(),
+    };
     let progress = output.progress("uncontended", args.rounds * locks.len());
     let records = measure(on, &locks, &PEERS, args.rounds, output, &progress)?;
     progress.finish_and_clear();

@@ -19,8 +19,7 @@ use super::room::{Alone, Reading, Room, Together, Visitor, steps};
 use super::{Arena, Run};
 use crate::admissions::{Logged, Wakeups};
 use crate::contenders::{Contenders, Gate};
-use crate::entrance::{Admits, ByErrand, Entrance, Errand};
-use crate::floors::EntranceJob;
+use crate::entrance::{Admits, ByErrand, Entrance, EntranceJob, Errand};
 use crate::log::{Entry, Log, Pool, merge};
 use crate::ticks::Ticks;
 use crate::wakeups::{CallCounter, SleepCounter, Sleeps};
@@ -50,24 +49,24 @@ impl EntranceJob for LoggedRun {
     /// Fails if the contenders cannot be had.
     type Out = io::Result<Logged>;
 
-    fn run<E: Entrance>(self) -> io::Result<Logged> {
+    fn run<E: Entrance>(self, setup: &E::Setup) -> io::Result<Logged> {
         match E::admits(self.0.workload.permits) {
-            Admits::One => self.through::<E, Alone>(),
-            Admits::Readers => self.through::<E, Reading>(),
-            Admits::Several => self.through::<E, Together>(),
+            Admits::One => self.through::<E, Alone>(setup),
+            Admits::Readers => self.through::<E, Reading>(setup),
+            Admits::Several => self.through::<E, Together>(setup),
         }
     }
 }
 
 impl LoggedRun {
-    fn through<E: Entrance, R: Room>(self) -> io::Result<Logged> {
-        self.with_pool::<E, R>(Pool::new(self.0.threads, self.0.workload.duration))
+    fn through<E: Entrance, R: Room>(self, setup: &E::Setup) -> io::Result<Logged> {
+        self.with_pool::<E, R>(setup, Pool::new(self.0.threads, self.0.workload.duration))
     }
 
-    fn with_pool<E: Entrance, R: Room>(self, pool: Pool) -> io::Result<Logged> {
+    fn with_pool<E: Entrance, R: Room>(self, setup: &E::Setup, pool: Pool) -> io::Result<Logged> {
         let Self(run) = self;
         let before = clock::Reading::now();
-        let arena = Arena::<E, R>::new(run.threads, &run.workload);
+        let arena = Arena::<E, R>::new(setup, run.threads, &run.workload);
         let arena = Arc::new(LoggedArena { arena, pool, stopped: OnceLock::new() });
         let theirs = Arc::clone(&arena);
         let work = move |me, gate: &Gate| theirs.work(me, &run, gate);
@@ -250,7 +249,7 @@ mod tests {
         let workload = Workload { duration: Duration::from_secs(60), ..WORKLOAD };
         let run = LoggedRun(Run { on: Contenders::Threads, threads: 3, workload });
         let pool = Pool::new(3, Duration::ZERO);
-        let logged = run.with_pool::<Locked<GoMutex<RuntimeSema>>, Alone>(pool).unwrap();
+        let logged = run.with_pool::<Locked<GoMutex<RuntimeSema>>, Alone>(&GoMutex::new, pool).unwrap();
         assert!(logged.log_full);
         let of = |n| logged.history.admissions.iter().filter(|admission| admission.contender == n).count();
         assert!([0, 1, 2].map(of).contains(&1024), "one has filled its chunk");

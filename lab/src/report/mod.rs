@@ -7,6 +7,7 @@ mod page;
 mod picture;
 mod plot;
 mod timeline;
+mod two_scales;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -16,6 +17,7 @@ pub use page::{Page, definitions, figures, table};
 pub use picture::Picture;
 pub use plot::{Curve, Curves, legend, queue_plots};
 pub use timeline::timeline;
+pub use two_scales::{TwoCurves, TwoScales};
 
 use crate::bench::summary::Summaries;
 use crate::bench::{semtable, uncontended};

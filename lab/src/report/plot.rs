@@ -41,10 +41,10 @@ const COLOURS: [RGBColor; 18] = [
 /// What the others are measured by.
 const FLOOR: RGBColor = RGBColor(0x90, 0x90, 0x90);
 
-const SIZE: (u32, u32) = (640, 380);
+pub(super) const SIZE: (u32, u32) = (640, 380);
 
 /// What the page's style sheet replaces by the colour of its text.
-const INK: RGBColor = BLACK;
+pub(super) const INK: RGBColor = BLACK;
 
 /// Its colour, the same in all plots.
 pub fn colour(subject: Subject) -> RGBColor {
@@ -53,6 +53,8 @@ pub fn colour(subject: Subject) -> RGBColor {
         Subject::RwLock(lock) => RwLockName::ALL.iter().position(|&known| known == lock),
         Subject::Semaphore(semaphore) => SemaphoreName::ALL.iter().position(|&known| known == semaphore),
         Subject::Floor(_) => return FLOOR,
+        // Any that is always the same.
+        Subject::Composed(lock) => Some(lock.name().bytes().map(usize::from).sum()),
     };
     COLOURS[place.unwrap_or(0) % COLOURS.len()]
 }

@@ -1,0 +1,323 @@
+//! How often one who waits is overtaken, exactly: by the numbers that those who arrive have, and the order in which
+//! they are admitted. And whether that is within what is promised.
+//!
+//! What is measured are the primitives of the library in [`Wrapped`](sudog_sync::capacitor::Wrapped), with a number for
+//! each arrival: see [`doorway`] for where it comes from, and [`history`] for what is counted. To make bypass likely
+//! there are more contenders than the limit, so that an inner lock always has a choice, and at times one is kept on its
+//! way to it. Where there is a gate they also rest at times, or it would stay shut, or one would have it to itself.
+//!
+//! Two that promise nothing are there for comparison: lanes that are counted each for itself, and a semaphore without a
+//! capacitor. That more is found there shows that it would be found.
+
+mod contest;
+mod doorway;
+pub mod history;
+
+use std::io;
+
+use serde::Serialize;
+use sudog_sync::RawLock;
+use sudog_sync::capacitor::{Admission, Always, ArriveDepart, Dealing, Gated, Multilane, SeparateLanes, SlidingWindow};
+use sudog_sync::semaphore::Ticket;
+use sudog_sync::semaphore::waiting_array::{OnBucket, OnGrant};
+
+use self::contest::Stalls;
+use self::doorway::{ByClock, ByTicket, Doorway, Permits};
+use self::history::{Bypass, Entry, bypasses};
+use crate::cli::BypassArgs;
+use crate::compose::name::{Admit, Front, Recipe};
+use crate::compose::{InnerJob, UNBOXED, with_inner};
+use crate::failure::Failure;
+use crate::locks::LockName;
+use crate::output::Output;
+use crate::semaphores::SemaphoreName;
+use crate::table::Table;
+use crate::units;
+
+const LANES: u32 = 2;
+
+/// What is before the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Case {
+    PlatoonTicket,
+    PlatoonTwa,
+    PlatoonGated,
+    Window,
+    WindowGated,
+    Together,
+    Separate(Dealing),
+    /// Not a capacitor.
+    Permits,
+}
+
+const CASES: [Case; 9] = [
+    Case::PlatoonTicket,
+    Case::PlatoonTwa,
+    Case::PlatoonGated,
+    Case::Window,
+    Case::WindowGated,
+    Case::Together,
+    Case::Separate(Dealing::InTurn),
+    Case::Separate(Dealing::ByThread),
+    Case::Separate(Dealing::AtRandom),
+];
+
+/// The inner lock of the control: one that always overtakes.
+const CONTROL: (LockName, Case) = (LockName::Lifo, Case::Permits);
+
+impl Case {
+    /// The same, by name.
+    fn name(self, inner: LockName, limit: u32) -> String {
+        let (sema, lanes) = (SemaphoreName::Ticket, LANES);
+        let (front, admit) = match self {
+            Self::PlatoonTicket => (Front::Platoon { sema }, Admit::Always),
+            Self::PlatoonTwa => (Front::Platoon { sema: SemaphoreName::Twa }, Admit::Always),
+            Self::PlatoonGated => (Front::Platoon { sema }, Admit::Gated),
+            Self::Window => (Front::Window, Admit::Always),
+            Self::WindowGated => (Front::Window, Admit::Gated),
+            Self::Together => (Front::Together { lanes }, Admit::Always),
+            Self::Separate(dealing) => (Front::Separate { sema, lanes, dealing }, Admit::Always),
+            Self::Permits => return format!("{}, no capacitor: {limit} permits", inner.name()),
+        };
+        Recipe { inner, limit, front, admit }.to_string()
+    }
+
+    /// What is claimed for it, or would have to be: by the library, by the paper, or by nobody.
+    const fn bound(self, limit: u32) -> u64 {
+        match self {
+            Self::Together | Self::Separate(_) => (LANES * limit) as u64 - 1,
+            _ => limit as u64 - 1,
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy)]
+struct Run {
+    case: Case,
+    limit: u32,
+    threads: usize,
+    acquisitions: usize,
+    stall: bool,
+}
+
+/// What it brings home: the order of the admissions; and what the capacitor promises.
+type Outcome = (Vec<Entry>, Option<u64>);
+
+impl InnerJob for Run {
+    type Out = io::Result<Outcome>;
+
+    fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> Self::Out {
+        let (inner, limit) = (make(), self.limit);
+        match self.case {
+            Case::PlatoonTicket => self.before(inner, ByTicket::<OnGrant>::with_limit(limit), Always),
+            Case::PlatoonTwa => self.before(inner, ByTicket::<OnBucket>::with_limit(limit), Always),
+            Case::PlatoonGated => self.before(inner, ByTicket::<OnGrant>::with_limit(limit), Gated),
+            Case::Window => self.before(inner, SlidingWindow::new(limit), Always),
+            Case::WindowGated => self.before(inner, SlidingWindow::new(limit), Gated),
+            Case::Together => self.before(inner, Multilane::with_lanes(LANES, limit), Always),
+            Case::Separate(dealing) => {
+                let lanes: SeparateLanes<Ticket> = SeparateLanes::with_lanes(LANES, limit, dealing);
+                self.before(inner, ByClock::new(lanes), Always)
+            }
+            Case::Permits => self.before(inner, Permits::with_limit(limit), Always),
+        }
+    }
+}
+
+impl Run {
+    fn before<L, C, A>(self, inner: L, doorway: C, admission: A) -> io::Result<Outcome>
+    where
+        L: RawLock + 'static,
+        C: Doorway + 'static,
+        A: Admission + Default + 'static,
+    {
+        let promise = doorway.bound();
+        let rests = self.stall && admission.is_gated();
+        let inner = Stalls::new(inner, self.stall);
+        let history = contest::history(inner, doorway, admission, self.threads, self.acquisitions, rests)?;
+        Ok((history, promise))
+    }
+}
+
+/// What is written of one.
+#[derive(Serialize)]
+struct Record {
+    bench: &'static str,
+    lock: String,
+    inner: LockName,
+    threads: usize,
+    b: u32,
+    stall: bool,
+    acquisitions: usize,
+    /// Of these, those that went past the gate.
+    past: usize,
+    max: u32,
+    p99: u32,
+    mean: f64,
+    /// How many were bypassed 0 times, once, and so on up to the bound.
+    histogram: Vec<u64>,
+    beyond: u64,
+    /// Bypasses by those who went past the gate: none, if it is right.
+    by_past: u64,
+    bound: u64,
+    /// Whether the bound is promised by the library.
+    promised: bool,
+    /// Not known, if it is not promised, and nothing beyond it was found.
+    holds: Option<bool>,
+}
+
+impl Record {
+    fn new(inner: LockName, run: Run, (history, promise): &Outcome) -> Self {
+        let bound = promise.unwrap_or(run.case.bound(run.limit));
+        let bypasses = bypasses(history);
+        let past = history.len() - bypasses.len();
+        let Bypass { max, p99, mean, histogram, beyond, by_past } = Bypass::of(&bypasses, bound);
+        let exceeded = beyond > 0 || by_past > 0;
+        Self {
+            bench: "bypass",
+            lock: run.case.name(inner, run.limit),
+            inner,
+            threads: run.threads,
+            b: run.limit,
+            stall: run.stall,
+            acquisitions: history.len(),
+            past,
+            max,
+            p99,
+            mean,
+            histogram,
+            beyond,
+            by_past,
+            bound,
+            promised: promise.is_some(),
+            holds: (promise.is_some() || exceeded).then_some(!exceeded),
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.promised, self.holds) {
+            (true, Some(true)) => "holds",
+            (true, _) => "BROKEN",
+            (false, Some(false)) => "no bound: exceeded",
+            (false, _) => "no bound: not exceeded",
+        }
+    }
+}
+
+/// Measures, prints, and fails if a promise is broken.
+pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
+    let locks = args.locks.as_ref().map_or(UNBOXED, |list| &list.0);
+    let all = || locks.iter().flat_map(|&inner| CASES.map(|case| (inner, case))).chain([CONTROL]);
+    let progress = output.progress("bypass", all().count());
+    let mut records = Vec::new();
+    for (inner, case) in all() {
+        let &BypassArgs { b: limit, threads, acquisitions, stall, .. } = args;
+        let run = Run { case, limit, threads, acquisitions, stall };
+        let outcome =
+            with_inner(inner, run).map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
+        let record = Record::new(inner, run, &outcome);
+        output.record(&record)?;
+        records.push(record);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    print(args, &records, output)?;
+
+    let broken: Vec<_> = records.iter().filter(|r| r.promised && r.holds == Some(false)).collect();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    let broken: Vec<_> = broken
+        .iter()
+        .map(|r| match r.beyond {
+            0 => format!("{}: {} times past the gate", r.lock, r.by_past),
+            _ => format!("{}: {} > {}", r.lock, r.max, r.bound),
+        })
+        .collect();
+    Err(Failure::Run(format!("bypassed beyond what is promised: {}", broken.join("; "))))
+}
+
+fn print(args: &BypassArgs, records: &[Record], output: Output) -> Result<(), Failure> {
+    let kept = if args.stall { "one arrival in 1000 is kept on its way to the lock" } else { "nobody is kept" };
+    output.text(format_args!(
+        "bypass on threads: {} that contend, {} acquisitions of each, B = {}; {kept}\n",
+        args.threads, args.acquisitions, args.b
+    ))?;
+    let header =
+        ["lock", "", "bound", "max", "p99", "mean", "past the gate", "bypassed 0, 1, 2... times", "more often"];
+    let mut table = Table::new(2, header);
+    for record in records {
+        let counts: Vec<_> = record.histogram.iter().map(|&n| units::count(n as f64)).collect();
+        table.row([
+            record.lock.clone(),
+            record.verdict().to_owned(),
+            record.bound.to_string(),
+            record.max.to_string(),
+            record.p99.to_string(),
+            units::ratio(record.mean),
+            units::ratio(record.past as f64 / record.acquisitions.max(1) as f64),
+            counts.join(" "),
+            units::count(record.beyond as f64),
+        ]);
+    }
+    output.text(format_args!("{table}\n"))?;
+    output
+        .text("Bypassed: others whose arrival began after one's own had ended, and who had the lock before it did.")?;
+    output.text(
+        "past the gate: the part of the acquisitions that did not arrive. They are not bypassed, nor may they bypass.",
+    )?;
+    for record in records.iter().filter(|record| !record.promised) {
+        let Record { lock, max, bound, .. } = record;
+        output.text(match record.holds {
+            Some(false) => format!("{lock}: a counterexample, bypassed {max} times, where {bound} would be the bound."),
+            _ => format!("{lock}: no counterexample to a bound of {bound} in this run."),
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(inner: LockName, case: Case) -> Record {
+        let run = Run { case, limit: 2, threads: 5, acquisitions: 2_000, stall: true };
+        Record::new(inner, run, &with_inner(inner, run).unwrap())
+    }
+
+    #[test]
+    fn what_is_promised_holds() {
+        for inner in [LockName::Lifo, LockName::Tts, LockName::Std] {
+            for case in CASES {
+                let record = record(inner, case);
+                assert_eq!(record.promised, !matches!(case, Case::Separate(_)), "{case:?}");
+                assert!(!record.promised || record.holds == Some(true), "{}: {}", record.lock, record.max);
+                let counted = record.histogram.iter().sum::<u64>() + record.beyond;
+                assert_eq!(counted as usize + record.past, 2_000);
+                assert_eq!(record.bound, case.bound(2), "{case:?}");
+                assert!(record.past == 0 || matches!(case, Case::PlatoonGated | Case::WindowGated), "{case:?}");
+            }
+        }
+    }
+
+    /// As long as it takes: somebody lies at the bottom while others come and go.
+    #[test]
+    fn without_a_capacitor_somebody_is_bypassed_for_long() {
+        let (inner, case) = CONTROL;
+        while record(inner, case).holds != Some(false) {}
+    }
+
+    /// A window that lets one more through than it says.
+    #[test]
+    fn a_broken_promise_is_noticed() {
+        let history: Vec<Entry> = [1, 2, 0].map(Entry::at).into();
+        let run = Run { case: Case::Window, limit: 2, threads: 3, acquisitions: 3, stall: false };
+        let record = Record::new(LockName::Tts, run, &(history, Some(1)));
+        assert_eq!((record.max, record.beyond, record.holds, record.verdict()), (2, 1, Some(false), "BROKEN"));
+        // Within the bound; but nobody goes past the gate while somebody is in the capacitor.
+        let history = [Entry::Past { began: 1 }, Entry::at(0)].into();
+        let record = Record::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)));
+        assert_eq!((record.max, record.beyond, record.by_past, record.holds), (1, 0, 1, Some(false)));
+    }
+}

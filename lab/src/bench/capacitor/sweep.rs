@@ -1,0 +1,47 @@
+//! The bypass limit, from one to as many as a window can have: of platoons, and of the window.
+
+use super::{mutexbench, platoon, window};
+use crate::cli::CapacitorArgs;
+use crate::compose::LockSpec;
+use crate::compose::name::Admit;
+use crate::failure::Failure;
+use crate::locks::LockName;
+use crate::output::Output;
+use crate::table::Table;
+use crate::units;
+
+const LIMITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 31];
+
+/// What is swept. Nobody passes a gate: the limit is what is looked at.
+const FRONTS: [fn(&CapacitorArgs, LockName, u32) -> LockSpec; 2] = [
+    |args, inner, limit| platoon(inner, limit, args.sema, Admit::Always),
+    |_, inner, limit| window(inner, limit, Admit::Always),
+];
+
+/// Measures and prints.
+pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(), Failure> {
+    let specs = locks.iter().flat_map(|&inner| {
+        LIMITS.iter().flat_map(move |&limit| FRONTS.iter().map(move |front| front(args, inner, limit)))
+    });
+    let (plan, summaries) = mutexbench("capacitor-sweep", args, specs.collect(), &[16], output)?;
+    output.text(format_args!("{}\n", plan.headline()))?;
+    for &inner in locks {
+        for &threads in &summaries.threads {
+            let columns = ["platoon", "min/max", "p99.9", "window", "min/max", "p99.9"];
+            let mut table = Table::new(0, ["B"].into_iter().chain(columns));
+            for limit in LIMITS {
+                let cells = FRONTS.iter().flat_map(|front| {
+                    let summary = summaries.get(front(args, inner, limit).into(), threads);
+                    [units::rate(summary.throughput), units::ratio(summary.min_max), units::time(summary.p999)]
+                });
+                table.row([limit.to_string()].into_iter().chain(cells));
+            }
+            output.text(format_args!("{}, T={threads}: {}\n{table}\n", inner.name(), inner.about()))?;
+        }
+    }
+    output.text("min/max: the smallest share over the largest. p99.9: the wait that 999 in 1000 do not exceed.")?;
+    for remark in summaries.remarks() {
+        output.text(remark)?;
+    }
+    Ok(())
+}
