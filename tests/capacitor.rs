@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sudog::sync::capacitor::{
     Admission, Always, ArriveDepart, Capacitor, Dealing, Fractional, Gated, Multilane, Platoon, SeparateLanes, Sliding,
-    SlidingWindow, Way, Wrapped,
+    SlidingWindow, Way, WindowTicket, Wrapped,
 };
 use sudog::sync::mutex::InTurn;
 use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa};
@@ -333,7 +333,7 @@ fn a_policy_of_ones_own() {
     let lock = Wrapped::<GoMutex, SlidingWindow, EverySecond>::new();
     for n in 0..10 {
         let pass = lock.lock();
-        assert_eq!(pass.ticket(), (n % 2 == 0).then_some(n / 2));
+        assert_eq!(pass.ticket().map(WindowTicket::number), (n % 2 == 0).then_some(n / 2));
         // SAFETY: the guard of this lock, which has not been released.
         unsafe { lock.unlock(pass) };
     }
@@ -425,7 +425,7 @@ fn storm(limit: u32, gated: bool) {
                     let Some(pass) = pass else { continue };
                     // SAFETY: the lock is ours.
                     let log = unsafe { &mut *entries.0.get() };
-                    log.extend(pass.ticket());
+                    log.extend(pass.ticket().map(WindowTicket::number));
                     if rng.random_range(0..100) == 0 {
                         thread::yield_now();
                     }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use sudog_sync::Semaphore;
 use sudog_sync::capacitor::{
     Admission, Always, ArriveDepart, Fractional, Gated, Multilane, Platoon, SeparateLanes, SlidingWindow, Way,
+    WindowTicket,
 };
 use sudog_sync::semaphore::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
@@ -306,8 +307,17 @@ macro_rules! any {
     };
 }
 
+/// A ticket of whichever it is.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyTicket {
+    /// The window's.
+    Window(WindowTicket),
+    /// That of another.
+    Other(u32),
+}
+
 impl ArriveDepart for AnyCapacitor {
-    type Ticket = u32;
+    type Ticket = AnyTicket;
 
     /// Not all do.
     const DEADLINES: bool = false;
@@ -326,22 +336,39 @@ impl ArriveDepart for AnyCapacitor {
     }
 
     #[inline]
-    fn arrive(&self) -> u32 {
-        any!(self, c => c.arrive())
+    fn arrive(&self) -> AnyTicket {
+        match self {
+            Self::Window(window) => AnyTicket::Window(window.arrive()),
+            Self::Together(lanes) => AnyTicket::Other(lanes.arrive()),
+            Self::Over(over) => AnyTicket::Other(over.arrive()),
+        }
     }
 
     #[inline]
-    fn try_arrive(&self) -> Option<u32> {
-        any!(self, c => c.try_arrive())
+    fn try_arrive(&self) -> Option<AnyTicket> {
+        match self {
+            Self::Window(window) => window.try_arrive().map(AnyTicket::Window),
+            Self::Together(lanes) => lanes.try_arrive().map(AnyTicket::Other),
+            Self::Over(over) => over.try_arrive().map(AnyTicket::Other),
+        }
     }
 
-    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
-        any!(self, c => c.arrive_until(deadline))
+    fn arrive_until(&self, deadline: Instant) -> Option<AnyTicket> {
+        match self {
+            Self::Window(window) => window.arrive_until(deadline).map(AnyTicket::Window),
+            Self::Together(lanes) => lanes.arrive_until(deadline).map(AnyTicket::Other),
+            Self::Over(over) => over.arrive_until(deadline).map(AnyTicket::Other),
+        }
     }
 
     #[inline]
-    fn depart(&self, ticket: u32) {
-        any!(self, c => c.depart(ticket));
+    fn depart(&self, ticket: AnyTicket) {
+        match (self, ticket) {
+            (Self::Window(window), AnyTicket::Window(ticket)) => window.depart(ticket),
+            (Self::Together(lanes), AnyTicket::Other(ticket)) => lanes.depart(ticket),
+            (Self::Over(over), AnyTicket::Other(ticket)) => over.depart(ticket),
+            _ => unreachable!("a ticket of another"),
+        }
     }
 
     #[inline]

@@ -43,7 +43,7 @@ pub use admission::{Admission, Always, ConstAdmission, Fractional, Gated, Way};
 pub use arrival::{Arrival, ArriveDepart, ConstArriveDepart};
 pub use multilane::{Dealing, Multilane, SeparateLanes};
 pub use platoon::Platoon;
-pub use sliding::SlidingWindow;
+pub use sliding::{SlidingWindow, WindowTicket};
 pub use wrapped::{Capacitor, Pass, Sliding, Wrapped};
 
 /// The bypass limit `B` of what is made without one.

@@ -43,6 +43,7 @@
 //! Source: ours. `docs/capacitor.md` has what was checked.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::Instant;
@@ -90,6 +91,33 @@ pub struct SlidingWindow<P = SpinThenPark> {
     late: Mutex<Late>,
     limit: u32,
     policy: std::marker::PhantomData<fn() -> P>,
+}
+
+/// A ticket of a [`SlidingWindow`].
+///
+/// Never 0, so that no ticket is, and both are one word: half a word that is written and then read as a whole one costs as
+/// much as a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WindowTicket(NonZeroU64);
+
+impl WindowTicket {
+    #[inline]
+    fn new(number: u32) -> Self {
+        Self(NonZeroU64::MIN | u64::from(number) << 32)
+    }
+
+    /// Tickets are numbered in the order in which they are drawn, modulo 2^32.
+    #[inline]
+    #[must_use]
+    pub fn number(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
+}
+
+impl fmt::Debug for WindowTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WindowTicket").field(&self.number()).finish()
+    }
 }
 
 /// The base of a window.
@@ -204,6 +232,23 @@ impl<P> SlidingWindow<P> {
         (&raw const *self).addr()
     }
 
+    /// Departs, or gives up.
+    #[inline]
+    fn leave(&self, ticket: u32) {
+        let mut old = self.window.load(Relaxed);
+        loop {
+            if old & LATE != 0 || ticket.wrapping_sub(base(old)) >= SPAN {
+                return self.depart_late(ticket);
+            }
+            let (new, by) = without(old, ticket, 1);
+            match self.window.compare_exchange_weak(old, new, fences::TOTAL_ORDER, Relaxed) {
+                Ok(_) if by == 0 => return,
+                Ok(_) => return self.wake(base(old), by),
+                Err(now) => old = now,
+            }
+        }
+    }
+
     /// Under the lock: for one that has no bit, or if there are others that had none.
     #[cold]
     fn depart_late(&self, ticket: u32) {
@@ -267,7 +312,7 @@ impl<P: WaitPolicy> SlidingWindow<P> {
 }
 
 impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
-    type Ticket = u32;
+    type Ticket = WindowTicket;
 
     const DEADLINES: bool = true;
     const GATE: bool = true;
@@ -285,30 +330,30 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
     }
 
     #[inline]
-    fn arrive(&self) -> u32 {
+    fn arrive(&self) -> WindowTicket {
         let ticket = self.draw();
         if self.ahead(self.window.load(Acquire), ticket).is_some() {
             let given_up = Abandons { window: self, ticket };
             self.wait(ticket, None);
             std::mem::forget(given_up);
         }
-        ticket
+        WindowTicket::new(ticket)
     }
 
     #[inline]
-    fn try_arrive(&self) -> Option<u32> {
+    fn try_arrive(&self) -> Option<WindowTicket> {
         // The ticket first: the exchange then proves that nobody has drawn one since, so none waits before us.
         let mut next = self.next.load(Acquire);
         loop {
             self.ahead(self.window.load(Acquire), next as u32).is_none().then_some(())?;
             match self.next.compare_exchange_weak(next, next + 1, Relaxed, Acquire) {
-                Ok(_) => return Some(next as u32),
+                Ok(_) => return Some(WindowTicket::new(next as u32)),
                 Err(now) => next = now,
             }
         }
     }
 
-    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
+    fn arrive_until(&self, deadline: Instant) -> Option<WindowTicket> {
         if let Some(ticket) = self.try_arrive() {
             return Some(ticket);
         }
@@ -317,30 +362,19 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         }
         let ticket = self.draw();
         if self.ahead(self.window.load(Acquire), ticket).is_none() {
-            return Some(ticket);
+            return Some(WindowTicket::new(ticket));
         }
         let given_up = Abandons { window: self, ticket };
         let through = self.wait(ticket, Some(deadline));
         if through {
             std::mem::forget(given_up);
         }
-        through.then_some(ticket)
+        through.then(|| WindowTicket::new(ticket))
     }
 
     #[inline]
-    fn depart(&self, ticket: u32) {
-        let mut old = self.window.load(Relaxed);
-        loop {
-            if old & LATE != 0 || ticket.wrapping_sub(base(old)) >= SPAN {
-                return self.depart_late(ticket);
-            }
-            let (new, by) = without(old, ticket, 1);
-            match self.window.compare_exchange_weak(old, new, fences::TOTAL_ORDER, Relaxed) {
-                Ok(_) if by == 0 => return,
-                Ok(_) => return self.wake(base(old), by),
-                Err(now) => old = now,
-            }
-        }
+    fn depart(&self, ticket: WindowTicket) {
+        self.leave(ticket.number());
     }
 
     /// The window first, then the tickets. If they are the same, then so they were at the second load, as the base
@@ -369,7 +403,7 @@ struct Abandons<'a, P: WaitPolicy> {
 impl<P: WaitPolicy> Drop for Abandons<'_, P> {
     #[cold]
     fn drop(&mut self) {
-        self.window.depart(self.ticket);
+        self.window.leave(self.ticket);
     }
 }
 

@@ -36,7 +36,7 @@ proptest! {
             } else {
                 let departs = *which.get(&naive.present.iter().copied().collect::<Vec<_>>());
                 naive.present.remove(&departs);
-                window.depart(departs as u32);
+                window.leave(departs as u32);
             }
             let word = window.window.load(Relaxed);
             prop_assert_eq!(base(word), naive.base() as u32);
@@ -61,7 +61,7 @@ proptest! {
 fn all_at_once() {
     // The last of a full window is the first to depart, and the first the last.
     let window = SlidingWindow::new(SPAN);
-    let tickets: Vec<u32> = (0..SPAN).map(|_| window.arrive()).collect();
+    let tickets: Vec<WindowTicket> = (0..SPAN).map(|_| window.arrive()).collect();
     assert!(window.try_arrive().is_none());
     tickets.into_iter().rev().for_each(|ticket| window.depart(ticket));
     assert!(window.is_idle());

@@ -26,9 +26,9 @@ use super::DEFAULT_LIMIT;
 #[cfg(not(sudog_loom))]
 use super::admission::ConstAdmission;
 use super::admission::{Admission, Always, Gated, Way};
-use super::arrival::ArriveDepart;
 #[cfg(not(sudog_loom))]
 use super::arrival::ConstArriveDepart;
+use super::arrival::{Arrival, ArriveDepart};
 use super::platoon::Platoon;
 use super::sliding::SlidingWindow;
 use crate::RawLock;
@@ -188,17 +188,14 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
         self.lock_through()
     }
 
-    /// The gate: has the lock, or must go through.
+    /// The gate: has the inner lock, and whether it may keep it without a ticket.
     #[inline]
-    fn go_by_the_gate(&self) -> Option<Pass<L::Guard, C::Ticket>> {
+    fn go_by_the_gate(&self) -> Option<(L::Guard, bool)> {
         if !self.capacitor.is_idle() {
             return None;
         }
         let inner = self.inner.try_lock()?;
-        if self.capacitor.is_idle() {
-            return Some(Pass { inner, ticket: None });
-        }
-        self.arrive_inside(inner)
+        Some((inner, self.capacitor.is_idle()))
     }
 
     /// Somebody has arrived since the first look.
@@ -229,7 +226,12 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     fn lock(&self) -> Self::Guard {
         match self.admission.way() {
             Way::Through => self.lock_through(),
-            Way::Gate => self.go_by_the_gate().unwrap_or_else(|| self.lock_contended()),
+            // No more is said here than must be: a pass that is put together in two places goes through memory.
+            Way::Gate => match self.go_by_the_gate() {
+                Some((inner, true)) => Pass { inner, ticket: None },
+                Some((inner, false)) => self.arrive_inside(inner).unwrap_or_else(|| self.lock_contended()),
+                None => self.lock_contended(),
+            },
             Way::Past => Pass { inner: self.inner.lock(), ticket: None },
         }
     }
@@ -240,11 +242,11 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             Way::Past => return Some(Pass { inner: self.inner.try_lock()?, ticket: None }),
             // Without a ticket: to draw them in vain would keep the window from those who wait for it.
             Way::Gate | Way::Through if self.inner.is_locked() => return None,
-            Way::Gate => {
-                if let Some(pass) = self.go_by_the_gate() {
-                    return Some(pass);
-                }
-            }
+            Way::Gate => match self.go_by_the_gate() {
+                Some((inner, true)) => return Some(Pass { inner, ticket: None }),
+                Some((inner, false)) => return self.arrive_inside(inner),
+                None => {}
+            },
             Way::Through => {}
         }
         self.go_through(C::try_arrive, L::try_lock)
@@ -253,11 +255,15 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::Guard> {
         match self.admission.way() {
             Way::Past => return Some(Pass { inner: self.inner.try_lock_until(deadline)?, ticket: None }),
-            Way::Gate => {
-                if let Some(pass) = self.go_by_the_gate() {
-                    return Some(pass);
+            Way::Gate => match self.go_by_the_gate() {
+                Some((inner, true)) => return Some(Pass { inner, ticket: None }),
+                Some((inner, false)) => {
+                    if let Some(pass) = self.arrive_inside(inner) {
+                        return Some(pass);
+                    }
                 }
-            }
+                None => {}
+            },
             Way::Through => {}
         }
         self.go_through(|capacitor| capacitor.arrive_until(deadline), |inner| inner.try_lock_until(deadline))
@@ -266,10 +272,9 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     #[inline]
     unsafe fn unlock(&self, pass: Self::Guard) {
         // Departs even if a goroutine is unwound at the end of the unlock.
-        let departs = Departs { capacitor: &self.capacitor, announced: false, ticket: pass.ticket };
+        let _departs = pass.ticket.map(|ticket| Arrival::new(&self.capacitor, ticket));
         // SAFETY: by the contract.
         unsafe { self.inner.unlock(pass.inner) };
-        drop(departs);
     }
 
     #[inline]

@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use sudog_sync::capacitor::{ArriveDepart, Multilane, Platoon, SlidingWindow};
+use sudog_sync::capacitor::{ArriveDepart, Multilane, Platoon, SlidingWindow, WindowTicket};
 use sudog_sync::semaphore::waiting_array::TicketWait;
 use sudog_sync::semaphore::{Ticket, TicketSema};
 use sudog_sync::{Semaphore, Wake};
@@ -108,8 +108,8 @@ impl<W: TicketWait> ArriveDepart for ByTicket<W> {
 }
 
 impl Doorway for SlidingWindow {
-    fn entry(ticket: u32) -> Entry {
-        Entry::at(ticket)
+    fn entry(ticket: WindowTicket) -> Entry {
+        Entry::at(ticket.number())
     }
 
     fn announced(&self) -> u32 {
