@@ -51,6 +51,10 @@ pub struct Workload {
     pub seed: u32,
     /// One short wait in so many is timed; 0: none.
     pub sample: u32,
+    /// All have come to the entrance before the first is let in. Else who is there first has it to itself for as long as
+    /// the system takes to start the others, which is as much as a contender's share of a second, if they sleep. Only
+    /// where one is let in at a time.
+    pub gathered: bool,
 }
 
 /// One run to be made. As an [`EntranceJob`] it makes that run.
@@ -105,6 +109,9 @@ pub struct Admissions {
     pub overtaken: Option<f64>,
 }
 
+/// Enough for a hundred threads to go to sleep.
+const GATHERING: Duration = Duration::from_millis(20);
+
 /// What the contenders of a run share.
 struct Arena<E, R> {
     entrance: CachePadded<E>,
@@ -141,7 +148,7 @@ impl Run {
         let arena = Arc::new(Arena::<E, R>::new(setup, self.threads, &self.workload));
         let theirs = Arc::clone(&arena);
         let work = move |me, gate: &Gate| theirs.work(me, &self, gate);
-        let conduct = |gate: &Gate| (Counts::now(), arena.conduct(gate, self.workload.duration));
+        let conduct = |gate: &Gate| (Counts::now(), arena.conduct(gate, &self));
         let ((counts, elapsed), tallies) = self.on.fan_out(self.threads, work, conduct)?;
         let usage = counts.usage_until_now();
         let arena = Arc::into_inner(arena).expect("the contenders have ended");
@@ -160,9 +167,20 @@ impl<E: Entrance, R: Room> Arena<E, R> {
     }
 
     /// Starts the contenders, keeps the clock, stops the contenders. Returns how long they ran.
-    fn conduct(&self, gate: &Gate, duration: Duration) -> Duration {
-        let start = Instant::now();
+    fn conduct(&self, gate: &Gate, run: &Run) -> Duration {
+        let Workload { duration, permits, gathered, .. } = run.workload;
+        // As one more contender, while the others come.
+        let me = run.threads;
+        let held = (gathered && E::admits(permits) == Admits::One).then(|| self.entrance.enter(me, Errand::Write));
         gate.open(true);
+        if held.is_some() {
+            thread::sleep(GATHERING);
+        }
+        let start = Instant::now();
+        if let Some(pass) = held {
+            // SAFETY: entered above, on this thread.
+            unsafe { self.entrance.leave(me, pass) };
+        }
         loop {
             thread::sleep(Ticks::PERIOD);
             let elapsed = start.elapsed();
@@ -182,6 +200,9 @@ impl<E: Entrance, R: Room> Arena<E, R> {
         let cs = workload.cs.of(me);
         let mut visitor = Visitor::new(me, workload.seed);
         let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, visitor.random.next_u32());
+        if workload.gathered {
+            recorder.leave_out_the_first();
+        }
         let (mut admissions, mut reads, mut max_bypass, mut last_seq) = (0, 0, 0, 0);
         let mut running = gate.wait();
         while running {
@@ -247,6 +268,7 @@ mod tests {
         ncs: 3,
         seed: 1,
         sample: 8,
+        gathered: false,
     };
 
     /// Threads, and goroutines on fewer workers than there are of them.

@@ -113,6 +113,13 @@ impl<'a> WaitRecorder<'a> {
         recorder
     }
 
+    /// The first wait is not timed: it begins before the clock does. If it is long it is recorded, from the start on.
+    pub fn leave_out_the_first(&mut self) {
+        if self.gap == 1 {
+            self.gap = 2;
+        }
+    }
+
     /// To be called before the acquisition. `admissions` counts them, the contender's own as well.
     #[inline]
     pub fn request(&mut self, admissions: impl FnOnce() -> u64) -> Request {

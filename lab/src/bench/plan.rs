@@ -152,6 +152,7 @@ impl Plan {
                 ncs: effort.ncs.unwrap_or(ncs),
                 seed: effort.seed,
                 sample: effort.sample,
+                gathered: false,
             },
         })
     }

@@ -223,6 +223,7 @@ mod tests {
             ncs: 1,
             seed: 1,
             sample: 8,
+            gathered: true,
         };
         for composed in some_of_each() {
             let run = Run { on: Contenders::Threads, threads: 5, workload };

@@ -182,6 +182,7 @@ mod tests {
         ncs: 3,
         seed: 1,
         sample: 0,
+        gathered: false,
     };
 
     fn kinds() -> impl Iterator<Item = Contenders> {

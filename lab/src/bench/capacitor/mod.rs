@@ -72,7 +72,12 @@ fn mutexbench(
 ) -> Result<(Plan, Summaries), Failure> {
     let threads = args.threads.clone().unwrap_or_else(|| List(threads.to_vec()));
     let locks = List(locks);
-    let plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
+    if args.effort.metrics {
+        return Err(Failure::Usage("'--metrics' is mutexbench's: it takes the same names of locks".into()));
+    }
+    let mut plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
+    // Shares are what it is about, and at each handover somebody sleeps: see there.
+    plan.workload.gathered = true;
     let progress: ProgressBar = output.progress(plan.bench, plan.total());
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();
