@@ -58,11 +58,21 @@ fn a_window_moves_with_the_first() {
     window.depart(b);
     window.depart(c);
     assert!(window.try_arrive().is_none(), "two have come since the first");
-    assert!(window.arrive_until(soon()).is_none());
+    gives_up(&window);
     assert_eq!(window.present(), 4, "the one that gave up is there until the first departs");
     window.depart(a);
     assert_eq!(window.present(), 0);
     assert!(window.is_idle());
+}
+
+/// Comes, waits, and gives up: with a deadline that did not pass before it came.
+fn gives_up(window: &SlidingWindow) {
+    let before = window.drawn();
+    let mut patience = Duration::from_millis(1);
+    while window.drawn() == before {
+        assert!(window.arrive_until(Instant::now() + patience).is_none());
+        patience *= 2;
+    }
 }
 
 #[test]
@@ -97,9 +107,9 @@ fn who_arrives_departs_in_a_panic() {
     assert!(unwound.is_err());
     assert!(window.is_idle());
     assert!(window.pass_until(soon()).is_some());
-    let ticket = window.pass().into_ticket();
+    let arrival = window.pass();
     assert!(window.pass_until(soon()).is_none(), "that one has not departed");
-    window.depart(ticket);
+    drop(arrival);
     // Whoever forgets to depart closes it, and that is all.
     std::mem::forget(window.pass());
     assert!(window.try_arrive().is_none());
@@ -145,13 +155,10 @@ fn a_crowd_that_gives_up_is_not_waited_for() {
         let (window, through) = (SlidingWindow::new(limit), AtomicU32::new(0));
         thread::scope(|s| {
             let held: Vec<_> = (0..limit).map(|_| window.arrive()).collect();
-            let hasty: Vec<_> = (0..CROWD)
-                .map(|_| {
-                    let window = &window;
-                    s.spawn(move || window.arrive_until(soon()))
-                })
-                .collect();
-            eventually(|| window.drawn() == u64::from(limit) + CROWD);
+            for _ in 0..CROWD {
+                gives_up(&window);
+            }
+            assert_eq!(window.drawn(), u64::from(limit) + CROWD);
             for n in 0..8 {
                 s.spawn(|| {
                     let ticket = window.arrive();
@@ -160,7 +167,6 @@ fn a_crowd_that_gives_up_is_not_waited_for() {
                 });
                 eventually(|| window.drawn() == u64::from(limit) + CROWD + n + 1);
             }
-            assert!(hasty.into_iter().all(|t| t.join().unwrap().is_none()));
             assert_eq!(through.load(Relaxed), 0);
             held.into_iter().rev().for_each(|ticket| window.depart(ticket));
         });
@@ -289,6 +295,85 @@ fn unwound_waits_leave_no_trace() {
     check::<Platoon<RuntimeSema>>();
 }
 
+/// Lanes have no line that can be left: whoever is unwound waits until it is let through. Others of its worker go on.
+#[cfg(unix)]
+#[test]
+fn goroutines_in_lanes() {
+    use sudog::runtime::goroutine::{go, run_local, spawn};
+    let _watchdog = Watchdog::new();
+
+    let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
+    let visit = |lock: &Wrapped<GoMutex, Multilane, Always>| {
+        let pass = lock.lock();
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+    };
+    for unwound in [false, true] {
+        let pass = lock.lock();
+        let theirs = lock.clone();
+        thread::scope(|s| {
+            let set = s.spawn(move || {
+                run_local(|| {
+                    let visits = |lock: Arc<_>| move || visit(&lock);
+                    if unwound {
+                        (0..20).for_each(|_| go(visits(theirs.clone())));
+                    } else {
+                        let goroutines = [(); 20].map(|()| spawn(visits(theirs.clone())));
+                        goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
+                    }
+                });
+            });
+            if unwound {
+                // They are at rest, so they are unwound; those who were not let through wait for the one who holds it.
+                eventually(|| lock.capacitor().dealt() >= 2 * 21);
+            }
+            // SAFETY: as above.
+            unsafe { lock.unlock(pass) };
+            set.join().unwrap();
+        });
+    }
+    // Two rounds of 21, and platoons of 4: two have gone of the last.
+    assert_eq!(lock.capacitor().dealt(), 42);
+    let tickets = [(); 2].map(|()| lock.capacitor().try_arrive().expect("room for two"));
+    assert!(lock.capacitor().try_arrive().is_none());
+    tickets.into_iter().for_each(|ticket| lock.capacitor().depart(ticket));
+    assert!(lock.capacitor().try_arrive().is_some());
+}
+
+/// What ends the process, and with which words.
+#[test]
+fn departures_without_arrivals_are_fatal() {
+    const CHILD: &str = "SUDOG_CAPACITOR_MISUSE";
+    let misuses: [fn(); 2] = [
+        || {
+            let window = SlidingWindow::new(2);
+            let [_, second] = [window.arrive(), window.arrive()];
+            window.depart(second);
+            window.depart(second);
+        },
+        || {
+            let window = SlidingWindow::new(2);
+            let ticket = window.arrive();
+            window.depart(ticket);
+            window.depart(ticket);
+        },
+    ];
+    if let Ok(number) = std::env::var(CHILD) {
+        misuses[number.parse::<usize>().unwrap()]();
+        std::process::exit(0);
+    }
+    // A platoon notices only if more than it can hold depart at once.
+    for number in 0..misuses.len() {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "departures_without_arrivals_are_fatal", "--test-threads=1", "--nocapture"])
+            .env(CHILD, number.to_string())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(!child.status.success() && said.contains("departure without an arrival"), "{number}: {said}");
+    }
+}
+
 // ---- admission ------------------------------------------------------------------------------------------------------
 
 #[test]
@@ -306,7 +391,14 @@ fn past_the_gate_only_if_nobody_is_inside() {
         lock.capacitor().announce();
         let ticket = lock.capacitor().arrive();
         assert!(!ways(), "somebody is in the capacitor");
+        lock.capacitor().depart_and_retract(ticket);
+        assert!(ways());
+        // Whoever comes without an announcement is not seen, and disturbs nobody.
+        let ticket = lock.capacitor().arrive();
         lock.capacitor().depart(ticket);
+        assert!(ways());
+        drop(lock.capacitor().pass());
+        assert!(lock.capacitor().pass_until(soon()).is_some());
         assert!(ways());
     }
     check::<SlidingWindow>();
@@ -341,12 +433,22 @@ fn a_policy_of_ones_own() {
 
 // ---- the bound ------------------------------------------------------------------------------------------------------
 
-/// How many later tickets came in before each: the largest such number. Of tickets in the order of entry.
-fn most_overtaken(entries: &[u32]) -> u64 {
+/// One that has come in: with a ticket; or past the gate, when it asked for the lock as so many had been drawn.
+#[derive(Clone, Copy)]
+enum Entry {
+    Ticket(u32),
+    Past(u32),
+}
+
+/// How many that came later were in before each: the largest such number. In the order of entry.
+fn most_overtaken(entries: &[Entry]) -> u64 {
     // Few are far out of order, so it is enough to look back until nobody can be out of order any more.
     let mut most = 0;
-    for (i, &ticket) in entries.iter().enumerate() {
-        let later = |&&other: &&u32| (other.wrapping_sub(ticket) as i32) > 0;
+    for (i, &entry) in entries.iter().enumerate() {
+        let Entry::Ticket(ticket) = entry else { continue };
+        let later = |other: &&Entry| match **other {
+            Entry::Ticket(other) | Entry::Past(other) => (other.wrapping_sub(ticket) as i32) > 0,
+        };
         most = most.max(entries[i.saturating_sub(4096)..i].iter().filter(later).count() as u64);
     }
     most
@@ -354,9 +456,12 @@ fn most_overtaken(entries: &[u32]) -> u64 {
 
 #[test]
 fn overtaken_is_counted() {
-    assert_eq!(most_overtaken(&[0, 1, 2]), 0);
-    assert_eq!(most_overtaken(&[1, 2, 0, 3]), 2);
-    assert_eq!(most_overtaken(&[u32::MAX, 1, 0]), 1);
+    let most = |tickets: &[u32]| most_overtaken(&tickets.iter().copied().map(Entry::Ticket).collect::<Vec<_>>());
+    assert_eq!(most(&[0, 1, 2]), 0);
+    assert_eq!(most(&[1, 2, 0, 3]), 2);
+    assert_eq!(most(&[u32::MAX, 1, 0]), 1);
+    assert_eq!(most_overtaken(&[Entry::Past(1), Entry::Ticket(0)]), 1, "it asked when 0 had been drawn");
+    assert_eq!(most_overtaken(&[Entry::Past(0), Entry::Ticket(0)]), 0);
 }
 
 /// All operations at random, by more threads than the limit, which stall now and then between arrival and lock.
@@ -416,6 +521,7 @@ fn storm(limit: u32, gated: bool) {
                 let mut rng = StdRng::seed_from_u64(thread);
                 for _ in 0..ROUNDS {
                     watchdog.pat();
+                    let drawn = lock.capacitor().drawn() as u32;
                     let pass = match rng.random_range(0..8) {
                         0..4 => Some(lock.lock()),
                         4 => lock.try_lock(),
@@ -425,7 +531,7 @@ fn storm(limit: u32, gated: bool) {
                     let Some(pass) = pass else { continue };
                     // SAFETY: the lock is ours.
                     let log = unsafe { &mut *entries.0.get() };
-                    log.extend(pass.ticket().map(WindowTicket::number));
+                    log.push(pass.ticket().map_or(Entry::Past(drawn), |ticket| Entry::Ticket(ticket.number())));
                     if rng.random_range(0..100) == 0 {
                         thread::yield_now();
                     }
@@ -436,7 +542,10 @@ fn storm(limit: u32, gated: bool) {
         }
     });
     assert_eq!(lock.capacitor().present(), 0);
-    let most = most_overtaken(&entries.0.into_inner());
+    let entries = entries.0.into_inner();
+    let past = entries.iter().filter(|entry| matches!(entry, Entry::Past(_))).count();
+    assert_eq!(past > 0, gated, "{past} of {}", entries.len());
+    let most = most_overtaken(&entries);
     assert!(Some(most) <= lock.capacitor().bound(), "overtaken by {most}");
 }
 

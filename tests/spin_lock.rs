@@ -395,37 +395,47 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
     assert!(!shared.0.is_locked());
 }
 
-/// Whose set is over while it waits in line: it is not taken out, but has the lock, and gives it back.
+/// Whose `run` ends while it waits in line, or is about to: it is not taken out, but has the lock, and gives it back.
 #[cfg(unix)]
 fn a_goroutine_in_line_stays_there<L: RawLock + 'static>(_: &Watchdog) {
     use std::sync::atomic::AtomicBool;
-    use sudog::runtime::goroutine::{go, run_local};
+    use sudog::runtime::goroutine::{Builder, Placement, gosched, run, set_max_procs};
 
-    let shared = Arc::new((L::new(), AtomicBool::new(false), AtomicBool::new(false)));
-    let (lock, waits, had_it) = &*shared;
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let before = set_max_procs(2);
+    let shared = Arc::new((L::new(), [false; 3].map(AtomicBool::new)));
+    let (lock, [waits, over, had_it]) = &*shared;
     thread::scope(|s| {
         let guard = lock.lock();
         let theirs = Arc::clone(&shared);
-        let set = s.spawn(move || {
-            run_local(move || {
-                go(move || {
-                    let (lock, waits, had_it) = &*theirs;
+        s.spawn(move || {
+            run(move || {
+                let shared = Arc::clone(&theirs);
+                // Not the worker of this one, which goes on.
+                Builder::new().on(Placement::Worker(1)).go(move || {
+                    let (lock, [waits, _, had_it]) = &*shared;
                     waits.store(true, Relaxed);
                     let guard = lock.lock();
                     had_it.store(true, Relaxed);
                     // SAFETY: locked above, on this thread.
                     unsafe { lock.unlock(guard) };
                 });
-                sudog::gosched();
-                // The end of the set, whatever is left in it.
+                let (_, [waits, over, _]) = &*theirs;
+                while !waits.load(Relaxed) {
+                    gosched();
+                }
+                over.store(true, Relaxed);
             });
         });
-        eventually(|| waits.load(Relaxed));
-        assert!(!set.is_finished(), "its worker waits");
+        eventually(|| over.load(Relaxed));
+        assert!(waits.load(Relaxed) && !had_it.load(Relaxed));
         // SAFETY: locked above, on this thread.
         unsafe { lock.unlock(guard) };
     });
-    assert!(had_it.load(Relaxed) && !lock.is_locked());
+    // The end of `run` does not wait for it.
+    eventually(|| had_it.load(Relaxed) && !lock.is_locked());
+    set_max_procs(before);
 }
 
 /// Waits in such a way that it panics.

@@ -132,17 +132,13 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
 
     /// Gives `n` permits, and wakes as many waiters.
     fn release_many(&self, n: u32) {
-        for _ in 0..n {
-            self.release(Wake::Normal);
-        }
+        Releases { sema: self, wake: Wake::Normal, left: n }.run();
     }
 
     /// [`Semaphore::release`] of `n` permits that are meant for those who wait, as by [`Wake::Grant`]: with
     /// [`Semaphore::HANDOFF`], past all newcomers. The caller goes on.
     fn grant_many(&self, n: u32) {
-        for _ in 0..n {
-            self.release(Wake::Grant);
-        }
+        Releases { sema: self, wake: Wake::Grant, left: n }.run();
     }
 }
 
@@ -218,6 +214,28 @@ pub unsafe trait AsyncRawLock: RawLock {
 
     /// Waits until the lock is ours. Does nothing before it is polled.
     fn lock_async(&self) -> Self::Lock<'_>;
+}
+
+/// Releases of several permits. A goroutine may be unwound at the end of each, and gives the others then.
+struct Releases<'a, S: Semaphore> {
+    sema: &'a S,
+    wake: Wake,
+    left: u32,
+}
+
+impl<S: Semaphore> Releases<'_, S> {
+    fn run(&mut self) {
+        while self.left > 0 {
+            self.left -= 1;
+            self.sema.release(self.wake);
+        }
+    }
+}
+
+impl<S: Semaphore> Drop for Releases<'_, S> {
+    fn drop(&mut self) {
+        self.run();
+    }
 }
 
 /// Tries until it works or until `deadline`: at least once, giving way to other threads in between.

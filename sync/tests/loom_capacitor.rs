@@ -55,7 +55,7 @@ impl<C: ArriveDepart + 'static> World<C> {
         };
         let arrivals: Vec<_> = (0..limit).map(arrive).collect();
         assert!(world.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2)).is_none());
-        arrivals.into_iter().for_each(|ticket| world.capacitor.depart(ticket));
+        arrivals.into_iter().for_each(|ticket| world.capacitor.depart_and_retract(ticket));
         set_clock(step());
         world
     }
@@ -362,7 +362,7 @@ mod gate {
             self.entered.store(true, Relaxed);
             // SAFETY: as above.
             unsafe { self.lock.inner().unlock(inner) };
-            capacitor.depart(ticket);
+            capacitor.depart_and_retract(ticket);
         }
 
         /// Past the gate nobody overtakes; nor anybody, if the limit is 1.
@@ -394,7 +394,7 @@ mod gate {
             let capacitor = self.lock.capacitor();
             capacitor.announce();
             match capacitor.try_arrive() {
-                Some(ticket) => capacitor.depart(ticket),
+                Some(ticket) => capacitor.depart_and_retract(ticket),
                 None => capacitor.retract(),
             }
         }

@@ -52,6 +52,7 @@ crate::over_every_backend! {
         a_storm_of_deadlines_conserves_permits
         waiters_are_served_in_their_order
         a_handed_off_permit_cannot_be_stolen
+        nor_those_that_are_granted
     }
 }
 
@@ -329,18 +330,32 @@ fn waiters_are_served_in_their_order<S: Semaphore + 'static>() {
 
 /// Go's `TestSemaHandoff`; but where Go expects the waiter to win two rounds in three, here it wins them all.
 fn a_handed_off_permit_cannot_be_stolen<S: Semaphore + 'static>() {
+    cannot_be_stolen::<S>(5_000, 1, |sema| sema.release(Wake::Handoff));
+}
+
+/// [`Semaphore::grant_many`]: for two who wait.
+fn nor_those_that_are_granted<S: Semaphore + 'static>() {
+    cannot_be_stolen::<S>(300, 2, |sema| sema.grant_many(2));
+}
+
+/// As many permits are given as there are who wait for them.
+fn cannot_be_stolen<S: Semaphore + 'static>(rounds: u32, waiters: u32, give: fn(&S)) {
     if !S::HANDOFF {
         return;
     }
-    const ROUNDS: u32 = 5_000;
     let (sema, granted, over) = (S::new(0), AtomicU32::new(0), AtomicBool::new(false));
     thread::scope(|s| {
-        s.spawn(|| {
-            for round in 0..ROUNDS {
-                acquire(&sema, Order::Fifo, round % 2 == 0);
-                granted.fetch_add(1, Relaxed);
-            }
-        });
+        for _ in 0..waiters {
+            s.spawn(|| {
+                for round in 0..rounds {
+                    acquire(&sema, Order::Fifo, round % 2 == 0);
+                    granted.fetch_add(1, Relaxed);
+                    while granted.load(Relaxed) < (round + 1) * waiters {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
         let thief = s.spawn(|| {
             let mut loot = 0;
             while !over.load(Relaxed) {
@@ -352,16 +367,16 @@ fn a_handed_off_permit_cannot_be_stolen<S: Semaphore + 'static>() {
             loot
         });
         let mut loot = 0;
-        for round in 1..=ROUNDS {
-            while queued(&sema) == 0 {
+        for round in 1..=rounds {
+            while queued(&sema) < waiters as usize {
                 thread::yield_now();
             }
-            sema.release(Wake::Handoff);
+            give(&sema);
             if sema.try_acquire() {
                 loot += 1;
                 sema.release(Wake::Normal);
             }
-            while granted.load(Relaxed) != round {
+            while granted.load(Relaxed) != round * waiters {
                 thread::yield_now();
             }
         }

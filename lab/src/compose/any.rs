@@ -97,6 +97,14 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
     }
 
     #[inline]
+    fn depart_and_retract(&self, ticket: u32) {
+        match self {
+            Self::Platoon(platoon) => platoon.depart_and_retract(()),
+            Self::Separate(lanes) => lanes.depart_and_retract(ticket),
+        }
+    }
+
+    #[inline]
     fn announce(&self) {
         on!(self, c => c.announce());
     }
@@ -201,6 +209,11 @@ impl ArriveDepart for AnyOver {
     #[inline(never)]
     fn depart(&self, ticket: u32) {
         over_any!(self, c => c.depart(ticket));
+    }
+
+    #[inline(never)]
+    fn depart_and_retract(&self, ticket: u32) {
+        over_any!(self, c => c.depart_and_retract(ticket));
     }
 
     #[inline(never)]
@@ -368,6 +381,14 @@ impl ArriveDepart for AnyCapacitor {
             (Self::Together(lanes), AnyTicket::Other(ticket)) => lanes.depart(ticket),
             (Self::Over(over), AnyTicket::Other(ticket)) => over.depart(ticket),
             _ => unreachable!("a ticket of another"),
+        }
+    }
+
+    #[inline]
+    fn depart_and_retract(&self, ticket: AnyTicket) {
+        match (self, ticket) {
+            (Self::Over(over), AnyTicket::Other(ticket)) => over.depart_and_retract(ticket),
+            _ => self.depart(ticket), // whose announcements are nothing
         }
     }
 

@@ -23,10 +23,13 @@ pub enum Way {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-/// use sudog_sync::capacitor::{Admission, Way};
+/// use sudog_sync::MutexOver;
+/// use sudog_sync::capacitor::{Admission, ConstAdmission, Sliding, Way};
+/// use sudog_sync::spin_lock::Tts;
 ///
 /// static FAIR: AtomicBool = AtomicBool::new(false);
 ///
+/// #[derive(Default)]
 /// struct WhenFair;
 ///
 /// impl Admission for WhenFair {
@@ -38,6 +41,13 @@ pub enum Way {
 ///         if FAIR.load(Relaxed) { Way::Gate } else { Way::Past }
 ///     }
 /// }
+///
+/// impl ConstAdmission for WhenFair {
+///     const DEFAULT: Self = Self;
+/// }
+///
+/// static M: MutexOver<Sliding<Tts, WhenFair>, u32> = MutexOver::new(1);
+/// assert_eq!(*M.lock(), 1);
 /// ```
 pub trait Admission: Send + Sync {
     /// Whether it ever says [`Way::Gate`]; always the same. If not, those who arrive need not announce it.
@@ -58,7 +68,8 @@ pub trait ConstAdmission: Admission {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Always;
 
-/// Contention-activated: whoever finds the lock free and nobody in the capacitor has it without arriving.
+/// Contention-activated: whoever finds the lock free and nobody in the capacitor has it without arriving. Where the
+/// capacitor has no gate ([`ArriveDepart::GATE`](super::ArriveDepart::GATE)), nobody finds that.
 ///
 /// That nobody is there is looked at once more when one has the lock: so nobody who arrived before is overtaken, and
 /// the bound is that of the capacitor.

@@ -6,7 +6,8 @@ use sudog_runtime::Instant;
 
 /// A capacitor without its lock: restricts how many are between arrival and departure, and lets them in in their order.
 ///
-/// It excludes nobody by itself and protects no data; a wrong departure voids its bound, and nothing else.
+/// It excludes nobody by itself and protects no data. A departure without an arrival is a mistake, which ends the process
+/// where it is noticed; where not, it voids the bound.
 ///
 /// # Examples
 ///
@@ -56,7 +57,8 @@ pub trait ArriveDepart: Send + Sync + Sized {
 
     /// Waits to be let through.
     ///
-    /// Should a goroutine be unwound meanwhile, it has not arrived, or has departed.
+    /// Should a goroutine be unwound meanwhile, it has not arrived, or has departed; what it had announced it has still to
+    /// retract.
     fn arrive(&self) -> Self::Ticket;
 
     /// Arrives if that is possible without waiting, and nobody waits.
@@ -68,25 +70,36 @@ pub trait ArriveDepart: Send + Sync + Sized {
     /// Ends an arrival: whoever may go on now goes on. Anybody may do it, once for each.
     fn depart(&self, ticket: Self::Ticket);
 
-    /// [`ArriveDepart::arrive`], with a departure that cannot be forgotten in a panic.
+    /// [`ArriveDepart::arrive`], announced, with a departure that cannot be forgotten in a panic.
     fn pass(&self) -> Arrival<'_, Self> {
-        Arrival::new(self, self.arrive())
+        let mut arrival = Arrival::announced(self);
+        arrival.ticket = Some(self.arrive());
+        arrival
     }
 
     /// [`ArriveDepart::arrive_until`] in this form.
     fn pass_until(&self, deadline: Instant) -> Option<Arrival<'_, Self>> {
-        Some(Arrival::new(self, self.arrive_until(deadline)?))
+        let mut arrival = Arrival::announced(self);
+        arrival.ticket = Some(self.arrive_until(deadline)?);
+        Some(arrival)
     }
 
-    /// For the gate: that somebody is about to arrive. Comes before the arrival, if there is a gate; ends with the
-    /// departure, or by [`ArriveDepart::retract`].
+    /// For the gate: that somebody is about to arrive. Whoever arrives without it may be overtaken by those who pass the
+    /// gate; else it makes no difference.
     fn announce(&self) {}
 
-    /// What was announced did not come to an arrival.
+    /// Ends an announcement. Once for each.
     fn retract(&self) {}
 
-    /// For the gate: whether, at some moment during this call, nobody was between announcement, or arrival, and
-    /// departure. An announcement that happened before the call is not missed.
+    /// [`ArriveDepart::depart`] of one that has announced itself, and [`ArriveDepart::retract`].
+    #[inline]
+    fn depart_and_retract(&self, ticket: Self::Ticket) {
+        self.depart(ticket);
+        self.retract();
+    }
+
+    /// For the gate: whether, at some moment during this call, nobody was between announcement and its end. An
+    /// announcement that happened before the call, and has not ended, is not missed.
     fn is_idle(&self) -> bool {
         false
     }
@@ -99,20 +112,43 @@ pub trait ConstArriveDepart: ArriveDepart {
     const DEFAULT: Self;
 }
 
-/// One that has arrived: departs when it is dropped.
+/// One that has announced itself and arrived: departs when it is dropped, and its announcement ends.
 #[must_use = "it departs when it is dropped"]
 pub struct Arrival<'a, C: ArriveDepart> {
     capacitor: &'a C,
-    ticket: C::Ticket,
+    announced: bool,
+    /// Nothing, as long as it has not arrived.
+    ticket: Option<C::Ticket>,
 }
 
 impl<'a, C: ArriveDepart> Arrival<'a, C> {
-    pub(super) fn new(capacitor: &'a C, ticket: C::Ticket) -> Self {
-        Self { capacitor, ticket }
+    /// One that is about to arrive, announced.
+    #[inline]
+    pub(super) fn announced(capacitor: &'a C) -> Self {
+        capacitor.announce();
+        Self { capacitor, announced: true, ticket: None }
     }
 
-    /// The ticket; to be departed by hand.
-    pub fn into_ticket(self) -> C::Ticket {
+    /// One that is about to arrive, where there is no gate.
+    #[inline]
+    pub(super) fn unannounced(capacitor: &'a C) -> Self {
+        Self { capacitor, announced: false, ticket: None }
+    }
+
+    /// One that has arrived.
+    #[inline]
+    pub(super) fn of(capacitor: &'a C, announced: bool, ticket: C::Ticket) -> Self {
+        Self { capacitor, announced, ticket: Some(ticket) }
+    }
+
+    #[inline]
+    pub(super) fn set_ticket(&mut self, ticket: Option<C::Ticket>) {
+        self.ticket = ticket;
+    }
+
+    /// The ticket; for somebody else to drop an [`Arrival::of`] it.
+    #[inline]
+    pub(super) fn forget(self) -> Option<C::Ticket> {
         let ticket = self.ticket;
         std::mem::forget(self);
         ticket
@@ -122,7 +158,12 @@ impl<'a, C: ArriveDepart> Arrival<'a, C> {
 impl<C: ArriveDepart> Drop for Arrival<'_, C> {
     #[inline]
     fn drop(&mut self) {
-        self.capacitor.depart(self.ticket);
+        match (self.ticket, self.announced) {
+            (Some(ticket), true) => self.capacitor.depart_and_retract(ticket),
+            (Some(ticket), false) => self.capacitor.depart(ticket),
+            (None, true) => self.capacitor.retract(),
+            (None, false) => {}
+        }
     }
 }
 

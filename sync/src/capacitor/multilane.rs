@@ -16,7 +16,8 @@
 //! (`docs/capacitor.md`).
 //!
 //! A credit is for a number that has been dealt, so one that was dealt cannot give up. Who has a deadline is dealt
-//! nothing before its turn has come, and polls; and a goroutine that waits blocks its worker, as it must not be unwound.
+//! nothing before its turn has come, and polls; and a goroutine that is unwound waits on until it is let through, and
+//! departs.
 //!
 //! Orderings: as in `platoon.rs`; credits are Release, and acquired by who is let through. Who sleeps is woken as in
 //! the sliding window, but for all numbers, whether dealt or not: so no other look is needed.
@@ -26,9 +27,9 @@
 use std::fmt;
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::Instant;
 use sudog_runtime::shim::AtomicU64;
 use sudog_runtime::shim::Ordering::{Acquire, Relaxed, Release};
+use sudog_runtime::{Instant, fatal};
 
 use super::admission::draw;
 use super::arrival::{ArriveDepart, checked};
@@ -39,18 +40,15 @@ use crate::semaphore::Benaphore;
 use crate::semaphore::waiting_array::chain;
 use crate::thread_index::thread_index;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
-use crate::waiting::without_switching;
 
 /// The lanes of what is made without a number of them.
 pub const DEFAULT_LANES: u32 = 2;
 
 /// A platoon of `L * B`, dealt in turn to `L` lanes.
 ///
-/// A goroutine that waits here blocks its worker.
-///
 /// # Limits
 ///
-/// `L * B` is at most 2^20.
+/// `L * B` is at most 2^20. It cannot be in a `static`, as its lanes are on the heap.
 ///
 /// # Examples
 ///
@@ -90,6 +88,12 @@ impl Multilane {
         }
     }
 
+    /// How many numbers have been dealt. For tests and the curious.
+    #[must_use]
+    pub fn dealt(&self) -> u64 {
+        self.dealt.load(Relaxed)
+    }
+
     /// The lane of a number, and the ticket.
     #[inline]
     fn lane(&self, number: u64) -> (&AtomicU64, u64) {
@@ -107,7 +111,7 @@ impl Multilane {
         let mut iter = 0;
         while !through() {
             if !SpinThenPark::pass_time(iter) {
-                without_switching(|| chain::wait_ticket((&raw const *lane).addr(), ticket as u32, through, None));
+                chain::wait_ticket((&raw const *lane).addr(), ticket as u32, through, None);
                 return;
             }
             iter += 1;
@@ -150,7 +154,9 @@ impl ArriveDepart for Multilane {
         let number = self.dealt.fetch_add(1, Relaxed);
         let (lane, ticket) = self.lane(number);
         if lane.load(Acquire) <= ticket {
+            let waits = Waits { lanes: self, number };
             Self::wait(lane, ticket);
+            std::mem::forget(waits);
         }
         number
     }
@@ -173,9 +179,29 @@ impl ArriveDepart for Multilane {
 
     fn depart(&self, _: u64) {
         // Relaxed: as in platoon.rs, the last one's credits release the reset, and those of the next platoon acquire it.
-        if self.departed.fetch_add(1, Relaxed) + 1 == self.credits() {
+        let departed = self.departed.fetch_add(1, Relaxed) + 1;
+        if departed >= self.credits() {
+            if departed > self.credits() {
+                fatal("sync: departure without an arrival");
+            }
             self.complete();
         }
+    }
+}
+
+/// One that was dealt a number, and waits. Dropped when a goroutine is unwound, which does not happen to it again: it
+/// waits on, or its credit would never be used up.
+struct Waits<'a> {
+    lanes: &'a Multilane,
+    number: u64,
+}
+
+impl Drop for Waits<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let (lane, ticket) = self.lanes.lane(self.number);
+        Multilane::wait(lane, ticket);
+        self.lanes.depart(self.number);
     }
 }
 
@@ -183,7 +209,8 @@ impl ArriveDepart for Multilane {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dealing {
     /// One after the other. The bypass depends on the number of threads, T: those that are dealt to the lane of one that
-    /// is late wait behind it, and soon all are there. Measured in models: `L * B - 1 + L * (T - 1)` at most, about.
+    /// is late wait behind it, and soon all are there; in models it was `L * B - 1 + (L - 1) * (T - 2)` and `T - 1` more.
+    /// But whoever only tries is dealt another lane the next time, so with `try_lock` it is not bounded.
     InTurn,
     /// To each thread always the same. Not bounded: the threads of another lane pass again and again.
     ByThread,

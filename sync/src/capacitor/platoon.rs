@@ -3,13 +3,14 @@
 //! | word | meaning |
 //! |---|---|
 //! | `sema` | credits, `B` at first: who arrives takes one |
-//! | `departed` | upper half: how many have departed, or retracted; lower half: how many of the platoon that is out have |
-//! | `announced` | how many were about to arrive, where there is a gate |
+//! | `departed` | lower half: how many of the platoon that is out have departed; upper half: how many announcements have ended |
+//! | `announced` | how many announcements there were |
 //!
 //! | step | who | what |
 //! |---|---|---|
 //! | arrive | | takes a credit, in line |
-//! | depart | | `departed += (1, 1)`; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
+//! | depart | | `departed += (0, 1)`, or `(1, 1)` if announced; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
+//! | retract | | `departed += (1, 0)` |
 //! | gate | one that has the lock | loads `departed`, then `announced`: equal, so nobody is in between |
 //!
 //! Bound: while V has not departed, its platoon is out, so only the credits of that platoon can overtake it: `B - 1`.
@@ -32,9 +33,9 @@
 use std::fmt;
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::Instant;
 use sudog_runtime::shim::Ordering::{Acquire, Relaxed, Release};
 use sudog_runtime::shim::{AtomicU32, AtomicU64};
+use sudog_runtime::{Instant, fatal};
 
 #[cfg(not(sudog_loom))]
 use super::DEFAULT_LIMIT;
@@ -46,6 +47,9 @@ use crate::ConstPermits;
 use crate::semaphore::Benaphore;
 use crate::{Order, Semaphore};
 
+/// The largest bypass limit.
+const MOST: u32 = 1 << 20;
+
 /// In the upper half of the word.
 const ONE: u64 = 1 << 32;
 
@@ -53,7 +57,8 @@ const ONE: u64 = 1 << 32;
 ///
 /// # Limits
 ///
-/// A bypass limit of 2^20. 2^31 that have arrived and not departed.
+/// A bypass limit of 2^20. 2^31 that have arrived and not departed. Over a semaphore that blocks its thread, goroutines of
+/// one worker must not wait for the inner lock while others of it wait to be let through: none of them would run again.
 ///
 /// # Examples
 ///
@@ -85,16 +90,42 @@ impl<S: Semaphore> Platoon<S> {
     const FIRST_COME_FIRST_SERVED: () =
         assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
 
-    /// The semaphore.
+    /// With so many credits, of any number; for a `static`.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn holding<const N: u32>() -> Self
+    where
+        S: ConstPermits<N>,
+    {
+        let () = Self::FIRST_COME_FIRST_SERVED;
+        let limit = checked(N, MOST);
+        let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit };
+        Self { sema: CachePadded::new(S::HOLDING), tally: CachePadded::new(tally) }
+    }
+
+    /// The semaphore, to look at. Permits that are taken or given by hand void the bound; and if it is closed, arrivals
+    /// panic.
     pub fn semaphore(&self) -> &S {
         let () = Self::FIRST_COME_FIRST_SERVED;
         &self.sema
     }
 
+    #[inline]
+    fn count_off(&self, departure: u64) {
+        // Release: for the gate. The lower half does not run over: there are no more departures than credits.
+        let before = self.tally.departed.fetch_add(departure, Release) as u32;
+        if before + 1 >= self.tally.limit {
+            self.complete(before);
+        }
+    }
+
     /// The last of the platoon: lets the next one go.
     #[cold]
-    fn complete(&self) {
+    fn complete(&self, before: u32) {
         let limit = self.tally.limit;
+        if before >= limit {
+            fatal("sync: departure without an arrival");
+        }
         // Relaxed: the grant below releases it.
         self.tally.departed.fetch_sub(u64::from(limit), Relaxed);
         self.sema.grant_many(limit);
@@ -109,7 +140,7 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     fn with_limit(limit: u32) -> Self {
         let () = Self::FIRST_COME_FIRST_SERVED;
-        let limit = checked(limit, 1 << 20);
+        let limit = checked(limit, MOST);
         let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit };
         Self { sema: CachePadded::new(S::new(limit)), tally: CachePadded::new(tally) }
     }
@@ -139,16 +170,17 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn depart(&self, (): ()) {
-        // Release: for the gate. The lower half cannot run over: there are no more departures than credits.
-        let before = self.tally.departed.fetch_add(ONE + 1, Release) as u32;
-        if before + 1 == self.tally.limit {
-            self.complete();
-        }
+        self.count_off(1);
+    }
+
+    #[inline]
+    fn depart_and_retract(&self, (): ()) {
+        self.count_off(ONE + 1);
     }
 
     #[inline]
     fn announce(&self) {
-        // Relaxed: it is before our departure, which is what the gate acquires.
+        // Relaxed: it is before its own end, which is what the gate acquires.
         self.tally.announced.fetch_add(1, Relaxed);
     }
 
@@ -168,11 +200,7 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: ConstPermits<DEFAULT_LIMIT>> ConstArriveDepart for Platoon<S> {
-    const DEFAULT: Self = {
-        let () = Self::FIRST_COME_FIRST_SERVED;
-        let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit: DEFAULT_LIMIT };
-        Self { sema: CachePadded::new(S::HOLDING), tally: CachePadded::new(tally) }
-    };
+    const DEFAULT: Self = Self::holding::<DEFAULT_LIMIT>();
 }
 
 impl<S: fmt::Debug> fmt::Debug for Platoon<S> {

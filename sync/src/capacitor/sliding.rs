@@ -46,8 +46,8 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::Instant;
 use sudog_runtime::shim::{AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed};
+use sudog_runtime::{Instant, fatal};
 
 #[cfg(not(sudog_loom))]
 use super::DEFAULT_LIMIT;
@@ -70,8 +70,8 @@ const BITS: u64 = (1 << SPAN) - 1;
 ///
 /// # Limits
 ///
-/// A bypass limit of 31. 2^31 that have arrived and not departed. One that gives up while 31 or more are before it
-/// allocates.
+/// A bypass limit of 31. 2^31 that have arrived since the first that has not departed, those who gave up included. One that
+/// gives up while 31 or more are before it allocates.
 ///
 /// # Examples
 ///
@@ -158,6 +158,18 @@ impl SlidingWindow {
 }
 
 impl<P> SlidingWindow<P> {
+    /// With this bypass limit, whatever the policy. [`SlidingWindow::new`] spares one to name the default.
+    ///
+    /// # Panics
+    ///
+    /// If the limit is not from 1 to 31.
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    #[track_caller]
+    pub const fn of(limit: u32) -> Self {
+        Self::beginning(0, limit)
+    }
+
     #[cfg(not(sudog_loom))]
     #[track_caller]
     const fn beginning(at: u32, limit: u32) -> Self {
@@ -215,14 +227,24 @@ impl<P> SlidingWindow<P> {
         (ahead as i32 >= 0).then_some(ahead)
     }
 
-    /// Wakes those that a window that was at `base` lets through when it has moved by `by`.
+    /// Wakes those that a window that was at `base` lets through when it has moved by `by`. Not those of whom it is known
+    /// that they have left: of each range the first, and how many; in their order.
     #[inline]
-    fn wake(&self, base: u32, by: u32) {
+    fn wake(&self, base: u32, by: u32, passed: &[(u32, u32)]) {
         fences::after_grant();
         let first = base.wrapping_add(self.limit);
         let drawn = (self.next.load(fences::TOTAL_ORDER_LOAD) as u32).wrapping_sub(first) as i32;
-        for ticket in 0..drawn.clamp(0, by as i32) {
-            chain::signal_ticket(self.address(), first.wrapping_add(ticket as u32));
+        let end = drawn.clamp(0, by as i32) as u32;
+        let mut at = 0;
+        while at < end {
+            let ticket = first.wrapping_add(at);
+            at += match passed.iter().find(|&&(gone, n)| ticket.wrapping_sub(gone) < n) {
+                Some(&(gone, n)) => n - ticket.wrapping_sub(gone),
+                None => {
+                    chain::signal_ticket(self.address(), ticket);
+                    1
+                }
+            };
         }
     }
 
@@ -237,13 +259,14 @@ impl<P> SlidingWindow<P> {
     fn leave(&self, ticket: u32) {
         let mut old = self.window.load(Relaxed);
         loop {
-            if old & LATE != 0 || ticket.wrapping_sub(base(old)) >= SPAN {
-                return self.depart_late(ticket);
+            let at = ticket.wrapping_sub(base(old));
+            if old & LATE != 0 || at >= SPAN || old & 1 << at != 0 {
+                return self.leave_late(ticket);
             }
             let (new, by) = without(old, ticket, 1);
             match self.window.compare_exchange_weak(old, new, fences::TOTAL_ORDER, Relaxed) {
                 Ok(_) if by == 0 => return,
-                Ok(_) => return self.wake(base(old), by),
+                Ok(_) => return self.wake(base(old), by, &[]),
                 Err(now) => old = now,
             }
         }
@@ -251,28 +274,43 @@ impl<P> SlidingWindow<P> {
 
     /// Under the lock: for one that has no bit, or if there are others that had none.
     #[cold]
-    fn depart_late(&self, ticket: u32) {
+    fn leave_late(&self, ticket: u32) {
         let mut late = self.late.lock();
+        let mut passed = Vec::new();
         let (old, by) = loop {
             let old = self.window.load(Relaxed);
-            let base = base(old);
-            let distance = ticket.wrapping_sub(base);
+            let next = self.next.load(Relaxed);
+            let (at, of) = (ticket.wrapping_sub(base(old)), (next as u32).wrapping_sub(base(old)));
+            if at >= of || (at < SPAN && old & 1 << at != 0) {
+                fatal("sync: departure without an arrival");
+            }
             let (mut new, mut by) = (old & !LATE, 0);
-            if distance < SPAN {
+            if at < SPAN {
                 (new, by) = without(new, ticket, 1);
             } else {
                 // The ticket in full: it has been drawn, and not long ago.
-                let next = self.next.load(Relaxed);
                 late.insert(next - u64::from((next as u32).wrapping_sub(ticket)));
             }
             // In their order, so that each finds the base where those before it have left it.
             while let Some(first) = late.first().map(|first| first as u32) {
-                let room = SPAN.saturating_sub(first.wrapping_sub(self::base(new)));
-                if room == 0 {
-                    break;
-                }
-                let (further, step) = without(new, first, late.take_first(room));
-                (new, by) = (further, by + step);
+                let step = match first.wrapping_sub(base(new)) {
+                    0 => {
+                        // They may be many: no bit is set among them.
+                        let n = late.take_first(u32::MAX);
+                        passed.push((first, n));
+                        let bits = (new & BITS).checked_shr(n).unwrap_or(0);
+                        let (further, step) = moved(base(new).wrapping_add(n), bits);
+                        new = further;
+                        n + step
+                    }
+                    at if at < SPAN => {
+                        let (further, step) = without(new, first, late.take_first(SPAN - at));
+                        new = further;
+                        step
+                    }
+                    _ => break,
+                };
+                by += step;
             }
             if !late.is_empty() {
                 new |= LATE;
@@ -287,7 +325,7 @@ impl<P> SlidingWindow<P> {
             }
         };
         drop(late);
-        self.wake(base(old), by);
+        self.wake(base(old), by, &passed);
     }
 }
 

@@ -13,11 +13,13 @@
 //! **The gate keeps the bound.** Say V has arrived, then W begins to lock, and passes the gate. At the second look W has
 //! the inner lock and finds nobody between arrival and departure; so V has departed, and has had the lock before W, or
 //! has given up. A look before the lock alone would not do: each of the others could look, then wait for the inner lock,
-//! and overtake V once; that first look is there to spare the inner lock those who will not pass.
+//! and overtake V once, though it asked before V came. That first look is there to spare the inner lock those who will not
+//! pass.
 //!
 //! Source: the paper's listings 1 and 2; its "contention-activated" variant has no listing.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::Instant;
@@ -74,7 +76,8 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 ///
 /// # Limits
 ///
-/// Those of both.
+/// Those of both. While somebody is stopped between its arrival and its departure, others may have to wait, and `try_lock`
+/// may fail, though nobody has the lock; and of those who try at the same moment as somebody arrives, none may have it.
 ///
 /// # Examples
 ///
@@ -109,38 +112,27 @@ impl<G, T: Copy> Pass<G, T> {
     }
 }
 
-/// Departs when it is dropped, if it has arrived; retracts what has been announced and not departed.
-struct Departs<'a, C: ArriveDepart> {
-    capacitor: &'a C,
-    announced: bool,
-    ticket: Option<C::Ticket>,
+/// An inner lock that is held for as long as the capacitor is asked, which may be somebody else's.
+struct Held<'a, L: RawLock> {
+    lock: &'a L,
+    guard: ManuallyDrop<L::Guard>,
 }
 
-impl<'a, C: ArriveDepart> Departs<'a, C> {
+impl<L: RawLock> Held<'_, L> {
     #[inline]
-    fn announced(capacitor: &'a C, gated: bool) -> Self {
-        if gated {
-            capacitor.announce();
-        }
-        Self { capacitor, announced: gated, ticket: None }
-    }
-
-    #[inline]
-    fn into_ticket(self) -> Option<C::Ticket> {
-        let ticket = self.ticket;
+    fn into_guard(mut self) -> L::Guard {
+        // SAFETY: it is taken once, as the drop, which takes it too, is forgotten.
+        let guard = unsafe { ManuallyDrop::take(&mut self.guard) };
         std::mem::forget(self);
-        ticket
+        guard
     }
 }
 
-impl<C: ArriveDepart> Drop for Departs<'_, C> {
-    #[inline]
+impl<L: RawLock> Drop for Held<'_, L> {
+    #[cold]
     fn drop(&mut self) {
-        match self.ticket {
-            Some(ticket) => self.capacitor.depart(ticket),
-            None if self.announced => self.capacitor.retract(),
-            None => {}
-        }
+        // SAFETY: it is taken once, here; it came from an acquisition of this lock on this thread.
+        unsafe { self.lock.unlock(ManuallyDrop::take(&mut self.guard)) };
     }
 }
 
@@ -170,10 +162,15 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
         arrive: impl FnOnce(&C) -> Option<C::Ticket>,
         lock: impl FnOnce(&L) -> Option<L::Guard>,
     ) -> Option<Pass<L::Guard, C::Ticket>> {
-        let mut departs = Departs::announced(&self.capacitor, self.admission.is_gated());
-        departs.ticket = Some(arrive(&self.capacitor)?);
+        let mut arrival = if self.admission.is_gated() {
+            Arrival::announced(&self.capacitor)
+        } else {
+            Arrival::unannounced(&self.capacitor)
+        };
+        let ticket = arrive(&self.capacitor)?;
+        arrival.set_ticket(Some(ticket));
         let inner = lock(&self.inner)?;
-        Some(Pass { inner, ticket: departs.into_ticket() })
+        Some(Pass { inner, ticket: arrival.forget() })
     }
 
     #[inline]
@@ -188,28 +185,39 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
         self.lock_through()
     }
 
-    /// The gate: has the inner lock, and whether it may keep it without a ticket.
+    /// The gate: the inner lock, and whether one may keep it without a ticket.
     #[inline]
-    fn go_by_the_gate(&self) -> Option<(L::Guard, bool)> {
+    fn go_by_the_gate(&self) -> Gate<L::Guard> {
         if !self.capacitor.is_idle() {
-            return None;
+            return Gate::Shut;
         }
-        let inner = self.inner.try_lock()?;
-        Some((inner, self.capacitor.is_idle()))
+        let Some(guard) = self.inner.try_lock() else { return Gate::Taken };
+        let held = Held { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
+        let open = self.capacitor.is_idle();
+        let guard = held.into_guard();
+        if open { Gate::Open(guard) } else { Gate::Closing(guard) }
     }
 
     /// Somebody has arrived since the first look.
     #[cold]
-    fn arrive_inside(&self, inner: L::Guard) -> Option<Pass<L::Guard, C::Ticket>> {
-        let mut departs = Departs::announced(&self.capacitor, true);
-        departs.ticket = self.capacitor.try_arrive();
-        if departs.ticket.is_some() {
-            return Some(Pass { inner, ticket: departs.into_ticket() });
-        }
-        // SAFETY: ours, and not released; on this thread.
-        unsafe { self.inner.unlock(inner) };
-        None
+    fn arrive_inside(&self, guard: L::Guard) -> Option<Pass<L::Guard, C::Ticket>> {
+        let held = Held { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
+        let mut arrival = Arrival::announced(&self.capacitor);
+        arrival.set_ticket(Some(self.capacitor.try_arrive()?));
+        Some(Pass { inner: held.into_guard(), ticket: arrival.forget() })
     }
+}
+
+/// What one has found at the gate.
+enum Gate<G> {
+    /// Somebody is in the capacitor.
+    Shut,
+    /// Nobody; but somebody has the lock.
+    Taken,
+    /// Nobody, at both looks; and the lock.
+    Open(G),
+    /// Nobody at first; and the lock.
+    Closing(G),
 }
 
 // SAFETY: the inner lock's promises: an acquisition of this one is one of that.
@@ -228,9 +236,9 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             Way::Through => self.lock_through(),
             // No more is said here than must be: a pass that is put together in two places goes through memory.
             Way::Gate => match self.go_by_the_gate() {
-                Some((inner, true)) => Pass { inner, ticket: None },
-                Some((inner, false)) => self.arrive_inside(inner).unwrap_or_else(|| self.lock_contended()),
-                None => self.lock_contended(),
+                Gate::Open(inner) => Pass { inner, ticket: None },
+                Gate::Closing(inner) => self.arrive_inside(inner).unwrap_or_else(|| self.lock_contended()),
+                Gate::Shut | Gate::Taken => self.lock_contended(),
             },
             Way::Past => Pass { inner: self.inner.lock(), ticket: None },
         }
@@ -243,9 +251,11 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             // Without a ticket: to draw them in vain would keep the window from those who wait for it.
             Way::Gate | Way::Through if self.inner.is_locked() => return None,
             Way::Gate => match self.go_by_the_gate() {
-                Some((inner, true)) => return Some(Pass { inner, ticket: None }),
-                Some((inner, false)) => return self.arrive_inside(inner),
-                None => {}
+                Gate::Open(inner) => return Some(Pass { inner, ticket: None }),
+                Gate::Closing(inner) => return self.arrive_inside(inner),
+                // Without a ticket again: it would shut the gate before the one that has the lock, in vain.
+                Gate::Taken => return None,
+                Gate::Shut => {}
             },
             Way::Through => {}
         }
@@ -256,13 +266,13 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
         match self.admission.way() {
             Way::Past => return Some(Pass { inner: self.inner.try_lock_until(deadline)?, ticket: None }),
             Way::Gate => match self.go_by_the_gate() {
-                Some((inner, true)) => return Some(Pass { inner, ticket: None }),
-                Some((inner, false)) => {
+                Gate::Open(inner) => return Some(Pass { inner, ticket: None }),
+                Gate::Closing(inner) => {
                     if let Some(pass) = self.arrive_inside(inner) {
                         return Some(pass);
                     }
                 }
-                None => {}
+                Gate::Shut | Gate::Taken => {}
             },
             Way::Through => {}
         }
@@ -272,7 +282,8 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     #[inline]
     unsafe fn unlock(&self, pass: Self::Guard) {
         // Departs even if a goroutine is unwound at the end of the unlock.
-        let _departs = pass.ticket.map(|ticket| Arrival::new(&self.capacitor, ticket));
+        let announced = self.admission.is_gated();
+        let _departs = pass.ticket.map(|ticket| Arrival::of(&self.capacitor, announced, ticket));
         // SAFETY: by the contract.
         unsafe { self.inner.unlock(pass.inner) };
     }

@@ -31,6 +31,8 @@
 //! * **Waiting blocks the thread.** Whoever stands in one of these lines cannot be taken out of it, and a goroutine can
 //!   be unwound wherever it gives way. So a goroutine that waits counts as its thread, and blocks its worker. The
 //!   holder must not give way to a goroutine of its own worker that wants the lock: neither would ever run again.
+//!   Any release of a semaphore may give way, and so may the unlock of a Go mutex, or a `Cond`'s signal, that wakes
+//!   somebody: on goroutines, not inside of these.
 //! * Deadlines poll (`try_lock_until`), without a place in the line, and may never see a lock that is contended
 //!   without pause.
 //! * A [`WaitPolicy`] of one's own that panics while somebody stands in line ends the process.

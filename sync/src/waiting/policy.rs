@@ -84,7 +84,8 @@ impl WaitPolicy for SpinThenPark {
 /// a step to be explored, and what a spinner sees on the way one that goes to sleep at once sees too.
 #[inline]
 fn pause(iter: u32) -> bool {
-    if cfg!(sudog_loom) || (iter.is_multiple_of(spin::PAUSES) && !spin::can_spin(iter / spin::PAUSES, ROUNDS)) {
+    let over = iter >= ROUNDS * spin::PAUSES;
+    if cfg!(sudog_loom) || over || (iter.is_multiple_of(spin::PAUSES) && !spin::can_spin(iter / spin::PAUSES, ROUNDS)) {
         return false;
     }
     spin::do_spin(1);

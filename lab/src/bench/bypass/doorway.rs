@@ -94,6 +94,10 @@ impl<W: TicketWait> ArriveDepart for ByTicket<W> {
         self.platoon.depart(());
     }
 
+    fn depart_and_retract(&self, _: Numbered) {
+        self.platoon.depart_and_retract(());
+    }
+
     fn announce(&self) {
         self.platoon.announce();
     }

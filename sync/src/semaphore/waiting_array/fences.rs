@@ -9,8 +9,9 @@
 //! | taker: draws a ticket | [`after_ticket`] | the grant |
 //! | poster that looks at the tickets: the grant, or a window | [`after_grant`] | the last ticket drawn |
 //!
-//! The first two are real: the condition is the user's, of whatever order. In the last two all four accesses are
-//! sequentially consistent, and only a model needs a fence: `docs/orderings.md`.
+//! The first two are real: the condition is the user's, of whatever order; and the window of a capacitor, whose arrivals
+//! draw and look as they like, relies on the first. In the last two all four accesses are sequentially consistent, but
+//! for that window's arrivals, and only a model needs a fence: `docs/orderings.md`.
 
 use sudog_runtime::shim;
 use sudog_runtime::shim::Ordering;
