@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::task::{Context, Poll, Wake as _, Waker};
+use std::task::{Context, Poll, Waker};
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;

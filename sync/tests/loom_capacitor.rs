@@ -357,11 +357,11 @@ mod gate {
             capacitor.announce();
             let ticket = capacitor.arrive();
             self.lock.inner().arrived.store(true, Release);
-            let inner = self.lock.inner().lock();
+            self.lock.inner().lock();
             self.write();
             self.entered.store(true, Relaxed);
             // SAFETY: as above.
-            unsafe { self.lock.inner().unlock(inner) };
+            unsafe { self.lock.inner().unlock(()) };
             capacitor.depart_and_retract(ticket);
         }
 
@@ -484,9 +484,9 @@ mod gate {
             let other = {
                 let lock = lock.clone();
                 thread::spawn(move || {
-                    let inner = lock.inner().lock();
+                    lock.inner().lock();
                     // SAFETY: the guard of this lock, which has not been released.
-                    unsafe { lock.inner().unlock(inner) };
+                    unsafe { lock.inner().unlock(()) };
                 })
             };
             for _ in 0..2 {

@@ -6,7 +6,7 @@
 //! loom's cell or as a wrong count; a use of the `Once` after it was freed as a violation of causality.
 #![cfg(sudog_loom)]
 
-use std::cell::UnsafeCell as Plain;
+use std::cell;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ use sudog_sync::Once;
 
 /// An `Once` that ends before its memory goes, so that a use after that is seen by loom only.
 struct World {
-    once: Plain<MaybeUninit<Once>>,
+    once: cell::UnsafeCell<MaybeUninit<Once>>,
     runs: UnsafeCell<u32>,
     stop: Cancel,
 }
@@ -94,7 +94,7 @@ fn explore(preemptions: usize, model: impl Fn(Arc<World>) + Sync + Send + 'stati
     builder.check(move || {
         set_clock(0);
         model(Arc::new(World {
-            once: Plain::new(MaybeUninit::new(Once::new())),
+            once: cell::UnsafeCell::new(MaybeUninit::new(Once::new())),
             runs: UnsafeCell::new(0),
             stop: Cancel::new(),
         }));

@@ -435,11 +435,11 @@ const ONCE_USED_AFTER_IT_WAS_FREED: &str = "Causality violation";
 
 must_fail! {
     twa_must_outlive_its_posts: ONCE_USED_AFTER_IT_WAS_FREED, {
-        assert!(Twa::<SpinThenPark>::OUTLIVES_GRANT);
+        const { assert!(Twa::<SpinThenPark>::OUTLIVES_GRANT) };
         freed_by_the_last_taker::<OnBucket, Tickets>(3, 1);
     };
     twa_location_must_outlive_its_posts: ONCE_USED_AFTER_IT_WAS_FREED, {
-        assert!(TwaLocation::<SpinThenPark>::OUTLIVES_GRANT);
+        const { assert!(TwaLocation::<SpinThenPark>::OUTLIVES_GRANT) };
         freed_by_the_last_taker::<OnLocation, Tickets>(3, 1);
     };
 }

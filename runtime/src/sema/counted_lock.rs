@@ -112,7 +112,7 @@ impl<T> CountedLock<T> {
                 if self.take(word, (LOCKED | others_may_sleep & !word) + more) {
                     return;
                 }
-            } else if word & SLEEPERS == 0 && spins < SPINS {
+            } else if word & SLEEPERS == 0 && spins != SPINS {
                 spins += 1;
                 shim::pause();
             } else if word & SLEEPERS != 0 || self.take(word, SLEEPERS) {
