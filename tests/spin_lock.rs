@@ -17,8 +17,8 @@ use rand::rngs::{StdRng, SysRng};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng, TryRng};
 use sudog::sync::spin_lock::{
-    Clh, ClhGuard, Lifo, Mcs, McsGuard, Reciprocating, ReciprocatingGuard, Spin, SpinThenPark, SpinThenYield,
-    TicketLock, Tts, WaitPolicy,
+    Clh, ClhGuard, Lifo, Mcs, McsGuard, Reciprocating, ReciprocatingGuard, Spin, SpinThenYield, TicketLock, Tts,
+    WaitPolicy,
 };
 use sudog::sync::{ConstRawLock, MutexOver, RawLock};
 
@@ -76,12 +76,22 @@ const fn is_send<T: Send>() {}
 const _: () = is_send::<ClhGuard>();
 const _: () = is_send::<sudog::sync::lock_api::MutexGuard<'_, sudog::sync::ApiLock<Clh>, u32>>();
 
-fn released_elsewhere<L: RawLock<Guard: Send>>() {
+/// By a third, while another waits, and while nobody does.
+fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {
     let _watchdog = Watchdog::new();
     let lock = L::new();
-    for _ in 0..3 {
+    for waiters in [0, 1, 2, 0, 2] {
         let guard = lock.lock();
         thread::scope(|s| {
+            for _ in 0..waiters {
+                let before = lock.seen();
+                s.spawn(|| {
+                    let guard = lock.lock();
+                    // SAFETY: locked above, and the guard is `Send`.
+                    thread::scope(|s| _ = s.spawn(|| unsafe { lock.unlock(guard) }));
+                });
+                eventually(|| lock.seen() != before || before.is_none());
+            }
             // SAFETY: locked above, and the guard is `Send`.
             s.spawn(|| unsafe { lock.unlock(guard) });
         });
@@ -115,6 +125,30 @@ macro_rules! in_line {
 }
 
 in_line!(TicketLock Mcs Clh Lifo Reciprocating);
+
+/// A lock at which something changes when somebody comes to wait; at some, for the first only, or not at all.
+trait Seen: RawLock {
+    fn seen(&self) -> Option<u64>;
+}
+
+impl<P: WaitPolicy> Seen for Tts<P> {
+    fn seen(&self) -> Option<u64> {
+        let sleepers = format!("{self:?}").contains("sleepers: true");
+        (P::PARKS && !sleepers).then_some(0)
+    }
+}
+
+macro_rules! seen_in_line {
+    ($($Lock:ident)+) => { $(
+        impl<P: WaitPolicy> Seen for $Lock<P> {
+            fn seen(&self) -> Option<u64> {
+                Some(self.last_in_line())
+            }
+        }
+    )+ };
+}
+
+seen_in_line!(TicketLock Mcs Clh Lifo Reciprocating);
 
 /// Somebody holds the lock. `first` so many come, one after another. The lock is released, and whoever has it then
 /// keeps it until `second` so many more have come. In which order do they have it?
@@ -182,21 +216,30 @@ fn reciprocating_serves_segment_after_segment_each_from_its_end() {
     assert_eq!(served::<Reciprocating>(1, 4), [0, 4, 3, 2, 1]);
 }
 
-/// The mark at the end of the first segment is the address of a thread that arrives again while the segment is served,
-/// or that has ended.
-#[test]
-fn reciprocating_knows_a_mark_from_who_arrives_with_its_address() {
-    let _watchdog = Watchdog::new();
-    let (lock, order, step) = (Reciprocating::<SpinThenPark>::new(), Mutex::new(Vec::new()), AtomicUsize::new(0));
-    let (lock, order, step) = (&lock, &order, &step);
-    thread::scope(|s| {
-        let guard = lock.lock(); // ours is the mark
+/// Two segments, of which the second begins while the first is served. Whoever comes then must not be taken for the mark at
+/// the first one's end, though it may have its address.
+struct Segments {
+    lock: Reciprocating,
+    order: Mutex<Vec<usize>>,
+    another_came: AtomicUsize,
+}
+
+impl Segments {
+    fn new() -> Self {
+        Self { lock: RawLock::new(), order: Mutex::default(), another_came: AtomicUsize::new(0) }
+    }
+
+    /// The caller has the lock, three others come, and it gives them the lock: its element is the mark. The first of them
+    /// keeps the lock until another has come.
+    fn first<'s>(&'s self, s: &'s thread::Scope<'s, '_>) {
+        let Self { lock, order, another_came } = self;
+        let guard = lock.lock();
         for n in 0..3 {
             let before = lock.last_in_line();
             s.spawn(move || {
                 let guard = lock.lock();
                 order.lock().unwrap().push(n);
-                eventually(|| n != 2 || step.load(Relaxed) == 1);
+                eventually(|| n != 2 || another_came.load(Relaxed) == 1);
                 // SAFETY: locked above, on this thread.
                 unsafe { lock.unlock(guard) };
             });
@@ -205,17 +248,46 @@ fn reciprocating_knows_a_mark_from_who_arrives_with_its_address() {
         // SAFETY: locked above, on this thread.
         unsafe { lock.unlock(guard) };
         eventually(|| order.lock().unwrap().len() == 1);
+    }
+
+    /// The caller is the next segment, alone.
+    fn second<'s>(&'s self, s: &'s thread::Scope<'s, '_>) {
+        let Self { lock, order, another_came } = self;
         let before = lock.last_in_line();
         s.spawn(move || {
             eventually(|| lock.last_in_line() != before);
-            step.store(1, Relaxed);
+            another_came.store(1, Relaxed);
         });
-        let guard = lock.lock(); // the next segment, alone
+        let guard = lock.lock();
         assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
         // SAFETY: locked above, on this thread.
         unsafe { lock.unlock(guard) };
+    }
+}
+
+#[test]
+fn reciprocating_knows_a_mark_from_its_thread_that_arrives_again() {
+    let _watchdog = Watchdog::new();
+    let segments = Segments::new();
+    thread::scope(|s| {
+        segments.first(s);
+        segments.second(s);
     });
-    assert!(!lock.is_locked());
+    assert!(!segments.lock.is_locked());
+}
+
+/// Who comes next is likely to have the memory of the thread that has ended, and so its address.
+#[test]
+fn reciprocating_knows_the_mark_of_a_thread_that_has_ended() {
+    for _ in 0..20 {
+        let _watchdog = Watchdog::new();
+        let segments = Segments::new();
+        thread::scope(|s| {
+            s.spawn(|| segments.first(s)).join().unwrap();
+            s.spawn(|| segments.second(s)).join().unwrap();
+        });
+        assert!(!segments.lock.is_locked());
+    }
 }
 
 // ---- threads that hold, end, forget, panic --------------------------------------------------------------------------
@@ -395,9 +467,9 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
     assert!(!shared.0.is_locked());
 }
 
-/// Whose `run` ends while it waits in line, or is about to: it is not taken out, but has the lock, and gives it back.
+/// Whose `run` has ended while it waits in line: it is not taken out, but has the lock, and gives it back.
 #[cfg(unix)]
-fn a_goroutine_in_line_stays_there<L: RawLock + 'static>(_: &Watchdog) {
+fn a_goroutine_in_line_stays_there<L: Seen + 'static>(_: &Watchdog) {
     use std::sync::atomic::AtomicBool;
     use sudog::runtime::goroutine::{Builder, Placement, gosched, run, set_max_procs};
 
@@ -408,8 +480,10 @@ fn a_goroutine_in_line_stays_there<L: RawLock + 'static>(_: &Watchdog) {
     let (lock, [waits, over, had_it]) = &*shared;
     thread::scope(|s| {
         let guard = lock.lock();
+        let alone = lock.seen();
         let theirs = Arc::clone(&shared);
         s.spawn(move || {
+            let ours = Arc::clone(&theirs);
             run(move || {
                 let shared = Arc::clone(&theirs);
                 // Not the worker of this one, which goes on.
@@ -421,19 +495,20 @@ fn a_goroutine_in_line_stays_there<L: RawLock + 'static>(_: &Watchdog) {
                     // SAFETY: locked above, on this thread.
                     unsafe { lock.unlock(guard) };
                 });
-                let (_, [waits, over, _]) = &*theirs;
+                let (_, [waits, ..]) = &*theirs;
                 while !waits.load(Relaxed) {
                     gosched();
                 }
-                over.store(true, Relaxed);
             });
+            // Which does not wait for a worker that is blocked.
+            ours.1[1].store(true, Relaxed);
         });
+        eventually(|| waits.load(Relaxed) && (lock.seen() != alone || alone.is_none()));
         eventually(|| over.load(Relaxed));
-        assert!(waits.load(Relaxed) && !had_it.load(Relaxed));
+        assert!(!had_it.load(Relaxed));
         // SAFETY: locked above, on this thread.
         unsafe { lock.unlock(guard) };
     });
-    // The end of `run` does not wait for it.
     eventually(|| had_it.load(Relaxed) && !lock.is_locked());
     set_max_procs(before);
 }
@@ -465,15 +540,70 @@ fn last_words(test: &str, deed: impl FnOnce()) -> Option<String> {
     Some(String::from_utf8(child.stderr).unwrap())
 }
 
+mod a_policy_that_panics_in_line_ends_the_process {
+    use super::*;
+
+    fn test<L: RawLock>(name: &str) {
+        let deed = || {
+            let lock = L::new();
+            let _guard = lock.lock();
+            thread::scope(|s| _ = s.spawn(|| _ = lock.lock()).join());
+        };
+        let name = format!("a_policy_that_panics_in_line_ends_the_process::{name}");
+        if let Some(words) = last_words(&name, deed) {
+            assert!(words.contains("fatal error: sync: a waiter was unwound in the line of a lock"), "{words}");
+        }
+    }
+
+    macro_rules! tests {
+        ($($name:ident = $Lock:ident)+) => { $(
+            #[test]
+            fn $name() {
+                test::<$Lock<Panics>>(stringify!($name));
+            }
+        )+ };
+    }
+
+    tests!(tts = Tts ticket = TicketLock mcs = Mcs clh = Clh lifo = Lifo reciprocating = Reciprocating);
+}
+
+/// Says that it never sleeps, and then that it is time to.
+struct Contradicts;
+
+impl WaitPolicy for Contradicts {
+    const PARKS: bool = false;
+
+    fn pass_time(_: u32) -> bool {
+        thread::yield_now();
+        false
+    }
+}
+
 #[test]
-fn a_policy_that_panics_in_line_ends_the_process() {
-    let deed = || {
-        let lock = Mcs::<Panics>::new();
-        let _guard = lock.lock();
-        thread::scope(|s| _ = s.spawn(|| _ = lock.lock()).join());
-    };
-    if let Some(words) = last_words("a_policy_that_panics_in_line_ends_the_process", deed) {
-        assert!(words.contains("fatal error: sync: a waiter was unwound in the line of a lock"), "{words}");
+fn a_policy_that_contradicts_itself_leaves_nobody_asleep() {
+    fn test<L: Seen>() {
+        let _watchdog = Watchdog::new();
+        let lock = L::new();
+        let guard = lock.lock();
+        thread::scope(|s| {
+            let before = lock.seen();
+            s.spawn(|| {
+                let guard = lock.lock();
+                // SAFETY: locked above, on this thread.
+                unsafe { lock.unlock(guard) };
+            });
+            eventually(|| lock.seen() != before || before.is_none());
+            // SAFETY: locked above, on this thread.
+            unsafe { lock.unlock(guard) };
+        });
+    }
+    for _ in 0..100 {
+        test::<Tts<Contradicts>>();
+        test::<TicketLock<Contradicts>>();
+        test::<Mcs<Contradicts>>();
+        test::<Clh<Contradicts>>();
+        test::<Lifo<Contradicts>>();
+        test::<Reciprocating<Contradicts>>();
     }
 }
 

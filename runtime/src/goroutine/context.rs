@@ -212,11 +212,12 @@ pub(crate) fn safepoint() {
     }
 }
 
-/// Whether round number `iter` of spinning may help: the caller is a thread; or another worker may run whom it waits
-/// for, and its own has nothing else to run, or it is the first round.
+/// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker may run
+/// whom it waits for, and its own has nothing else to run, or it is the first round.
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
-    fibre().is_none_or(|fibre| fibre.worker.set().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
+    // One that cannot switch lets nobody else of its worker run, however it waits.
+    switchable().is_none_or(|fibre| fibre.worker.set().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
 }
 
 /// Whether the caller is a goroutine.

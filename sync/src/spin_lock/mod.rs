@@ -29,14 +29,16 @@
 //! # Limits
 //!
 //! * **Waiting blocks the thread.** Whoever stands in one of these lines cannot be taken out of it, and a goroutine can
-//!   be unwound wherever it gives way. So a goroutine that waits counts as its thread, and blocks its worker. The
-//!   holder must not give way to a goroutine of its own worker that wants the lock: neither would ever run again.
-//!   Any release of a semaphore may give way, and so may the unlock of a Go mutex, or a `Cond`'s signal, that wakes
-//!   somebody: on goroutines, not inside of these.
+//!   be unwound wherever it gives way. So a goroutine that waits counts as its thread, and blocks its worker, with all
+//!   goroutines that are there. So the holder, if it is a goroutine, **must neither wait nor give way**: whoever wants
+//!   the lock may then keep it from its worker, or keep from theirs those whom it waits for, and none of them would ever
+//!   run again. Any release of a semaphore may give way, and so may the unlock of a Go mutex, or a `Cond`'s signal, that
+//!   wakes somebody: on goroutines, not inside of these.
 //! * Deadlines poll (`try_lock_until`), without a place in the line, and may never see a lock that is contended
 //!   without pause.
 //! * A [`WaitPolicy`] of one's own that panics while somebody stands in line ends the process.
-//! * `Mcs` and `Clh` allocate at times, so they cannot stand inside of a global allocator.
+//! * `Mcs` and `Clh` allocate at times, so they cannot stand inside of a global allocator; nor, where the system is not
+//!   Linux, may the others, as their sleep may allocate there.
 //! * None is reentrant: who locks twice waits for itself.
 //!
 //! # Examples

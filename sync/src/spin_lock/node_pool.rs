@@ -244,6 +244,16 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_ends_gives_its_node_back() {
+        const THREADS: u32 = 5_000;
+        let before = NODES.pool.lock().made;
+        for _ in 0..THREADS {
+            std::thread::spawn(|| Node::take().0.give()).join().unwrap();
+        }
+        assert!(NODES.pool.lock().made - before < THREADS / 4, "the other tests have not made so many");
+    }
+
+    #[test]
     fn a_node_whose_uses_are_at_an_end_is_left_alone() {
         let (node, _) = Node::take();
         node.uses.set(MAX_USES - 1);

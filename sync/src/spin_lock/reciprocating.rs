@@ -37,7 +37,10 @@
 //!   two goroutines of one worker share the element: one holds the lock, and the other waits for it, which blocks their
 //!   thread, so the first never runs again.
 //!
-//! The element has no destructor, so a thread that ends can use it in the destructors of its other thread-locals.
+//! The element has no destructor, so a thread that ends can use it in the destructors of its other thread-locals. This
+//! needs thread-locals that are the linker's, as on Linux and most others. Where std keeps them on the heap by a key, the
+//! element is freed among the others, in any order: a lock that is then still held, by a guard in another thread-local,
+//! has a mark that may be somebody else's by now, who would wait for ever.
 //!
 //! Orderings:
 //!
@@ -76,7 +79,7 @@ struct Element {
 
 const EMPTY: *mut Element = ptr::without_provenance_mut(1);
 
-// Without a destructor: it is there until the thread is not.
+// Without a destructor: it is there until the thread is not; see the top for where this does not hold.
 per_thread!(ELEMENT: Element =
     Element { gate: Gate::new(), eos: Cell::new(ptr::null_mut()), waits: Flag::new(false) });
 

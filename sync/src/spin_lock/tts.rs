@@ -72,7 +72,7 @@ impl<P: WaitPolicy> Tts<P> {
                 if self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok() {
                     return;
                 }
-            } else if P::pass_time(iter) {
+            } else if P::pass_time(iter) || !P::PARKS {
                 iter = iter.wrapping_add(1);
             } else {
                 if word == SLEEPERS || self.word.compare_exchange(HELD, SLEEPERS, Relaxed, Relaxed).is_ok() {

@@ -1,5 +1,6 @@
 //! How a waiter passes the time: spinning, yielding, sleeping.
 
+use sudog_runtime::shim::num_cpus;
 use sudog_runtime::{G, spin};
 
 /// Rounds of 30 pauses, with a look after each pause. Go has 4, with a look after each round. On threads a sleep costs
@@ -9,7 +10,7 @@ const ROUNDS: u32 = 13;
 /// What a waiter does between two looks at what it waits for.
 ///
 /// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until what it waits for has happened, or until the policy
-/// says that it is time to sleep. A goroutine never keeps its worker from others for long, whatever the policy; but in
+/// says that it is time to sleep. With these three a goroutine never keeps its worker from others for long; but in
 /// [`spin_lock`](crate::spin_lock), where it counts as its thread, it does.
 ///
 /// # Examples
@@ -24,7 +25,8 @@ const ROUNDS: u32 = 13;
 /// assert!(lock.try_lock().is_some());
 /// ```
 pub trait WaitPolicy: Send + Sync + 'static {
-    /// Whether it ends in sleep. If not, [`WaitPolicy::pass_time`] never returns false.
+    /// Whether it ends in sleep. If not, [`WaitPolicy::pass_time`] never returns false; should it do so, whoever waits
+    /// may go on, or sleep.
     const PARKS: bool;
 
     /// Passes a little time. `iter` says how often this wait has done so before. False: it is time to sleep.
@@ -85,7 +87,11 @@ impl WaitPolicy for SpinThenPark {
 #[inline]
 fn pause(iter: u32) -> bool {
     let over = iter >= ROUNDS * spin::PAUSES;
-    if cfg!(sudog_loom) || over || (iter.is_multiple_of(spin::PAUSES) && !spin::can_spin(iter / spin::PAUSES, ROUNDS)) {
+    // On one processor each pause is in vain, and not only that at which the rule is asked: its answer is forgotten.
+    if cfg!(sudog_loom) || over || num_cpus() == 1 {
+        return false;
+    }
+    if iter.is_multiple_of(spin::PAUSES) && !spin::can_spin(iter / spin::PAUSES, ROUNDS) {
         return false;
     }
     spin::do_spin(1);
