@@ -17,6 +17,7 @@ use sudog::sync::capacitor::{
     SlidingWindow, Way, WindowTicket, Wrapped,
 };
 use sudog::sync::mutex::InTurn;
+use sudog::sync::semaphore::waiting_array::SpinThenPark;
 use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa};
 use sudog::sync::{ApiLock, Cond, GoMutex, MutexOver, RawLock, Semaphore, lock_api};
 
@@ -299,7 +300,7 @@ fn unwound_waits_leave_no_trace() {
 #[cfg(unix)]
 #[test]
 fn goroutines_in_lanes() {
-    use sudog::runtime::goroutine::{go, run_local, spawn};
+    use sudog::runtime::goroutine::{ActiveSet, go, spawn};
     let _watchdog = Watchdog::new();
 
     let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
@@ -311,9 +312,12 @@ fn goroutines_in_lanes() {
     for unwound in [false, true] {
         let pass = lock.lock();
         let theirs = lock.clone();
+        let set = ActiveSet::new();
+        // It is we who unlock.
+        let outside = (!unwound).then(|| set.outside());
         thread::scope(|s| {
-            let set = s.spawn(move || {
-                run_local(|| {
+            let scheduler = s.spawn(|| {
+                set.run_local(|| {
                     let visits = |lock: Arc<_>| move || visit(&lock);
                     if unwound {
                         (0..20).for_each(|_| go(visits(theirs.clone())));
@@ -329,7 +333,8 @@ fn goroutines_in_lanes() {
             }
             // SAFETY: as above.
             unsafe { lock.unlock(pass) };
-            set.join().unwrap();
+            drop(outside);
+            scheduler.join().unwrap();
         });
     }
     // Two rounds of 21, and platoons of 4: two have gone of the last.
@@ -340,11 +345,159 @@ fn goroutines_in_lanes() {
     assert!(lock.capacitor().try_arrive().is_some());
 }
 
+/// A goroutine that gives way as it unlocks has departed before. Those of its worker that come then, and wait to be let
+/// through, may keep it from its worker.
+#[cfg(unix)]
+#[test]
+fn who_unlocks_has_departed_before_it_gives_way() {
+    use sudog::runtime::goroutine::{run_local, spawn};
+    let _watchdog = Watchdog::new();
+
+    // Which blocks the worker.
+    let lock = Arc::new(Wrapped::with(GoMutex::new(), Platoon::<ParkingLotSema>::with_limit(2), Always));
+    let visit = |lock: &Wrapped<GoMutex, Platoon<ParkingLotSema>, Always>| {
+        let pass = lock.lock();
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+    };
+    run_local(|| {
+        let pass = lock.lock();
+        let theirs = lock.clone();
+        let other = spawn(move || visit(&theirs));
+        thread::scope(|s| {
+            s.spawn(|| visit(&lock));
+            eventually(|| format!("{:?}", lock.inner()).contains("waiters: 1"));
+            // Until the slice is over.
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(50) {
+                std::hint::spin_loop();
+            }
+            // SAFETY: as above.
+            unsafe { lock.unlock(pass) };
+        });
+        other.join().unwrap();
+    });
+}
+
+/// A lock whose calls panic when they are told to, without having done anything.
+struct Panicky {
+    lock: GoMutex,
+    call: AtomicUsize,
+}
+
+impl Panicky {
+    const CALLS: usize = 3;
+
+    /// The next call of this number panics.
+    fn arm(&self, call: usize) {
+        self.call.store(call, Relaxed);
+    }
+
+    fn call(&self, call: usize) {
+        if self.call.compare_exchange(call, 0, Relaxed, Relaxed).is_ok() {
+            panic!("call {call}");
+        }
+    }
+}
+
+// SAFETY: the mutex's promises.
+unsafe impl RawLock for Panicky {
+    type Guard = ();
+    const DEADLINES: bool = true;
+    fn new() -> Self {
+        Self { lock: GoMutex::new(), call: AtomicUsize::new(0) }
+    }
+    fn lock(&self) {
+        self.call(1);
+        self.lock.lock();
+    }
+    fn try_lock(&self) -> Option<()> {
+        self.call(2);
+        RawLock::try_lock(&self.lock)
+    }
+    fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+        self.call(3);
+        RawLock::try_lock_until(&self.lock, deadline)
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.lock.unlock();
+        self.call(4);
+    }
+    fn is_locked(&self) -> bool {
+        RawLock::is_locked(&self.lock)
+    }
+}
+
+#[test]
+fn an_inner_lock_that_panics_leaves_nobody_inside() {
+    fn check<C: ArriveDepart>() {
+        let lock = Gate::<Panicky, C>::new();
+        let visit = |way: usize| {
+            let pass = match way {
+                0 => Some(lock.lock()),
+                1 => lock.try_lock(),
+                _ => lock.try_lock_until(soon()),
+            };
+            // SAFETY: the guard of this lock, which has not been released.
+            pass.map(|pass| unsafe { lock.unlock(pass) })
+        };
+        let mut panics = 0;
+        for way in 0..3 {
+            for call in 1..=Panicky::CALLS + 1 {
+                // With somebody in the capacitor whoever comes goes through it.
+                for through in [false, true] {
+                    let other = through.then(|| lock.capacitor().pass());
+                    lock.inner().arm(call);
+                    panics += u32::from(catch_unwind(AssertUnwindSafe(|| visit(way))).is_err());
+                    lock.inner().arm(0);
+                    assert!(!lock.is_locked());
+                    drop(other);
+                    at_rest(&lock);
+                }
+            }
+        }
+        assert_eq!(panics, 3 * 2 * 2, "each visit makes two of the calls: it locks, by its way, and unlocks");
+        // No place has been lost.
+        let all: Vec<_> = (0..lock.capacitor().limit()).map(|_| lock.capacitor().try_arrive()).collect();
+        assert!(all.iter().all(Option::is_some));
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+}
+
+/// With a deadline in the past one tries, so that one does not arrive in vain.
+#[test]
+fn a_deadline_in_the_past_draws_no_ticket() {
+    let past = Instant::now();
+    for through in [false, true] {
+        let lock = Wrapped::with(GoMutex::new(), SlidingWindow::new(2), Gated);
+        let arrival = through.then(|| lock.capacitor().arrive());
+        let pass = lock.lock();
+        let drawn = lock.capacitor().drawn();
+        for _ in 0..10 {
+            assert!(lock.try_lock_until(past).is_none() && lock.try_lock().is_none());
+        }
+        assert_eq!(lock.capacitor().drawn(), drawn);
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+        arrival.into_iter().for_each(|ticket| lock.capacitor().depart(ticket));
+        assert!(lock.try_lock_until(past).is_some(), "free");
+    }
+}
+
 /// What ends the process, and with which words.
 #[test]
 fn departures_without_arrivals_are_fatal() {
     const CHILD: &str = "SUDOG_CAPACITOR_MISUSE";
-    let misuses: [fn(); 2] = [
+    // A platoon, or lanes, notice only if more than they can hold depart at once.
+    let misuses: [fn(); 3] = [
+        || {
+            let window = SlidingWindow::new(1);
+            let _first = window.arrive();
+            (0..40).for_each(|_| gives_up(&window));
+            // Of another window; here this one has given up, far from the base.
+            window.depart(SlidingWindow::<SpinThenPark>::with_limit_at(1, 35).arrive());
+        },
         || {
             let window = SlidingWindow::new(2);
             let [_, second] = [window.arrive(), window.arrive()];
@@ -362,7 +515,6 @@ fn departures_without_arrivals_are_fatal() {
         misuses[number.parse::<usize>().unwrap()]();
         std::process::exit(0);
     }
-    // A platoon notices only if more than it can hold depart at once.
     for number in 0..misuses.len() {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "departures_without_arrivals_are_fatal", "--test-threads=1", "--nocapture"])
@@ -415,9 +567,8 @@ fn a_policy_of_ones_own() {
         }
     }
     impl Admission for EverySecond {
-        fn is_gated(&self) -> bool {
-            false
-        }
+        const GATED: bool = false;
+
         fn way(&self) -> Way {
             if self.0.fetch_add(1, Relaxed).is_multiple_of(2) { Way::Through } else { Way::Past }
         }
@@ -471,9 +622,8 @@ fn storm(limit: u32, gated: bool) {
     #[derive(Default)]
     struct Sometimes(bool);
     impl Admission for Sometimes {
-        fn is_gated(&self) -> bool {
-            self.0
-        }
+        const GATED: bool = true;
+
         fn way(&self) -> Way {
             if self.0 { Way::Gate } else { Way::Through }
         }

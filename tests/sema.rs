@@ -166,23 +166,24 @@ fn semaphores_that_share_a_bucket_are_not_mixed_up() {
 /// Grants are for those who wait, in their order, and past newcomers; what is left over is for anybody.
 #[test]
 fn grants_pass_newcomers_by() {
-    const WAITERS: usize = 3;
     let watchdog = Watchdog::new();
-    for n in 0..=5 {
+    // Some are more than are woken at a time.
+    let few = (0..=5).map(|n| (3, n));
+    for (waiters, n) in few.chain([(70, 69), (70, 70), (70, 90)]) {
         let (table, count, served) = (Table::new(), AtomicU32::new(0), AtomicU32::new(0));
         thread::scope(|s| {
-            for _ in 0..WAITERS {
+            for _ in 0..waiters {
                 s.spawn(|| {
                     table.acquire(&count, Order::Fifo);
                     served.fetch_add(1, Relaxed);
                 });
             }
-            eventually(|| table.waiters(&count) == WAITERS);
+            eventually(|| table.waiters(&count) == waiters);
             table.grant_many(&count, n as u32);
-            assert_eq!(table.waiters(&count), WAITERS.saturating_sub(n), "unlinked by the grant itself");
-            assert_eq!(count.load(Relaxed) as usize, n.saturating_sub(WAITERS), "they need none from the counter");
-            eventually(|| served.load(Relaxed) as usize == n.min(WAITERS));
-            table.grant_many(&count, WAITERS.saturating_sub(n) as u32);
+            assert_eq!(table.waiters(&count), waiters.saturating_sub(n), "unlinked by the grant itself");
+            assert_eq!(count.load(Relaxed) as usize, n.saturating_sub(waiters), "they need none from the counter");
+            eventually(|| served.load(Relaxed) as usize == n.min(waiters));
+            table.grant_many(&count, waiters.saturating_sub(n) as u32);
         });
         watchdog.pat();
     }

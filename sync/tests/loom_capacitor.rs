@@ -273,6 +273,157 @@ mod lanes {
     }
 }
 
+/// Panics, wherever one can come from: of who has been let through, of who waits, of the inner lock.
+mod unwinding {
+    use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    use sudog_sync::spin_lock::WaitPolicy;
+
+    use super::*;
+
+    loom::thread_local! {
+        static PANICS: Cell<bool> = Cell::new(false);
+    }
+
+    fn panic_if_told() {
+        if PANICS.with(Cell::get) {
+            resume_unwind(Box::new(()));
+        }
+    }
+
+    /// What panics in this thread if it comes to where it is told to.
+    fn unwound<T>(f: impl FnOnce() -> T) -> Option<T> {
+        PANICS.with(|panics| panics.set(true));
+        let done = catch_unwind(AssertUnwindSafe(f)).ok();
+        PANICS.with(|panics| panics.set(false));
+        done
+    }
+
+    fn inside<C: ArriveDepart + 'static>(preemptions: usize) {
+        explore(preemptions, || {
+            let w = World::<C>::new(1);
+            let panics = w.spawn(|w| {
+                let done = unwound(|| {
+                    let _arrival = w.capacitor.pass();
+                    w.visit();
+                    panic_if_told();
+                });
+                assert!(done.is_none());
+            });
+            let other = w.spawn(|w| {
+                let _arrival = w.capacitor.pass();
+                w.visit();
+            });
+            w.turn();
+            panics.join().unwrap();
+            other.join().unwrap();
+            assert!(w.capacitor.is_idle(), "somebody is announced, and not there");
+            w.finish();
+        });
+    }
+
+    /// Sleeps at once, or panics.
+    struct Policy;
+
+    impl WaitPolicy for Policy {
+        const PARKS: bool = true;
+
+        fn pass_time(_: u32) -> bool {
+            panic_if_told();
+            false
+        }
+    }
+
+    /// Who is unwound as it waits gives up, as at a deadline.
+    fn in_line(preemptions: usize, limit: u32) {
+        explore(preemptions, move || {
+            let w = World::<SlidingWindow<Policy>>::new(limit);
+            let panics = w.spawn(|w| {
+                if let Some(ticket) = unwound(|| w.capacitor.arrive()) {
+                    w.visit();
+                    w.capacitor.depart(ticket);
+                }
+            });
+            let other = w.spawn(World::turn);
+            w.turn();
+            other.join().unwrap();
+            panics.join().unwrap();
+            w.finish();
+        });
+    }
+
+    struct Panicky(InTurn<RuntimeSema>);
+
+    // SAFETY: the lock's promises; who panics has done nothing.
+    unsafe impl RawLock for Panicky {
+        type Guard = ();
+
+        const DEADLINES: bool = true;
+
+        fn new() -> Self {
+            Self(InTurn::new())
+        }
+        fn lock(&self) {
+            panic_if_told();
+            self.0.lock();
+        }
+        fn try_lock(&self) -> Option<()> {
+            panic_if_told();
+            self.0.try_lock()
+        }
+        fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+            panic_if_told();
+            self.0.try_lock_until(deadline)
+        }
+        unsafe fn unlock(&self, (): ()) {
+            // SAFETY: by the contract.
+            unsafe { self.0.unlock(()) };
+            panic_if_told();
+        }
+        fn is_locked(&self) -> bool {
+            self.0.is_locked()
+        }
+    }
+
+    fn of_the_inner_lock<C: ArriveDepart + 'static>(preemptions: usize, at_unlock: bool) {
+        explore(preemptions, move || {
+            let Ok(world) = Arc::try_unwrap(World::<C>::new(1)).map_err(|_| ()) else { unreachable!("it is ours") };
+            let lock = Arc::new(Wrapped::with(Panicky::new(), world.capacitor, Gated));
+            let panics = {
+                let lock = lock.clone();
+                thread::spawn(move || {
+                    // SAFETY: the guard of this lock, which has not been released.
+                    let unlock = |pass| unsafe { lock.unlock(pass) };
+                    let done = if at_unlock {
+                        let pass = lock.lock();
+                        unwound(|| unlock(pass))
+                    } else {
+                        unwound(|| lock.lock()).map(unlock)
+                    };
+                    assert!(done.is_none());
+                })
+            };
+            let pass = lock.lock();
+            // SAFETY: the guard of this lock, which has not been released.
+            unsafe { lock.unlock(pass) };
+            panics.join().unwrap();
+            assert!(lock.capacitor().is_idle(), "somebody is announced, and not there");
+            assert!(lock.try_lock().is_some_and(|pass| pass.ticket().is_none()), "past the capacitor");
+            assert!(lock.capacitor().try_arrive().is_some(), "a place is lost");
+        });
+    }
+
+    models! {
+        inside_the_window: inside::<SlidingWindow>(2);
+        inside_the_platoon: inside::<Platoon<Benaphore>>(2);
+        in_the_line_of_the_window: in_line(2, 1), in_line(2, 2);
+        of_the_lock_in_the_window: of_the_inner_lock::<SlidingWindow>(2, false), of_the_inner_lock::<SlidingWindow>(2, true);
+        of_the_lock_in_the_platoon:
+            of_the_inner_lock::<Platoon<Benaphore>>(2, false), of_the_inner_lock::<Platoon<Benaphore>>(2, true);
+    }
+}
+
 mod gate {
     use super::*;
 

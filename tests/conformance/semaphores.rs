@@ -333,9 +333,10 @@ fn a_handed_off_permit_cannot_be_stolen<S: Semaphore + 'static>() {
     cannot_be_stolen::<S>(5_000, 1, |sema| sema.release(Wake::Handoff));
 }
 
-/// [`Semaphore::grant_many`]: for two who wait.
+/// [`Semaphore::grant_many`]: for all who wait, of whom there may be more than are woken at a time.
 fn nor_those_that_are_granted<S: Semaphore + 'static>() {
     cannot_be_stolen::<S>(300, 2, |sema| sema.grant_many(2));
+    cannot_be_stolen::<S>(3, 70, |sema| sema.grant_many(70));
 }
 
 /// As many permits are given as there are who wait for them.

@@ -432,14 +432,7 @@ impl AnyAdmission {
 }
 
 impl Admission for AnyAdmission {
-    #[inline]
-    fn is_gated(&self) -> bool {
-        match self {
-            Self::Always(admission) => admission.is_gated(),
-            Self::Gated(admission) => admission.is_gated(),
-            Self::Fractional(admission) => admission.is_gated(),
-        }
-    }
+    const GATED: bool = true;
 
     #[inline]
     fn way(&self) -> Way {

@@ -33,9 +33,7 @@ pub enum Way {
 /// struct WhenFair;
 ///
 /// impl Admission for WhenFair {
-///     fn is_gated(&self) -> bool {
-///         true
-///     }
+///     const GATED: bool = true;
 ///
 ///     fn way(&self) -> Way {
 ///         if FAIR.load(Relaxed) { Way::Gate } else { Way::Past }
@@ -50,8 +48,9 @@ pub enum Way {
 /// assert_eq!(*M.lock(), 1);
 /// ```
 pub trait Admission: Send + Sync {
-    /// Whether it ever says [`Way::Gate`]; always the same. If not, those who arrive need not announce it.
-    fn is_gated(&self) -> bool;
+    /// Whether it ever says [`Way::Gate`]. If not, those who arrive do not announce it, and whoever says so all the same
+    /// is not kept from overtaking them.
+    const GATED: bool;
 
     /// The way of an acquisition that begins.
     fn way(&self) -> Way;
@@ -86,10 +85,7 @@ pub struct Fractional {
 }
 
 impl Admission for Always {
-    #[inline]
-    fn is_gated(&self) -> bool {
-        false
-    }
+    const GATED: bool = false;
 
     #[inline]
     fn way(&self) -> Way {
@@ -102,10 +98,7 @@ impl ConstAdmission for Always {
 }
 
 impl Admission for Gated {
-    #[inline]
-    fn is_gated(&self) -> bool {
-        true
-    }
+    const GATED: bool = true;
 
     #[inline]
     fn way(&self) -> Way {
@@ -131,10 +124,7 @@ impl Fractional {
 }
 
 impl Admission for Fractional {
-    #[inline]
-    fn is_gated(&self) -> bool {
-        false
-    }
+    const GATED: bool = false;
 
     #[inline]
     fn way(&self) -> Way {

@@ -14,7 +14,9 @@
 //! | … | who moved the base by `k` | wakes those of the `k` tickets behind the old window that have been drawn |
 //! | give up | who waits | departs |
 //!
-//! Tickets have 32 bits here and go round: two are compared by their difference, so 2^31 may be about.
+//! Tickets have 32 bits here and go round: two are compared by their difference, so fewer than 2^31 may be about. While one
+//! holds up the base, others can come and give up as often as they like: from 2^30 on those with a deadline draw no more
+//! tickets, and poll.
 //!
 //! **Bound.** While V has not departed the base is not above its ticket `v`, so whoever is let through has a ticket below
 //! `v + B`: at most `B - 1` of them are later than V. Where it departs does not matter, nor what lock is inside. Each
@@ -22,7 +24,8 @@
 //!
 //! **Nobody is left behind.** Who has ticket `base` is always let through. A base that moves to `b` lets exactly the
 //! tickets below `b + B` through; who moved it by `k` wakes the `k` that were not before. So one that is late holds up
-//! those who are `B` behind it, and no others.
+//! those who are `B` behind it, and no others. So does one that has moved the base, and is stopped before it has woken
+//! those: nobody else will.
 //!
 //! **The bits.** Who has been let through is less than `B` from the base, so has a bit; so a limit is 31 at most. Who gives
 //! up may be farther, and is noted in `late`. LATE is in the same word as the base: so either a departer sees LATE, and
@@ -55,6 +58,7 @@ use super::DEFAULT_LIMIT;
 use super::arrival::ConstArriveDepart;
 use super::arrival::{ArriveDepart, checked};
 use super::late::Late;
+use crate::raw::poll_until;
 use crate::semaphore::waiting_array::{chain, fences};
 use crate::waiting::gate::is_over;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
@@ -62,6 +66,9 @@ use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 /// How many bits are used. In a model two, so that somebody can be too far for one.
 const SPAN: u32 = if cfg!(sudog_loom) { 2 } else { 31 };
 const LATE: u64 = 1 << 31;
+/// How many tickets there may be from the base on before no more are drawn by those who may give up: far from the 2^31 that
+/// could not be compared any more.
+const MOST: u32 = 1 << 30;
 const BITS: u64 = (1 << SPAN) - 1;
 
 /// A capacitor without drain: the window moves on with the first that departs, and not with the last of a platoon.
@@ -70,8 +77,10 @@ const BITS: u64 = (1 << SPAN) - 1;
 ///
 /// # Limits
 ///
-/// A bypass limit of 31. 2^31 that have arrived since the first that has not departed, those who gave up included. One that
-/// gives up while 31 or more are before it allocates.
+/// A bypass limit of 31. 2^30 that have arrived since the first that has not departed, those who gave up included: beyond
+/// that a deadline polls, and one that would wait without a deadline ends the process. One that gives up while 31 or more
+/// are before it allocates, and so may any departure until it has passed: it cannot be in front of a global allocator's
+/// lock, if that is waited for with deadlines.
 ///
 /// # Examples
 ///
@@ -289,7 +298,9 @@ impl<P> SlidingWindow<P> {
                 (new, by) = without(new, ticket, 1);
             } else {
                 // The ticket in full: it has been drawn, and not long ago.
-                late.insert(next - u64::from((next as u32).wrapping_sub(ticket)));
+                if !late.insert(next - u64::from((next as u32).wrapping_sub(ticket))) {
+                    fatal("sync: departure without an arrival");
+                }
             }
             // In their order, so that each finds the base where those before it have left it.
             while let Some(first) = late.first().map(|first| first as u32) {
@@ -333,6 +344,9 @@ impl<P: WaitPolicy> SlidingWindow<P> {
     /// Waits until the ticket is let through (true), or until the deadline (false).
     #[cold]
     fn wait(&self, ticket: u32, deadline: Option<Instant>) -> bool {
+        if self.present() > MOST {
+            fatal("sync: more than 2^30 tickets of a window between the first that has not departed and the last");
+        }
         let through = || self.ahead(self.window.load(Acquire), ticket).is_none();
         let mut iter = 0;
         // The next one looks for a while, and so does everybody who never sleeps.
@@ -397,6 +411,9 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         }
         if Instant::now() >= deadline {
             return None;
+        }
+        if self.present() > MOST {
+            return poll_until(deadline, || self.try_arrive());
         }
         let ticket = self.draw();
         if self.ahead(self.window.load(Acquire), ticket).is_none() {

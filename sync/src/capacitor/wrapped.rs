@@ -22,7 +22,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::Instant;
+use sudog_runtime::{G, Instant};
 
 use super::DEFAULT_LIMIT;
 #[cfg(not(sudog_loom))]
@@ -35,6 +35,7 @@ use super::platoon::Platoon;
 use super::sliding::SlidingWindow;
 use crate::RawLock;
 use crate::semaphore::Benaphore;
+use crate::waiting::without_switching;
 
 /// A lock in the paper's capacitor: bounded bypass for `L`, over any semaphore `S` that is first come, first served.
 ///
@@ -162,11 +163,8 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
         arrive: impl FnOnce(&C) -> Option<C::Ticket>,
         lock: impl FnOnce(&L) -> Option<L::Guard>,
     ) -> Option<Pass<L::Guard, C::Ticket>> {
-        let mut arrival = if self.admission.is_gated() {
-            Arrival::announced(&self.capacitor)
-        } else {
-            Arrival::unannounced(&self.capacitor)
-        };
+        let mut arrival =
+            if A::GATED { Arrival::announced(&self.capacitor) } else { Arrival::unannounced(&self.capacitor) };
         let ticket = arrive(&self.capacitor)?;
         arrival.set_ticket(Some(ticket));
         let inner = lock(&self.inner)?;
@@ -276,16 +274,31 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             },
             Way::Through => {}
         }
+        // A deadline in the past is a try, which does not arrive in vain.
+        if self.inner.is_locked() && Instant::now() >= deadline {
+            return None;
+        }
         self.go_through(|capacitor| capacitor.arrive_until(deadline), |inner| inner.try_lock_until(deadline))
     }
 
     #[inline]
     unsafe fn unlock(&self, pass: Self::Guard) {
-        // Departs even if a goroutine is unwound at the end of the unlock.
-        let announced = self.admission.is_gated();
-        let _departs = pass.ticket.map(|ticket| Arrival::of(&self.capacitor, announced, ticket));
+        let Pass { inner, ticket } = pass;
+        let Some(ticket) = ticket else {
+            // SAFETY: by the contract.
+            return unsafe { self.inner.unlock(inner) };
+        };
+        // Departs even if the unlock panics.
+        let _departs = Arrival::of(&self.capacitor, A::GATED, ticket);
         // SAFETY: by the contract.
-        unsafe { self.inner.unlock(pass.inner) };
+        let unlock = || unsafe { self.inner.unlock(inner) };
+        if G::is_goroutine() {
+            // Who gave way here, with the lock free, would keep those out who wait for it to depart: until its next turn;
+            // or for ever, if they block its worker.
+            without_switching(unlock);
+        } else {
+            unlock();
+        }
     }
 
     #[inline]

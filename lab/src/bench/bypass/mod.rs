@@ -133,7 +133,7 @@ impl Run {
         A: Admission + Default + 'static,
     {
         let promise = doorway.bound();
-        let rests = self.stall && admission.is_gated();
+        let rests = self.stall && A::GATED;
         let inner = Stalls::new(inner, self.stall);
         let history = contest::history(inner, doorway, admission, self.threads, self.acquisitions, rests)?;
         Ok((history, promise))
