@@ -4,7 +4,7 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use sudog::sync::capacitor::{
     Admission, Always, ArriveDepart, Capacitor, Dealing, Fractional, Gated, Multilane, Platoon, SeparateLanes, Sliding,
     SlidingWindow, Way, WindowTicket, Wrapped,
 };
-use sudog::sync::mutex::InTurn;
+use sudog::sync::mutex::{InTurn, policy};
 use sudog::sync::semaphore::waiting_array::SpinThenPark;
 use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa};
 use sudog::sync::{ApiLock, Cond, GoMutex, MutexOver, RawLock, Semaphore, lock_api};
@@ -350,28 +350,33 @@ fn goroutines_in_lanes() {
 #[cfg(unix)]
 #[test]
 fn who_unlocks_has_departed_before_it_gives_way() {
-    use sudog::runtime::goroutine::{run_local, spawn};
+    use sudog::runtime::goroutine::{gosched, run_local, spawn};
     let _watchdog = Watchdog::new();
 
-    // Which blocks the worker.
-    let lock = Arc::new(Wrapped::with(GoMutex::new(), Platoon::<ParkingLotSema>::with_limit(2), Always));
-    let visit = |lock: &Wrapped<GoMutex, Platoon<ParkingLotSema>, Always>| {
+    // The first gives way as it hands over, the second blocks the worker.
+    type Inner = GoMutex<RuntimeSema, policy::Fifo>;
+    let lock = Arc::new(Wrapped::with(Inner::new(), Platoon::<ParkingLotSema>::with_limit(2), Always));
+    let visit = |lock: &Wrapped<Inner, Platoon<ParkingLotSema>, Always>| {
         let pass = lock.lock();
         // SAFETY: the guard of this lock, which has not been released.
         unsafe { lock.unlock(pass) };
     };
     run_local(|| {
         let pass = lock.lock();
-        let theirs = lock.clone();
-        let other = spawn(move || visit(&theirs));
+        let shared = Arc::new((lock.clone(), AtomicBool::new(false)));
+        let theirs = shared.clone();
+        let other = spawn(move || {
+            let (lock, unlocks) = &*theirs;
+            while !unlocks.load(Relaxed) {
+                gosched();
+            }
+            visit(lock);
+        });
+        gosched(); // it has begun, so it is the next
         thread::scope(|s| {
             s.spawn(|| visit(&lock));
             eventually(|| format!("{:?}", lock.inner()).contains("waiters: 1"));
-            // Until the slice is over.
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_millis(50) {
-                std::hint::spin_loop();
-            }
+            shared.1.store(true, Relaxed);
             // SAFETY: as above.
             unsafe { lock.unlock(pass) };
         });
