@@ -175,6 +175,49 @@ fn a_crowd_that_gives_up_is_not_waited_for() {
     }
 }
 
+/// Far from the base and near it, with and without deadlines, all at once: while one holds up the base, more give up behind
+/// it than the window has bits.
+#[test]
+fn a_storm_of_those_who_are_late() {
+    const LIMIT: u32 = 4;
+    const CROWD: u32 = 60;
+    let watchdog = Watchdog::new();
+    let window: SlidingWindow = SlidingWindow::with_limit_at(LIMIT, u32::MAX - 1000);
+    let (inside, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let visit = |ticket| {
+        assert!(inside.fetch_add(1, Relaxed) < LIMIT, "too many are let through");
+        inside.fetch_sub(1, Relaxed);
+        window.depart(ticket);
+    };
+    thread::scope(|s| {
+        for poller in 0..4 {
+            let (window, over, visit) = (&window, &over, &visit);
+            s.spawn(move || {
+                let mut rng = StdRng::seed_from_u64(poller);
+                while !over.load(Relaxed) {
+                    let patience = Duration::from_micros(rng.random_range(0..50));
+                    window.arrive_until(Instant::now() + patience).into_iter().for_each(visit);
+                }
+            });
+        }
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !over.load(Relaxed) {
+                    visit(window.arrive());
+                }
+            });
+        }
+        for _ in 0..100 {
+            let ticket = window.arrive();
+            eventually(|| window.present() >= CROWD);
+            visit(ticket);
+            watchdog.pat();
+        }
+        over.store(true, Relaxed);
+    });
+    assert_eq!(window.present(), 0);
+}
+
 /// A lock in the capacitor `C`, where `C` can tell that nobody is in it.
 type Gate<L, C> = Wrapped<L, C, Gated>;
 
