@@ -16,7 +16,8 @@
 //! ```
 //!
 //! * [`sync`]: what programs lock with. [`sync::Mutex`] with its guard; [`sync::GoMutex`] bare; the traits and the
-//!   semaphores beneath, to be exchanged by a type parameter.
+//!   semaphores beneath, to be exchanged by a type parameter; capacitors, which bound how often one who waits is
+//!   overtaken.
 //! * [`runtime`]: what those are made of. [`runtime::sema`] is Go's `semacquire` and `semrelease`; [`runtime::G`] is
 //!   the thing that waits.
 //! * [`runtime::goroutine`]: goroutines. [`go`](fn@go), [`run`], [`spawn`] and the rest of the short names are here
@@ -24,8 +25,8 @@
 //! * [`context`]: deadlines and cancellation, handed down from call to call; Go's package of that name.
 //! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
 //!
-//! Features: `waiting-array` (on by default) has the semaphores of [`sync::semaphore`]`::waiting_array`, which NOTICE
-//! has something to say about; `event` makes all locks report what they do ([`runtime::event`]); `parking_lot_core` adds
+//! Features: `waiting-array` (on by default) has the semaphores of [`sync::semaphore`]`::waiting_array` and
+//! [`sync`]`::capacitor`, which NOTICE has something to say about; `event` makes all locks report what they do ([`runtime::event`]); `parking_lot_core` adds
 //! [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays
 //! for `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and `libc`.
 

@@ -10,7 +10,8 @@
 //! * Threads, goroutines and async tasks wait in the same lines: [`LockAsync`] is for the last of these.
 //! * [`RawLock`] and [`Semaphore`] are what backends implement: any semaphore fits under the mutex, and any lock fits
 //!   under [`MutexOver`], by one type parameter.
-//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies, [`spin_lock`] the classic small locks.
+//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies, [`spin_lock`] the classic small locks;
+//!   `capacitor` bounds how often one who waits for any of these is overtaken (feature `waiting-array`).
 //!
 //! # Examples
 //!

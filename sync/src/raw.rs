@@ -44,7 +44,8 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     /// Waits until the lock is ours.
     fn lock(&self) -> Self::Guard;
 
-    /// Takes the lock if that is possible without waiting. Fails only if the lock is held or promised to somebody.
+    /// Takes the lock if that is possible without waiting. Fails only if the lock is held or promised to somebody, or
+    /// somebody else is about to take it.
     fn try_lock(&self) -> Option<Self::Guard>;
 
     /// Waits until the lock is ours, or until `deadline`. With a deadline in the past it is [`RawLock::try_lock`].

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The second has the large sizes, and takes a few minutes. With `--nocapture` each line is a row of
-//! `docs/capacitor-checked.md`: T threads that loop for ever, bound B.
+//! `docs/capacitor.md`: T threads that loop for ever, bound B.
 //!
 //! The protocols are described on top of the models in `explicit_state/`, and so is what is counted (`crowd.rs`). All
 //! is under sequential consistency; orderings are argued, and modelled on loom, where the protocols are implemented.

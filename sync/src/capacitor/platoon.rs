@@ -58,7 +58,8 @@ const ONE: u64 = 1 << 32;
 /// # Limits
 ///
 /// A bypass limit of 2^20. 2^31 that have arrived and not departed. Over a semaphore that blocks its thread, goroutines of
-/// one worker must not wait for the inner lock while others of it wait to be let through: none of them would run again.
+/// one worker must not wait for the inner lock, nor give way with the lock, while others of it wait to be let through: none
+/// of them would run again.
 ///
 /// # Examples
 ///
@@ -90,10 +91,18 @@ impl<S: Semaphore> Platoon<S> {
     const FIRST_COME_FIRST_SERVED: () =
         assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
 
-    /// With so many credits, of any number; for a `static`.
+    /// [`ArriveDepart::with_limit`], for a `static`: by a type parameter, as a trait's constants know the limit only so.
+    ///
+    /// ```
+    /// use sudog_sync::capacitor::{ArriveDepart, Platoon};
+    /// use sudog_sync::semaphore::Benaphore;
+    ///
+    /// static DOOR: Platoon<Benaphore> = Platoon::const_with_limit::<8>();
+    /// assert_eq!(DOOR.bound(), Some(7));
+    /// ```
     #[cfg(not(sudog_loom))]
     #[must_use]
-    pub const fn holding<const N: u32>() -> Self
+    pub const fn const_with_limit<const N: u32>() -> Self
     where
         S: ConstPermits<N>,
     {
@@ -200,7 +209,7 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: ConstPermits<DEFAULT_LIMIT>> ConstArriveDepart for Platoon<S> {
-    const DEFAULT: Self = Self::holding::<DEFAULT_LIMIT>();
+    const DEFAULT: Self = Self::const_with_limit::<DEFAULT_LIMIT>();
 }
 
 impl<S: fmt::Debug> fmt::Debug for Platoon<S> {

@@ -167,7 +167,7 @@ impl SlidingWindow {
 }
 
 impl<P> SlidingWindow<P> {
-    /// With this bypass limit, whatever the policy. [`SlidingWindow::new`] spares one to name the default.
+    /// [`ArriveDepart::with_limit`], for a `static`; [`SlidingWindow::new`] spares one to name the policy.
     ///
     /// # Panics
     ///
@@ -175,7 +175,7 @@ impl<P> SlidingWindow<P> {
     #[cfg(not(sudog_loom))]
     #[must_use]
     #[track_caller]
-    pub const fn of(limit: u32) -> Self {
+    pub const fn const_with_limit(limit: u32) -> Self {
         Self::beginning(0, limit)
     }
 

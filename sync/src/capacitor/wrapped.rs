@@ -55,7 +55,8 @@ use crate::waiting::without_switching;
 /// ```
 pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
 
-/// A lock in a sliding window, behind the gate: bounded bypass for `L` at the price of `L`, if nobody contends.
+/// A lock in a sliding window, behind the gate: bounded bypass for `L`, at about the price of `L` as long as nobody
+/// contends. What it costs then is said in the [module](super).
 ///
 /// # Examples
 ///
@@ -78,21 +79,27 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 /// # Limits
 ///
 /// Those of both. While somebody is stopped between its arrival and its departure, others may have to wait, and `try_lock`
-/// may fail, though nobody has the lock; and of those who try at the same moment as somebody arrives, none may have it.
+/// may fail, though nobody has the lock, as it is promised to that one; and of those who try at the same moment as somebody
+/// arrives, none may have it.
 ///
 /// # Examples
 ///
-/// With a limit of one's own:
+/// With a limit of one's own, and in a `static`:
 ///
 /// ```
-/// use sudog_sync::capacitor::{Always, ArriveDepart, Platoon, Wrapped};
+/// use sudog_sync::capacitor::{Always, ArriveDepart, Gated, Platoon, Sliding, SlidingWindow, Wrapped};
 /// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_sync::{ApiLock, GoMutex, RawLock, lock_api};
+/// use sudog_sync::spin_lock::Lifo;
+/// use sudog_sync::{ApiLock, ConstRawLock, GoMutex, MutexOver, RawLock, lock_api};
 ///
 /// let lock = Wrapped::with(GoMutex::new(), Platoon::<RuntimeSema>::with_limit(8), Always);
 /// assert_eq!(lock.capacitor().bound(), Some(7));
 /// let mutex = lock_api::Mutex::from_raw(ApiLock::new(lock), "guarded");
 /// assert_eq!(*mutex.lock(), "guarded");
+///
+/// static M: MutexOver<Sliding<Lifo>, u32> =
+///     lock_api::Mutex::from_raw(ApiLock::new(Wrapped::with(Lifo::UNLOCKED, SlidingWindow::new(2), Gated)), 1);
+/// assert_eq!(*M.lock(), 1);
 /// ```
 pub struct Wrapped<L, C, A> {
     inner: CachePadded<L>,
@@ -185,15 +192,15 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
 
     /// The gate: the inner lock, and whether one may keep it without a ticket.
     #[inline]
-    fn go_by_the_gate(&self) -> Gate<L::Guard> {
+    fn go_by_the_gate(&self) -> Found<L::Guard> {
         if !self.capacitor.is_idle() {
-            return Gate::Shut;
+            return Found::Shut;
         }
-        let Some(guard) = self.inner.try_lock() else { return Gate::Taken };
+        let Some(guard) = self.inner.try_lock() else { return Found::Taken };
         let held = Held { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
         let open = self.capacitor.is_idle();
         let guard = held.into_guard();
-        if open { Gate::Open(guard) } else { Gate::Closing(guard) }
+        if open { Found::Open(guard) } else { Found::Closing(guard) }
     }
 
     /// Somebody has arrived since the first look.
@@ -207,7 +214,7 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
 }
 
 /// What one has found at the gate.
-enum Gate<G> {
+enum Found<G> {
     /// Somebody is in the capacitor.
     Shut,
     /// Nobody; but somebody has the lock.
@@ -234,9 +241,9 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             Way::Through => self.lock_through(),
             // No more is said here than must be: a pass that is put together in two places goes through memory.
             Way::Gate => match self.go_by_the_gate() {
-                Gate::Open(inner) => Pass { inner, ticket: None },
-                Gate::Closing(inner) => self.arrive_inside(inner).unwrap_or_else(|| self.lock_contended()),
-                Gate::Shut | Gate::Taken => self.lock_contended(),
+                Found::Open(inner) => Pass { inner, ticket: None },
+                Found::Closing(inner) => self.arrive_inside(inner).unwrap_or_else(|| self.lock_contended()),
+                Found::Shut | Found::Taken => self.lock_contended(),
             },
             Way::Past => Pass { inner: self.inner.lock(), ticket: None },
         }
@@ -249,11 +256,11 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             // Without a ticket: to draw them in vain would keep the window from those who wait for it.
             Way::Gate | Way::Through if self.inner.is_locked() => return None,
             Way::Gate => match self.go_by_the_gate() {
-                Gate::Open(inner) => return Some(Pass { inner, ticket: None }),
-                Gate::Closing(inner) => return self.arrive_inside(inner),
+                Found::Open(inner) => return Some(Pass { inner, ticket: None }),
+                Found::Closing(inner) => return self.arrive_inside(inner),
                 // Without a ticket again: it would shut the gate before the one that has the lock, in vain.
-                Gate::Taken => return None,
-                Gate::Shut => {}
+                Found::Taken => return None,
+                Found::Shut => {}
             },
             Way::Through => {}
         }
@@ -264,13 +271,13 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
         match self.admission.way() {
             Way::Past => return Some(Pass { inner: self.inner.try_lock_until(deadline)?, ticket: None }),
             Way::Gate => match self.go_by_the_gate() {
-                Gate::Open(inner) => return Some(Pass { inner, ticket: None }),
-                Gate::Closing(inner) => {
+                Found::Open(inner) => return Some(Pass { inner, ticket: None }),
+                Found::Closing(inner) => {
                     if let Some(pass) = self.arrive_inside(inner) {
                         return Some(pass);
                     }
                 }
-                Gate::Shut | Gate::Taken => {}
+                Found::Shut | Found::Taken => {}
             },
             Way::Through => {}
         }
