@@ -425,9 +425,10 @@ impl Cli {
             if !error.use_stderr() {
                 error.exit();
             }
+            // What is wrong may be a list, one of its items on each line; behind a blank one is how it would be right.
             let text = error.render().to_string();
-            let line = text.lines().next().unwrap_or_default();
-            Failure::Usage(line.trim_start_matches("error: ").to_owned())
+            let lines: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+            Failure::Usage(lines.join(" ").trim_start_matches("error: ").to_owned())
         })?;
         let reports = matches!(
             &cli.command,

@@ -18,6 +18,7 @@ mod logged;
 mod room;
 
 use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -53,7 +54,7 @@ pub struct Workload {
     pub sample: u32,
     /// All have come to the entrance before the first is let in. Else who is there first has it to itself for as long as
     /// the system takes to start the others, which is as much as a contender's share of a second, if they sleep. Only
-    /// where one is let in at a time.
+    /// where one is let in at a time. A logged run does so in any case: see [`LoggedRun`].
     pub gathered: bool,
 }
 
@@ -109,8 +110,12 @@ pub struct Admissions {
     pub overtaken: Option<f64>,
 }
 
-/// Enough for a hundred threads to go to sleep.
-const GATHERING: Duration = Duration::from_millis(20);
+/// How long so many take to come to the entrance, and to go to sleep there.
+fn gathering(contenders: usize) -> Duration {
+    /// Enough for a hundred threads.
+    const LEAST: Duration = Duration::from_millis(20);
+    LEAST.max(LEAST * contenders as u32 / 100)
+}
 
 /// What the contenders of a run share.
 struct Arena<E, R> {
@@ -118,6 +123,31 @@ struct Arena<E, R> {
     room: CachePadded<R>,
     stop: CachePadded<AtomicBool>,
     ticks: Ticks,
+}
+
+/// An entrance that nobody else comes through, until it is dropped. It stays on its thread, as a pass has to.
+struct Shut<'a, E: Entrance> {
+    entrance: &'a E,
+    me: usize,
+    /// Always there before the drop.
+    pass: Option<E::Pass>,
+    on_its_thread: PhantomData<*const ()>,
+}
+
+impl<'a, E: Entrance> Shut<'a, E> {
+    fn new(entrance: &'a E, me: usize) -> Self {
+        let pass = Some(entrance.enter(me, Errand::Write));
+        Self { entrance, me, pass, on_its_thread: PhantomData }
+    }
+}
+
+impl<E: Entrance> Drop for Shut<'_, E> {
+    fn drop(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            // SAFETY: entered in `new`, by the same, on this thread.
+            unsafe { self.entrance.leave(self.me, pass) };
+        }
+    }
 }
 
 /// What one contender brings home.
@@ -166,21 +196,29 @@ impl<E: Entrance, R: Room> Arena<E, R> {
         }
     }
 
+    /// Opens the gate, and keeps the entrance shut until all have come to it, as one more contender. Until what this
+    /// returns is dropped. Nothing, and nobody is kept, if it does not let in one at a time, or no others.
+    fn gather(&self, gate: &Gate, run: &Run) -> Option<Shut<'_, E>> {
+        let can = E::TAKES_OTHERS && E::admits(run.workload.permits) == Admits::One;
+        let shut = can.then(|| Shut::new(&*self.entrance, run.threads));
+        gate.open(true);
+        if shut.is_some() {
+            thread::sleep(gathering(run.threads));
+        }
+        shut
+    }
+
     /// Starts the contenders, keeps the clock, stops the contenders. Returns how long they ran.
     fn conduct(&self, gate: &Gate, run: &Run) -> Duration {
-        let Workload { duration, permits, gathered, .. } = run.workload;
-        // As one more contender, while the others come.
-        let me = run.threads;
-        let held = (gathered && E::admits(permits) == Admits::One).then(|| self.entrance.enter(me, Errand::Write));
-        gate.open(true);
-        if held.is_some() {
-            thread::sleep(GATHERING);
-        }
+        let Workload { duration, gathered, .. } = run.workload;
+        let shut = if gathered {
+            self.gather(gate, run)
+        } else {
+            gate.open(true);
+            None
+        };
         let start = Instant::now();
-        if let Some(pass) = held {
-            // SAFETY: entered above, on this thread.
-            unsafe { self.entrance.leave(me, pass) };
-        }
+        drop(shut);
         loop {
             thread::sleep(Ticks::PERIOD);
             let elapsed = start.elapsed();
@@ -338,6 +376,12 @@ mod tests {
             let [most, least] = [outcome.admissions.iter().max(), outcome.admissions.iter().min()].map(Option::unwrap);
             assert!(most - least <= 1, "{:?}", outcome.admissions);
         }
+    }
+
+    #[test]
+    fn more_contenders_take_longer_to_gather() {
+        let ms = |contenders| gathering(contenders).as_millis();
+        assert_eq!([1, 100, 200, 4096].map(ms), [20, 20, 40, 819]);
     }
 
     #[test]

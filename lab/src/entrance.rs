@@ -64,6 +64,9 @@ pub unsafe trait Entrance: Sized + Send + Sync + 'static {
     /// What it is made from, besides numbers.
     type Setup: ?Sized;
 
+    /// Whether one who is no contender may go in too, with the number that follows theirs: not where a turn goes round.
+    const TAKES_OTHERS: bool = true;
+
     /// Who may be inside together, if there are this many permits.
     fn admits(permits: u32) -> Admits;
 

@@ -71,6 +71,8 @@ unsafe impl Entrance for Handover {
     type Pass = ();
     type Setup = ();
 
+    const TAKES_OTHERS: bool = false;
+
     fn admits(_: u32) -> Admits {
         Admits::One
     }

@@ -104,7 +104,8 @@ impl Log {
     }
 }
 
-/// The logs of all contenders, by number, of a run from one time to another.
+/// The logs of all contenders, by number, of a run from one time to another. What was requested before the start counts
+/// from the start.
 ///
 /// # Panics
 ///
@@ -166,6 +167,20 @@ mod tests {
         assert_eq!(history.admissions.iter().map(|a| a.contender).collect::<Vec<_>>(), [1, 0, 0, 1]);
         let pending = Pending { contender: 0, request: 0 };
         assert_eq!((history.contenders, history.pending), (2, vec![pending]), "the other asked after the stop");
+    }
+
+    #[test]
+    fn what_was_requested_before_the_start_counts_from_there() {
+        let pool = Pool::new(2, Duration::ZERO);
+        let mut logs = [pool.log(), pool.log()];
+        let start = Reading::now();
+        let at = |n: i64| start.ticks().saturating_add_signed(n);
+        logs[0].push(Entry { seq: 0, request: at(-9_000_000), entry: at(1_000_000), release: at(2_000_000) });
+        logs[1].end(at(-5_000_000));
+        let history = merge(logs.into(), true, start.ticks(), at(3_000_000), &start.scale());
+        let [first, still] = [history.admissions[0].request, history.pending[0].request];
+        assert_eq!((first, still, history.pending[0].contender), (0, 0, 1));
+        assert!(0 < history.admissions[0].entry && history.admissions[0].entry < history.admissions[0].release);
     }
 
     #[test]

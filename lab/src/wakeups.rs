@@ -26,7 +26,8 @@ pub struct SleepCounter {
 pub struct Sleeps {
     /// All.
     pub all: u64,
-    /// In each wait, those beyond the first.
+    /// In each wait, those beyond the first. Each comes after a wake-up in vain, or after one from another place, if the
+    /// lock lets one wait in two.
     pub beyond_first: u64,
 }
 

@@ -20,10 +20,17 @@ fn list_has_everything() {
     for name in locks.chain(SemaphoreName::ALL.iter().map(|s| s.name())) {
         assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
     }
-    let records = records(&["list", "--json"]);
+    let (composed, records): (Vec<_>, Vec<_>) =
+        records(&["list", "--json"]).into_iter().partition(|record| record["kind"] == "composition");
     assert_eq!(records.len(), LockName::ALL.len() + RwLockName::ALL.len() + SemaphoreName::ALL.len());
     assert_eq!(records.iter().filter(|record| record["kind"] == "rwlock").count(), RwLockName::ALL.len());
     records.iter().for_each(|record| has_fields(record, &["kind", "name", "about", "bytes", "deadlines"]));
+    let names: Vec<_> = composed.iter().map(|record| record["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["capacitor", "sliding", "multilane"]);
+    let b = |most: &str| serde_json::json!({ "name": "b", "default": "4", "values": [most] });
+    assert_eq!((&composed[0]["options"][0], &composed[1]["options"][0]), (&b("from 1 to 1048576"), &b("from 1 to 31")));
+    let wait = serde_json::json!({ "name": "wait", "default": "park", "values": ["park", "yield", "spin"] });
+    assert_eq!(composed[1]["options"][2], wait);
 }
 
 #[test]
@@ -105,12 +112,19 @@ fn rwbench_on_goroutines() {
 #[test]
 fn locks_are_composed_by_name() {
     let text = stdout(&["list"]);
-    for example in ["capacitor(INNER", "sliding(INNER", "multilane(INNER", "fractional:P"] {
+    for example in ["capacitor(INNER", "sliding(INNER", "multilane(INNER", "fractional:P", "wait=park|yield|spin"] {
         assert!(text.contains(example), "{example}: {text}");
     }
     let run = ["--threads", "3", "--seconds", "0.01", "--runs", "1", "--json", "--locks"];
-    let locks = "go,capacitor( std, admit=gated,b=2 ),sliding(go,admit=gated),multilane(tts,count=separate,lanes=3)";
-    let canonical = ["go", "capacitor(std,b=2,admit=gated)", "sliding(go)", "multilane(tts,lanes=3,count=separate)"];
+    let locks = "go,capacitor( std, admit=gated,b=2 ),sliding(go,admit=gated),multilane(tts,count=separate,lanes=3),\
+                 sliding(go,wait=yield,b=2)";
+    let canonical = [
+        "go",
+        "capacitor(std,b=2,admit=gated)",
+        "sliding(go)",
+        "multilane(tts,lanes=3,count=separate)",
+        "sliding(go,b=2,wait=yield)",
+    ];
     let mutexbench = records(&[&["mutexbench"], &run[..], &[locks]].concat());
     assert_eq!(mutexbench.iter().map(|r| r["lock"].as_str().unwrap()).collect::<Vec<_>>(), canonical);
     mutexbench.iter().for_each(|r| has_fields(r, &["throughput", "min_max", "jain", "max_bypass", "per_thread"]));
@@ -119,7 +133,10 @@ fn locks_are_composed_by_name() {
 
     let path = folder("composed").join("page.html");
     let run = ["mutexbench", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--locks", locks, "--report"];
-    assert!(stdout(&[&run[..], &[path.to_str().unwrap()]].concat()).contains("sliding(go)"));
+    let text = stdout(&[&run[..], &[path.to_str().unwrap()]].concat());
+    assert!(text.contains("sliding(go)") && text.contains("--tax` for the price alone"), "{text}");
+    assert!(stdout(&["uncontended", "--rounds", "1", "--locks", "sliding(go)"]).contains("--tax` for the price alone"));
+    assert!(!stdout(&["uncontended", "--rounds", "1", "--locks", "go"]).contains("--tax"));
     let page = fs::read_to_string(path).unwrap();
     assert!(page.contains("std behind platoons of 2, over the semaphore benaphore, behind the gate"), "{page}");
 }
@@ -135,7 +152,10 @@ fn what_cannot_be_composed_is_refused() {
         ("capacitor(sliding(go))", "cannot be composed again"),
         ("sliding(go,b=32)", "b must be from 1 to 31"),
         ("sliding(go,b=2,b=2)", "the option 'b' is there twice"),
-        ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit"),
+        ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
+        ("capacitor(go,wait=spin)", "capacitor has no option 'wait'"),
+        ("capacitor(go)()", "'()' is behind the end of 'capacitor(go)'"),
+        ("capacitor((go))", "'(go)' is no lock"),
         ("capacitor(go,admit=fractional:2)", "must be from 0 to 1"),
         ("sliding(go),sliding(go,admit=gated)", "'sliding(go,admit=gated)' is there twice"),
     ] {
@@ -151,10 +171,11 @@ fn what_cannot_be_composed_is_refused() {
 #[cfg(unix)]
 fn goroutines_contend_for_compositions() {
     let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--threads", "5", "--seconds", "0.01", "--locks"];
-    let locks = "capacitor(go),sliding(go),capacitor(go,sema=runtime,admit=gated)";
+    let locks =
+        "capacitor(go),sliding(go),capacitor(go,sema=runtime,admit=gated),multilane(go),sliding(go,b=2,wait=spin)";
     let records = records(&[&run[..], &[locks, "--json"]].concat());
-    assert!(records.len() == 9 && records.iter().all(|r| r["on"] == "goroutines"), "{records:?}");
-    for blocks in ["sliding(tts)", "capacitor(go,sema=parking_lot_core)", "multilane(go)", "tts"] {
+    assert!(records.len() == 15 && records.iter().all(|r| r["on"] == "goroutines"), "{records:?}");
+    for blocks in ["sliding(tts)", "capacitor(go,sema=parking_lot_core)", "multilane(std)", "tts"] {
         refused(&[&run[..], &[blocks]].concat(), &format!("who waits for {blocks} blocks a thread"));
     }
 }
@@ -193,6 +214,12 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
+    for heading in
+        ["  platoon  min/max  platoon, one in a hundred  min/max  window, gate  ", "  platoon, gate  / bare  "]
+    {
+        assert!(text.contains(heading), "{heading}: {text}");
+    }
+    assert!(text.contains("--tax` for the price alone"), "{text}");
     let page = fs::read_to_string(path).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert_eq!((page.matches("<svg").count(), page.matches("<table").count()), (2, 2), "one for each lock");
@@ -212,31 +239,73 @@ fn capacitor_sweeps_and_taxes_alone() {
     assert!(tax.iter().all(|record| record["bench"] == "capacitor-tax" && record["exact"] == true));
 
     refused(&["capacitor", "--tax", "--sweep"], "cannot be used with");
+    let not_read =
+        ["--threads=2", "--sema=twa", "--seconds=1", "--runs=1", "--cs=1", "--ncs=1", "--seed=1", "--sample=1"];
+    for option in not_read.into_iter().chain(["--metrics"]) {
+        let name = option.split('=').next().unwrap();
+        refused(&["capacitor", "--tax", option], &format!("'--tax' cannot be used with '{name}"));
+    }
+    refused(&["capacitor", "--tax", "--runs=1", "--metrics", "--window=5"], "with: --runs <N> --metrics --window <N>");
+    for option in ["--b=2", "--rounds=2"] {
+        let name = option.split('=').next().unwrap();
+        refused(&["capacitor", "--sweep", option], &format!("'--sweep' cannot be used with '{name}"));
+    }
     refused(&["capacitor", "--tax", "--report", "x"], "the report is of the figure");
     refused(&["capacitor", "--b", "32"], "from 1 to 31");
-    refused(&["capacitor", "--locks", "sliding(go)"], "unknown lock 'sliding(go)'");
+    for command in ["capacitor", "bypass"] {
+        refused(
+            &[command, "--locks", "go,sliding(go)"],
+            "'sliding(go)' is composed; what is asked for here are inner locks",
+        );
+    }
     refused(&["capacitor", "--sema", "nope"], "unknown semaphore 'nope'");
     #[cfg(target_os = "linux")]
     refused(&["capacitor", "--sema", "sem_t"], "a newcomer can take a permit of sem_t");
     #[cfg(unix)]
-    refused(&["capacitor", "--on", "goroutines", "--locks", "tts"], "who waits for tts blocks a thread");
+    {
+        let able = "inner locks for goroutines, with '--locks': go, go-1.14, ";
+        refused(&["capacitor", "--on", "goroutines"], able);
+        refused(&["capacitor", "--on", "goroutines", "--locks", "go,tts"], "who waits for tts blocks a thread");
+        refused(&["capacitor", "--on", "goroutines", "--locks", "tts", "--sweep"], able);
+    }
+}
+
+#[test]
+fn capacitor_logs_the_figure_and_the_sweep() {
+    let run = ["capacitor", "--locks", "lifo", "--threads", "3", "--seconds", "0.005", "--runs", "1", "--metrics"];
+    let run = [&run[..], &["--window", "5"]].concat();
+    for (how, runs) in [(&["--rounds", "1"][..], 4), (&["--sweep"], 20)] {
+        let records = records(&[&run[..], how, &["--json"]].concat());
+        let (tax, logged): (Vec<_>, Vec<_>) = records.iter().partition(|record| record["bench"] == "capacitor-tax");
+        assert_eq!((logged.len(), tax.is_empty()), (runs, how[0] == "--sweep"));
+        for record in logged {
+            metrics_are_sane(record);
+            assert_eq!(record["metrics"]["windows"]["admissions"].as_u64().unwrap_or(5), 5, "{record}");
+        }
+        let text = stdout(&[&run[..], how].concat());
+        assert_eq!(text.matches("\nlogged: ").count(), 1, "{text}");
+    }
+    refused(&["capacitor", "--window", "5"], "only logged runs have windows");
 }
 
 #[test]
 fn bypass_is_within_what_is_promised() {
     let run = ["bypass", "--locks", "lifo,mcs", "--threads", "5", "--b", "3", "--acquisitions", "3000"];
     let records = records(&[&run[..], &["--json"]].concat());
-    assert_eq!(records.len(), 2 * 9 + 1);
+    assert_eq!(records.len(), 2 * 10 + 1);
     for record in &records {
         has_fields(
             record,
             &["bench", "lock", "inner", "threads", "b", "stall", "past", "by_past", "max", "p99", "mean", "holds"],
         );
+        let by_clock = ["capacitor(lifo,b=3)", "capacitor(mcs,b=3)"].contains(&record["lock"].as_str().unwrap());
+        assert_eq!(record["by_clock"], by_clock || record["lock"].as_str().unwrap().contains("separate"), "{record}");
         let bound = record["bound"].as_u64().unwrap();
         let histogram = record["histogram"].as_array().unwrap();
         assert_eq!(histogram.len() as u64, bound + 1);
         let counted: u64 = histogram.iter().chain([&record["beyond"]]).map(|n| n.as_u64().unwrap()).sum();
-        assert_eq!(counted + record["past"].as_u64().unwrap(), 3000, "{record}");
+        let [past, late] = ["past", "late"].map(|of| record[of].as_u64().unwrap());
+        assert_eq!(counted + past, 3000 + late, "{record}");
         let lock = record["lock"].as_str().unwrap();
         let promised = !lock.contains("separate") && !lock.contains("no capacitor");
         assert_eq!(record["promised"], promised, "{record}");
@@ -249,9 +318,10 @@ fn bypass_is_within_what_is_promised() {
     for start in ["bypass on threads: 5 that contend", "sliding(lifo,b=3)", "lifo, no capacitor: 3 permits"] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    assert!(text.contains("nobody is kept"), "{text}");
+    assert!(text.contains("nobody is kept") && text.contains("Over the benaphore"), "{text}");
     refused(&["bypass", "--threads", "1"], "from 2 to 4096");
     refused(&["bypass", "--b", "0"], "from 1 to 31");
+    refused(&["bypass", "--acquisitions", "10000001"], "from 1 to 10000000");
     refused(&["bypass", "--stall", "perhaps"], "'on' or 'off'");
     refused(&["bypass", "--report", "x"], "write a report");
 }
@@ -906,6 +976,7 @@ fn metrics_of_locks() {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert_eq!(text.lines().filter(|line| line.starts_with("go-fifo ")).count(), 2 + 1 + 2 + 2, "{text}");
+    assert!(text.contains("  max between") && text.contains("  bypass max  windows  ") && !text.contains("max bypass"));
     assert!(!text.contains("several may be inside"), "{text}");
     refused(&[&run[..], &["--window", "5"]].concat(), "only logged runs have windows");
     refused(&with(&["--window", "0"]), "from 1 to");

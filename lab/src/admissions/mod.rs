@@ -8,7 +8,7 @@
 //! | [`mod@handover`] | the time from one to the next, and dead time | yes |
 //! | [`mod@waits`] | from request to entry | no |
 //! | [`mod@holds`] | shares by time of holding | for opportunities |
-//! | [`Wakeups`] | sleeps, sleeps in vain, system calls | no |
+//! | [`Wakeups`] | sleeps, those beyond the first in a wait, system calls | no |
 //!
 //! The order is that of the room, which counts who comes in; the clock is not asked who was first. Where several may be
 //! inside at once there is none, and what needs one is nothing. Each family is a function of the history alone, and
@@ -39,7 +39,7 @@ use self::windows::{Windows, windows};
 pub struct Admission {
     /// Whose.
     pub contender: u32,
-    /// Just before the call.
+    /// Just before the call; or the start, if that was later.
     pub request: u64,
     /// First thing inside.
     pub entry: u64,
@@ -52,7 +52,7 @@ pub struct Admission {
 pub struct Pending {
     /// Who.
     pub contender: u32,
-    /// Since when.
+    /// Since when; or the start, if that was later.
     pub request: u64,
 }
 
@@ -77,7 +77,8 @@ pub struct Wakeups {
     /// How often a contender slept: see [`SleepCounter`](crate::wakeups::SleepCounter). As the next, nothing if the
     /// contenders are not threads, or it cannot be told.
     pub sleeps_per_acquisition: Option<f64>,
-    /// Sleeps beyond the first in one wait: before each of them there was a wake-up that was for nothing.
+    /// Sleeps beyond the first in one wait. Where one waits in one place, there was a wake-up that was for nothing before
+    /// each of them; who waits in two, for a capacitor and then for the lock in it, may sleep in both with none.
     pub futile_wakeups_per_acquisition: Option<f64>,
     /// System calls of the contenders from start to end, those that count sleeps taken off. See
     /// [`CallCounter`](crate::wakeups::CallCounter).

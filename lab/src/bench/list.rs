@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::compose::name::GRAMMAR;
+use crate::compose::name::{GRAMMAR, KINDS, OptionFacts};
 use crate::failure::Failure;
 use crate::locks::{LockFacts, LockName};
 use crate::output::Output;
@@ -19,6 +19,8 @@ enum Record {
         #[serde(flatten)]
         facts: LockFacts,
     },
+    /// A kind of them.
+    Composition { name: &'static str, about: &'static str, options: Vec<OptionFacts> },
     RwLock {
         name: RwLockName,
         about: &'static str,
@@ -46,6 +48,9 @@ pub fn run(output: Output) -> Result<(), Failure> {
             &facts.bytes.to_string(),
         ]);
         output.record(&Record::Lock { name, about: name.about(), facts })?;
+    }
+    for kind in &KINDS {
+        output.record(&Record::Composition { name: kind.name, about: kind.about, options: kind.options() })?;
     }
     let mut rw_locks = Table::new(4, ["readers-writer lock", "", "deadlines", "blocks", "bytes"]);
     for &name in RwLockName::ALL {

@@ -24,6 +24,7 @@ const ORDER: &[Column] = &[
     ("logged", |m| Some(m.acquisitions as f64), units::count),
     ("bypass p99", |m| Some(m.bypass.as_ref()?.p99 as f64), units::count),
     ("bypass max", |m| Some(m.bypass.as_ref()?.max as f64), units::count),
+    ("windows", |m| Some(m.windows?.windows as f64), units::count),
     ("Jain worst", |m| Some(m.windows?.jain_worst), units::ratio),
     ("mid", |m| Some(m.windows?.jain_median), units::ratio),
     ("min/max worst", |m| Some(m.windows?.min_max_worst), units::ratio),
@@ -52,15 +53,18 @@ const TIMES: &[Column] = &[
 
 const ABOUT: &str = "\
 logged: admissions in a logged run, one after each run above; slower than that, as it reads the clock at each step.
+In it all have come before the first is let in, where that is one at a time; their first waits count from then on.
 bypass: admissions of others that were requested later and came first; an upper bound, as one is in line a little later.
 Jain, min/max: of the shares in a window of admissions (64 for each contender, or --window), the worst and the middle.
+windows: how many of them there were; the worst of many is worse than the worst of few.
 LWSS: contenders in 1000 admissions (4 for each, if that is more), on average; first come, first served: T.
 MTTR: from an admission to the same contender's next, in admissions, median; first come, first served: T.
 same again: of all admissions, those of the same contender as the one before. longest run: of one contender.
 dead: the part of the time in which the lock was free and somebody wanted it, with the clock and the lock's own steps.
 handover: from the beginning of a release, if another waited, to the next entry. wait: from request to entry, of all.
 Jain hold: of the times inside. LOT: of the lock opportunity times, inside or while nobody was.
-sleeps, futile, syscalls: per acquisition. futile: the sleeps beyond the first in one wait.";
+sleeps, futile, syscalls: per acquisition. futile: the sleeps beyond the first in one wait, each after a wake-up in vain;
+but a lock in which one waits in two places, a capacitor and then the inner lock, may sleep twice without one.";
 
 fn ns(ns: Option<u64>) -> Option<f64> {
     ns.map(|ns| ns as f64)
@@ -138,14 +142,14 @@ mod tests {
         let printed = text(&["lock", "T"], &[row(vec![&ordered])]).unwrap();
         let line = printed.lines().nth(1).unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(cells, ["x", "2", "2", "0", "0", "1.000", "1.000", "1.000", "1.000", "-", "-", "1", "0.000"]);
+        assert_eq!(cells, ["x", "2", "2", "0", "0", "1", "1.000", "1.000", "1.000", "1.000", "-", "-", "1", "0.000"]);
         assert!(!printed.contains("several may be inside") && !printed.contains("log was full"), "{printed}");
         assert!(printed.ends_with("\nsyscalls are not counted: of a reason."));
 
         let printed = text(&["lock", "T"], &[row(vec![&ordered]), row(vec![&unordered])]).unwrap();
         assert!(printed.contains("several may be inside") && printed.contains("1 of 2 logged runs ended"), "{printed}");
         let cells: Vec<_> = printed.lines().nth(2).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
+        assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
     }
 
     #[test]

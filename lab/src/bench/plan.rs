@@ -113,17 +113,18 @@ pub fn choose<N: Into<Subject> + Copy>(
     let asked: Vec<Subject> = asked.iter().map(|&name| name.into()).collect();
     match asked.iter().find(|&&subject| !on.may_contend_for(subject)) {
         None => Ok(asked),
-        Some(subject) => {
-            let able: Vec<_> = able.into_iter().map(Subject::name).collect();
-            Err(Failure::Usage(format!(
-                "who waits for {} blocks a thread, so the first goroutine of each worker would keep the others out to the \
-                 end; {}s for goroutines: {}",
-                subject.name(),
-                subject.kind(),
-                able.join(", ")
-            )))
-        }
+        Some(&subject) => Err(keeps_others_out(subject, &format!("{}s for goroutines", subject.kind()), &able)),
     }
+}
+
+/// Why goroutines may not contend for it, and for what they may, if there is anything.
+pub fn keeps_others_out(subject: Subject, rest: &str, able: &[Subject]) -> Failure {
+    let able: Vec<_> = able.iter().map(|able| able.name()).collect();
+    let rest = if able.is_empty() { String::new() } else { format!("; {rest}: {}", able.join(", ")) };
+    Failure::Usage(format!(
+        "who waits for {} blocks a thread, so the first goroutine of each worker would keep the others out to the end{rest}",
+        subject.name()
+    ))
 }
 
 impl Plan {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::plan::{Plan, Record};
+use crate::compose::remark_on_price;
 use crate::contenders::Contenders;
 use crate::locks::LockName;
 use crate::metrics::{geometric_mean, median};
@@ -150,7 +151,7 @@ impl Summaries {
                 "p99.9",
                 "max wait",
                 "longest run",
-                "max bypass",
+                "max between",
             ],
         );
         for s in self.all.iter().filter(|s| s.subject.is_for(s.threads)) {
@@ -193,7 +194,9 @@ impl Summaries {
 
     /// What else there is to say.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        self.verdict().into_iter().chain(solitude(self.on, &self.threads)).chain(disturbance(self.other_cpus))
+        let price = remark_on_price(self.subjects.iter().copied());
+        let solitude = solitude(self.on, &self.threads);
+        self.verdict().into_iter().chain(price).chain(solitude).chain(disturbance(self.other_cpus))
     }
 
     /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not

@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::cli::{List, UncontendedArgs};
+use crate::compose::remark_on_price;
 use crate::contenders::Contenders;
 use crate::entrance::{Entrance, EntranceJob, Errand};
 use crate::failure::Failure;
@@ -124,5 +125,6 @@ pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
         table.row([r.subject.name(), &units::time(r.ns), &units::time(r.ns_min), &ratio]);
     }
     output.text(format_args!("uncontended on {on}: medians of {} rounds of {ROUND:?}\n\n{table}\n", args.rounds))?;
-    output.text("ratio: to the fastest of std, parking_lot_0_12 and parking_lot_0_13.")
+    output.text("ratio: to the fastest of std, parking_lot_0_12 and parking_lot_0_13.")?;
+    remark_on_price(locks).map_or(Ok(()), |remark| output.text(remark))
 }

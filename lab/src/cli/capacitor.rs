@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::{EffortArgs, List, MAX_RUNS, MAX_THREADS, list, number, numbers};
+use crate::compose::items;
 use crate::compose::name::{MAX_WINDOW, sema};
 use crate::locks::LockName;
 use crate::semaphores::SemaphoreName;
@@ -12,7 +13,7 @@ use crate::semaphores::SemaphoreName;
 #[command(allow_negative_numbers = true)]
 pub struct CapacitorArgs {
     /// Inner locks, by name [default: reciprocating,ticket,lifo,mcs,tts; with --tax and --sweep clh, too]
-    #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
+    #[arg(long, value_name = "A,B", value_parser = inner_locks)]
     pub locks: Option<List<LockName>>,
 
     /// Numbers of contenders, threads or goroutines [default: 1,2,4,8,16,32; with --sweep 16]
@@ -28,11 +29,11 @@ pub struct CapacitorArgs {
     pub sema: SemaphoreName,
 
     /// Only the tax: what a capacitor costs one contender alone
-    #[arg(long, conflicts_with = "sweep")]
+    #[arg(long, conflicts_with_all = NOT_OF_THE_TAX)]
     pub tax: bool,
 
     /// Only the sweep: bypass limits from 1 to 31
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = NOT_OF_THE_SWEEP)]
     pub sweep: bool,
 
     /// Rounds of the tax, of about 20 ms for each lock, taking turns
@@ -44,12 +45,19 @@ pub struct CapacitorArgs {
     pub effort: EffortArgs,
 }
 
+/// What it does not read: nobody contends, for nothing but the lock, and the semaphore is always the same.
+const NOT_OF_THE_TAX: [&str; 11] =
+    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "metrics", "window"];
+
+/// What it does not read.
+const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
+
 /// Options of `bypass`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct BypassArgs {
     /// Inner locks, by name [default: reciprocating,ticket,lifo,mcs,clh,tts]
-    #[arg(long, value_name = "A,B", value_parser = list::<LockName>)]
+    #[arg(long, value_name = "A,B", value_parser = inner_locks)]
     pub locks: Option<List<LockName>>,
 
     /// How many threads contend: more than the bypass limit, or nobody waits before the lock
@@ -69,8 +77,16 @@ pub struct BypassArgs {
     pub stall: bool,
 }
 
-/// So that they are numbered in 32 bits.
-const MAX_ACQUISITIONS: usize = 100_000_000;
+/// The log of so many, and what is counted in it, are half a gigabyte.
+const MAX_ACQUISITIONS: usize = 10_000_000;
+
+/// Inner locks. These commands compose by themselves.
+fn inner_locks(text: &str) -> Result<List<LockName>, String> {
+    match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
+        Some(item) => Err(format!("'{item}' is composed; what is asked for here are inner locks, as 'go'")),
+        None => list(text),
+    }
+}
 
 /// One that all capacitors can have.
 fn limit(text: &str) -> Result<u32, String> {

@@ -14,7 +14,7 @@ use sudog_sync::capacitor::{
 use sudog_sync::semaphore::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 
-use super::name::{Admit, Front};
+use super::name::{Admit, Front, Wait};
 use crate::semaphores::SemaphoreName;
 
 /// Any primitive over a semaphore.
@@ -279,8 +279,12 @@ impl ArriveDepart for AnyLanes {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // one at a time, and another box would be another line to fetch
 pub enum AnyCapacitor {
-    /// The window.
+    /// The window, before which they sleep.
     Window(SlidingWindow),
+    /// The window, before which they yield.
+    WindowYield(SlidingWindow<SpinThenYield>),
+    /// The window, before which they spin.
+    WindowSpin(SlidingWindow<Spin>),
     /// Lanes that are counted together.
     Together(AnyLanes),
     /// One over a semaphore.
@@ -302,7 +306,9 @@ impl AnyCapacitor {
     #[must_use]
     pub fn new(front: Front, limit: u32) -> Self {
         match front {
-            Front::Window => Self::Window(SlidingWindow::new(limit)),
+            Front::Window { wait: Wait::Park } => Self::Window(SlidingWindow::new(limit)),
+            Front::Window { wait: Wait::Yield } => Self::WindowYield(SlidingWindow::of(limit)),
+            Front::Window { wait: Wait::Spin } => Self::WindowSpin(SlidingWindow::of(limit)),
             Front::Together { lanes } => Self::Together(AnyLanes(Multilane::with_lanes(lanes, limit))),
             Front::Platoon { sema } | Front::Separate { sema, .. } => Self::Over(AnyOver::new(sema, front, limit)),
         }
@@ -314,6 +320,8 @@ macro_rules! any {
     ($which:expr, $c:ident => $does:expr) => {
         match $which {
             Self::Window($c) => $does,
+            Self::WindowYield($c) => $does,
+            Self::WindowSpin($c) => $does,
             Self::Together($c) => $does,
             Self::Over($c) => $does,
         }
@@ -352,6 +360,8 @@ impl ArriveDepart for AnyCapacitor {
     fn arrive(&self) -> AnyTicket {
         match self {
             Self::Window(window) => AnyTicket::Window(window.arrive()),
+            Self::WindowYield(window) => AnyTicket::Window(window.arrive()),
+            Self::WindowSpin(window) => AnyTicket::Window(window.arrive()),
             Self::Together(lanes) => AnyTicket::Other(lanes.arrive()),
             Self::Over(over) => AnyTicket::Other(over.arrive()),
         }
@@ -361,6 +371,8 @@ impl ArriveDepart for AnyCapacitor {
     fn try_arrive(&self) -> Option<AnyTicket> {
         match self {
             Self::Window(window) => window.try_arrive().map(AnyTicket::Window),
+            Self::WindowYield(window) => window.try_arrive().map(AnyTicket::Window),
+            Self::WindowSpin(window) => window.try_arrive().map(AnyTicket::Window),
             Self::Together(lanes) => lanes.try_arrive().map(AnyTicket::Other),
             Self::Over(over) => over.try_arrive().map(AnyTicket::Other),
         }
@@ -369,6 +381,8 @@ impl ArriveDepart for AnyCapacitor {
     fn arrive_until(&self, deadline: Instant) -> Option<AnyTicket> {
         match self {
             Self::Window(window) => window.arrive_until(deadline).map(AnyTicket::Window),
+            Self::WindowYield(window) => window.arrive_until(deadline).map(AnyTicket::Window),
+            Self::WindowSpin(window) => window.arrive_until(deadline).map(AnyTicket::Window),
             Self::Together(lanes) => lanes.arrive_until(deadline).map(AnyTicket::Other),
             Self::Over(over) => over.arrive_until(deadline).map(AnyTicket::Other),
         }
@@ -378,6 +392,8 @@ impl ArriveDepart for AnyCapacitor {
     fn depart(&self, ticket: AnyTicket) {
         match (self, ticket) {
             (Self::Window(window), AnyTicket::Window(ticket)) => window.depart(ticket),
+            (Self::WindowYield(window), AnyTicket::Window(ticket)) => window.depart(ticket),
+            (Self::WindowSpin(window), AnyTicket::Window(ticket)) => window.depart(ticket),
             (Self::Together(lanes), AnyTicket::Other(ticket)) => lanes.depart(ticket),
             (Self::Over(over), AnyTicket::Other(ticket)) => over.depart(ticket),
             _ => unreachable!("a ticket of another"),

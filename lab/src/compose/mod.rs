@@ -32,11 +32,12 @@ use sudog_sync::capacitor::Wrapped;
 
 pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
 pub use self::inner::{DynGuard, DynLock, InnerJob, UNBOXED, with_inner};
-pub use self::name::{Admit, Front, Recipe, items};
+pub use self::name::{Admit, Front, Recipe, Wait, items};
 pub use self::study::{StudyJob, StudyName, with_study};
 use crate::entrance::{EntranceJob, Locked};
 use crate::locks::LockName;
 use crate::semaphores::SemaphoreName;
+use crate::subject::Subject;
 
 /// A composed lock, as it is measured.
 pub type Composed<L> = Wrapped<L, AnyCapacitor, AnyAdmission>;
@@ -74,10 +75,9 @@ impl Composition {
     #[must_use]
     pub fn blocks_threads(self) -> bool {
         let before = match self.recipe.front {
-            Front::Window => false,
+            // However they wait there, a goroutine gives way to others now and then.
+            Front::Window { .. } | Front::Together { .. } => false,
             Front::Platoon { sema } | Front::Separate { sema, .. } => sema.blocks_threads(),
-            // Who waits there cannot be unwound, so it keeps its worker.
-            Front::Together { .. } => true,
         };
         before || self.recipe.inner.blocks_threads()
     }
@@ -163,6 +163,17 @@ impl FromStr for LockSpec {
     }
 }
 
+/// What is to be said of a table in which one of these stands; nothing, if none of them is composed.
+#[must_use]
+pub fn remark_on_price(subjects: impl IntoIterator<Item = Subject>) -> Option<String> {
+    let composed = subjects.into_iter().any(|subject| matches!(subject, Subject::Composed(_)));
+    composed.then(|| {
+        "What is composed goes through jumps, and most inner locks are in a box, unlike bare locks, so alone, at T=1, it \
+         looks dearer than it is: see `cargo lab capacitor --tax` for the price alone."
+            .to_owned()
+    })
+}
+
 /// The semaphores that a capacitor can have: first come, first served, newcomers included.
 pub fn serving_in_order() -> impl Iterator<Item = SemaphoreName> {
     SemaphoreName::ALL.iter().copied().filter(|&sema| AnyCapacitor::can_have(sema))
@@ -179,7 +190,6 @@ mod tests {
     use crate::driver::{Run, Workload};
     use crate::sections::CriticalSections;
     use crate::semaphores::SemaphoreFacts;
-    use crate::subject::Subject;
 
     fn composition(name: &str) -> Composition {
         name.parse().unwrap_or_else(|why| panic!("{name}: {why}"))
@@ -201,6 +211,7 @@ mod tests {
             .concat();
         names.extend(UNBOXED.iter().map(|inner| format!("capacitor({},b=2,admit=gated)", inner.name())));
         names.push("multilane(mcs,b=2)".to_owned());
+        names.extend(["yield", "spin"].map(|wait| format!("sliding(go,b=2,wait={wait})")));
         for sema in serving_in_order() {
             let sema = sema.name();
             names.push(format!("capacitor(tts,b=3,sema={sema})"));
@@ -243,6 +254,8 @@ mod tests {
             ("capacitor(go)", 4, Some(3)),
             ("capacitor(go,b=1048576,sema=twa)", 1 << 20, Some((1 << 20) - 1)),
             ("sliding(go,b=31)", 31, Some(30)),
+            ("sliding(go,b=2,wait=spin)", 2, Some(1)),
+            ("sliding(go,b=3,wait=yield)", 3, Some(2)),
             ("multilane(go)", 4, Some(7)),
             ("multilane(go,lanes=3,b=2)", 2, Some(5)),
             ("multilane(go,count=separate)", 4, None),
@@ -262,11 +275,23 @@ mod tests {
             ("capacitor(std)", true),
             ("sliding(std)", true),
             ("sliding(tts)", true),
-            ("multilane(go)", true),
+            ("multilane(go)", false),
+            ("multilane(std)", true),
             ("multilane(go,count=separate)", false),
+            ("multilane(go,count=separate,sema=parking_lot_core)", true),
+            ("capacitor(go,sema=ticket-spin)", false),
+            ("sliding(go,wait=spin)", false),
+            ("sliding(go,wait=yield)", false),
         ] {
             assert_eq!(composition(name).blocks_threads(), blocks, "{name}");
         }
+    }
+
+    #[test]
+    fn only_of_compositions_the_price_is_remarked_on() {
+        let go = Subject::from(LockName::Go);
+        assert_eq!(remark_on_price([go, SemaphoreName::Twa.into()]), None);
+        assert!(remark_on_price([go, composition("sliding(go)").into()]).unwrap().contains("--tax"));
     }
 
     #[test]

@@ -3,15 +3,17 @@
 //! | name | options, in the order of canonical names | defaults |
 //! |---|---|---|
 //! | `capacitor(INNER...)` | `b=N`, `sema=NAME`, `admit=HOW` | 4, `benaphore`, `always` |
-//! | `sliding(INNER...)` | `b=N`, `admit=HOW` | 4, `gated` |
-//! | `multilane(INNER...)` | `lanes=N`, `b=N`, `count=HOW`; with `count=separate` also `sema=NAME`, `deal=HOW` | 2, 4, `together`, `benaphore`, `in-turn` |
+//! | `sliding(INNER...)` | `b=N`, `admit=HOW`, `wait=park\|yield\|spin` | 4, `gated`, `park` |
+//! | `multilane(INNER...)` | `lanes=N`, `b=N`, `sema=NAME`, `deal=HOW`, `count=HOW`; `sema` and `deal` only with `count=separate` | 2, 4, `benaphore`, `in-turn`, `together` |
 //!
-//! A canonical name has the options that are not the default, each once, in that order; what has the same canonical
-//! name is the same. An option is described in one place, [`Field`], for the parser and for the name.
+//! They may be given in any order. A canonical name has the options that are not the default, each once, in that order;
+//! what has the same canonical name is the same. An option is described in one place, [`Field`], for the parser, for the
+//! name and for the list.
 
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
 use sudog_sync::capacitor::{DEFAULT_LIMIT, Dealing};
 
 use super::any::AnyCapacitor;
@@ -41,7 +43,10 @@ pub enum Front {
         sema: SemaphoreName,
     },
     /// The sliding window.
-    Window,
+    Window {
+        /// How those wait who are not yet let through.
+        wait: Wait,
+    },
     /// Lanes that are counted together.
     Together {
         /// How many.
@@ -56,6 +61,17 @@ pub enum Front {
         /// How they are dealt.
         dealing: Dealing,
     },
+}
+
+/// How one waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Spins, then sleeps.
+    Park,
+    /// Spins, then yields.
+    Yield,
+    /// Spins.
+    Spin,
 }
 
 /// Who arrives.
@@ -74,25 +90,73 @@ pub enum Admit {
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
+    /// What it puts a lock behind, in a few words.
+    pub about: &'static str,
+    /// In the order of canonical names.
     fields: &'static [Field],
+    /// Who arrives, unless it is said.
+    admit: Admit,
+}
+
+/// An option of a kind.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct OptionFacts {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, unless it is said.
+    pub default: String,
+    /// What it can be: a range, or each of them. Capitals stand for others.
+    pub values: Vec<String>,
+}
+
+impl Kind {
+    /// The largest bypass limit.
+    fn most(&self) -> u32 {
+        if self.fields.contains(&Field::Sema) { MAX_LIMIT } else { MAX_WINDOW }
+    }
+
+    /// Its options, in the order of canonical names.
+    #[must_use]
+    pub fn options(&self) -> Vec<OptionFacts> {
+        let default = Options::of(self);
+        let facts = |&field: &Field| OptionFacts {
+            name: field.name(),
+            default: default.get(field),
+            values: field.values(self),
+        };
+        self.fields.iter().map(facts).collect()
+    }
 }
 
 /// The kinds.
 pub const KINDS: [Kind; 3] = [
-    Kind { name: "capacitor", fields: &[Field::B, Field::Sema, Field::Admit] },
-    Kind { name: "sliding", fields: &[Field::B, Field::Admit] },
-    Kind { name: "multilane", fields: &[Field::Lanes, Field::B, Field::Sema, Field::Deal, Field::Count] },
+    Kind { name: "capacitor", about: "platoons", fields: &[Field::B, Field::Sema, Field::Admit], admit: Admit::Always },
+    Kind {
+        name: "sliding",
+        about: "the sliding window",
+        fields: &[Field::B, Field::Admit, Field::Wait],
+        admit: Admit::Gated,
+    },
+    Kind {
+        name: "multilane",
+        about: "lanes",
+        fields: &[Field::Lanes, Field::B, Field::Sema, Field::Deal, Field::Count],
+        admit: Admit::Always,
+    },
 ];
 
 /// The grammar, for people.
 pub const GRAMMAR: &str = "\
 A lock can also be composed: an inner lock, any of those above, in a capacitor.
   capacitor(INNER[,b=N][,sema=NAME][,admit=HOW])   platoons of N: 4, benaphore, always
-  sliding(INNER[,b=N][,admit=HOW])                 the window, N wide: 4, gated
+  sliding(INNER[,b=N][,admit=HOW][,wait=park|yield|spin])
+                                                   the window, N wide: 4, gated, park
   multilane(INNER[,lanes=N][,b=N])                 lanes of N that are counted together: 2, 4
   multilane(INNER,count=separate[,lanes=N][,b=N][,sema=NAME][,deal=in-turn|by-thread|at-random])
                                                    each for itself: 2, 4, benaphore, in-turn
 HOW: always, gated, or fractional:P, for a part P of the acquisitions. NAME: a semaphore that is FIFO with handoff.
+It goes through jumps, and most inner locks are in a box, unlike bare locks: so alone it looks dearer than it is, and the
+price alone is told by 'capacitor --tax'.
 For example: capacitor(tts)  sliding(go,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
 
 /// More would never be filled.
@@ -105,23 +169,43 @@ pub(crate) const MAX_WINDOW: u32 = 31;
 const DEALINGS: [(&str, Dealing); 3] =
     [("in-turn", Dealing::InTurn), ("by-thread", Dealing::ByThread), ("at-random", Dealing::AtRandom)];
 
+const WAITS: [(&str, Wait); 3] = [("park", Wait::Park), ("yield", Wait::Yield), ("spin", Wait::Spin)];
+
+/// Whether each lane is counted for itself.
+const COUNTS: [(&str, bool); 2] = [("together", false), ("separate", true)];
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Field {
     Lanes,
     B,
     Sema,
     Admit,
+    Wait,
     Deal,
     Count,
 }
 
 impl Field {
+    fn values(self, kind: &Kind) -> Vec<String> {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        match self {
+            Self::Lanes => vec![format!("from 1 to {MAX_LANES}")],
+            Self::B => vec![format!("from 1 to {}", kind.most())],
+            Self::Sema => serving_in_order().map(|sema| sema.name().to_owned()).collect(),
+            Self::Admit => names(&["always", "gated", "fractional:P"]),
+            Self::Wait => names(&WAITS.map(|(name, _)| name)),
+            Self::Deal => names(&DEALINGS.map(|(name, _)| name)),
+            Self::Count => names(&COUNTS.map(|(name, _)| name)),
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Lanes => "lanes",
             Self::B => "b",
             Self::Sema => "sema",
             Self::Admit => "admit",
+            Self::Wait => "wait",
             Self::Deal => "deal",
             Self::Count => "count",
         }
@@ -135,6 +219,7 @@ struct Options {
     b: u32,
     sema: SemaphoreName,
     admit: Admit,
+    wait: Wait,
     deal: Dealing,
     separate: bool,
 }
@@ -145,7 +230,8 @@ impl Options {
             lanes: 2,
             b: DEFAULT_LIMIT,
             sema: SemaphoreName::Benaphore,
-            admit: if matches!(kind.fields, [Field::B, Field::Admit]) { Admit::Gated } else { Admit::Always },
+            admit: kind.admit,
+            wait: Wait::Park,
             deal: Dealing::InTurn,
             separate: false,
         }
@@ -154,19 +240,12 @@ impl Options {
     fn set(&mut self, kind: &Kind, field: Field, value: &str) -> Result<(), String> {
         match field {
             Field::Lanes => self.lanes = number(field, value, MAX_LANES)?,
-            Field::B if kind.fields.contains(&Field::Sema) => self.b = number(field, value, MAX_LIMIT)?,
-            Field::B => self.b = number(field, value, MAX_WINDOW)?,
+            Field::B => self.b = number(field, value, kind.most())?,
             Field::Sema => self.sema = sema(value)?,
             Field::Admit => self.admit = admit(value)?,
-            Field::Deal => match DEALINGS.iter().find(|(name, _)| *name == value) {
-                Some(&(_, dealing)) => self.deal = dealing,
-                None => return Err(format!("unknown deal '{value}'; known: in-turn, by-thread, at-random")),
-            },
-            Field::Count => match value {
-                "together" => self.separate = false,
-                "separate" => self.separate = true,
-                _ => return Err(format!("unknown count '{value}'; known: together, separate")),
-            },
+            Field::Wait => self.wait = known(field, &WAITS, value)?,
+            Field::Deal => self.deal = known(field, &DEALINGS, value)?,
+            Field::Count => self.separate = known(field, &COUNTS, value)?,
         }
         Ok(())
     }
@@ -181,14 +260,23 @@ impl Options {
                 Admit::Gated => "gated".to_owned(),
                 Admit::Fractional(part) => format!("fractional:{part}"),
             },
-            Field::Deal => name_of(self.deal).to_owned(),
-            Field::Count => if self.separate { "separate" } else { "together" }.to_owned(),
+            Field::Wait => name_of(&WAITS, self.wait).to_owned(),
+            Field::Deal => name_of(&DEALINGS, self.deal).to_owned(),
+            Field::Count => name_of(&COUNTS, self.separate).to_owned(),
         }
     }
 }
 
-fn name_of(dealing: Dealing) -> &'static str {
-    DEALINGS.iter().find(|(_, known)| *known == dealing).map_or("?", |(name, _)| name)
+fn name_of<T: PartialEq>(all: &[(&'static str, T)], one: T) -> &'static str {
+    all.iter().find(|(_, known)| *known == one).map_or("?", |(name, _)| name)
+}
+
+fn known<T: Copy>(field: Field, all: &[(&str, T)], value: &str) -> Result<T, String> {
+    let found = all.iter().find(|(name, _)| *name == value).map(|&(_, found)| found);
+    found.ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+        format!("unknown {} '{value}'; known: {}", field.name(), names.join(", "))
+    })
 }
 
 fn number(field: Field, value: &str, most: u32) -> Result<u32, String> {
@@ -216,6 +304,9 @@ fn admit(value: &str) -> Result<Admit, String> {
         ("always", _) => Ok(Admit::Always),
         ("gated", _) => Ok(Admit::Gated),
         (_, Some(part)) => match part.parse::<f64>() {
+            Ok(p) if p > 0.0 && p * f64::from(u32::MAX) < 1.0 => {
+                Err(format!("it is drawn from 32 bits, so fractional:{part} would be never, which is fractional:0"))
+            }
             // Not -0.
             Ok(p) if (0.0..=1.0).contains(&p) => Ok(Admit::Fractional(p.abs())),
             _ => Err(format!("the part in fractional:P must be from 0 to 1, and is '{part}'")),
@@ -240,19 +331,33 @@ pub fn items(text: &str) -> Vec<&str> {
     .collect()
 }
 
+/// What is before the parenthesis that closes one that is open, and what is behind it.
+fn closed(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 0 => return Some((&text[..at], &text[at + 1..])),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
 /// The kind of a recipe, and its options.
 fn parts(recipe: &Recipe) -> (&'static Kind, Options) {
     const ALL: &[Kind; 3] = &KINDS;
     let [capacitor, sliding, multilane] = ALL;
     let kind = match recipe.front {
         Front::Platoon { .. } => capacitor,
-        Front::Window => sliding,
+        Front::Window { .. } => sliding,
         Front::Together { .. } | Front::Separate { .. } => multilane,
     };
     let mut options = Options { b: recipe.limit, admit: recipe.admit, ..Options::of(kind) };
     match recipe.front {
         Front::Platoon { sema } => options.sema = sema,
-        Front::Window => {}
+        Front::Window { wait } => options.wait = wait,
         Front::Together { lanes } => options.lanes = lanes,
         Front::Separate { sema, lanes, dealing } => {
             (options.sema, options.lanes, options.deal, options.separate) = (sema, lanes, dealing, true);
@@ -268,11 +373,13 @@ impl Recipe {
         let b = self.limit;
         let front = match self.front {
             Front::Platoon { sema } => format!("platoons of {b}, over the semaphore {}", sema.name()),
-            Front::Window => format!("a window of {b}"),
+            Front::Window { wait: Wait::Park } => format!("a window of {b}"),
+            Front::Window { wait: Wait::Yield } => format!("a window of {b}, waiting awake"),
+            Front::Window { wait: Wait::Spin } => format!("a window of {b}, spinning"),
             Front::Together { lanes } => format!("{lanes} lanes of {b}, dealt in turn, counted together"),
             Front::Separate { sema, lanes, dealing } => format!(
                 "{lanes} lanes of {b}, dealt {}, counted each for itself, over the semaphore {}",
-                name_of(dealing),
+                name_of(&DEALINGS, dealing),
                 sema.name()
             ),
         };
@@ -319,12 +426,19 @@ impl FromStr for Recipe {
             let known = ALL.each_ref().map(|kind| kind.name);
             format!("'{}' is nothing that goes around a lock; known: {}", name.trim(), known.join(", "))
         })?;
-        let rest = rest.strip_suffix(')').ok_or_else(|| format!("something is behind the last ')' of '{text}'"))?;
+        let (rest, behind) = closed(rest).ok_or_else(|| format!("a ')' is missing in '{text}'"))?;
+        if !behind.is_empty() {
+            return Err(format!("'{behind}' is behind the end of '{}'", &text[..text.len() - behind.len()]));
+        }
         let mut items = items(rest).into_iter();
         let inner = items.next().filter(|inner| !inner.is_empty());
         let inner = inner.ok_or_else(|| format!("no lock in '{text}': as in '{}(go)'", kind.name))?;
-        if inner.contains(['(', ')']) {
-            return Err(format!("'{inner}' is composed, and cannot be composed again"));
+        match inner.split_once('(') {
+            None => {}
+            Some((name, _)) if ALL.iter().any(|kind| kind.name == name.trim()) => {
+                return Err(format!("'{inner}' is composed, and cannot be composed again"));
+            }
+            Some(_) => return Err(format!("'{inner}' is no lock: as in '{}(go)'", kind.name)),
         }
         let inner = inner.parse()?;
 
@@ -344,9 +458,9 @@ impl FromStr for Recipe {
             options.set(kind, field, value)?;
         }
 
-        let Options { lanes, b, sema, admit, deal, separate } = options;
+        let Options { lanes, b, sema, admit, wait, deal, separate } = options;
         let front = match kind.name {
-            "sliding" => Front::Window,
+            "sliding" => Front::Window { wait },
             "capacitor" => Front::Platoon { sema },
             _ if !separate && deal != Dealing::InTurn => {
                 return Err(format!("lanes that are counted together are dealt in turn: '{text}'"));
@@ -386,6 +500,10 @@ mod tests {
             ("sliding(go,admit=fractional:1e-2)", "sliding(go,admit=fractional:0.01)"),
             ("sliding(go,admit=fractional:1.0)", "sliding(go,admit=fractional:1)"),
             ("sliding(go,admit=fractional:-0)", "sliding(go,admit=fractional:0)"),
+            ("sliding(go,admit=fractional:2.4e-10)", "sliding(go,admit=fractional:0.00000000024)"),
+            ("sliding(go,wait=park)", "sliding(go)"),
+            ("sliding(go,wait=spin,admit=always,b=2)", "sliding(go,b=2,admit=always,wait=spin)"),
+            ("sliding(go,wait=yield)", "sliding(go,wait=yield)"),
             ("multilane(go,deal=in-turn,count=together,lanes=2)", "multilane(go)"),
             (
                 "multilane(go,count=separate,lanes=3,deal=at-random)",
@@ -404,6 +522,7 @@ mod tests {
             for b in [1, 4, 31] {
                 for admit in admits {
                     names.push(format!("sliding({inner},b={b},admit={admit})"));
+                    names.extend(WAITS.map(|(wait, _)| format!("sliding({inner},b={b},admit={admit},wait={wait})")));
                     for sema in serving_in_order().map(SemaphoreName::name) {
                         names.push(format!("capacitor({inner},b={b},sema={sema},admit={admit})"));
                     }
@@ -433,16 +552,23 @@ mod tests {
             ("go", "'go' is not composed"),
             ("capacitor(go", "a ')' is missing in 'capacitor(go'"),
             ("capacitor(go))", "a ')' too many"),
-            ("capacitor(go)x", "something is behind the last ')'"),
+            ("capacitor(go)x", "'x' is behind the end of 'capacitor(go)'"),
+            ("capacitor(go)()", "'()' is behind the end of 'capacitor(go)'"),
+            ("sliding(go) , (b=2)", "' , (b=2)' is behind the end of 'sliding(go)'"),
             ("capacitor()", "no lock in 'capacitor()': as in 'capacitor(go)'"),
             ("capacitor(,b=4)", "no lock in"),
             ("capacitor(nope)", "unknown lock 'nope'; known: go, "),
             ("capacitor(b=4)", "unknown lock 'b=4'; known: go, "),
             ("capacitor(sliding(go))", "'sliding(go)' is composed, and cannot be composed again"),
+            ("capacitor((go))", "'(go)' is no lock: as in 'capacitor(go)'"),
+            ("capacitor(nope(go))", "'nope(go)' is no lock: as in 'capacitor(go)'"),
             ("capacitor(go,)", "'' is no option: as in 'b=4'"),
             ("capacitor(go,std)", "'std' is no option: as in 'b=4'"),
             ("capacitor(go,size=4)", "capacitor has no option 'size'; it has: b, sema, admit"),
-            ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit"),
+            ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
+            ("capacitor(go,wait=spin)", "capacitor has no option 'wait'; it has: b, sema, admit"),
+            ("multilane(go,wait=spin)", "multilane has no option 'wait'"),
+            ("sliding(go,wait=sleep)", "unknown wait 'sleep'; known: park, yield, spin"),
             ("sliding(go,lanes=2)", "sliding has no option 'lanes'"),
             ("multilane(go,admit=gated)", "multilane has no option 'admit'; it has: lanes, b, sema, deal, count"),
             ("capacitor(go,b=4,b=4)", "the option 'b' is there twice in 'capacitor(go,b=4,b=4)'"),
@@ -457,6 +583,7 @@ mod tests {
             ("capacitor(go,admit=fractional:1.5)", "the part in fractional:P must be from 0 to 1, and is '1.5'"),
             ("capacitor(go,admit=fractional:-0.1)", "from 0 to 1"),
             ("capacitor(go,admit=fractional:NaN)", "from 0 to 1"),
+            ("capacitor(go,admit=fractional:2.3e-10)", "fractional:2.3e-10 would be never, which is fractional:0"),
             ("capacitor(go,admit=fractional:)", "from 0 to 1"),
             ("capacitor(go,admit=fractional)", "unknown admit 'fractional'; known: always, gated, fractional:P"),
             ("capacitor(go,sema=nope)", "unknown semaphore 'nope'; known: runtime"),

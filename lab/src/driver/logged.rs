@@ -4,6 +4,12 @@
 //! entry, the first is read before the release that lets the next one in, and written to the log before it; the second
 //! after that entry. So they are in the order of the admissions as far as the processors agree about the time.
 //!
+//! Where one is let in at a time the contenders come to a shut entrance, and history begins when it opens. A run that is
+//! logged may be as short as its log, so who is there first would else have all of it, or much of it, before the others
+//! have begun. A request that was made before the start counts from the start: what a contender waited for before that is
+//! not the lock. So nothing is known of the order in which they came, and none of those first ones has bypassed another.
+//! Only what the system counts has their way to the entrance in it: a sleep of each.
+//!
 //! A request is read before the call. Others see nothing of the call earlier than that: on x86-64 neither a store nor a
 //! locked instruction takes effect before the reading ahead of it has retired; the system's clock is read by a call.
 
@@ -25,7 +31,8 @@ use crate::ticks::Ticks;
 use crate::wakeups::{CallCounter, SleepCounter, Sleeps};
 
 /// One run to be made, and logged. As an [`EntranceJob`] it makes that run. Its length is the most that it takes: it
-/// ends when the log is full.
+/// ends when the log is full. All have come to the entrance before the first is let in, where that is one at a time,
+/// whatever [`Workload::gathered`](super::Workload::gathered) says.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedRun(pub Run);
 
@@ -96,10 +103,13 @@ impl LoggedRun {
 }
 
 impl<E: Entrance, R: Room> LoggedArena<E, R> {
-    /// Starts the contenders, and stops them, if they have not stopped by themselves. Returns when both were.
+    /// Starts the contenders, and stops them, if they have not stopped by themselves. Returns when both were: the start is
+    /// when the first could go in.
     fn conduct(&self, gate: &Gate, run: &Run) -> (u64, (u64, bool)) {
-        let (start, clock) = (ticks(), Instant::now());
-        gate.open(true);
+        let opened = ticks();
+        let shut = self.arena.gather(gate, run);
+        let (start, clock) = (if shut.is_some() { ticks() } else { opened }, Instant::now());
+        drop(shut);
         while self.stopped.get().is_none() && clock.elapsed() < run.workload.duration {
             thread::sleep(Ticks::PERIOD);
         }
@@ -206,6 +216,27 @@ mod tests {
                     assert!(times.is_sorted() && times.last().is_none_or(|&last| last <= history.elapsed));
                 }
                 assert!(history.pending.len() <= 5);
+            }
+        }
+    }
+
+    #[test]
+    fn all_are_there_when_the_first_is_let_in() {
+        // Whoever has no processor for as long as they gather is late: so, once in a while.
+        const TIMES: usize = 100;
+        for on in kinds() {
+            for subject in [Subject::from(LockName::Lifo), SemaphoreName::Ticket.into()] {
+                if !on.may_contend_for(subject) {
+                    continue;
+                }
+                let all_there = |_| {
+                    let Logged { history, .. } = log(subject, on, 3, 1);
+                    let first = |n| history.admissions.iter().find(|admission| admission.contender == n);
+                    [0, 1, 2].map(first).into_iter().flatten().filter(|first| first.request == 0).count()
+                        + history.pending.iter().filter(|pending| pending.request == 0).count()
+                        == 3
+                };
+                assert!((0..TIMES).any(all_there), "{}", subject.name());
             }
         }
     }

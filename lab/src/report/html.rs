@@ -41,7 +41,7 @@ const COLUMNS: [(&str, &str); 11] = [
     ("max wait", "the longest wait that was seen; of the short ones, only those in the sample are"),
     ("longest run", "the most acquisitions in a row by one contender while others wanted the lock too"),
     (
-        "max bypass",
+        "max between",
         "the most acquisitions by others between two of one contender: how often it was overtaken, as long as all do \
          nothing but want the lock, and have processors",
     ),
@@ -121,10 +121,10 @@ pub fn page(report: &Report<'_>) -> Result<String, Failure> {
 
 fn contended(page: &mut Page, report: &Report<'_>) -> Result<(), Failure> {
     let summaries = report.contended;
-    let subjects = summaries.subjects.iter();
+    let subjects = summaries.subjects.iter().zip(plot::colours(&summaries.subjects));
     page.section(
         "Contended",
-        plot::legend(subjects.map(|&subject| (subject.name(), subject.about(), plot::colour(subject)))),
+        plot::legend(subjects.map(|(subject, colour)| (subject.name(), subject.about(), colour))),
     );
     let plots: Result<Vec<_>, Failure> =
         PLOTS.into_iter().map(|(title, quantity)| Ok((title, plot::plot(summaries, quantity)?))).collect();

@@ -46,17 +46,28 @@ pub(super) const SIZE: (u32, u32) = (640, 380);
 /// What the page's style sheet replaces by the colour of its text.
 pub(super) const INK: RGBColor = BLACK;
 
-/// Its colour, the same in all plots.
-pub fn colour(subject: Subject) -> RGBColor {
+/// The colours of what is in one plot. Of what has a name of its own it is the same in all plots; what is composed has
+/// those that nobody has there, in turn.
+pub fn colours(subjects: &[Subject]) -> Vec<RGBColor> {
+    let usual: Vec<_> = subjects.iter().map(|&subject| usual_colour(subject)).collect();
+    let mut free: Vec<_> = COLOURS.iter().filter(|&&colour| !usual.contains(&Some(colour))).collect();
+    if free.is_empty() {
+        free = COLOURS.iter().collect();
+    }
+    let mut free = free.into_iter().cycle();
+    usual.into_iter().map(|usual| usual.unwrap_or_else(|| *free.next().expect("there are colours"))).collect()
+}
+
+/// The same in all plots; nothing, if there is no such.
+fn usual_colour(subject: Subject) -> Option<RGBColor> {
     let place = match subject {
         Subject::Lock(lock) => LockName::ALL.iter().position(|&known| known == lock),
         Subject::RwLock(lock) => RwLockName::ALL.iter().position(|&known| known == lock),
         Subject::Semaphore(semaphore) => SemaphoreName::ALL.iter().position(|&known| known == semaphore),
-        Subject::Floor(_) => return FLOOR,
-        // Any that is always the same.
-        Subject::Composed(lock) => Some(lock.name().bytes().map(usize::from).sum()),
+        Subject::Floor(_) => return Some(FLOOR),
+        Subject::Composed(_) => None,
     };
-    COLOURS[place.unwrap_or(0) % COLOURS.len()]
+    place.map(|place| COLOURS[place % COLOURS.len()])
 }
 
 /// What is plotted.
@@ -100,9 +111,9 @@ pub struct Curve {
 
 /// One curve for each subject.
 pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure> {
-    let curve = |&subject| {
+    let curve = |(&subject, colour)| {
         let ours = summaries.all.iter().filter(|s| s.subject == subject);
-        Curve { colour: colour(subject), points: ours.map(|s| (s.threads as f64, (quantity.of)(s))).collect() }
+        Curve { colour, points: ours.map(|s| (s.threads as f64, (quantity.of)(s))).collect() }
     };
     Curves {
         x: "contenders",
@@ -110,7 +121,7 @@ pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure
         y: quantity.axis,
         label: quantity.label,
         logarithmic: quantity.logarithmic,
-        curves: summaries.subjects.iter().map(curve).collect(),
+        curves: summaries.subjects.iter().zip(colours(&summaries.subjects)).map(curve).collect(),
     }
     .svg()
 }
@@ -206,5 +217,32 @@ impl Curves {
             area.present()?;
         }
         Ok(svg)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compose::LockSpec;
+
+    fn subjects(names: &[String]) -> Vec<Subject> {
+        names.iter().map(|name| name.parse::<LockSpec>().unwrap().into()).collect()
+    }
+
+    #[test]
+    fn lines_of_one_plot_differ() {
+        let composed = (1..16).map(|b| format!("sliding(go,b={b})"));
+        let names: Vec<_> = composed.chain(["go", "std"].map(str::to_owned)).collect();
+        let colours = colours(&subjects(&names));
+        assert!((0..colours.len()).all(|n| !colours[..n].contains(&colours[n])), "{colours:?}");
+        assert_eq!(colours[15], self::colours(&[LockName::Go.into()])[0], "a lock keeps its own");
+    }
+
+    #[test]
+    fn there_is_a_colour_for_any_number() {
+        let composed: Vec<_> = (1..=31).map(|b| format!("sliding(go,b={b})")).collect();
+        assert_eq!(colours(&subjects(&composed)).len(), 31);
+        let all: Vec<Subject> = LockName::ALL.iter().map(|&lock| lock.into()).chain(subjects(&composed[..1])).collect();
+        assert_eq!(colours(&all).len(), LockName::ALL.len() + 1);
     }
 }

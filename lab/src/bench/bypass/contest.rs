@@ -10,7 +10,7 @@ use sudog_sync::RawLock;
 use sudog_sync::capacitor::{Admission, Wrapped};
 
 use super::doorway::Doorway;
-use super::history::Entry;
+use super::history::{Entry, History};
 use crate::contenders::{Contenders, Gate};
 
 /// An inner lock, on the way to which one in a thousand is kept for a while: half of them give way, the others sleep.
@@ -112,7 +112,7 @@ unsafe impl<L: RawLock> RawLock for Stalls<L> {
 /// A lock, and what it protects: the log.
 struct Logged<L, C, A> {
     lock: Wrapped<Stalls<L>, C, A>,
-    log: UnsafeCell<Vec<Entry>>,
+    log: UnsafeCell<History>,
     most: usize,
     rests: bool,
 }
@@ -121,7 +121,7 @@ struct Logged<L, C, A> {
 unsafe impl<L: RawLock, C: Doorway, A: Admission + Default> Sync for Logged<L, C, A> {}
 
 impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
-    /// The life of a contender: until there are enough.
+    /// The life of a contender: until there are enough. So each is late once, and ends.
     fn work(&self) {
         let mut go_on = true;
         while go_on {
@@ -129,11 +129,10 @@ impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
             let entry = pass.ticket().map_or_else(|| Entry::Past { began: NOTED.get() }, C::entry);
             {
                 // SAFETY: we have the lock, and the reference does not leave.
-                let log = unsafe { &mut *self.log.get() };
-                go_on = log.len() < self.most;
-                if go_on {
-                    log.push(entry);
-                }
+                let History { admitted, late } = unsafe { &mut *self.log.get() };
+                go_on = admitted.len() < self.most;
+                let log = if go_on { admitted } else { late };
+                log.push(entry);
             }
             // SAFETY: acquired above, on this thread.
             unsafe { self.lock.unlock(pass) };
@@ -144,8 +143,8 @@ impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
     }
 }
 
-/// The first `most` admissions, in their order, of so many threads that do nothing else. With `rests` they rest at
-/// times: a gate opens only when nobody is in the capacitor.
+/// The first `most` admissions of so many threads that do nothing else, and those who were late. With `rests` they rest
+/// at times: a gate opens only when nobody is in the capacitor.
 pub fn history<L, C, A>(
     inner: Stalls<L>,
     capacitor: C,
@@ -153,7 +152,7 @@ pub fn history<L, C, A>(
     threads: usize,
     most: usize,
     rests: bool,
-) -> io::Result<Vec<Entry>>
+) -> io::Result<History>
 where
     L: RawLock + 'static,
     C: Doorway + 'static,
@@ -161,7 +160,8 @@ where
 {
     let announced = Arc::clone(&inner.announced);
     let lock = Wrapped::with(inner, capacitor, admission);
-    let logged = Arc::new(Logged { lock, log: UnsafeCell::new(Vec::with_capacity(most)), most, rests });
+    let log = History { admitted: Vec::with_capacity(most), late: Vec::with_capacity(threads) };
+    let logged = Arc::new(Logged { lock, log: UnsafeCell::new(log), most, rests });
     let theirs = Arc::downgrade(&logged);
     let count = move || theirs.upgrade().map_or(0, |logged| logged.lock.capacitor().announced());
     assert!(announced.set(Box::new(count)).is_ok(), "it is set once");

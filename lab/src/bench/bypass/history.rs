@@ -12,6 +12,9 @@
 //! so is not bypassed; nor did it wait. Of it is asked more than the bound does: its beginning is the moment when it
 //! had the inner lock, before its second look. Nobody who was announced by then may still be waiting; so those that it
 //! bypasses are counted apart, and must be none.
+//!
+//! Who got in only after the log was full bypasses nobody in it. Those in it may have bypassed such a one, and a contender
+//! that starves to the end is bypassed by most of them: so it counts, as far as the log goes.
 
 /// One admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +41,15 @@ impl Entry {
     pub const fn at(place: u32) -> Self {
         Self::Arrived { began: place, ended: place, announced: place }
     }
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct History {
+    /// The admissions, in their order.
+    pub admitted: Vec<Entry>,
+    /// Those of the contenders who were admitted after these: one of each, its last.
+    pub late: Vec<Entry>,
 }
 
 /// How many have this number at most, of those that have been counted. A Fenwick tree.
@@ -84,11 +96,12 @@ impl Bypassed {
     }
 }
 
-/// How often each that has arrived was bypassed, in the order of their admission. In O(n log n).
+/// How often each that has arrived was bypassed, in the order of their admission; then those who were late. In
+/// O(n log n).
 #[must_use]
-pub fn bypasses(history: &[Entry]) -> Vec<Bypassed> {
+pub fn bypasses(History { admitted, late }: &History) -> Vec<Bypassed> {
     let most = |past: bool| {
-        let began = history.iter().filter_map(|entry| match *entry {
+        let began = admitted.iter().filter_map(|entry| match *entry {
             Entry::Arrived { began, .. } if !past => Some(began),
             Entry::Past { began } if past => Some(began),
             _ => None,
@@ -97,21 +110,25 @@ pub fn bypasses(history: &[Entry]) -> Vec<Bypassed> {
     };
     let (mut arrived, mut past) = (Below::new(most(false)), Below::new(most(true)));
     let (mut have_arrived, mut have_passed) = (0, 0);
-    let mut bypasses = Vec::with_capacity(history.len());
-    for entry in history {
+    let mut bypasses = Vec::with_capacity(admitted.len() + late.len());
+    for (n, entry) in admitted.iter().chain(late).enumerate() {
+        let counts = n < admitted.len();
         match *entry {
             Entry::Arrived { began, ended, announced } => {
                 bypasses.push(Bypassed {
                     by_arrived: have_arrived - arrived.at_most(ended),
                     by_past: have_passed - past.at_most(announced),
                 });
-                arrived.count(began);
-                have_arrived += 1;
+                if counts {
+                    arrived.count(began);
+                    have_arrived += 1;
+                }
             }
-            Entry::Past { began } => {
+            Entry::Past { began } if counts => {
                 past.count(began);
                 have_passed += 1;
             }
+            Entry::Past { .. } => {}
         }
     }
     bypasses
@@ -166,8 +183,12 @@ mod tests {
 
     use super::*;
 
-    fn times(history: &[Entry]) -> Vec<u32> {
-        bypasses(history).into_iter().map(Bypassed::times).collect()
+    fn history(admitted: &[Entry], late: &[Entry]) -> History {
+        History { admitted: admitted.to_vec(), late: late.to_vec() }
+    }
+
+    fn times(admitted: &[Entry]) -> Vec<u32> {
+        bypasses(&history(admitted, &[])).into_iter().map(Bypassed::times).collect()
     }
 
     fn places(places: &[u32]) -> Vec<u32> {
@@ -185,8 +206,11 @@ mod tests {
     #[test]
     fn past_the_gate() {
         // Ticket 0 waits, ticket 1 waits; one that saw one ticket, and one that saw both, are faster.
-        let history = [Entry::Past { began: 1 }, Entry::Past { began: 2 }, Entry::at(1), Entry::at(0)];
-        assert_eq!(bypasses(&history), [(0, 1), (1, 2)].map(|(by_arrived, by_past)| Bypassed { by_arrived, by_past }));
+        let admitted = [Entry::Past { began: 1 }, Entry::Past { began: 2 }, Entry::at(1), Entry::at(0)];
+        assert_eq!(
+            bypasses(&history(&admitted, &[])),
+            [(0, 1), (1, 2)].map(|(by_arrived, by_past)| Bypassed { by_arrived, by_past })
+        );
         // It saw nobody: not later than the first.
         assert_eq!(times(&[Entry::Past { began: 0 }, Entry::at(0)]), [0]);
     }
@@ -198,17 +222,34 @@ mod tests {
         assert_eq!(times(&[arrived(4, 9), arrived(2, 3)]), [0, 1]);
     }
 
+    #[test]
+    fn who_is_late_is_bypassed_and_bypasses_nobody() {
+        let late = |admitted: &[Entry], late: &[Entry]| {
+            bypasses(&history(admitted, late)).into_iter().skip(admitted.len()).map(Bypassed::times).collect::<Vec<_>>()
+        };
+        let admitted = [1, 2, 4, 3].map(Entry::at);
+        // Ticket 0 starves to the end; 7 comes before 5, and is not in the log.
+        assert_eq!(late(&admitted, &[7, 0, 5].map(Entry::at)), [0, 4, 0]);
+        let past = [Entry::at(1), Entry::Past { began: 3 }];
+        let bypassed = Bypassed { by_arrived: 1, by_past: 1 };
+        assert_eq!(
+            bypasses(&history(&past, &[Entry::Past { began: 9 }, Entry::at(0)])),
+            [Bypassed::default(), bypassed]
+        );
+    }
+
     /// The definition, word by word.
-    fn naive(history: &[Entry]) -> Vec<u32> {
+    fn naive(History { admitted, late }: &History) -> Vec<u32> {
         let is_later = |w: &Entry, (v_ended, v_announced)| match *w {
             Entry::Arrived { began, .. } => began > v_ended,
             Entry::Past { began } => began > v_announced,
         };
-        let arrived = history.iter().enumerate().filter_map(|(n, entry)| match *entry {
+        let arrived = admitted.iter().chain(late).enumerate().filter_map(|(n, entry)| match *entry {
             Entry::Arrived { ended, announced, .. } => Some((n, (ended, announced))),
             Entry::Past { .. } => None,
         });
-        arrived.map(|(n, v)| history[..n].iter().filter(|w| is_later(w, v)).count() as u32).collect()
+        let before = |n: usize| &admitted[..n.min(admitted.len())];
+        arrived.map(|(n, v)| before(n).iter().filter(|w| is_later(w, v)).count() as u32).collect()
     }
 
     #[test]
@@ -216,14 +257,18 @@ mod tests {
         for seed in 0..200 {
             let mut random = Mt::new(seed);
             let mut draw = |below: u32| random.next_u32() % below;
-            let history: Vec<Entry> = (0..draw(60))
+            let late = draw(8);
+            let mut admitted: Vec<Entry> = (0..late + draw(60))
                 .map(|_| match draw(4) {
                     0 => Entry::Past { began: draw(40) },
                     1 => Entry::at(draw(40)),
                     _ => Entry::Arrived { began: draw(40), ended: draw(40), announced: draw(40) },
                 })
                 .collect();
-            assert_eq!(times(&history), naive(&history), "{history:?}");
+            let late = admitted.split_off(admitted.len() - late as usize);
+            let history = History { admitted, late };
+            let times: Vec<_> = bypasses(&history).into_iter().map(Bypassed::times).collect();
+            assert_eq!(times, naive(&history), "{history:?}");
         }
     }
 

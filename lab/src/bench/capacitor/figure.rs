@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-use super::{mutexbench, platoon, window};
+use super::{Measured, mutexbench, platoon, window};
 use crate::bench::summary::{Summaries, Summary};
 use crate::cli::CapacitorArgs;
 use crate::compose::LockSpec;
@@ -37,32 +37,44 @@ const VARIANTS: [Variant; 4] = [
         of: |_, inner| LockSpec::Name(inner),
     },
     Variant {
-        name: "capacitor",
+        name: "platoon",
         about: "in the paper's capacitor: everybody goes through platoons",
         colour: RGBColor(0x1f, 0x86, 0xe0),
         of: |args, inner| platoon(inner, args.b, args.sema, Admit::Always),
     },
     Variant {
-        name: "fractional",
+        name: "platoon, one in a hundred",
         about: "the same for one in a hundred, drawn at random; the others go past it, and nobody is bounded",
         colour: RGBColor(0xd6, 0x4f, 0xa8),
         of: |args, inner| platoon(inner, args.b, args.sema, Admit::Fractional(THROUGH)),
     },
     Variant {
-        name: "sliding",
+        name: "window, gate",
         about: "behind the sliding window and the gate",
         colour: RGBColor(0x1d, 0x9a, 0x55),
         of: |args, inner| window(inner, args.b, Admit::Gated),
     },
 ];
 
-/// Measures and prints.
-pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<Summaries, Failure> {
-    let specs = locks.iter().flat_map(|&inner| VARIANTS.iter().map(move |variant| (variant.of)(args, inner)));
-    let (plan, summaries) = mutexbench("capacitor", args, specs.collect(), &CONTENDERS, output)?;
+/// What is in one plot: an inner lock, in each variant.
+struct Family {
+    inner: LockName,
+    variants: [LockSpec; VARIANTS.len()],
+}
+
+/// Measures and prints; with a file, writes a report as well.
+pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, output: Output) -> Result<(), Failure> {
+    let family = |&inner| Family { inner, variants: VARIANTS.map(|variant| (variant.of)(args, inner)) };
+    let families: Vec<Family> = locks.iter().map(family).collect();
+    let specs = families.iter().flat_map(|family| family.variants).collect();
+    let Measured { plan, summaries, logged } = mutexbench("capacitor", args, locks, specs, &CONTENDERS, output)?;
     output.text(format_args!("{}; B = {}\n", plan.headline(), args.b))?;
-    for &inner in locks {
-        output.text(format_args!("{}: {}\n{}\n", inner.name(), inner.about(), table(args, inner, &summaries)))?;
+    for family in &families {
+        let inner = family.inner;
+        output.text(format_args!("{}: {}\n{}\n", inner.name(), inner.about(), table(family, &summaries)))?;
+    }
+    if let Some(logged) = logged {
+        output.text(format_args!("{logged}\n"))?;
     }
     for Variant { name, about, .. } in &VARIANTS {
         output.text(format_args!("{name}: {about}."))?;
@@ -70,27 +82,19 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<S
     for remark in summaries.remarks() {
         output.text(remark)?;
     }
-    Ok(summaries)
-}
-
-/// The medians of one curve.
-fn curve<'a>(
-    args: &CapacitorArgs,
-    inner: LockName,
-    variant: &Variant,
-    summaries: &'a Summaries,
-) -> impl Iterator<Item = &'a Summary> {
-    let subject = (variant.of)(args, inner).into();
-    summaries.threads.iter().map(move |&threads| summaries.get(subject, threads))
+    match file {
+        None => Ok(()),
+        Some(file) => write(args, &families, &summaries, file, output),
+    }
 }
 
 /// A row for each number of contenders.
-fn table(args: &CapacitorArgs, inner: LockName, summaries: &Summaries) -> Table {
+fn table(family: &Family, summaries: &Summaries) -> Table {
     let columns = VARIANTS.iter().flat_map(|variant| [variant.name, "min/max"]);
     let mut table = Table::new(0, ["T"].into_iter().chain(columns));
     for &threads in &summaries.threads {
-        let cells = VARIANTS.iter().flat_map(|variant| {
-            let summary = summaries.get((variant.of)(args, inner).into(), threads);
+        let cells = family.variants.iter().flat_map(|&variant| {
+            let summary = summaries.get(variant.into(), threads);
             [units::rate(summary.throughput), units::ratio(summary.min_max)]
         });
         table.row([threads.to_string()].into_iter().chain(cells));
@@ -99,9 +103,9 @@ fn table(args: &CapacitorArgs, inner: LockName, summaries: &Summaries) -> Table 
 }
 
 /// Writes the page: a plot for each inner lock, and its figures below.
-pub fn write(
+fn write(
     args: &CapacitorArgs,
-    locks: &[LockName],
+    families: &[Family],
     summaries: &Summaries,
     file: ReportFile,
     output: Output,
@@ -117,14 +121,12 @@ pub fn write(
     );
     page.section("Where it was measured", facts(&summaries.on));
     page.section("The locks", legend(VARIANTS.iter().map(|variant| (variant.name, variant.about, variant.colour))));
-    for &inner in locks {
-        let curves = VARIANTS.iter().map(|variant| {
-            let points = |of: fn(&Summary) -> f64| {
-                curve(args, inner, variant, summaries)
-                    .map(move |summary| (summary.threads as f64, of(summary)))
-                    .collect()
-            };
-            TwoCurves { colour: variant.colour, left: points(|s| s.throughput), right: points(|s| s.min_max) }
+    for family in families {
+        let inner = family.inner;
+        let curves = VARIANTS.iter().zip(family.variants).map(|(Variant { colour, .. }, variant)| {
+            let medians = || summaries.threads.iter().map(|&threads| summaries.get(variant.into(), threads));
+            let points = |of: fn(&Summary) -> f64| medians().map(|s| (s.threads as f64, of(s))).collect();
+            TwoCurves { colour: *colour, left: points(|s| s.throughput), right: points(|s| s.min_max) }
         });
         let plot = TwoScales {
             x: "contenders",
@@ -134,7 +136,7 @@ pub fn write(
             curves: curves.collect(),
         };
         page.section(inner.name(), figures([(inner.about(), plot.svg()?)]));
-        page.html(html_table(&table(args, inner, summaries)));
+        page.html(html_table(&table(family, summaries)));
     }
     for remark in summaries.remarks() {
         page.paragraph(&remark);

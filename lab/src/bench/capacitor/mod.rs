@@ -17,10 +17,10 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 
-use super::plan::Plan;
+use super::plan::{Plan, keeps_others_out};
 use super::summary::Summaries;
 use crate::cli::{CapacitorArgs, List};
-use crate::compose::name::{Admit, Front, Recipe};
+use crate::compose::name::{Admit, Front, Recipe, Wait};
 use crate::compose::{LockSpec, UNBOXED};
 use crate::failure::Failure;
 use crate::locks::LockName;
@@ -44,10 +44,7 @@ pub fn run(args: &CapacitorArgs, report: Option<&Path>, output: Output) -> Resul
         return tax::run(args, &locks(UNBOXED), output);
     }
     let report = report.map(ReportFile::create).transpose()?;
-    let summaries = figure::run(args, &locks(&FIGURE), output)?;
-    if let Some(file) = report {
-        figure::write(args, &locks(&FIGURE), &summaries, file, output)?;
-    }
+    figure::run(args, &locks(&FIGURE), report, output)?;
     output.text("")?;
     tax::run(args, &locks(UNBOXED), output)
 }
@@ -59,21 +56,33 @@ fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> Lo
 
 /// The window before a lock.
 fn window(inner: LockName, limit: u32, admit: Admit) -> LockSpec {
-    LockSpec::Composed(Recipe { inner, limit, front: Front::Window, admit }.into())
+    LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait: Wait::Park }, admit }.into())
 }
 
-/// MutexBench on these, which take turns, with so many contenders unless it is said.
+/// What came of MutexBench.
+struct Measured {
+    plan: Plan,
+    summaries: Summaries,
+    /// What is to be said of the logged runs, if there were any.
+    logged: Option<String>,
+}
+
+/// MutexBench on these, which take turns, with so many contenders unless it is said. They are made of inner locks.
 fn mutexbench(
     bench: &'static str,
     args: &CapacitorArgs,
+    inner: &[LockName],
     locks: Vec<LockSpec>,
     threads: &[usize],
     output: Output,
-) -> Result<(Plan, Summaries), Failure> {
+) -> Result<Measured, Failure> {
     let threads = args.threads.clone().unwrap_or_else(|| List(threads.to_vec()));
     let locks = List(locks);
-    if args.effort.metrics {
-        return Err(Failure::Usage("'--metrics' is mutexbench's: it takes the same names of locks".into()));
+    let on = args.effort.on.contenders()?;
+    let may = |inner: &LockName| on.may_contend_for((*inner).into());
+    if let Some(&inner) = inner.iter().find(|inner| !may(inner)) {
+        let able: Vec<_> = LockName::ALL.iter().filter(|lock| may(lock)).map(|&lock| lock.into()).collect();
+        return Err(keeps_others_out(inner.into(), "inner locks for goroutines, with '--locks'", &able));
     }
     let mut plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
     // Shares are what it is about, and at each handover somebody sleeps: see there.
@@ -82,5 +91,6 @@ fn mutexbench(
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();
     let summaries = Summaries::new(&plan, &records);
-    Ok((plan, summaries))
+    let logged = plan.logged_runs(summaries.kind(), &records);
+    Ok(Measured { plan, summaries, logged })
 }

@@ -51,10 +51,10 @@ impl Variant {
     const fn title(self) -> &'static str {
         match self {
             Self::Bare => "bare",
-            Self::Platoon => "capacitor",
-            Self::PlatoonGated => "gated",
+            Self::Platoon => "platoon",
+            Self::PlatoonGated => "platoon, gate",
             Self::Window => "window",
-            Self::WindowGated => "sliding",
+            Self::WindowGated => "window, gate",
         }
     }
 }
@@ -158,8 +158,8 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
         "The tax, alone on {on}: lock and unlock, medians of {} rounds of {ROUND:?}; B = {}\n\n{table}\n",
         args.rounds, args.b
     ))?;
-    output.text("capacitor: everybody goes through platoons over the benaphore; gated: the same with the gate.")?;
-    output.text("window: everybody goes through the window; sliding: the same with the gate.")?;
+    output.text("platoon: everybody goes through platoons over the benaphore. window: through the window.")?;
+    output.text("gate: whoever finds nobody there goes past it.")?;
     let boxed: Vec<_> = locks.iter().filter(|inner| !UNBOXED.contains(inner)).map(|inner| inner.name()).collect();
     if boxed.is_empty() { Ok(()) } else { output.text(format_args!("In a box, bare as well: {}.", boxed.join(", "))) }
 }
