@@ -22,14 +22,17 @@ use crate::semaphores::SemaphoreName;
 pub enum Over<S> {
     /// Platoons.
     Platoon(Platoon<S>),
+    /// Platoons behind a gate: those who arrive announce it.
+    Announced(Platoon<S>),
     /// Lanes that are counted each for itself.
     Separate(SeparateLanes<S>),
 }
 
 impl<S: Semaphore> Over<S> {
-    fn new(front: Front, limit: u32) -> Self {
+    fn new(front: Front, limit: u32, gated: bool) -> Self {
         match front {
             Front::Separate { lanes, dealing, .. } => Self::Separate(SeparateLanes::with_lanes(lanes, limit, dealing)),
+            _ if gated => Self::Announced(Platoon::with_limit(limit)),
             _ => Self::Platoon(Platoon::with_limit(limit)),
         }
     }
@@ -39,7 +42,7 @@ impl<S: Semaphore> Over<S> {
 macro_rules! on {
     ($which:expr, $c:ident => $does:expr) => {
         match $which {
-            Self::Platoon($c) => $does,
+            Self::Platoon($c) | Self::Announced($c) => $does,
             Self::Separate($c) => $does,
         }
     };
@@ -53,7 +56,7 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
     const GATE: bool = true;
 
     fn with_limit(limit: u32) -> Self {
-        Self::Platoon(Platoon::with_limit(limit))
+        Self::Announced(Platoon::with_limit(limit))
     }
 
     fn limit(&self) -> u32 {
@@ -67,7 +70,7 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
     #[inline]
     fn arrive(&self) -> u32 {
         match self {
-            Self::Platoon(platoon) => platoon.arrive(),
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.arrive(),
             Self::Separate(lanes) => return lanes.arrive(),
         }
         0
@@ -76,14 +79,14 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
     #[inline]
     fn try_arrive(&self) -> Option<u32> {
         match self {
-            Self::Platoon(platoon) => platoon.try_arrive().map(|()| 0),
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.try_arrive().map(|()| 0),
             Self::Separate(lanes) => lanes.try_arrive(),
         }
     }
 
     fn arrive_until(&self, deadline: Instant) -> Option<u32> {
         match self {
-            Self::Platoon(platoon) => platoon.arrive_until(deadline).map(|()| 0),
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.arrive_until(deadline).map(|()| 0),
             Self::Separate(lanes) => lanes.arrive_until(deadline),
         }
     }
@@ -91,7 +94,7 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
     #[inline]
     fn depart(&self, ticket: u32) {
         match self {
-            Self::Platoon(platoon) => platoon.depart(()),
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.depart(()),
             Self::Separate(lanes) => lanes.depart(ticket),
         }
     }
@@ -99,19 +102,25 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
     #[inline]
     fn depart_and_retract(&self, ticket: u32) {
         match self {
-            Self::Platoon(platoon) => platoon.depart_and_retract(()),
+            Self::Platoon(platoon) => platoon.depart(()),
+            Self::Announced(platoon) => platoon.depart_and_retract(()),
             Self::Separate(lanes) => lanes.depart_and_retract(ticket),
         }
     }
 
+    /// [`AnyAdmission`] always asks for it; it costs something where there is a gate only.
     #[inline]
     fn announce(&self) {
-        on!(self, c => c.announce());
+        if let Self::Announced(platoon) = self {
+            platoon.announce();
+        }
     }
 
     #[inline]
     fn retract(&self) {
-        on!(self, c => c.retract());
+        if let Self::Announced(platoon) = self {
+            platoon.retract();
+        }
     }
 
     #[inline]
@@ -135,9 +144,9 @@ macro_rules! any_over {
                 matches!(sema, $(SemaphoreName::$Sema)|+)
             }
 
-            fn new(sema: SemaphoreName, front: Front, limit: u32) -> Self {
+            fn new(sema: SemaphoreName, front: Front, limit: u32, gated: bool) -> Self {
                 match sema {
-                    $(SemaphoreName::$Sema => Self::$Sema(Over::new(front, limit)),)+
+                    $(SemaphoreName::$Sema => Self::$Sema(Over::new(front, limit, gated)),)+
                     #[allow(unreachable_patterns)] // where all of them serve in order
                     _ => panic!("{} does not serve in order", sema.name()),
                 }
@@ -304,13 +313,15 @@ impl AnyCapacitor {
     ///
     /// If there is no such thing. What has been parsed there is.
     #[must_use]
-    pub fn new(front: Front, limit: u32) -> Self {
+    pub fn new(front: Front, limit: u32, admit: Admit) -> Self {
         match front {
-            Front::Window { wait: Wait::Park } => Self::Window(SlidingWindow::new(limit)),
-            Front::Window { wait: Wait::Yield } => Self::WindowYield(SlidingWindow::of(limit)),
-            Front::Window { wait: Wait::Spin } => Self::WindowSpin(SlidingWindow::of(limit)),
+            Front::Window { wait: Wait::Park } => Self::Window(SlidingWindow::with_limit(limit)),
+            Front::Window { wait: Wait::Yield } => Self::WindowYield(SlidingWindow::with_limit(limit)),
+            Front::Window { wait: Wait::Spin } => Self::WindowSpin(SlidingWindow::with_limit(limit)),
             Front::Together { lanes } => Self::Together(AnyLanes(Multilane::with_lanes(lanes, limit))),
-            Front::Platoon { sema } | Front::Separate { sema, .. } => Self::Over(AnyOver::new(sema, front, limit)),
+            Front::Platoon { sema } | Front::Separate { sema, .. } => {
+                Self::Over(AnyOver::new(sema, front, limit, admit == Admit::Gated))
+            }
         }
     }
 }
@@ -448,6 +459,7 @@ impl AnyAdmission {
 }
 
 impl Admission for AnyAdmission {
+    /// One of them is. For the others [`AnyCapacitor`] knows that nothing is to be announced.
     const GATED: bool = true;
 
     #[inline]

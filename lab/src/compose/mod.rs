@@ -102,7 +102,7 @@ impl Composition {
 impl Recipe {
     /// Puts a lock, which stands for the inner lock by that name, into the capacitor.
     pub fn around<L>(&self, inner: L) -> Composed<L> {
-        Wrapped::with(inner, AnyCapacitor::new(self.front, self.limit), AnyAdmission::new(self.admit))
+        Wrapped::with(inner, AnyCapacitor::new(self.front, self.limit, self.admit), AnyAdmission::new(self.admit))
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
     fn what_was_asked_for_is_what_is_there() {
         let of = |name| {
             let Recipe { front, limit, .. } = composition(name).recipe();
-            AnyCapacitor::new(front, limit)
+            AnyCapacitor::new(front, limit, Admit::Gated)
         };
         for (name, limit, bound) in [
             ("capacitor(go)", 4, Some(3)),
