@@ -56,6 +56,10 @@ struct Readme;
 #[doc = include_str!("../docs/goroutines.md")]
 struct Goroutines;
 
+#[cfg(all(doctest, feature = "waiting-array"))]
+#[doc = include_str!("../docs/capacitor.md")]
+struct Capacitors;
+
 /// What most programs import.
 #[cfg(not(sudog_loom))]
 pub mod prelude {

@@ -190,7 +190,7 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", value_parser = steps())]
     pub ncs: Option<u32>,
 
-    /// What the generators start from
+    /// What the generators start from. What a lock draws itself, as fractional admission does, is not among it
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u32,
 
@@ -201,6 +201,11 @@ pub struct EffortArgs {
     /// One wait in N is timed, as well as each of two milliseconds and more; 0: none, to see what timing costs
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
     pub sample: u32,
+
+    /// Let nobody in before all have come, where one is let in at a time: else who is there first has it to itself while the
+    /// system starts the others. Logged runs, and 'capacitor', always do so
+    #[arg(long)]
+    pub gather: bool,
 
     /// After each run one more, in which every admission is logged: bypass, fairness in windows, dead time, handovers,
     /// sleeps

@@ -75,6 +75,8 @@ pub struct Record {
     /// The longest wait that was timed; see [`WaitRecorder`](crate::waits::WaitRecorder) for which are.
     pub wait_max_ns: Option<u64>,
     sample_rate: f64,
+    /// Whether all were there before the first was let in.
+    gathered: bool,
     /// See [`Admissions::longest_run`](crate::driver::Admissions::longest_run). As the other three of these, nothing if
     /// there was no order of admissions.
     pub longest_run: Option<u64>,
@@ -153,15 +155,21 @@ impl Plan {
                 ncs: effort.ncs.unwrap_or(ncs),
                 seed: effort.seed,
                 sample: effort.sample,
-                gathered: false,
+                gathered: effort.gather,
             },
         })
+    }
+
+    /// Whether all are there before the first is let in: several need not be kept out.
+    fn is_gathered(&self) -> bool {
+        self.workload.gathered && self.workload.permits == 1
     }
 
     /// What was measured, in one line.
     #[must_use]
     pub fn headline(&self) -> String {
         let Workload { duration, permits, cs, ncs, seed, sample, .. } = self.workload;
+        let gathered = if self.is_gathered() { "; all there before the first is let in" } else { "" };
         let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
         let cs = match cs.is_one() {
             true => format!("{cs} steps"),
@@ -170,7 +178,7 @@ impl Plan {
         let permits = if permits == 1 { String::new() } else { format!("; {permits} permits") };
         format!(
             "{} on {}: medians of {} runs of {duration:?}{permits}; critical section {cs}, non-critical {ncs}; seed \
-             {seed}; sample_rate {rate}",
+             {seed}; sample_rate {rate}{gathered}",
             self.bench, self.on, self.runs
         )
     }
@@ -206,6 +214,7 @@ impl Plan {
             wait_p99_ns: wait(|waits| waits.value_at_quantile(0.99)),
             wait_p999_ns: wait(|waits| waits.value_at_quantile(0.999)),
             wait_max_ns: wait(Waits::max),
+            gathered: self.is_gathered(),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
             longest_run: outcome.order.map(|order| order.longest_run),
             max_bypass: outcome.order.map(|order| order.max_bypass),

@@ -282,6 +282,11 @@ fn crossover_table(crossovers: &[Crossover]) -> Table {
 
 /// Measures and prints.
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
+    if args.effort.gather {
+        return Err(Failure::Usage(
+            "readers are let in together: '--gather' is for where one is let in at a time".into(),
+        ));
+    }
     let plan = Plan::new(NAME, RwLockName::ALL, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
     let shares = &args.writes.0;
     let records = measure(&plan, shares, output)?;

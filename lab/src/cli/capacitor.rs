@@ -46,8 +46,8 @@ pub struct CapacitorArgs {
 }
 
 /// What it does not read: nobody contends, for nothing but the lock, and the semaphore is always the same.
-const NOT_OF_THE_TAX: [&str; 11] =
-    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "metrics", "window"];
+const NOT_OF_THE_TAX: [&str; 12] =
+    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "gather", "metrics", "window"];
 
 /// What it does not read.
 const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
