@@ -66,9 +66,11 @@ use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 /// How many bits are used. In a model two, so that somebody can be too far for one.
 const SPAN: u32 = if cfg!(sudog_loom) { 2 } else { 31 };
 const LATE: u64 = 1 << 31;
-/// How many tickets there may be from the base on before no more are drawn by those who may give up: far from the 2^31 that
-/// could not be compared any more.
-const MOST: u32 = 1 << 30;
+/// How many tickets there may be from the base on before those who may give up draw no more.
+const CROWDED: u32 = 1 << 30;
+/// And before whoever waits ends the process: far from the 2^31 that could not be compared any more. Those who may not give
+/// up are as many as there are threads and goroutines.
+const MOST: u32 = CROWDED + (1 << 29);
 const BITS: u64 = (1 << SPAN) - 1;
 
 /// A capacitor without drain: the window moves on with the first that departs, and not with the last of a platoon.
@@ -78,9 +80,9 @@ const BITS: u64 = (1 << SPAN) - 1;
 /// # Limits
 ///
 /// A bypass limit of 31. 2^30 that have arrived since the first that has not departed, those who gave up included: beyond
-/// that a deadline polls, and one that would wait without a deadline ends the process. One that gives up while 31 or more
-/// are before it allocates, and so may any departure until it has passed: it cannot be in front of a global allocator's
-/// lock, if that is waited for with deadlines.
+/// that whoever has a deadline polls; half as many more, which would have to be threads and goroutines, end the process. One
+/// that gives up while 31 or more are before it allocates, and so may any departure until it has passed: it cannot be in
+/// front of a global allocator's lock, if that is waited for with deadlines.
 ///
 /// # Examples
 ///
@@ -345,7 +347,7 @@ impl<P: WaitPolicy> SlidingWindow<P> {
     #[cold]
     fn wait(&self, ticket: u32, deadline: Option<Instant>) -> bool {
         if self.present() > MOST {
-            fatal("sync: more than 2^30 tickets of a window between the first that has not departed and the last");
+            fatal("sync: too many tickets of a window since the first that has not departed");
         }
         let through = || self.ahead(self.window.load(Acquire), ticket).is_none();
         let mut iter = 0;
@@ -412,7 +414,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         if Instant::now() >= deadline {
             return None;
         }
-        if self.present() > MOST {
+        if self.present() > CROWDED {
             return poll_until(deadline, || self.try_arrive());
         }
         let ticket = self.draw();

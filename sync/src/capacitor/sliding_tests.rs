@@ -80,26 +80,30 @@ fn no_limit_without_bits() {
     let _ = SlidingWindow::new(SPAN + 1);
 }
 
-/// One that holds up the base, and so many behind it that no more may come.
-fn crowded() -> SlidingWindow {
+/// One that holds up the base, and so many behind it.
+fn crowded(drawn: u32) -> SlidingWindow {
     let window = SlidingWindow::new(1);
     window.arrive();
-    window.next.store(u64::from(MOST) + 1, Relaxed);
+    window.next.store(u64::from(drawn), Relaxed);
     window
 }
 
 #[test]
 fn far_from_the_base_no_ticket_is_drawn_that_may_be_given_up() {
-    let window = crowded();
-    assert!(window.arrive_until(Instant::now() + std::time::Duration::from_millis(1)).is_none());
-    assert_eq!(window.drawn(), u64::from(MOST) + 1);
+    let soon = || Instant::now() + std::time::Duration::from_millis(1);
+    let window = crowded(CROWDED + 1);
+    assert!(window.arrive_until(soon()).is_none());
+    assert_eq!(window.drawn(), u64::from(CROWDED) + 1);
+    // There is room for those who may not.
+    let window = crowded(MOST - 1);
+    assert!(!window.wait(window.draw(), Some(soon())), "it waits");
 }
 
 #[test]
 fn too_many_tickets_are_fatal() {
     const CHILD: &str = "SUDOG_WINDOW_CROWDED";
     if std::env::var_os(CHILD).is_some() {
-        crowded().arrive();
+        crowded(MOST).arrive();
         return;
     }
     let child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -108,5 +112,5 @@ fn too_many_tickets_are_fatal() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&child.stderr);
-    assert!(!child.status.success() && said.contains("more than 2^30 tickets"), "{said}");
+    assert!(!child.status.success() && said.contains("too many tickets"), "{said}");
 }
