@@ -26,8 +26,8 @@
 //! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
 //!
 //! Features: `waiting-array` (on by default) has the semaphores of [`sync::semaphore`]`::waiting_array` and
-//! [`sync`]`::capacitor`, which NOTICE has something to say about; `event` makes all locks report what they do ([`runtime::event`]); `parking_lot_core` adds
-//! [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays
+//! [`sync`]`::capacitor`, which NOTICE has something to say about; `event` makes all locks report what they do
+//! ([`runtime::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays
 //! for `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and `libc`.
 
 pub use sudog_runtime as runtime;

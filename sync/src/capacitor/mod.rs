@@ -24,8 +24,8 @@
 //! # What it costs
 //!
 //! Alone, and behind the gate, 1.0 to 1.15 times the bare lock (`Clh`: 1.4 to 1.5). Under contention, what fairness costs:
-//! the lock goes from one that waits to the next, and no longer again and again to whoever has it, or is awake. With more
-//! threads than processors that makes of each acquisition a wake-up, and of millions a second some hundred thousand,
+//! the lock goes from one that waits to the next, and no longer again and again to whoever has it, or is awake. With many
+//! more threads than processors that makes of each acquisition a wake-up, and of millions a second some hundred thousand,
 //! whatever the inner lock is. So put one around a lock that starves somebody, or where a bound must hold; not around each
 //! lock there is. The figures are in `docs/capacitor.md`.
 //!
