@@ -164,6 +164,31 @@ pub fn legend<'a>(items: impl IntoIterator<Item = (&'a str, &'a str, RGBColor)>)
     html + "</ul>\n"
 }
 
+/// The axes of a plot and the lines behind it: what they say, and how a number on the vertical one looks.
+pub(super) fn axes<'a, X, Y>(
+    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+    x: &str,
+    y: &str,
+    label: fn(f64) -> String,
+) -> Result<(), Box<dyn std::error::Error>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .x_desc(x)
+        .y_desc(y)
+        .x_label_formatter(&|&place| format!("{place:.0}"))
+        .y_label_formatter(&|&value| label(value))
+        .axis_style(INK)
+        .bold_line_style(INK.mix(0.15))
+        .light_line_style(TRANSPARENT)
+        .label_style(("sans-serif", 13, &INK))
+        .draw()?;
+    Ok(())
+}
+
 impl Curves {
     /// Draws them.
     pub fn svg(mut self) -> Result<String, Failure> {
@@ -199,17 +224,7 @@ impl Curves {
                 .x_label_area_size(40)
                 .y_label_area_size(80)
                 .build_cartesian_2d((fewest / 1.1..most * 1.1).log_scale().base(self.base), y)?;
-            chart
-                .configure_mesh()
-                .x_desc(self.x)
-                .y_desc(self.y)
-                .x_label_formatter(&|&t| format!("{t:.0}"))
-                .y_label_formatter(&|&v| (self.label)(v))
-                .axis_style(INK)
-                .bold_line_style(INK.mix(0.15))
-                .light_line_style(TRANSPARENT)
-                .label_style(("sans-serif", 13, &INK))
-                .draw()?;
+            axes(&mut chart, self.x, self.y, self.label)?;
             for curve in &self.curves {
                 let style = curve.colour.stroke_width(2);
                 chart.draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;

@@ -3,7 +3,7 @@
 
 use plotters::prelude::*;
 
-use super::plot::{INK, SIZE};
+use super::plot::{INK, SIZE, axes};
 use crate::failure::Failure;
 
 /// Curves in a plot with two scales.
@@ -65,17 +65,7 @@ impl TwoScales {
                 .right_y_label_area_size(50)
                 .build_cartesian_2d(x(), (least / 1.5..greatest * 1.5).log_scale())?
                 .set_secondary_coord(x(), 0.0..1.05);
-            chart
-                .configure_mesh()
-                .x_desc(self.x)
-                .y_desc(self.left)
-                .x_label_formatter(&|&t| format!("{t:.0}"))
-                .y_label_formatter(&|&v| (self.label)(v))
-                .axis_style(INK)
-                .bold_line_style(INK.mix(0.15))
-                .light_line_style(TRANSPARENT)
-                .label_style(("sans-serif", 13, &INK))
-                .draw()?;
+            axes(&mut chart, self.x, self.left, self.label)?;
             chart
                 .configure_secondary_axes()
                 .y_desc(self.right)
