@@ -266,6 +266,25 @@ mod tests {
         }
     }
 
+    /// And nowhere else, as it costs something.
+    #[test]
+    fn platoons_behind_a_gate_know_of_those_who_are_about_to_arrive() {
+        for (name, knows) in [
+            ("capacitor(go)", false),
+            ("capacitor(go,admit=fractional:0.5)", false),
+            ("capacitor(go,admit=gated)", true),
+            ("capacitor(go,sema=twa,admit=gated)", true),
+        ] {
+            let Recipe { front, limit, admit, .. } = composition(name).recipe();
+            let capacitor = AnyCapacitor::new(front, limit, admit);
+            capacitor.announce();
+            assert_eq!(capacitor.is_idle(), !knows, "{name}");
+            let ticket = capacitor.arrive();
+            capacitor.depart_and_retract(ticket);
+            assert!(capacitor.is_idle(), "{name}");
+        }
+    }
+
     #[test]
     fn what_is_before_the_lock_blocks_threads_too() {
         for (name, blocks) in [
