@@ -339,7 +339,9 @@ fn with_guards_that_own_their_lock<K: Kind>() {
         });
     }
     K::until(|| w.0.waiters() == 3);
-    assert!(mutex.try_lock().is_some() && rw.try_write().is_some(), "unlocked while they wait");
+    // Who waits has its ticket before it unlocks.
+    K::until(|| mutex.try_lock().is_some());
+    K::until(|| rw.try_write().is_some());
     w.0.broadcast();
     K::until(|| w.1.load(SeqCst) == 3);
     assert_eq!((Arc::strong_count(&mutex), Arc::strong_count(&rw)), (1, 1));
@@ -364,7 +366,9 @@ fn with_bare_locks<K: Kind>() {
         K::go(move || wait(&w));
     }
     K::until(|| w.0.cond.waiters() == 3);
-    assert!(w.1.try_lock() && w.2.try_lock(), "unlocked while they wait");
+    // Who waits has its ticket before it unlocks.
+    K::until(|| w.1.try_lock());
+    K::until(|| w.2.try_lock());
     w.1.unlock();
     w.2.unlock();
     w.0.cond.broadcast();
