@@ -418,10 +418,11 @@ fn a_waker_that_panics_by_the_clock() {
     for n in 0.. {
         let (ctx, _cancel) = with_timeout(&background(), SHORT * 2_u32.pow(n));
         let mut futures = [ctx.done(), ctx.done()];
-        let listed = futures.iter_mut().zip(&wakers).filter(|(future, waker)| {
-            Pin::new(&mut **future).poll(&mut std::task::Context::from_waker(waker)).is_pending()
-        });
-        let listed = listed.count();
+        let polls = futures
+            .iter_mut()
+            .zip(&wakers)
+            .map(|(future, waker)| Pin::new(future).poll(&mut std::task::Context::from_waker(waker)));
+        let listed = polls.filter(Poll::is_pending).count();
         expected += listed;
         eventually(|| woken.load(SeqCst) == expected);
         assert!(futures.iter_mut().all(|future| poll(Pin::new(future)).is_ready()));

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::{Kind, Threads};
-use sudog::runtime::goroutine::{Goexit, go, goexit, gosched, run_local, sleep, spawn};
+use sudog::runtime::goroutine::{ActiveSet, Goexit, go, goexit, gosched, sleep, spawn};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::x::{Flight, SingleFlight};
 use sudog::sync::{SharedPanic, WaitGroup, context};
@@ -396,7 +396,10 @@ fn a_caller_who_is_given_up() {
     let _watchdog = Watchdog::new();
     let w = Arc::new((Group::new(), AtomicBool::new(false)));
     let mut thread = None;
-    run_local(|| {
+    let set = ActiveSet::new();
+    // The group is locked by the thread, too: it is waited for.
+    let thread_is_busy = set.outside();
+    set.run_local(|| {
         let caller = w.clone();
         go(move || {
             let f = || {
@@ -417,6 +420,7 @@ fn a_caller_who_is_given_up() {
         while !waiting(&w.0, 2) {
             gosched();
         }
+        drop(thread_is_busy);
     });
     assert!(thread.unwrap().join().is_err());
     assert_at_rest(&w.0);
