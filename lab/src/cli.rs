@@ -202,10 +202,10 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
     pub sample: u32,
 
-    /// Let nobody in before all have come, where one is let in at a time: else who is there first has it to itself while the
-    /// system starts the others. Logged runs, and 'capacitor', always do so
+    /// Let contenders in as the system starts them. Else nobody is let in before all have come, where one is let in at a
+    /// time; logged runs are always so
     #[arg(long)]
-    pub gather: bool,
+    pub ungathered: bool,
 
     /// After each run one more, in which every admission is logged: bypass, fairness in windows, dead time, handovers,
     /// sleeps

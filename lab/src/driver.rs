@@ -197,9 +197,10 @@ impl<E: Entrance, R: Room> Arena<E, R> {
     }
 
     /// Opens the gate, and keeps the entrance shut until all have come to it, as one more contender. Until what this
-    /// returns is dropped. Nothing, and nobody is kept, if it does not let in one at a time, or no others.
+    /// returns is dropped. Nothing, and nobody is kept, if it does not let in one at a time, or no others, or if there is
+    /// but one contender, who would only learn to sleep.
     fn gather(&self, gate: &Gate, run: &Run) -> Option<Shut<'_, E>> {
-        let can = E::TAKES_OTHERS && E::admits(run.workload.permits) == Admits::One;
+        let can = run.threads > 1 && E::TAKES_OTHERS && E::admits(run.workload.permits) == Admits::One;
         let shut = can.then(|| Shut::new(&*self.entrance, run.threads));
         gate.open(true);
         if shut.is_some() {

@@ -668,13 +668,13 @@ fn no_sampling_no_waits() {
 #[test]
 fn all_are_there_before_the_first_is_let_in() {
     let run = ["mutexbench", "--locks", "mcs", "--threads", "3", "--seconds", "0.005", "--runs", "1"];
-    let gathered = [&run[..], &["--gather"]].concat();
-    assert!(stdout(&gathered).contains("all there before the first is let in"));
-    for (run, is) in [(&run[..], false), (&gathered, true)] {
+    let ungathered = [&run[..], &["--ungathered"]].concat();
+    for (run, is) in [(&run[..], true), (&ungathered, false)] {
+        assert_eq!(stdout(run).contains("all there before the first is let in"), is);
         assert!(records(&[run, &["--json"]].concat()).iter().all(|record| record["gathered"] == is));
     }
     let several = ["semabench", "--semaphores", "ticket", "--permits", "2", "--threads", "3", "--seconds", "0.005"];
-    let several = records(&[&several[..], &["--gather", "--json"]].concat());
+    let several = records(&[&several[..], &["--json"]].concat());
     let mut several = several.iter().filter(|record| record["bench"] == "semabench").peekable();
     assert!(several.peek().is_some() && several.all(|record| record["gathered"] == false), "they need not be kept out");
 }
@@ -770,7 +770,7 @@ fn nonsense_is_refused() {
     refused(&["mutexbench", "--runs", "0"], "from 1");
     refused(&["mutexbench", "--on", "fibres"], "only 'threads' and 'goroutines'");
     refused(&["rwbench", "--writes", "1001"], "from 0 to 1000");
-    refused(&["rwbench", "--gather"], "readers are let in together");
+    refused(&["rwbench", "--ungathered"], "readers are let in together");
     refused(&["rwbench", "--writes", "-1"], "--writes");
     refused(&["rwbench", "--writes", "10,10"], "twice");
     refused(&["syncbench", "--threads", "0"], "from 1 to 4096");

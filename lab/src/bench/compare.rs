@@ -59,7 +59,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
             ncs: 0,
             seed: DEFAULT_SEED,
             sample: DEFAULT_SAMPLE,
-            gathered: false,
+            gathered: true,
         },
     };
     let steps =

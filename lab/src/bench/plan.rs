@@ -155,7 +155,7 @@ impl Plan {
                 ncs: effort.ncs.unwrap_or(ncs),
                 seed: effort.seed,
                 sample: effort.sample,
-                gathered: effort.gather,
+                gathered: !effort.ungathered,
             },
         })
     }
@@ -214,7 +214,8 @@ impl Plan {
             wait_p99_ns: wait(|waits| waits.value_at_quantile(0.99)),
             wait_p999_ns: wait(|waits| waits.value_at_quantile(0.999)),
             wait_max_ns: wait(Waits::max),
-            gathered: self.is_gathered(),
+            // Where a turn goes round nobody else has one.
+            gathered: self.is_gathered() && !matches!(subject, Subject::Floor(_)),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
             longest_run: outcome.order.map(|order| order.longest_run),
             max_bypass: outcome.order.map(|order| order.max_bypass),

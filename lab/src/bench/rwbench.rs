@@ -282,12 +282,13 @@ fn crossover_table(crossovers: &[Crossover]) -> Table {
 
 /// Measures and prints.
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
-    if args.effort.gather {
+    if args.effort.ungathered {
         return Err(Failure::Usage(
-            "readers are let in together: '--gather' is for where one is let in at a time".into(),
+            "readers are let in together, as they come: '--ungathered' is for where one is let in at a time".into(),
         ));
     }
-    let plan = Plan::new(NAME, RwLockName::ALL, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
+    let mut plan = Plan::new(NAME, RwLockName::ALL, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
+    plan.workload.gathered = false;
     let shares = &args.writes.0;
     let records = measure(&plan, shares, output)?;
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, shares, &records)))?;

@@ -47,7 +47,7 @@ pub struct CapacitorArgs {
 
 /// What it does not read: nobody contends, for nothing but the lock, and the semaphore is always the same.
 const NOT_OF_THE_TAX: [&str; 12] =
-    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "gather", "metrics", "window"];
+    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "ungathered", "metrics", "window"];
 
 /// What it does not read.
 const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];

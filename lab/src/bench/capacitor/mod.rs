@@ -84,9 +84,7 @@ fn mutexbench(
         let able: Vec<_> = LockName::ALL.iter().filter(|lock| may(lock)).map(|&lock| lock.into()).collect();
         return Err(keeps_others_out(inner.into(), "inner locks for goroutines, with '--locks'", &able));
     }
-    let mut plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
-    // Shares are what it is about, and at each handover somebody sleeps: see there.
-    plan.workload.gathered = true;
+    let plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
     let progress: ProgressBar = output.progress(plan.bench, plan.total());
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();
