@@ -5,7 +5,7 @@ mod common;
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::{Mutex as StdMutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ const ROUNDS: usize = 10_000;
 /// There is one recorder in a process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: StdMutex<()> = StdMutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    common::turn(&ALONE)
 }
 
 /// What happened to one lock.

@@ -162,6 +162,7 @@ fn pool_chain<K: Kind>() {
         }
     });
     assert!(shared.2.load(SeqCst) > 0, "it never got one of its own");
+    K::until(|| Arc::strong_count(&shared) == 1);
     drop(Arc::try_unwrap(shared).unwrap_or_else(|_| panic!("all are done")));
     assert!(HAVE.iter().all(|have| have.load(SeqCst) == 1));
 }

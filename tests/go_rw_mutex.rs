@@ -183,11 +183,13 @@ fn r_locker() {
 // ---- who goes when --------------------------------------------------------------------------------------------------
 
 /// Waits until a writer is there: nobody new may read.
-fn until_announced<K: Kind, L: ConstRawRwLock>(rw: &RwMutexOver<L, u32>) {
+fn until_announced<K: Kind, L: ConstRawRwLock + Debug>(rw: &RwMutexOver<L, u32>) {
     K::until(|| rw.try_read().is_none());
+    // SAFETY: the lock is looked at, not changed.
+    K::until(|| common::is_closed_everywhere(&format!("{:?}", unsafe { rw.raw() })));
 }
 
-fn a_writer_that_waits_keeps_readers_out<K: Kind, L: ConstRawRwLock + 'static>() {
+fn a_writer_that_waits_keeps_readers_out<K: Kind, L: ConstRawRwLock + Debug + 'static>() {
     let rw = new::<L>();
     let first = rw.read();
     let log = Arc::new(StdMutex::new(Vec::new()));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::Watchdog;
 use kinds::Kind;
-use sudog::runtime::goroutine::{go, goexit, gosched, run_local, spawn};
+use sudog::runtime::goroutine::{go, goexit, gosched, run_local, spawn, without_switching};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::WaitGroup;
 
@@ -225,8 +225,10 @@ fn a_round_begun_before_the_last_wait_has_returned() {
         while format!("{group:?}") != "WaitGroup { counter: 1, waiters: 1 }" {
             gosched();
         }
-        group.done();
-        group.add(1);
+        without_switching(|| {
+            group.done();
+            group.add(1);
+        });
         panics(|| {
             handle.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload));
         })

@@ -103,18 +103,20 @@ fn weighted_try_acquire<K: Kind>() {
 /// Go: `TestWeightedAcquire`.
 fn weighted_acquire<K: Kind>() {
     let (ctx, semaphore) = (background(), Weighted::new(2));
-    let try_acquire = |tokens| {
-        let (ctx, _cancel) = with_timeout(&ctx, Duration::from_millis(10));
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(10);
+    let try_acquire = |tokens, patience| {
+        let (ctx, _cancel) = with_timeout(&ctx, patience);
         semaphore.acquire(&ctx, tokens).is_ok()
     };
     let mut tries = Vec::new();
     semaphore.acquire(&ctx, 1).unwrap();
-    tries.push(try_acquire(1));
-    tries.push(try_acquire(1));
+    tries.push(try_acquire(1, LONG));
+    tries.push(try_acquire(1, SHORT));
     semaphore.release(2);
-    tries.push(try_acquire(1));
+    tries.push(try_acquire(1, LONG));
     semaphore.acquire(&ctx, 1).unwrap();
-    tries.push(try_acquire(1));
+    tries.push(try_acquire(1, SHORT));
     assert_eq!(tries, [true, false, true, false]);
 }
 

@@ -290,12 +290,18 @@ fn after_func_drops_what_it_does_not_call() {
 fn a_ticker_ticks() {
     let _alone = alone();
     let ticks = || {
-        let ticker = Ticker::new(MS);
-        takes(5 * MS, || (0..5).for_each(|_| assert!(ticker.tick())));
+        let mut ticker = None;
+        takes(5 * MS, || {
+            let ticker = ticker.insert(Ticker::new(MS));
+            (0..5).for_each(|_| assert!(ticker.tick()));
+        });
+        let ticker = ticker.unwrap();
         ticker.stop();
         assert!(!ticker.tick() && !ticker.tick());
-        ticker.reset(2 * MS);
-        takes(4 * MS, || assert!(ticker.tick() && ticker.tick()));
+        takes(4 * MS, || {
+            ticker.reset(2 * MS);
+            assert!(ticker.tick() && ticker.tick());
+        });
     };
     ticks();
     run(ticks);

@@ -5,13 +5,14 @@ mod common;
 #[path = "../runtime/tests/counting/mod.rs"]
 mod counting;
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Watchdog, eventually};
+use common::{Watchdog, eventually, is_closed_everywhere};
 use counting::without_allocating;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::waiting_array::{Doorway, TicketWait};
@@ -74,7 +75,7 @@ fn a_group() {
 #[test]
 fn a_rw_mutex() {
     let _watchdog = Watchdog::new();
-    fn both_sides<L: ConstRawRwLock>(lock: L) {
+    fn both_sides<L: ConstRawRwLock + Debug>(lock: L) {
         const SOON: Duration = Duration::from_millis(1);
         let rw: RwMutexOver<L, i32> = lock_api::RwLock::from_raw(ApiRwLock::new(lock), 0);
         thread::scope(|s| {
@@ -82,6 +83,8 @@ fn a_rw_mutex() {
             s.spawn(|| without_allocating(|| assert!(rw.try_write_for(SOON).is_none()))).join().unwrap();
             s.spawn(|| without_allocating(|| *rw.write() += 1));
             eventually(|| rw.try_read().is_none());
+            // SAFETY: the lock is looked at, not changed.
+            eventually(|| is_closed_everywhere(&format!("{:?}", unsafe { rw.raw() })));
             // Kept out by the writer that waits.
             s.spawn(|| without_allocating(|| assert!(rw.try_read_for(SOON).is_none()))).join().unwrap();
             s.spawn(|| without_allocating(|| assert_eq!(*rw.read(), 1)));

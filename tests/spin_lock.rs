@@ -474,7 +474,7 @@ fn a_goroutine_in_line_stays_there<L: Seen + 'static>(_: &Watchdog) {
     use sudog::runtime::goroutine::{Builder, Placement, gosched, run, set_max_procs};
 
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = common::turn(&TURN);
     let before = set_max_procs(2);
     let shared = Arc::new((L::new(), [false; 3].map(AtomicBool::new)));
     let (lock, [waits, over, had_it]) = &*shared;

@@ -75,8 +75,11 @@ fn rwbench_runs_every_lock_and_writes_every_field() {
         let share = record["writes_in_1000"].as_u64().unwrap();
         assert!((share < 1000 || reads == 0) && (share > 0 || writes == 0), "{record}");
         for quantile in ["p50_ns", "p99_ns", "p999_ns", "max_ns"] {
-            assert_eq!(record[format!("read_wait_{quantile}")].is_u64(), reads > 0, "{record}");
-            assert_eq!(record[format!("write_wait_{quantile}")].is_u64(), writes > 0, "{record}");
+            // Who is not let in before the stop may have waited all the same.
+            for (errand, visits, some) in [("read", reads, share < 1000), ("write", writes, share > 0)] {
+                let there = record[format!("{errand}_wait_{quantile}")].is_u64();
+                assert!((there || visits == 0) && (some || !there), "{record}");
+            }
         }
     }
     assert_eq!(crossovers.iter().map(|c| c["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
@@ -214,10 +217,16 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    for heading in
-        ["  platoon  min/max  platoon, one in a hundred  min/max  window, gate  ", "  platoon, gate  / bare  "]
-    {
-        assert!(text.contains(heading), "{heading}: {text}");
+    for heading in [
+        &["platoon", "min/max", "platoon, one in a hundred", "min/max", "window, gate"][..],
+        &["platoon, gate", "/ bare"],
+    ] {
+        // A column is as wide as what is in it.
+        let columns = |line: &str| {
+            line.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let mut lines = text.lines().map(columns);
+        assert!(lines.any(|columns| columns.windows(heading.len()).any(|some| some == heading)), "{heading:?}: {text}");
     }
     assert!(text.contains("--tax` for the price alone"), "{text}");
     let page = fs::read_to_string(path).unwrap();
@@ -623,9 +632,12 @@ fn collide_runs_every_queue_in_both_places() {
     let records = records(&[&run[..], &["--json"]].concat());
     let of = |bench: &str| records.iter().filter(move |r| r["bench"] == bench).collect::<Vec<_>>();
     let measured = of("collide");
-    assert_eq!(measured.len(), 2 * 2 * 2 * 3);
-    let order: Vec<_> = measured.iter().map(|r| r["queue"].as_str().unwrap()).collect();
-    assert_eq!(order, ["one-level", "two-level", "treap"].repeat(8), "they take turns");
+    let of_whom = |record: &&Value| ["n", "placement", "queue"].map(|field| record[field].to_string());
+    let (once, again) = measured.split_at(2 * 2 * 3);
+    let order: Vec<_> = once.iter().map(|r| r["queue"].as_str().unwrap()).collect();
+    assert_eq!(order, ["one-level", "two-level", "treap"].repeat(4), "they take turns");
+    let not_long = once.iter().filter(|r| r["seconds"].as_f64().unwrap() < 4.0);
+    assert!(again.iter().map(of_whom).eq(not_long.map(of_whom)), "what takes long is not repeated");
     for record in &measured {
         has_fields(record, &["placement", "n", "rounds", "hogs", "run", "seconds", "locks", "ns_per_lock"]);
         has_fields(record, &["hog_locks", "in_line_of_a", "in_line_of_b", "cpus", "other_cpus"]);
@@ -738,8 +750,12 @@ fn the_default_report_is_in_the_target_directory() {
 #[test]
 fn mutexbench_writes_a_report_if_asked() {
     let path = folder("mutexbench").join("page.html");
-    let run = ["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.01", "--sample", "1", "--report"];
-    stdout(&[&run[..], &[path.to_str().unwrap()]].concat());
+    let run = ["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.01", "--runs", "1", "--sample", "1"];
+    // Again, if the one contender had no processor.
+    while records(&[&run[..], &["--json", "--report", path.to_str().unwrap()]].concat())
+        .iter()
+        .any(|record| record["bench"] == "mutexbench" && record["acquisitions"].as_u64().unwrap() < 2)
+    {}
     assert_eq!(fs::read_to_string(path).unwrap().matches("<svg").count(), 3);
 }
 
@@ -829,12 +845,15 @@ fn a_closed_pipe_is_no_failure() {
 
 /// Runs until starvation mode has been seen to be turned on and off: that takes as many runs as it takes.
 fn starvation(options: &[&str]) -> (Vec<Value>, Value) {
-    let path = folder("starvation").join(format!("{}.html", options.concat()));
+    let path = folder(&format!("starvation{}", options.concat())).join("page.html");
     let run = ["starvation", "--json", "--seconds", "0.1", "--report", path.to_str().unwrap()];
     for _ in 0..100 {
         let mut events = records(&[&run[..], options].concat());
         let summary = events.pop().unwrap();
         assert_eq!(summary["summary"], true);
+        if summary["dropped"] != 0 {
+            continue; // it was not stopped in time, and does not know all
+        }
         let [handoffs, longest, passed] =
             ["handoffs", "handoffs_to_the_longest_waiting", "handoffs_to_one_who_had_passed"]
                 .map(|count| summary[count].as_u64().unwrap());

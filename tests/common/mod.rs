@@ -5,7 +5,7 @@ use std::io::Write;
 use std::panic;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,18 +16,24 @@ pub struct Watchdog {
     _alive: Sender<()>,
 }
 
+thread_local! {
+    /// That of the test which runs on this thread, for however many watchdogs.
+    static PROGRESS: Arc<AtomicU64> = Arc::default();
+}
+
 impl Watchdog {
-    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Long enough for what is a second's work alone, on a machine with much else to do.
+    const PATIENCE: Duration = Duration::from_secs(180);
 
     /// For the test that runs on this thread, until it is dropped.
     pub fn new() -> Self {
         show_panics();
         let test = thread::current().name().unwrap_or("?").to_owned();
         let (alive, ended) = channel::<()>();
-        let progress = Arc::new(AtomicU64::new(0));
+        let progress = PROGRESS.with(Arc::clone);
         let watched = progress.clone();
+        let mut seen = watched.load(Relaxed);
         thread::spawn(move || {
-            let mut seen = 0;
             while ended.recv_timeout(Self::PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 let now = watched.load(Relaxed);
                 if now == seen {
@@ -44,6 +50,31 @@ impl Watchdog {
     pub fn pat(&self) {
         self.progress.fetch_add(1, Relaxed);
     }
+}
+
+/// A turn of those who take turns. To wait for it is no lack of progress.
+pub fn turn(turns: &'static Mutex<()>) -> MutexGuard<'static, ()> {
+    loop {
+        match turns.try_lock() {
+            Ok(turn) => return turn,
+            Err(TryLockError::Poisoned(failed)) => return failed.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                PROGRESS.with(|progress| progress.fetch_add(1, Relaxed));
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// Whether a readers-writer lock with this `Debug` keeps out whoever comes to read, when it does so here: a writer closes
+/// the shards of a sharded one after another.
+pub fn is_closed_everywhere(lock: &str) -> bool {
+    const CLOSED: u32 = 1 << 31;
+    let Some((_, shards)) = lock.split_once("shards: [") else { return true };
+    let numbers = shards.split(']').next().unwrap().split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
+    let shards: Vec<u32> = numbers.collect();
+    assert!(!shards.is_empty(), "{lock}");
+    shards.iter().all(|&shard| shard >= CLOSED)
 }
 
 /// A test whose thread panics may leave others waiting for it; what the harness has captured is lost when the watchdog

@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 use crate::common::Watchdog;
@@ -17,7 +17,7 @@ pub struct Alone {
 
 pub fn alone() -> Alone {
     static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = crate::common::turn(&TURN);
     Alone { watchdog: Watchdog::new(), _turn: turn }
 }
 

@@ -71,7 +71,7 @@ impl Kind for Goroutines {
 /// [`goroutine::run`], one at a time in a suite: when it ends, it ends what its worker has, whoever started that.
 pub fn run<T>(main: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    let _turn = crate::common::turn(&TURN);
     goroutine::run(main)
 }
 
