@@ -8,8 +8,8 @@ mod kinds;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::{mem, thread};
 
 use common::Watchdog;
@@ -128,7 +128,10 @@ fn pool_stress<K: Kind>() {
 /// Here through the pool itself, which is the only deque there is.
 fn pool_chain<K: Kind>() {
     const N: usize = if cfg!(debug_assertions) { 100_000 } else { (1 << 21) + 1000 };
+    // One for both kinds, as statics of generic functions are: so they take turns.
     static HAVE: [AtomicU8; N] = [const { AtomicU8::new(0) }; N];
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = common::turn(&TURN);
     /// Had when it is dropped; then it does not matter by whom.
     struct Numbered(usize);
     impl Drop for Numbered {

@@ -61,7 +61,7 @@ fn random() -> u32 {
     (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
 }
 
-// ---- what of the standard library is instrumented in its users, or may be missing from the program: by hand -----------
+// ---- the C library: this object is linked by itself, so what it had of `std` would have to be in the program anyway -----
 
 #[repr(C)]
 struct Timespec {
