@@ -238,10 +238,16 @@ fn a_hundred_thousand_tasks_wait() {
 /// Locals live for one poll.
 #[test]
 fn locals_of_a_poll() {
+    static MAKES: AtomicUsize = AtomicUsize::new(0);
     static DROPS: AtomicUsize = AtomicUsize::new(0);
-    goroutine_local! { static LOCAL: Dropped<'static> = Dropped(&DROPS); }
+    goroutine_local! {
+        static LOCAL: Dropped<'static> = {
+            MAKES.fetch_add(1, Relaxed);
+            Dropped(&DROPS)
+        };
+    }
     let _alone = alone();
-    // On one worker: another may take the task before its last poll is over.
+    // On one worker; else another may begin the next poll before the locals of the last one have been dropped.
     run_local(|| {
         let task = spawn_async(async {
             LOCAL.with(|_| ());
@@ -252,6 +258,19 @@ fn locals_of_a_poll() {
         });
         task.join().unwrap();
         until(|| DROPS.load(Relaxed) == 2);
+    });
+    // On any: each poll makes its own, and all are dropped.
+    run(|| {
+        let task = spawn_async(async {
+            for n in 3..=20 {
+                LOCAL.with(|_| ());
+                LOCAL.with(|_| ());
+                assert_eq!(MAKES.load(Relaxed), n);
+                yield_once().await;
+            }
+        });
+        task.join().unwrap();
+        until(|| DROPS.load(Relaxed) == 20);
     });
 }
 

@@ -547,13 +547,14 @@ fn keys() {
     };
     follows(K, until, || key_signal(K));
     // Whoever else signals this channel, by a collision, ends the wait in vain.
-    let seen = loop {
+    let to_the_end = (0..1000).find_map(|_| {
         let (seen, deadline) = (key_monitor(K), soon(500));
-        if !key_wait_until(K, seen, deadline) {
+        (!key_wait_until(K, seen, deadline)).then(|| {
             assert!(Instant::now() >= deadline);
-            break seen;
-        }
-    };
+            seen
+        })
+    });
+    let seen = to_the_end.expect("a thousand waits that nobody has ended all ended early");
     key_signal(K);
     assert!(key_wait_until(K, seen, soon(500)) && key_wait_until(K, seen, Instant::now()));
     key_wait(K, seen);

@@ -264,14 +264,8 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(1));
         counter.waited(SleepCounter::SHORT);
         assert_eq!((counter.counted(), counter.calls_made()), (Some(Sleeps::default()), 1));
-        let mut asked = 0;
-        // A sleep that is over before it has begun is none.
-        while counter.counted().unwrap().all == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            counter.waited(SleepCounter::SHORT + 1);
-            asked += 1;
-        }
-        assert_eq!(counter.calls_made(), 1 + asked);
+        counter.waited(SleepCounter::SHORT + 1);
+        assert!(counter.counted().unwrap().all >= 1 && counter.calls_made() == 2);
     }
 
     #[test]

@@ -75,11 +75,8 @@ fn rwbench_runs_every_lock_and_writes_every_field() {
         let share = record["writes_in_1000"].as_u64().unwrap();
         assert!((share < 1000 || reads == 0) && (share > 0 || writes == 0), "{record}");
         for quantile in ["p50_ns", "p99_ns", "p999_ns", "max_ns"] {
-            // Who is not let in before the stop may have waited all the same.
-            for (errand, visits, some) in [("read", reads, share < 1000), ("write", writes, share > 0)] {
-                let there = record[format!("{errand}_wait_{quantile}")].is_u64();
-                assert!((there || visits == 0) && (some || !there), "{record}");
-            }
+            assert_eq!(record[format!("read_wait_{quantile}")].is_u64(), reads > 0, "{record}");
+            assert_eq!(record[format!("write_wait_{quantile}")].is_u64(), writes > 0, "{record}");
         }
     }
     assert_eq!(crossovers.iter().map(|c| c["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
@@ -217,16 +214,15 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    for heading in [
-        &["platoon", "min/max", "platoon, one in a hundred", "min/max", "window, gate"][..],
-        &["platoon, gate", "/ bare"],
-    ] {
-        // A column is as wide as what is in it.
-        let columns = |line: &str| {
-            line.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect::<Vec<_>>()
-        };
-        let mut lines = text.lines().map(columns);
-        assert!(lines.any(|columns| columns.windows(heading.len()).any(|some| some == heading)), "{heading:?}: {text}");
+    // A column is as wide as what is in it: here, two spaces apart whatever that is.
+    let mut narrow = text.clone();
+    while narrow.contains("   ") {
+        narrow = narrow.replace("   ", "  ");
+    }
+    for heading in
+        ["  platoon  min/max  platoon, one in a hundred  min/max  window, gate  ", "  platoon, gate  / bare  "]
+    {
+        assert!(narrow.contains(heading), "{heading}: {text}");
     }
     assert!(text.contains("--tax` for the price alone"), "{text}");
     let page = fs::read_to_string(path).unwrap();
@@ -752,10 +748,12 @@ fn mutexbench_writes_a_report_if_asked() {
     let path = folder("mutexbench").join("page.html");
     let run = ["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.01", "--runs", "1", "--sample", "1"];
     // Again, if the one contender had no processor.
-    while records(&[&run[..], &["--json", "--report", path.to_str().unwrap()]].concat())
-        .iter()
-        .any(|record| record["bench"] == "mutexbench" && record["acquisitions"].as_u64().unwrap() < 2)
-    {}
+    let measured = (0..100).any(|_| {
+        let records = records(&[&run[..], &["--json", "--report", path.to_str().unwrap()]].concat());
+        let mut runs = records.iter().filter(|record| record["bench"] == "mutexbench");
+        runs.all(|run| run["acquisitions"].as_u64().unwrap() >= 2)
+    });
+    assert!(measured, "a contender without a processor in a hundred runs");
     assert_eq!(fs::read_to_string(path).unwrap().matches("<svg").count(), 3);
 }
 

@@ -369,6 +369,7 @@ fn cannot_be_stolen<S: Semaphore + 'static>(rounds: u32, waiters: u32, give: fn(
         });
         let mut loot = 0;
         for round in 1..=rounds {
+            crate::common::pat();
             while queued(&sema) < waiters as usize {
                 thread::yield_now();
             }
