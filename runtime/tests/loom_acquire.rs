@@ -14,6 +14,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 use loom::thread::{self, Thread};
 use sudog_runtime::AtomicU32;
+use sudog_runtime::reached::{AT_ONCE, SLEEPS, WOKEN_BEFORE, mark, must_reach, waiting};
 use sudog_runtime::sema::{self, Order, SemTable, Wake};
 
 /// Unparks the thread that it was made on.
@@ -42,12 +43,27 @@ impl std::task::Wake for Unpark {
     }
 }
 
+// What a model can come to, beside what a thread's call can.
+const READY_AT_ONCE: &str = "a task does not wait";
+const WOKEN: &str = "a task waits, and is woken";
+const BEATEN: &str = "a task is beaten to its permit, and waits again";
+const LEAVES: &str = "who is unwound or dropped leaves the line";
+const HANDS_ON: &str = "who is unwound or dropped hands on a permit";
+const PASSES_ON: &str = "who is unwound or dropped passes on a wake-up";
+
 fn finish(mut future: Pin<&mut impl Future<Output = ()>>) {
     let unpark = Unpark::new();
     let waker = Waker::from(unpark.clone());
+    let mut waits = 0;
     while future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         unpark.wait();
+        waits += 1;
     }
+    mark(match waits {
+        0 => READY_AT_ONCE,
+        1 => WOKEN,
+        _ => BEATEN,
+    });
 }
 
 struct World {
@@ -65,7 +81,7 @@ impl World {
     }
 
     fn acquire(&self) {
-        self.table.acquire(&self.permits, Order::Fifo);
+        waiting(|| self.table.acquire(&self.permits, Order::Fifo));
     }
 
     /// Says whether it has a permit; if not, it has been in line, and left it.
@@ -84,13 +100,15 @@ impl World {
 
 const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
 
-fn explore(preemptions: usize, permits: u32, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+/// In every interleaving with so many preemptions at most. Among them must be some that reach `states`.
+fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    let run = move || {
         sudog_runtime::model::set_clock(0);
-        model(Arc::new(World { table: SemTable::new(), permits: AtomicU32::new(permits) }));
-    });
+        model(Arc::new(World { table: SemTable::new(), permits: AtomicU32::new(0) }));
+    };
+    must_reach(states, || builder.check(run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
@@ -101,7 +119,7 @@ fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) 
 #[test]
 fn a_release_wakes_the_task() {
     for wake in WAKES {
-        explore(4, 0, move |w| {
+        explore(4, &[READY_AT_ONCE, WOKEN], move |w| {
             let task = spawn(&w, World::acquire_as_task);
             w.release(wake);
             task.join().unwrap();
@@ -113,7 +131,7 @@ fn a_release_wakes_the_task() {
 #[test]
 fn a_task_and_a_thread_stand_in_one_line() {
     for wake in WAKES {
-        explore(3, 0, move |w| {
+        explore(3, &[READY_AT_ONCE, WOKEN, AT_ONCE, SLEEPS, WOKEN_BEFORE], move |w| {
             let waiters = [spawn(&w, World::acquire_as_task), spawn(&w, World::acquire)];
             w.release(wake);
             w.release(Wake::Normal);
@@ -127,7 +145,7 @@ fn a_task_and_a_thread_stand_in_one_line() {
 
 #[test]
 fn one_release_of_two_wakes_a_task_and_a_thread() {
-    explore(3, 0, |w| {
+    explore(3, &[READY_AT_ONCE, WOKEN, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         let waiters = [spawn(&w, World::acquire_as_task), spawn(&w, World::acquire)];
         w.table.release_many(&w.permits, 2);
         for t in waiters {
@@ -140,7 +158,7 @@ fn one_release_of_two_wakes_a_task_and_a_thread() {
 /// It joins the line again, at the front.
 #[test]
 fn a_task_that_is_beaten_to_its_permit_waits_for_the_next() {
-    explore(3, 0, |w| {
+    explore(3, &[READY_AT_ONCE, WOKEN, BEATEN, LEAVES], |w| {
         let task = spawn(&w, World::acquire_as_task);
         let thief = spawn(&w, |w| {
             if w.poll_and_drop() {
@@ -156,8 +174,8 @@ fn a_task_that_is_beaten_to_its_permit_waits_for_the_next() {
 
 #[test]
 fn a_drop_neither_loses_nor_doubles_a_permit() {
-    for wake in WAKES {
-        explore(4, 0, move |w| {
+    for (wake, given) in [(Wake::Normal, PASSES_ON), (Wake::Handoff, HANDS_ON)] {
+        explore(4, &[LEAVES, given], move |w| {
             let task = spawn(&w, World::poll_and_drop);
             w.release(wake);
             let got = u32::from(task.join().unwrap());
@@ -169,8 +187,8 @@ fn a_drop_neither_loses_nor_doubles_a_permit() {
 
 #[test]
 fn a_drop_passes_on_what_it_was_given() {
-    for wake in WAKES {
-        explore(3, 0, move |w| {
+    for (wake, given) in [(Wake::Normal, PASSES_ON), (Wake::Handoff, HANDS_ON)] {
+        explore(3, &[LEAVES, given, AT_ONCE, SLEEPS, WOKEN_BEFORE], move |w| {
             let patient = spawn(&w, World::acquire);
             let hasty = spawn(&w, |w| {
                 if w.poll_and_drop() {
@@ -188,10 +206,12 @@ fn a_drop_passes_on_what_it_was_given() {
 /// A release may come between any two polls; it is the waker of the last one that counts.
 #[test]
 fn the_last_waker_is_woken() {
-    explore(4, 0, |w| {
+    const FIRST_WAKER: &str = "the task waits with its first waker";
+    explore(4, &[FIRST_WAKER, READY_AT_ONCE, WOKEN], |w| {
         let task = spawn(&w, |w| {
             let mut acquire = pin!(w.acquire_async());
             if acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
+                mark(FIRST_WAKER);
                 finish(acquire);
             }
         });
@@ -204,8 +224,9 @@ fn the_last_waker_is_woken() {
 /// Begun on one thread, ended on another; loom's cells see whether the two and the releaser get into each other's way.
 #[test]
 fn a_future_may_be_sent() {
+    const SENT: &str = "a future is sent while it waits";
     for wake in WAKES {
-        explore(3, 0, move |w| {
+        explore(3, &[SENT, READY_AT_ONCE, WOKEN], move |w| {
             let world: *const World = &*w;
             let releaser = spawn(&w, move |w| w.release(wake));
             // SAFETY: the future, which borrows the world, is over before this model ends.
@@ -213,6 +234,7 @@ fn a_future_may_be_sent() {
             let ready = acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
             let other = thread::spawn(move || {
                 if !ready {
+                    mark(SENT);
                     finish(acquire.as_mut());
                 }
             });

@@ -12,6 +12,10 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::sync::atomic::Ordering::Relaxed;
 use sudog_runtime::Instant;
+use sudog_runtime::model::each_site;
+use sudog_runtime::reached::{
+    AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
+};
 use sudog_runtime::sema::{Abandoned, Cancel, Limit, NotifyList};
 
 /// A condition variable by the book: items under a mutex, and those who wait for one.
@@ -22,6 +26,17 @@ struct World {
     log: AtomicU32,
     data: UnsafeCell<u32>,
 }
+
+// What a model can come to, beside what a call can. To a wait `AT_ONCE` is a notification that comes before it.
+const NO_WAIT: &str = "an item is there";
+const WOKEN: &str = "a waiter has its item";
+const WOKEN_IN_VAIN: &str = "the item is gone when its waiter is there";
+const GIVEN_UP: &str = "a ticket is given up";
+const PASSED_ON: &str = "who gives up a ticket passes on its signal";
+const NOTIFIED_WITH_ALL: &str = "who gives up a ticket has been notified with all others";
+const CANCELLED: &str = "a cancel ends a wait";
+const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
+const NOTIFIED: &str = "a notification comes before a cancel";
 
 #[derive(Clone, Copy, PartialEq)]
 enum Patience {
@@ -37,16 +52,23 @@ impl World {
     /// and did not know it, somebody else would wait beside that item for ever.
     fn take(&self, patience: Patience) -> bool {
         let mut items = self.items.lock().unwrap();
+        let mut waits = 0;
         while *items == 0 {
+            waits += 1;
             let deadline = (patience == Patience::Deadline).then(Instant::now);
             let notified = self.list.with_ticket(|ticket| {
                 drop(items);
-                patience != Patience::None && ticket.wait(deadline)
+                patience != Patience::None && waiting(|| ticket.wait(deadline)).0
             });
             if !notified {
+                mark(GIVEN_UP);
                 return false;
             }
             items = self.items.lock().unwrap();
+        }
+        mark(if waits == 0 { NO_WAIT } else { WOKEN });
+        if waits > 1 {
+            mark(WOKEN_IN_VAIN);
         }
         *items -= 1;
         true
@@ -57,10 +79,11 @@ impl World {
     }
 }
 
-fn explore(preemptions: usize, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+/// In every interleaving with so many preemptions at most. Among them must be some that reach `states`.
+fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    let run = move || {
         sudog_runtime::model::set_clock(0);
         let world = Arc::new(World {
             list: NotifyList::new(),
@@ -70,7 +93,8 @@ fn explore(preemptions: usize, model: impl Fn(Arc<World>) + Sync + Send + 'stati
         });
         model(world.clone());
         assert_eq!(world.list.waiters(), 0);
-    });
+    };
+    must_reach(states, || builder.check(run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
@@ -80,7 +104,7 @@ fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) 
 
 #[test]
 fn a_signal_wakes_the_waiter() {
-    explore(5, |w| {
+    explore(5, &[NO_WAIT, WOKEN, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         let waiter = spawn(&w, |w| w.take(Patience::Endless));
         w.put(1);
         w.list.notify_one();
@@ -88,12 +112,27 @@ fn a_signal_wakes_the_waiter() {
     });
 }
 
+/// What a notification must see happens before it, so no access needs its place in the total order. The semaphore table
+/// does, which has the same lock.
+#[test]
+fn a_signal_needs_no_total_order() {
+    let test = concat!(module_path!(), "::a_signal_needs_no_total_order");
+    each_site(test, &[], &["model_lock.rs, lock_and_count: fetch_add", "model_lock.rs, count: load"], || {
+        explore(3, &[AT_ONCE, SLEEPS], |w| {
+            let waiter = spawn(&w, |w| w.take(Patience::Endless));
+            w.put(1);
+            w.list.notify_one();
+            assert!(waiter.join().unwrap());
+        });
+    });
+}
+
 /// Without a mutex: loom's cell sees whether the one comes after the other.
 #[test]
 fn what_came_before_a_notification_is_seen_after_it() {
-    explore(5, |w| {
+    explore(5, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         let waiter = spawn(&w, |w| {
-            w.list.with_ticket(|ticket| ticket.wait(None));
+            w.list.with_ticket(|ticket| waiting(|| ticket.wait(None)).0);
             // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
             w.data.with(|data| assert_eq!(unsafe { *data }, 1));
         });
@@ -109,7 +148,7 @@ fn what_came_before_a_notification_is_seen_after_it() {
 
 #[test]
 fn two_signals_wake_two() {
-    explore(3, |w| {
+    explore(3, &[NO_WAIT, WOKEN, AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP, WOKEN_IN_VAIN], |w| {
         let waiters = [(); 2].map(|()| spawn(&w, |w| w.take(Patience::Endless)));
         w.put(1);
         w.list.notify_one();
@@ -121,7 +160,7 @@ fn two_signals_wake_two() {
 
 #[test]
 fn a_broadcast_wakes_all() {
-    explore(3, |w| {
+    explore(3, &[NO_WAIT, WOKEN, AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         let waiters = [(); 2].map(|()| spawn(&w, |w| w.take(Patience::Endless)));
         w.put(2);
         w.list.notify_all();
@@ -131,7 +170,7 @@ fn a_broadcast_wakes_all() {
 
 #[test]
 fn a_signal_and_a_broadcast_at_once() {
-    explore(2, |w| {
+    explore(2, &[NO_WAIT, WOKEN, AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         let waiters = [(); 2].map(|()| spawn(&w, |w| w.take(Patience::Endless)));
         w.put(2);
         let other = spawn(&w, |w| w.list.notify_all());
@@ -142,10 +181,20 @@ fn a_signal_and_a_broadcast_at_once() {
 }
 
 /// Who gives up takes no item with it, and no signal.
+type Both = [(Patience, &'static [&'static str]); 2];
+const SIGNAL: Both = [
+    (Patience::Deadline, &[TIME_IS_UP, TOO_LATE_AND_WOKEN, GIVEN_UP, SLEEPS, WOKEN, NO_WAIT]),
+    (Patience::None, &[GIVEN_UP, PASSED_ON, SLEEPS, WOKEN, NO_WAIT]),
+];
+const BROADCAST: Both = [
+    (Patience::Deadline, &[TIME_IS_UP, TOO_LATE_AND_WOKEN, GIVEN_UP, SLEEPS, WOKEN, NO_WAIT]),
+    (Patience::None, &[GIVEN_UP, NOTIFIED_WITH_ALL, SLEEPS, WOKEN, NO_WAIT]),
+];
+
 #[test]
 fn who_gives_up_leaves_the_signal_to_the_next() {
-    for patience in [Patience::Deadline, Patience::None] {
-        explore(3, move |w| {
+    for (patience, states) in SIGNAL {
+        explore(3, states, move |w| {
             let patient = spawn(&w, |w| w.take(Patience::Endless));
             let hasty = spawn(&w, move |w| {
                 if w.take(patience) {
@@ -163,8 +212,8 @@ fn who_gives_up_leaves_the_signal_to_the_next() {
 
 #[test]
 fn who_gives_up_meets_a_broadcast() {
-    for patience in [Patience::Deadline, Patience::None] {
-        explore(3, move |w| {
+    for (patience, states) in BROADCAST {
+        explore(3, states, move |w| {
             let patient = spawn(&w, |w| w.take(Patience::Endless));
             let hasty = spawn(&w, move |w| w.take(patience));
             w.put(2);
@@ -179,10 +228,10 @@ fn who_gives_up_meets_a_broadcast() {
 /// It was for all who held a ticket when it came; who comes later waits for another.
 #[test]
 fn a_broadcast_is_not_passed_on() {
-    explore(4, |w| {
+    explore(4, &[NOTIFIED_WITH_ALL, TIME_IS_UP], |w| {
         let hasty = spawn(&w, |w| w.take(Patience::None));
         w.list.notify_all();
-        let notified = w.list.with_ticket(|ticket| ticket.wait(Some(Instant::now())));
+        let notified = w.list.with_ticket(|ticket| waiting(|| ticket.wait(Some(Instant::now()))).0);
         assert!(!notified, "by a broadcast that came before");
         hasty.join().unwrap();
     });
@@ -191,11 +240,11 @@ fn a_broadcast_is_not_passed_on() {
 /// A signal is for those who hold a ticket when it comes, and for the first of them.
 #[test]
 fn nobody_steals_a_signal() {
-    explore(3, |w| {
+    explore(3, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         let wait = |place: u32| {
             move |w: &World| {
                 w.list.with_ticket(|ticket| {
-                    ticket.wait(None);
+                    waiting(|| ticket.wait(None));
                     // 1 and 2 as digits, in the order in which they are notified.
                     let _ = w.log.fetch_update(Relaxed, Relaxed, |log| Some(log * 10 + place));
                 });
@@ -226,7 +275,12 @@ fn cancelled_take(w: &World, stop: &Cancel) -> bool {
     while *items == 0 {
         let over = w.list.with_ticket(|ticket| {
             drop(items);
-            let over = ticket.wait_limited(&limit);
+            let (over, waited) = waiting(|| ticket.wait_limited(&limit));
+            mark(match (over, waited) {
+                (Ok(()), _) => NOTIFIED,
+                (_, true) => CANCELLED,
+                (_, false) => CANCELLED_BEFORE,
+            });
             assert_eq!(ticket.wait_limited(&limit), over, "the same again");
             over
         });
@@ -244,7 +298,7 @@ fn cancelled_take(w: &World, stop: &Cancel) -> bool {
 
 #[test]
 fn a_cancel_ends_a_wait() {
-    explore(4, |w| {
+    explore(4, &[CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
         let stop = Arc::new(Cancel::new());
         let waiter = spawn(&w, {
             let stop = stop.clone();
@@ -257,7 +311,7 @@ fn a_cancel_ends_a_wait() {
 
 #[test]
 fn a_cancel_loses_no_signal() {
-    explore(3, |w| {
+    explore(3, &[CANCELLED, CANCELLED_BEFORE, NOTIFIED, NO_WAIT, WOKEN, SLEEPS, TWO_SLEEP], |w| {
         let stop = Arc::new(Cancel::new());
         let hasty = spawn(&w, {
             let stop = stop.clone();
@@ -277,7 +331,7 @@ fn a_cancel_loses_no_signal() {
 
 #[test]
 fn a_cancel_and_a_broadcast() {
-    explore(3, |w| {
+    explore(3, &[CANCELLED, CANCELLED_BEFORE, NOTIFIED, SLEEPS, WOKEN_BEFORE], |w| {
         let stop = Arc::new(Cancel::new());
         let hasty = spawn(&w, {
             let stop = stop.clone();

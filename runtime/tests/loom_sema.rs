@@ -8,7 +8,12 @@
 
 use loom::sync::Arc;
 use loom::thread;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use sudog_runtime::model::each_site;
+use sudog_runtime::reached::{
+    AGAIN, AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, WOKEN_BEFORE, mark, must_reach, waiting,
+};
 use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, SemTable, Wake};
 use sudog_runtime::{AtomicU32, Instant};
 
@@ -17,11 +22,43 @@ struct World {
     permits: AtomicU32,
     other: AtomicU32,
     cancel: Cancel,
+    /// How many calls have waited. No step of the model.
+    waits: AtomicUsize,
 }
+
+// What a model can come to, beside what a call can.
+const ONE_WAITS: &str = "one waits";
+const TWO_WAIT: &str = "two wait";
+const GRANTED: &str = "a limited call gets its permit";
+const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
+const CANCELLED: &str = "a cancel ends a wait";
+const TIMED_OUT: &str = "a deadline ends a wait";
 
 impl World {
     fn acquire(&self) {
-        self.table.acquire(&self.permits, Order::Fifo);
+        self.wait(|| self.table.acquire(&self.permits, Order::Fifo));
+    }
+
+    fn wait<T>(&self, acquire: impl FnOnce() -> T) -> (T, bool) {
+        let (result, waited) = waiting(acquire);
+        self.waits.fetch_add(usize::from(waited), Relaxed);
+        (result, waited)
+    }
+
+    fn acquire_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+        let (result, waited) = self.wait(|| self.table.acquire_limited(&self.permits, Order::Fifo, limit));
+        mark(match result {
+            Ok(()) => GRANTED,
+            Err(Abandoned::Cancelled) => {
+                if waited {
+                    CANCELLED
+                } else {
+                    CANCELLED_BEFORE
+                }
+            }
+            Err(_) => TIMED_OUT,
+        });
+        result
     }
 
     fn release(&self, wake: Wake) {
@@ -29,8 +66,7 @@ impl World {
     }
 
     fn try_acquire(&self) -> bool {
-        let now = Limit::until(Instant::now());
-        self.table.acquire_limited(&self.permits, Order::Fifo, &now).is_ok()
+        self.acquire_limited(&Limit::until(Instant::now())).is_ok()
     }
 
     fn left(&self) -> u32 {
@@ -38,20 +74,33 @@ impl World {
     }
 }
 
-/// Runs `model` in every interleaving with at most `preemptions` of them.
-fn explore(preemptions: usize, permits: u32, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+/// Runs `model` in every interleaving with at most `preemptions` of them. Among them must be some that reach `states`.
+fn explore(
+    preemptions: usize,
+    permits: u32,
+    states: &[&'static str],
+    model: impl Fn(Arc<World>) + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    let run = move || {
         sudog_runtime::model::set_clock(0);
         let world = World {
             table: SemTable::new(),
             permits: AtomicU32::new(permits),
             other: AtomicU32::new(0),
             cancel: Cancel::new(),
+            waits: AtomicUsize::new(0),
         };
-        model(Arc::new(world));
-    });
+        let world = Arc::new(world);
+        model(world.clone());
+        match world.waits.load(Relaxed) {
+            0 => {}
+            1 => mark(ONE_WAITS),
+            _ => mark(TWO_WAIT),
+        }
+    };
+    must_reach(states, || builder.check(run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
@@ -62,7 +111,7 @@ fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) 
 #[test]
 fn a_release_wakes_the_acquirer() {
     for wake in [Wake::Normal, Wake::Handoff] {
-        explore(4, 0, move |w| {
+        explore(4, 0, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], move |w| {
             let waiter = spawn(&w, World::acquire);
             w.release(wake);
             waiter.join().unwrap();
@@ -71,10 +120,32 @@ fn a_release_wakes_the_acquirer() {
     }
 }
 
+/// A normal release and its acquirer are a Dekker pair.
+#[test]
+fn a_release_sees_the_acquirer_or_is_seen() {
+    let test = concat!(module_path!(), "::a_release_sees_the_acquirer_or_is_seen");
+    let needed = [
+        "model_lock.rs, lock_and_count: fetch_add",
+        "model_lock.rs, count: load",
+        "table.rs, add: fetch_add",
+        "table.rs, take: load",
+    ];
+    each_site(test, &needed, &["table.rs, take: compare_exchange"], || {
+        explore(4, 0, &[AT_ONCE, SLEEPS], |w| {
+            let waiter = spawn(&w, World::acquire);
+            w.release(Wake::Normal);
+            waiter.join().unwrap();
+            assert_eq!(w.left(), 0);
+        });
+    });
+}
+
 #[test]
 fn two_releases_wake_two_acquirers() {
-    for wake in [Wake::Normal, Wake::Handoff] {
-        explore(3, 0, move |w| {
+    // Who is woken can be beaten; but not here if the other permit is handed over.
+    let states = [AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS, TWO_WAIT, AGAIN];
+    for (wake, states) in [(Wake::Normal, &states[..]), (Wake::Handoff, &states[..5])] {
+        explore(3, 0, states, move |w| {
             let waiters = [spawn(&w, World::acquire), spawn(&w, World::acquire)];
             w.release(wake);
             w.release(Wake::Normal);
@@ -88,7 +159,7 @@ fn two_releases_wake_two_acquirers() {
 
 #[test]
 fn one_release_of_two_wakes_two_acquirers() {
-    explore(3, 0, |w| {
+    explore(3, 0, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS, TWO_WAIT], |w| {
         let waiters = [spawn(&w, World::acquire), spawn(&w, World::acquire)];
         w.table.release_many(&w.permits, 2);
         for t in waiters {
@@ -101,7 +172,7 @@ fn one_release_of_two_wakes_two_acquirers() {
 /// A wait group's last step: as many grants as there are waiters, of whom some may not have queued yet.
 #[test]
 fn grants_reach_those_who_are_still_coming() {
-    explore(3, 0, |w| {
+    explore(3, 0, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS, TWO_WAIT], |w| {
         let waiters = [spawn(&w, World::acquire), spawn(&w, World::acquire)];
         w.table.grant_many(&w.permits, 2);
         for t in waiters {
@@ -113,7 +184,7 @@ fn grants_reach_those_who_are_still_coming() {
 
 #[test]
 fn a_grant_meets_a_deadline() {
-    explore(4, 0, |w| {
+    explore(4, 0, &[AT_ONCE, GRANTED, TIMED_OUT, WOKEN_BEFORE, TOO_LATE_AND_WOKEN], |w| {
         let waiter = spawn(&w, World::try_acquire);
         w.table.grant_many(&w.permits, 1);
         let got = u32::from(waiter.join().unwrap());
@@ -123,7 +194,7 @@ fn a_grant_meets_a_deadline() {
 
 #[test]
 fn a_permit_excludes() {
-    explore(3, 1, |w| {
+    explore(3, 1, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS], |w| {
         let turn = |w: &World| {
             w.acquire();
             assert_eq!(w.other.fetch_add(1, Relaxed), 0);
@@ -139,9 +210,9 @@ fn a_permit_excludes() {
 
 #[test]
 fn semaphores_that_share_a_bucket_do_not_mix() {
-    explore(3, 0, |w| {
+    explore(3, 0, &[AT_ONCE, SLEEPS, ONE_WAITS, TWO_WAIT], |w| {
         let first = spawn(&w, World::acquire);
-        let second = spawn(&w, |w| w.table.acquire(&w.other, Order::Lifo));
+        let second = spawn(&w, |w| _ = w.wait(|| w.table.acquire(&w.other, Order::Lifo)));
         w.table.release(&w.other, Wake::Normal);
         second.join().unwrap();
         w.release(Wake::Handoff);
@@ -153,16 +224,24 @@ fn semaphores_that_share_a_bucket_do_not_mix() {
 /// Go's semrelease with handoff lets a newcomer take the permit on its way; ours must not.
 #[test]
 fn nobody_steals_what_is_handed_over() {
-    explore(3, 0, |w| {
+    const HANDED_OVER: &str = "a thief is beside what is handed over";
+    explore(3, 0, &[HANDED_OVER, SLEEPS, WOKEN_BEFORE], |w| {
         let waiter = spawn(&w, World::acquire);
-        let thief = spawn(&w, |w| w.table.waiters(&w.permits) == 1 && w.try_acquire());
+        let thief = spawn(&w, |w| {
+            let beside = w.table.waiters(&w.permits) == 1;
+            (beside, beside && w.try_acquire())
+        });
         let releaser = spawn(&w, |w| {
             let queued = w.table.waiters(&w.permits) == 1;
             w.release(Wake::Handoff);
             queued
         });
         let queued = releaser.join().unwrap();
-        if thief.join().unwrap() {
+        let (beside, stolen) = thief.join().unwrap();
+        if beside && queued {
+            mark(HANDED_OVER);
+        }
+        if stolen {
             assert!(!queued, "a newcomer took the permit that was handed to a waiter");
             w.release(Wake::Normal);
         }
@@ -174,7 +253,7 @@ fn nobody_steals_what_is_handed_over() {
 #[test]
 fn a_deadline_neither_loses_nor_doubles_a_permit() {
     for wake in [Wake::Normal, Wake::Handoff] {
-        explore(4, 0, move |w| {
+        explore(4, 0, &[AT_ONCE, GRANTED, TIMED_OUT, TIME_IS_UP, TOO_LATE_AND_WOKEN], move |w| {
             let waiter = spawn(&w, World::try_acquire);
             w.release(wake);
             let got = u32::from(waiter.join().unwrap());
@@ -186,7 +265,7 @@ fn a_deadline_neither_loses_nor_doubles_a_permit() {
 #[test]
 fn a_deadline_does_not_strand_the_next_in_line() {
     for wake in [Wake::Normal, Wake::Handoff] {
-        explore(3, 0, move |w| {
+        explore(3, 0, &[GRANTED, TIMED_OUT, TOO_LATE_AND_WOKEN, SLEEPS, TWO_WAIT], move |w| {
             let patient = spawn(&w, World::acquire);
             let hasty = spawn(&w, |w| {
                 if w.try_acquire() {
@@ -204,10 +283,10 @@ fn a_deadline_does_not_strand_the_next_in_line() {
 #[test]
 fn a_cancel_neither_loses_nor_doubles_a_permit() {
     for wake in [Wake::Normal, Wake::Handoff] {
-        explore(3, 0, move |w| {
+        explore(3, 0, &[GRANTED, CANCELLED_BEFORE, CANCELLED, SLEEPS, WOKEN_BEFORE], move |w| {
             let waiter = spawn(&w, |w| {
                 let limit = Limit { cancel: Some(&w.cancel), ..Limit::default() };
-                w.table.acquire_limited(&w.permits, Order::Fifo, &limit)
+                w.acquire_limited(&limit)
             });
             let releaser = spawn(&w, move |w| w.release(wake));
             w.cancel.cancel();
@@ -226,10 +305,10 @@ fn a_cancel_neither_loses_nor_doubles_a_permit() {
 
 #[test]
 fn a_cancel_finds_every_waiter() {
-    explore(4, 0, |w| {
+    explore(4, 0, &[CANCELLED_BEFORE, CANCELLED, ONE_WAITS, TWO_WAIT], |w| {
         let wait = |w: &World| {
             let limit = Limit { cancel: Some(&w.cancel), ..Limit::default() };
-            w.table.acquire_limited(&w.permits, Order::Fifo, &limit)
+            w.acquire_limited(&limit)
         };
         let waiters = [spawn(&w, wait), spawn(&w, wait)];
         w.cancel.cancel();
@@ -242,10 +321,10 @@ fn a_cancel_finds_every_waiter() {
 
 #[test]
 fn a_cancel_meets_a_deadline() {
-    explore(4, 0, |w| {
+    explore(4, 0, &[CANCELLED_BEFORE, CANCELLED, TIMED_OUT, TOO_LATE_AND_WOKEN], |w| {
         let waiter = spawn(&w, |w| {
             let limit = Limit { cancel: Some(&w.cancel), ..Limit::until(Instant::now()) };
-            w.table.acquire_limited(&w.permits, Order::Fifo, &limit)
+            w.acquire_limited(&limit)
         });
         w.cancel.cancel();
         assert!(waiter.join().unwrap().is_err());

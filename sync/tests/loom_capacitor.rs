@@ -19,14 +19,26 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32};
 use loom::thread;
 use sudog_runtime::Instant;
-use sudog_runtime::model::set_clock;
+use sudog_runtime::model::{each_site, set_clock};
+use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, unmarked, waiting};
 use sudog_sync::RawLock;
 use sudog_sync::capacitor::{Always, ArriveDepart, Gated, Multilane, Platoon, SlidingWindow, Wrapped};
 use sudog_sync::mutex::InTurn;
-use sudog_sync::semaphore::waiting_array::{Fence, without};
 use sudog_sync::semaphore::{Benaphore, RuntimeSema, Ticket};
 
-use explore::{explore, explore_in_time, must_fail, step};
+use explore::{explore, explore_in_time, step};
+
+// What a model can come to, beside what a call can. Some of it the capacitors mark by themselves.
+const WALKS_IN: &str = "one is let through at once";
+const WAITS: &str = "one waits in line";
+const IN_TIME: &str = "one in haste is let through";
+const GIVES_UP: &str = "one in haste gives up";
+const TRY: &str = "a try comes off";
+const TRY_FAILS: &str = "a try fails";
+const TWO_INSIDE: &str = "two are inside";
+const LATE: &str = "a ticket departs late";
+const BESIDE_LATE: &str = "another departs beside one that is late";
+const PLATOON: &str = "a platoon is complete";
 
 /// A capacitor, and what those do who have been let through.
 struct World<C> {
@@ -48,16 +60,20 @@ impl<C: ArriveDepart + 'static> World<C> {
         // The tables first: the thread that makes one would hand on to the others what it had done before. By a wait that
         // is given up.
         set_clock(1);
-        let limit = world.capacitor.limit();
-        let arrive = |_| {
-            world.capacitor.announce();
-            world.capacitor.arrive()
-        };
-        let arrivals: Vec<_> = (0..limit).map(arrive).collect();
-        assert!(world.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2)).is_none());
-        arrivals.into_iter().for_each(|ticket| world.capacitor.depart_and_retract(ticket));
+        unmarked(|| world.touch_tables());
         set_clock(step());
         world
+    }
+
+    fn touch_tables(&self) {
+        let limit = self.capacitor.limit();
+        let arrive = |_| {
+            self.capacitor.announce();
+            self.capacitor.arrive()
+        };
+        let arrivals: Vec<_> = (0..limit).map(arrive).collect();
+        assert!(self.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2)).is_none());
+        arrivals.into_iter().for_each(|ticket| self.capacitor.depart_and_retract(ticket));
     }
 
     fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
@@ -66,7 +82,11 @@ impl<C: ArriveDepart + 'static> World<C> {
     }
 
     fn visit(&self) {
-        assert!(self.inside.fetch_add(1, Relaxed) < self.capacitor.limit(), "too many are let through");
+        let inside = self.inside.fetch_add(1, Relaxed);
+        assert!(inside < self.capacitor.limit(), "too many are let through");
+        if inside > 0 {
+            mark(TWO_INSIDE);
+        }
         if self.capacitor.limit() == 1 {
             // SAFETY: as above.
             self.data.with_mut(|data| unsafe { *data += 1 });
@@ -75,14 +95,16 @@ impl<C: ArriveDepart + 'static> World<C> {
     }
 
     fn turn(&self) {
-        let ticket = self.capacitor.arrive();
+        let (ticket, waits) = waiting(|| self.capacitor.arrive());
+        mark(if waits { WAITS } else { WALKS_IN });
         self.visit();
         self.capacitor.depart(ticket);
     }
 
     /// With a deadline that comes as soon as it sleeps.
     fn hasty_turn(&self) -> bool {
-        let ticket = self.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2));
+        let (ticket, _) = waiting(|| self.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2)));
+        mark(if ticket.is_some() { IN_TIME } else { GIVES_UP });
         if let Some(ticket) = ticket {
             self.visit();
             self.capacitor.depart(ticket);
@@ -102,8 +124,8 @@ impl<C: ArriveDepart + 'static> World<C> {
     }
 }
 
-fn two_turns_each<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
-    explore(preemptions, move || {
+fn two_turns_each<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'static str]) {
+    explore(preemptions, states, move || {
         let w = World::<C>::new(limit);
         let other = w.spawn(|w| (0..2).for_each(|_| w.turn()));
         (0..2).for_each(|_| w.turn());
@@ -112,8 +134,8 @@ fn two_turns_each<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
     });
 }
 
-fn three_threads<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
-    explore(preemptions, move || {
+fn three_threads<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'static str]) {
+    explore(preemptions, states, move || {
         let w = World::<C>::new(limit);
         let others = [w.spawn(World::turn), w.spawn(World::turn)];
         w.turn();
@@ -123,8 +145,8 @@ fn three_threads<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
 }
 
 /// Of three one gives up, early or late.
-fn a_deadline<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
-    explore_in_time(preemptions, 1, move || {
+fn a_deadline<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'static str]) {
+    explore_in_time(preemptions, 1, states, move || {
         let w = World::<C>::new(limit);
         let hasty = w.spawn(World::hasty_turn);
         let patient = w.spawn(World::turn);
@@ -135,8 +157,8 @@ fn a_deadline<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
     });
 }
 
-fn two_deadlines<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
-    explore_in_time(preemptions, 1, move || {
+fn two_deadlines<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'static str]) {
+    explore_in_time(preemptions, 1, states, move || {
         let w = World::<C>::new(limit);
         let hasty = [w.spawn(World::hasty_turn), w.spawn(World::hasty_turn)];
         w.turn();
@@ -145,12 +167,14 @@ fn two_deadlines<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
     });
 }
 
-fn a_try<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
-    explore(preemptions, move || {
+fn a_try<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'static str]) {
+    explore(preemptions, states, move || {
         let w = World::<C>::new(limit);
         let tries = w.spawn(|w| {
             for _ in 0..2 {
-                if let Some(ticket) = w.capacitor.try_arrive() {
+                let ticket = w.capacitor.try_arrive();
+                mark(if ticket.is_some() { TRY } else { TRY_FAILS });
+                if let Some(ticket) = ticket {
                     w.visit();
                     w.capacitor.depart(ticket);
                 }
@@ -166,19 +190,24 @@ fn a_try<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
 
 /// Places taken and given up by one, so that those who give up later are far from the base.
 fn late<const HELD: usize>(preemptions: usize) {
-    explore_in_time(preemptions, 1, || {
-        let w = World::<SlidingWindow>::new(1);
-        let first = w.capacitor.arrive();
-        // Two that have given up and have bits, or have none.
-        for _ in 0..HELD {
-            assert!(!w.hasty_turn());
-        }
-        let others = [w.spawn(|w| _ = w.hasty_turn()), w.spawn(World::turn)];
-        w.capacitor.depart(first);
-        others.into_iter().for_each(|t| t.join().unwrap());
-        assert_eq!(w.capacitor.present(), 0);
-        w.finish();
-    });
+    explore_in_time(
+        preemptions,
+        1,
+        &[LATE, BESIDE_LATE, IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, WAITS],
+        || {
+            let w = World::<SlidingWindow>::new(1);
+            let first = w.capacitor.arrive();
+            // Two that have given up and have bits, or have none.
+            for _ in 0..HELD {
+                assert!(!w.hasty_turn());
+            }
+            let others = [w.spawn(|w| _ = w.hasty_turn()), w.spawn(World::turn)];
+            w.capacitor.depart(first);
+            others.into_iter().for_each(|t| t.join().unwrap());
+            assert_eq!(w.capacitor.present(), 0);
+            w.finish();
+        },
+    );
 }
 
 macro_rules! models {
@@ -195,12 +224,12 @@ mod window {
     type C = SlidingWindow;
 
     models! {
-        turns: two_turns_each::<C>(3, 1), two_turns_each::<C>(2, 2);
-        three: three_threads::<C>(2, 1);
-        three_of_whom_two_go: three_threads::<C>(2, 2);
-        one_gives_up: a_deadline::<C>(2, 1);
-        two_give_up: two_deadlines::<C>(2, 1);
-        one_tries: a_try::<C>(2, 1), a_try::<C>(1, 2);
+        turns: two_turns_each::<C>(3, 1, &[WALKS_IN, WAITS, TWO_SLEEP]), two_turns_each::<C>(2, 2, &[WALKS_IN, WAITS, TWO_INSIDE]);
+        three: three_threads::<C>(2, 1, &[WALKS_IN, WAITS, TWO_SLEEP]);
+        three_of_whom_two_go: three_threads::<C>(2, 2, &[WALKS_IN, WAITS, TWO_INSIDE]);
+        one_gives_up: a_deadline::<C>(2, 1, &[IN_TIME, GIVES_UP, TOO_LATE_AND_WOKEN, LATE, BESIDE_LATE, WAITS]);
+        two_give_up: two_deadlines::<C>(2, 1, &[IN_TIME, GIVES_UP, TOO_LATE_AND_WOKEN, LATE, BESIDE_LATE, WAITS]);
+        one_tries: a_try::<C>(2, 1, &[TRY, TRY_FAILS, WAITS, TWO_SLEEP]), a_try::<C>(1, 2, &[TRY, TRY_FAILS, TWO_INSIDE]);
         one_is_late: late::<1>(2);
         two_are_late: late::<2>(2);
         three_are_late: late::<3>(2);
@@ -210,7 +239,7 @@ mod window {
     #[test]
     fn goes_round() {
         for at in [u32::MAX - 3, u32::MAX] {
-            explore(2, move || {
+            explore(2, &[WALKS_IN, WAITS], move || {
                 let w = World::of(C::with_limit_at(1, at));
                 let other = w.spawn(|w| (0..2).for_each(|_| w.turn()));
                 w.turn();
@@ -220,30 +249,42 @@ mod window {
         }
     }
 
-    must_fail! {
-        /// The departer does not see the ticket, its holder not the window.
-        a_look_for_tickets_needs_the_departers_fence: "deadlock", {
-            without(Some(Fence::AfterGrant));
-            two_turns_each::<C>(3, 1);
-        };
-        /// The same, from the other side.
-        a_look_for_tickets_needs_the_sleepers_fence: "deadlock", {
-            without(Some(Fence::AfterPush));
-            two_turns_each::<C>(3, 1);
-        };
+    /// The look for tickets: else the departer does not see the ticket, and its holder not the window.
+    #[test]
+    fn who_sleeps_is_seen() {
+        let test = concat!(module_path!(), "::who_sleeps_is_seen");
+        let needed = ["pop_stack.rs, wait: fence", "sliding.rs, leave: compare_exchange", "sliding.rs, wake: load"];
+        each_site(test, &needed, &[], || two_turns_each::<C>(3, 1, &[]));
+    }
+
+    /// The same if the departer is late.
+    #[test]
+    fn who_sleeps_is_seen_by_one_that_is_late() {
+        let test = concat!(module_path!(), "::who_sleeps_is_seen_by_one_that_is_late");
+        let needed = [
+            "pop_stack.rs, wait: fence",
+            "sliding.rs, leave: compare_exchange",
+            "sliding.rs, leave_late: compare_exchange",
+            "sliding.rs, wake: load",
+        ];
+        each_site(test, &needed, &[], || late::<1>(2));
     }
 }
 
 mod platoon {
     use super::*;
 
+    const ONE: &[&str] = &[WALKS_IN, WAITS, PLATOON];
+    const TWO: &[&str] = &[WALKS_IN, WAITS, PLATOON, TWO_INSIDE];
+    const HASTE: &[&str] = &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, WAITS];
+
     models! {
-        over_the_benaphore: two_turns_each::<Platoon<Benaphore>>(3, 1), three_threads::<Platoon<Benaphore>>(2, 2);
-        over_tickets: two_turns_each::<Platoon<Ticket>>(2, 1), three_threads::<Platoon<Ticket>>(1, 2);
-        over_the_table: two_turns_each::<Platoon<RuntimeSema>>(2, 1), three_threads::<Platoon<RuntimeSema>>(2, 2);
-        one_gives_up: a_deadline::<Platoon<Benaphore>>(2, 1);
-        one_gives_up_in_the_table: a_deadline::<Platoon<RuntimeSema>>(2, 1);
-        one_tries: a_try::<Platoon<Benaphore>>(2, 1), a_try::<Platoon<Benaphore>>(1, 2);
+        over_the_benaphore: two_turns_each::<Platoon<Benaphore>>(3, 1, &[WALKS_IN, WAITS, PLATOON, TWO_SLEEP]), three_threads::<Platoon<Benaphore>>(2, 2, TWO);
+        over_tickets: two_turns_each::<Platoon<Ticket>>(2, 1, ONE), three_threads::<Platoon<Ticket>>(1, 2, TWO);
+        over_the_table: two_turns_each::<Platoon<RuntimeSema>>(2, 1, ONE), three_threads::<Platoon<RuntimeSema>>(2, 2, TWO);
+        one_gives_up: a_deadline::<Platoon<Benaphore>>(2, 1, HASTE);
+        one_gives_up_in_the_table: a_deadline::<Platoon<RuntimeSema>>(2, 1, HASTE);
+        one_tries: a_try::<Platoon<Benaphore>>(2, 1, &[TRY, TRY_FAILS, WAITS]), a_try::<Platoon<Benaphore>>(1, 2, &[TRY, TRY_FAILS, TWO_INSIDE]);
     }
 }
 
@@ -253,12 +294,17 @@ mod lanes {
     /// Two lanes of one: two platoons.
     #[test]
     fn dealt_in_turn() {
-        explore(2, || {
+        explore(2, &[WALKS_IN, WAITS, TWO_INSIDE], || {
             let capacitor = Multilane::with_lanes(2, 1);
             let w = Arc::new(World { capacitor, inside: AtomicU32::new(0), data: UnsafeCell::new(0) });
             let turn = |w: &World<Multilane>| {
-                let ticket = w.capacitor.arrive();
-                assert!(w.inside.fetch_add(1, Relaxed) < 2, "too many are let through");
+                let (ticket, waits) = waiting(|| w.capacitor.arrive());
+                mark(if waits { WAITS } else { WALKS_IN });
+                let inside = w.inside.fetch_add(1, Relaxed);
+                assert!(inside < 2, "too many are let through");
+                if inside > 0 {
+                    mark(TWO_INSIDE);
+                }
                 w.inside.fetch_sub(1, Relaxed);
                 w.capacitor.depart(ticket);
             };
@@ -284,7 +330,14 @@ mod unwinding {
 
     loom::thread_local! {
         static PANICS: Cell<bool> = Cell::new(false);
+        /// Its tries do not: they are before the capacitor.
+        static TRIES: Cell<bool> = Cell::new(false);
     }
+
+    const PANICS_AFTER_A_WAIT: &str = "one that has waited panics inside";
+    const PANICS_AT_ONCE: &str = "one that has not waited panics inside";
+    const PANICS_IN_LINE: &str = "one panics in line";
+    const PANICS_NOT: &str = "one that would panic in line is let through";
 
     fn panic_if_told() {
         if PANICS.with(Cell::get) {
@@ -301,18 +354,20 @@ mod unwinding {
     }
 
     fn inside<C: ArriveDepart + 'static>(preemptions: usize) {
-        explore(preemptions, || {
+        explore(preemptions, &[PANICS_AFTER_A_WAIT, PANICS_AT_ONCE, WALKS_IN, WAITS, TWO_SLEEP], || {
             let w = World::<C>::new(1);
             let panics = w.spawn(|w| {
                 let done = unwound(|| {
-                    let _arrival = w.capacitor.pass();
+                    let (_arrival, waits) = waiting(|| w.capacitor.pass());
+                    mark(if waits { PANICS_AFTER_A_WAIT } else { PANICS_AT_ONCE });
                     w.visit();
                     panic_if_told();
                 });
                 assert!(done.is_none());
             });
             let other = w.spawn(|w| {
-                let _arrival = w.capacitor.pass();
+                let (_arrival, waits) = waiting(|| w.capacitor.pass());
+                mark(if waits { WAITS } else { WALKS_IN });
                 w.visit();
             });
             w.turn();
@@ -336,11 +391,13 @@ mod unwinding {
     }
 
     /// Who is unwound as it waits gives up, as at a deadline.
-    fn in_line(preemptions: usize, limit: u32) {
-        explore(preemptions, move || {
+    fn in_line(preemptions: usize, limit: u32, states: &[&'static str]) {
+        explore(preemptions, states, move || {
             let w = World::<SlidingWindow<Policy>>::new(limit);
             let panics = w.spawn(|w| {
-                if let Some(ticket) = unwound(|| w.capacitor.arrive()) {
+                let ticket = unwound(|| w.capacitor.arrive());
+                mark(if ticket.is_some() { PANICS_NOT } else { PANICS_IN_LINE });
+                if let Some(ticket) = ticket {
                     w.visit();
                     w.capacitor.depart(ticket);
                 }
@@ -369,7 +426,9 @@ mod unwinding {
             self.0.lock();
         }
         fn try_lock(&self) -> Option<()> {
-            panic_if_told();
+            if !TRIES.with(Cell::get) {
+                panic_if_told();
+            }
             self.0.try_lock()
         }
         fn try_lock_until(&self, deadline: Instant) -> Option<()> {
@@ -386,25 +445,47 @@ mod unwinding {
         }
     }
 
-    fn of_the_inner_lock<C: ArriveDepart + 'static>(preemptions: usize, at_unlock: bool) {
-        explore(preemptions, move || {
+    /// Where the inner lock panics.
+    #[derive(Clone, Copy, PartialEq)]
+    enum At {
+        /// Before the capacitor: as nobody else is there, as far as the gate can see.
+        Try,
+        /// Behind the capacitor.
+        Lock,
+        Unlock,
+    }
+
+    const PANICS_BEFORE: &str = "one panics before the capacitor";
+    const PANICS_BEHIND: &str = "one panics behind the capacitor";
+    const PANICS_NEVER: &str = "one that would panic behind the capacitor goes past it";
+
+    fn of_the_inner_lock<C: ArriveDepart + 'static>(preemptions: usize, at: At, states: &[&'static str]) {
+        explore(preemptions, states, move || {
             let Ok(world) = Arc::try_unwrap(World::<C>::new(1)).map_err(|_| ()) else { unreachable!("it is ours") };
             let lock = Arc::new(Wrapped::with(Panicky::new(), world.capacitor, Gated));
             let panics = {
                 let lock = lock.clone();
                 thread::spawn(move || {
+                    TRIES.with(|tries| tries.set(at == At::Lock));
                     // SAFETY: the guard of this lock, which has not been released.
                     let unlock = |pass| unsafe { lock.unlock(pass) };
-                    let done = if at_unlock {
-                        let pass = lock.lock();
-                        unwound(|| unlock(pass))
-                    } else {
-                        unwound(|| lock.lock()).map(unlock)
-                    };
-                    assert!(done.is_none());
+                    if at == At::Unlock {
+                        let (pass, waits) = waiting(|| lock.lock());
+                        mark(if waits { PANICS_AFTER_A_WAIT } else { PANICS_AT_ONCE });
+                        assert!(unwound(|| unlock(pass)).is_none());
+                        return;
+                    }
+                    match unwound(|| lock.lock()) {
+                        None => mark(if at == At::Lock { PANICS_BEHIND } else { PANICS_BEFORE }),
+                        Some(pass) => {
+                            mark(PANICS_NEVER);
+                            unlock(pass);
+                        }
+                    }
                 })
             };
-            let pass = lock.lock();
+            let (pass, waits) = waiting(|| lock.lock());
+            mark(if waits { WAITS } else { WALKS_IN });
             // SAFETY: the guard of this lock, which has not been released.
             unsafe { lock.unlock(pass) };
             panics.join().unwrap();
@@ -414,13 +495,21 @@ mod unwinding {
         });
     }
 
+    const BEFORE: &[&str] = &[PANICS_BEFORE];
+    const BEHIND: &[&str] = &[PANICS_BEHIND, PANICS_NEVER, WALKS_IN];
+    const UNLOCKS: &[&str] = &[PANICS_AFTER_A_WAIT, PANICS_AT_ONCE, WALKS_IN, WAITS];
+
     models! {
         inside_the_window: inside::<SlidingWindow>(2);
         inside_the_platoon: inside::<Platoon<Benaphore>>(2);
-        in_the_line_of_the_window: in_line(2, 1), in_line(2, 2);
-        of_the_lock_in_the_window: of_the_inner_lock::<SlidingWindow>(2, false), of_the_inner_lock::<SlidingWindow>(2, true);
+        in_the_line_of_the_window: in_line(2, 1, &[PANICS_IN_LINE, PANICS_NOT, WAITS, TWO_SLEEP]), in_line(2, 2, &[PANICS_IN_LINE, PANICS_NOT, WAITS, TWO_INSIDE, LATE, BESIDE_LATE]);
+        of_the_lock_in_the_window:
+            of_the_inner_lock::<SlidingWindow>(2, At::Try, BEFORE), of_the_inner_lock::<SlidingWindow>(2, At::Lock, BEHIND),
+            of_the_inner_lock::<SlidingWindow>(2, At::Unlock, UNLOCKS);
         of_the_lock_in_the_platoon:
-            of_the_inner_lock::<Platoon<Benaphore>>(2, false), of_the_inner_lock::<Platoon<Benaphore>>(2, true);
+            of_the_inner_lock::<Platoon<Benaphore>>(2, At::Try, BEFORE),
+            of_the_inner_lock::<Platoon<Benaphore>>(2, At::Lock, BEHIND),
+            of_the_inner_lock::<Platoon<Benaphore>>(2, At::Unlock, UNLOCKS);
     }
 }
 
@@ -466,6 +555,24 @@ mod gate {
 
     type Gate<C> = Wrapped<Watching, C, Gated>;
 
+    const PAST: &str = "one goes past the capacitor";
+    const THROUGH: &str = "one goes through the capacitor";
+    const THROUGH_AFTER_A_WAIT: &str = "one waits, and goes through the capacitor";
+    const COMES_LATER: &str = "the other comes after the victim, and has the lock";
+    const COMES_EARLIER: &str = "the other comes before the victim, and has the lock";
+    const VICTIM_WAITS: &str = "the victim waits in its doorway";
+    const VICTIM_AT_ONCE: &str = "the victim does not wait in its doorway";
+    const PASSES_BY: &str = "another passes by";
+    const FINDS_NO_PLACE: &str = "another finds no place";
+
+    fn mark_pass<C: ArriveDepart>(pass: &<Gate<C> as RawLock>::Guard, waits: bool) {
+        mark(match (pass.ticket(), waits) {
+            (None, _) => PAST,
+            (_, false) => THROUGH,
+            (_, true) => THROUGH_AFTER_A_WAIT,
+        });
+    }
+
     /// A lock that has been wrapped, and what those do who have it.
     struct Locked<C> {
         lock: Gate<C>,
@@ -496,7 +603,8 @@ mod gate {
         }
 
         fn turn(&self) {
-            let pass = self.lock.lock();
+            let (pass, waits) = waiting(|| self.lock.lock());
+            mark_pass::<C>(&pass, waits);
             self.write();
             // SAFETY: the guard of this lock, which has not been released.
             unsafe { self.lock.unlock(pass) };
@@ -506,7 +614,8 @@ mod gate {
         fn victim(&self) {
             let capacitor = self.lock.capacitor();
             capacitor.announce();
-            let ticket = capacitor.arrive();
+            let (ticket, waits) = waiting(|| capacitor.arrive());
+            mark(if waits { VICTIM_WAITS } else { VICTIM_AT_ONCE });
             self.lock.inner().arrived.store(true, Release);
             self.lock.inner().lock();
             self.write();
@@ -519,19 +628,24 @@ mod gate {
         /// Past the gate nobody overtakes; nor anybody, if the limit is 1.
         fn overtaker(&self) {
             let later = self.lock.inner().arrived.load(Acquire);
-            let pass = self.lock.lock();
+            let (pass, waits) = waiting(|| self.lock.lock());
+            mark_pass::<C>(&pass, waits);
             self.check(pass, later);
         }
 
         fn tries(&self) {
             let later = self.lock.inner().arrived.load(Acquire);
-            if let Some(pass) = self.lock.try_lock() {
+            let pass = self.lock.try_lock();
+            mark(if pass.is_some() { TRY } else { TRY_FAILS });
+            if let Some(pass) = pass {
+                mark_pass::<C>(&pass, false);
                 self.check(pass, later);
             }
         }
 
         fn check(&self, pass: <Gate<C> as RawLock>::Guard, later: bool) {
             self.write();
+            mark(if later { COMES_LATER } else { COMES_EARLIER });
             let bound = self.lock.capacitor().limit() - 1;
             let past = pass.ticket().is_none() && self.lock.inner().later.load(Relaxed);
             let overtaken = past || (later && bound == 0);
@@ -544,14 +658,19 @@ mod gate {
         fn passer_by(&self) {
             let capacitor = self.lock.capacitor();
             capacitor.announce();
-            match capacitor.try_arrive() {
+            let ticket = capacitor.try_arrive();
+            mark(if ticket.is_some() { PASSES_BY } else { FINDS_NO_PLACE });
+            match ticket {
                 Some(ticket) => capacitor.depart_and_retract(ticket),
                 None => capacitor.retract(),
             }
         }
 
         fn hasty(&self) {
-            if let Some(pass) = self.lock.try_lock_until(Instant::now() + Duration::from_nanos(2)) {
+            let (pass, waits) = waiting(|| self.lock.try_lock_until(Instant::now() + Duration::from_nanos(2)));
+            mark(if pass.is_some() { IN_TIME } else { GIVES_UP });
+            if let Some(pass) = pass {
+                mark_pass::<C>(&pass, waits);
                 self.write();
                 // SAFETY: as above.
                 unsafe { self.lock.unlock(pass) };
@@ -568,8 +687,12 @@ mod gate {
         }
     }
 
-    fn nobody_overtakes<C: ArriveDepart + 'static>(preemptions: usize, overtaker: fn(&Locked<C>)) {
-        explore(preemptions, move || {
+    fn nobody_overtakes<C: ArriveDepart + 'static>(
+        preemptions: usize,
+        overtaker: fn(&Locked<C>),
+        states: &[&'static str],
+    ) {
+        explore(preemptions, states, move || {
             let l = Locked::<C>::new(1);
             let overtaker = l.spawn(overtaker);
             l.victim();
@@ -580,17 +703,31 @@ mod gate {
 
     /// What is seen of one that leaves is not seen without its coming.
     fn nobody_overtakes_beside_another<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
-        explore(preemptions, move || {
-            let l = Locked::<C>::new(limit);
-            let others = [l.spawn(Locked::overtaker), l.spawn(Locked::passer_by)];
-            l.victim();
-            others.into_iter().for_each(|t| t.join().unwrap());
-            l.finish();
-        });
+        explore(
+            preemptions,
+            &[
+                COMES_LATER,
+                COMES_EARLIER,
+                PASSES_BY,
+                FINDS_NO_PLACE,
+                PAST,
+                THROUGH,
+                THROUGH_AFTER_A_WAIT,
+                VICTIM_WAITS,
+                VICTIM_AT_ONCE,
+            ],
+            move || {
+                let l = Locked::<C>::new(limit);
+                let others = [l.spawn(Locked::overtaker), l.spawn(Locked::passer_by)];
+                l.victim();
+                others.into_iter().for_each(|t| t.join().unwrap());
+                l.finish();
+            },
+        );
     }
 
     fn three<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
-        explore(preemptions, move || {
+        explore(preemptions, &[PAST, THROUGH, THROUGH_AFTER_A_WAIT, TWO_SLEEP], move || {
             let l = Locked::<C>::new(limit);
             let others = [l.spawn(Locked::turn), l.spawn(Locked::turn)];
             l.turn();
@@ -600,7 +737,7 @@ mod gate {
     }
 
     fn one_gives_up<C: ArriveDepart + 'static>(preemptions: usize) {
-        explore_in_time(preemptions, 1, || {
+        explore_in_time(preemptions, 1, &[PAST, THROUGH, THROUGH_AFTER_A_WAIT, IN_TIME, GIVES_UP, TIME_IS_UP], || {
             let l = Locked::<C>::new(1);
             let others = [l.spawn(Locked::hasty), l.spawn(Locked::turn)];
             l.turn();
@@ -611,9 +748,9 @@ mod gate {
 
     models! {
         of_the_window_keeps_the_bound:
-            nobody_overtakes::<SlidingWindow>(3, Locked::overtaker), nobody_overtakes::<SlidingWindow>(3, Locked::tries);
+            nobody_overtakes::<SlidingWindow>(3, Locked::overtaker, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, THROUGH_AFTER_A_WAIT]), nobody_overtakes::<SlidingWindow>(3, Locked::tries, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, TRY, TRY_FAILS]);
         of_the_platoon_keeps_the_bound:
-            nobody_overtakes::<Platoon<Benaphore>>(3, Locked::overtaker), nobody_overtakes::<Platoon<Benaphore>>(3, Locked::tries);
+            nobody_overtakes::<Platoon<Benaphore>>(3, Locked::overtaker, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, THROUGH_AFTER_A_WAIT]), nobody_overtakes::<Platoon<Benaphore>>(3, Locked::tries, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, TRY, TRY_FAILS]);
         of_the_window_beside_another:
             nobody_overtakes_beside_another::<SlidingWindow>(2, 1), nobody_overtakes_beside_another::<SlidingWindow>(2, 2);
         of_the_platoon_beside_another:
@@ -628,7 +765,7 @@ mod gate {
     /// Without a gate an inner lock that fails departs.
     #[test]
     fn a_try_that_fails_departs() {
-        explore(2, || {
+        explore(2, &[TRY, TRY_FAILS], || {
             let window = World::<SlidingWindow>::new(1);
             let Ok(world) = Arc::try_unwrap(window).map_err(|_| ()) else { unreachable!("nobody else has it") };
             let lock = Arc::new(Wrapped::with(InTurn::<RuntimeSema>::new(), world.capacitor, Always));
@@ -641,7 +778,9 @@ mod gate {
                 })
             };
             for _ in 0..2 {
-                if let Some(pass) = lock.try_lock() {
+                let pass = lock.try_lock();
+                mark(if pass.is_some() { TRY } else { TRY_FAILS });
+                if let Some(pass) = pass {
                     // SAFETY: as above.
                     unsafe { lock.unlock(pass) };
                 }

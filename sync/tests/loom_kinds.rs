@@ -9,7 +9,9 @@ mod world;
 
 use std::time::Duration;
 use sudog_runtime::model::be_goroutine;
+use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TOO_LATE_AND_WOKEN, TWO_SLEEP, must_reach};
 use sudog_sync::mutex::policy::{Awake, Go, Policy, Threads};
+use world::states::*;
 use world::{World, explore, spawn};
 
 /// Steps of the clock, in microseconds: nobody claims; an heir does; an heir tires at once; and goroutines starve, too.
@@ -109,46 +111,70 @@ fn two_drops<P: Policy, const RICH: bool>(preemptions: usize) {
 
 #[test]
 fn a_thread_and_a_goroutine() {
-    two_turns_each::<Threads, true>(3, as_goroutine);
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, TIRES], || {
+        two_turns_each::<Threads, true>(3, as_goroutine)
+    });
 }
 
 #[test]
 fn a_thread_and_a_task() {
-    two_turns_each::<Threads, true>(3, |w| w.async_turn());
-    two_turns_each::<Go, true>(3, |w| w.async_turn());
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, READY_AT_ONCE, WOKEN], || {
+        two_turns_each::<Threads, true>(3, |w| w.async_turn())
+    });
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, READY_AT_ONCE, WOKEN], || {
+        two_turns_each::<Go, true>(3, |w| w.async_turn())
+    });
 }
 
 #[test]
 fn a_thread_a_goroutine_and_a_task() {
-    three_kinds::<Threads, true>(2);
-    three_kinds::<Go, true>(2);
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, READY_AT_ONCE, WOKEN, TWO_SLEEP], || {
+        three_kinds::<Threads, true>(2)
+    });
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, READY_AT_ONCE, WOKEN], || {
+        three_kinds::<Go, true>(2)
+    });
 }
 
 #[test]
 fn over_a_poor_semaphore() {
-    two_turns_each::<Threads, false>(3, as_goroutine);
-    three_kinds::<Threads, false>(2);
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER], || {
+        two_turns_each::<Threads, false>(3, as_goroutine)
+    });
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, READY_AT_ONCE, WOKEN], || {
+        three_kinds::<Threads, false>(2)
+    });
 }
 
 #[test]
 fn deadlines_of_a_thread_and_of_a_goroutine() {
-    deadlines::<Threads, true>(2, false);
-    deadlines::<Threads, true>(2, true);
-    deadlines::<Threads, false>(2, false);
+    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+        deadlines::<Threads, true>(2, false)
+    });
+    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+        deadlines::<Threads, true>(2, true)
+    });
+    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+        deadlines::<Threads, false>(2, false)
+    });
 }
 
 #[test]
 fn a_task_that_is_dropped() {
-    drops::<Threads, true>(2, 1, |w| w.turn());
-    drops::<Threads, true>(2, 2, as_goroutine);
-    drops::<Go, true>(2, 2, |w| w.async_turn());
-    drops::<Threads, false>(2, 2, |w| w.turn());
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Threads, true>(2, 1, |w| w.turn()));
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Threads, true>(2, 2, as_goroutine));
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Go, true>(2, 2, |w| w.async_turn()));
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Threads, false>(2, 2, |w| w.turn()));
 }
 
 #[test]
 fn a_starving_task_that_is_dropped() {
-    drop_of_the_starving::<Threads, true>(4);
-    drop_of_the_starving::<Go, true>(4);
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, DROPPED_OWNER, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+        drop_of_the_starving::<Threads, true>(4)
+    });
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, DROPPED_OWNER, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+        drop_of_the_starving::<Go, true>(4)
+    });
 }
 
 /// Threads starve after a millisecond; goroutines from the start, whoever is awake then.
@@ -185,12 +211,14 @@ fn one_starves_from_the_start<P: Policy>(steps: &[u64]) {
 
 #[test]
 fn a_goroutine_that_starves_from_the_start() {
-    one_starves_from_the_start::<Impatient>(&[0, 2000]);
-    one_starves_from_the_start::<ImpatientBesideHeirs>(&[0, 50]);
+    must_reach(&[AGAIN, TWO_SLEEP, STARVES, HANDED_OVER], || one_starves_from_the_start::<Impatient>(&[0, 2000]));
+    must_reach(&[AGAIN, TWO_SLEEP, STARVES, HANDED_OVER], || {
+        one_starves_from_the_start::<ImpatientBesideHeirs>(&[0, 50])
+    });
 }
 
 #[test]
 fn two_tasks_that_are_dropped() {
-    two_drops::<Threads, true>(2);
-    two_drops::<Go, true>(2);
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES, HAS_TO_TAKE], || two_drops::<Threads, true>(2));
+    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES, HAS_TO_TAKE], || two_drops::<Go, true>(2));
 }

@@ -9,8 +9,10 @@
 
 mod world;
 
+use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE};
 use sudog_sync::mutex::policy::{Fifo, Go, Go1_8, Go1_9, Policy, Threads};
-use world::{explore, spawn};
+use world::states::*;
+use world::{each, explore, spawn};
 
 fn two_threads<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
@@ -84,67 +86,159 @@ const THREADS: [u64; 3] = [0, 50, 150];
 
 #[test]
 fn go_two_threads() {
-    GO.into_iter().for_each(|step| two_threads::<Go, true>(3, step));
+    each(
+        GO,
+        &[AT_ONCE, SLEEPS, WOKEN_BEFORE, AGAIN, WOKEN_BY_UNLOCK, SPIN_WIN, STARVES, STARVES_NO_MORE, HANDED_OVER],
+        |step| two_threads::<Go, true>(3, step),
+    );
 }
 
 #[test]
 fn go_three_threads() {
-    GO.into_iter().for_each(|step| three_threads::<Go, true>(2, step));
+    each(
+        GO,
+        &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, WOKEN_BY_UNLOCK, SPIN_WIN, BARGE, STARVES, STARVES_NO_MORE, HANDED_OVER],
+        |step| three_threads::<Go, true>(2, step),
+    );
 }
 
 #[test]
 fn go_over_a_poor_semaphore() {
-    GO.into_iter().for_each(|step| three_threads::<Go, false>(2, step));
+    each(
+        GO,
+        &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, WOKEN_BY_UNLOCK, SPIN_WIN, BARGE, STARVES, STARVES_NO_MORE, HANDED_OVER],
+        |step| three_threads::<Go, false>(2, step),
+    );
 }
 
 #[test]
 fn go_deadlines() {
-    GO.into_iter().for_each(|step| deadlines::<Go, true>(2, step));
-    GO.into_iter().for_each(|step| two_deadlines::<Go, true>(2, step));
-    GO.into_iter().for_each(|step| deadline_of_the_starving::<Go, true>(4, step));
+    each(
+        GO,
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        |step| deadlines::<Go, true>(2, step),
+    );
+    each(GO, &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE], |step| {
+        two_deadlines::<Go, true>(2, step)
+    });
+    each(
+        GO,
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER, AGAIN],
+        |step| deadline_of_the_starving::<Go, true>(4, step),
+    );
 }
 
 #[test]
 fn go_deadlines_over_a_poor_semaphore() {
-    GO.into_iter().for_each(|step| deadlines::<Go, false>(2, step));
+    each(
+        GO,
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        |step| deadlines::<Go, false>(2, step),
+    );
 }
 
 /// The presets differ from Go in what they leave out, or in a kind of release: as far as they may go wrong by it.
 #[test]
 fn presets() {
-    GO.into_iter().for_each(|step| two_threads::<Go1_9, true>(3, step));
-    GO.into_iter().for_each(|step| deadlines::<Go1_9, true>(2, step));
-    three_threads::<Go1_8, true>(2, 2000);
-    two_threads::<Fifo, true>(3, 2000);
-    three_threads::<Fifo, true>(2, 2000);
-    three_threads::<Fifo, false>(2, 2000);
-    deadlines::<Fifo, true>(2, 2000);
-    two_deadlines::<Fifo, true>(2, 2000);
+    each(
+        GO,
+        &[AT_ONCE, SLEEPS, WOKEN_BEFORE, AGAIN, WOKEN_BY_UNLOCK, SPIN_WIN, STARVES, STARVES_NO_MORE, HANDED_OVER],
+        |step| two_threads::<Go1_9, true>(3, step),
+    );
+    each(
+        GO,
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        |step| deadlines::<Go1_9, true>(2, step),
+    );
+    each([2000], &[AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BY_UNLOCK, BARGE], |step| three_threads::<Go1_8, true>(2, step));
+    each([2000], &[SLEEPS, STARVES, STARVES_NO_MORE, HANDED_OVER], |step| two_threads::<Fifo, true>(3, step));
+    each([2000], &[SLEEPS, STARVES, STARVES_NO_MORE, HANDED_OVER, TWO_SLEEP], |step| {
+        three_threads::<Fifo, true>(2, step)
+    });
+    each([2000], &[SLEEPS, STARVES, STARVES_NO_MORE, HANDED_OVER, TWO_SLEEP, AGAIN], |step| {
+        three_threads::<Fifo, false>(2, step)
+    });
+    each(
+        [2000],
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        |step| deadlines::<Fifo, true>(2, step),
+    );
+    each(
+        [2000],
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        |step| two_deadlines::<Fifo, true>(2, step),
+    );
 }
 
 #[test]
 fn threads_two_threads() {
-    THREADS.into_iter().for_each(|step| two_threads::<Threads, true>(3, step));
+    each(THREADS, &[AT_ONCE, SLEEPS, AGAIN, WOKEN_BY_UNLOCK, STARVES, HEIR, TIRES, HANDED_OVER], |step| {
+        two_threads::<Threads, true>(3, step)
+    });
 }
 
 #[test]
 fn threads_three_threads() {
-    THREADS.into_iter().for_each(|step| three_threads::<Threads, true>(2, step));
+    each(THREADS, &[AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BY_UNLOCK, STARVES, HEIR, TIRES, HANDED_OVER], |step| {
+        three_threads::<Threads, true>(2, step)
+    });
 }
 
 #[test]
 fn threads_over_a_poor_semaphore() {
-    THREADS.into_iter().for_each(|step| three_threads::<Threads, false>(2, step));
+    each(THREADS, &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, WOKEN_BY_UNLOCK, STARVES, HEIR, TIRES, HANDED_OVER], |step| {
+        three_threads::<Threads, false>(2, step)
+    });
 }
 
 #[test]
 fn threads_deadlines() {
-    THREADS.into_iter().for_each(|step| deadlines::<Threads, true>(2, step));
-    THREADS.into_iter().for_each(|step| two_deadlines::<Threads, true>(2, step));
-    THREADS.into_iter().for_each(|step| deadline_of_the_starving::<Threads, true>(4, step));
+    each(
+        THREADS,
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HEIR, TIRES, HANDED_OVER],
+        |step| deadlines::<Threads, true>(2, step),
+    );
+    each(
+        THREADS,
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, TIRES, HANDED_OVER],
+        |step| two_deadlines::<Threads, true>(2, step),
+    );
+    each(
+        THREADS,
+        &[
+            COMES_OFF,
+            GIVES_UP,
+            TIME_IS_UP,
+            TOO_LATE_AND_WOKEN,
+            LEAVES,
+            HAS_TO_TAKE,
+            AGAIN,
+            STARVES,
+            HEIR,
+            TIRES,
+            HANDED_OVER,
+        ],
+        |step| deadline_of_the_starving::<Threads, true>(4, step),
+    );
 }
 
 #[test]
 fn threads_deadlines_over_a_poor_semaphore() {
-    THREADS.into_iter().for_each(|step| deadlines::<Threads, false>(2, step));
+    each(
+        THREADS,
+        &[
+            COMES_OFF,
+            GIVES_UP,
+            TIME_IS_UP,
+            TOO_LATE_AND_WOKEN,
+            LEAVES,
+            HAS_TO_TAKE,
+            AGAIN,
+            STARVES,
+            HEIR,
+            TIRES,
+            HANDED_OVER,
+        ],
+        |step| deadlines::<Threads, false>(2, step),
+    );
 }

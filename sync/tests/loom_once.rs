@@ -17,6 +17,9 @@ use loom::sync::atomic::AtomicBool;
 use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{
+    AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, during, mark, must_reach, waiting,
+};
 use sudog_runtime::sema::{Cancel, Limit};
 use sudog_sync::Once;
 
@@ -43,6 +46,13 @@ impl World {
         unsafe { (*self.once.get()).assume_init_drop() };
     }
 
+    /// A call that may run the function, or wait for it.
+    fn ran<T>(&self, call: impl FnOnce() -> T) -> T {
+        let (result, waits) = waiting(call);
+        mark(if waits { WAITS } else { RUNS_OR_FINDS_IT_DONE });
+        result
+    }
+
     fn run(&self) {
         // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         self.runs.with_mut(|runs| unsafe { *runs += 1 });
@@ -54,22 +64,27 @@ impl World {
     }
 
     fn do_(&self) {
-        self.once().do_(|| self.run());
+        self.ran(|| self.once().do_(|| self.run()));
         self.look();
     }
 
     /// One that does not wait, by a deadline; which in a model has always passed.
     fn hasty(&self) {
-        if self.once().do_until(|| self.run(), Instant::now()) {
+        if self.ran(|| self.once().do_until(|| self.run(), Instant::now())) {
             self.look();
+        } else {
+            mark(GIVES_UP);
         }
     }
 
     /// One that waits until it is stopped.
     fn stoppable(&self) {
         let limit = Limit { cancel: Some(&self.stop), ..Limit::default() };
-        if self.once().do_limited(|| self.run(), &limit).is_ok() {
+        if self.ran(|| self.once().do_limited(|| self.run(), &limit).is_ok()) {
+            mark(IN_TIME);
             self.look();
+        } else {
+            mark(STOPPED);
         }
     }
 
@@ -83,22 +98,32 @@ impl World {
                 resume_unwind(Box::new("by intent"));
             });
         }));
+        mark(if ours { PANICS } else { LEAVES_IT_TO_ANOTHER });
         assert_eq!(caught.is_err(), ours, "the panic is for the one who ran it");
         self.look();
     }
 }
 
-fn explore(preemptions: usize, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+const WAITS: &str = "a caller waits for the function";
+const RUNS_OR_FINDS_IT_DONE: &str = "a caller does not wait";
+const GIVES_UP: &str = "a caller gives up";
+const IN_TIME: &str = "a caller that may be stopped is not";
+const STOPPED: &str = "a caller is stopped";
+const PANICS: &str = "the function that panics runs";
+const LEAVES_IT_TO_ANOTHER: &str = "the function that panics does not run";
+
+fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    let run = move || {
         set_clock(0);
         model(Arc::new(World {
             once: cell::UnsafeCell::new(MaybeUninit::new(Once::new())),
             runs: UnsafeCell::new(0),
             stop: Cancel::new(),
         }));
-    });
+    };
+    must_reach(states, || builder.check(run));
 }
 
 fn spawn(world: &Arc<World>, f: fn(&World)) -> JoinHandle<()> {
@@ -107,8 +132,8 @@ fn spawn(world: &Arc<World>, f: fn(&World)) -> JoinHandle<()> {
 }
 
 /// Some threads; at the end it is done, and nothing is left behind.
-fn together(preemptions: usize, others: &'static [fn(&World)], own: fn(&World)) {
-    explore(preemptions, move |w| {
+fn together(preemptions: usize, states: &[&'static str], others: &'static [fn(&World)], own: fn(&World)) {
+    explore(preemptions, states, move |w| {
         let others: Vec<_> = others.iter().map(|f| spawn(&w, *f)).collect();
         own(&w);
         others.into_iter().for_each(|t| t.join().unwrap());
@@ -120,38 +145,53 @@ fn together(preemptions: usize, others: &'static [fn(&World)], own: fn(&World)) 
 
 #[test]
 fn two_callers() {
-    together(5, &[World::do_], World::do_);
+    together(5, &[AT_ONCE, WAITS, SLEEPS, WOKEN_BEFORE], &[World::do_], World::do_);
 }
 
 #[test]
 fn three_callers() {
-    together(3, &[World::do_, World::do_], World::do_);
+    together(3, &[AT_ONCE, WAITS, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], &[World::do_, World::do_], World::do_);
 }
 
 #[test]
 fn a_caller_who_does_not_wait() {
-    together(5, &[World::hasty], World::do_);
-    together(3, &[World::hasty, World::do_], World::do_);
-    together(3, &[World::hasty, World::hasty], World::do_);
+    together(5, &[WAITS, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS, WOKEN_BEFORE], &[World::hasty], World::do_);
+    together(3, &[WAITS, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP], &[World::hasty, World::do_], World::do_);
+    together(
+        3,
+        &[WAITS, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP],
+        &[World::hasty, World::hasty],
+        World::do_,
+    );
 }
 
 #[test]
 fn a_caller_who_is_stopped() {
-    together(3, &[World::stoppable, |w| w.stop.cancel()], World::do_);
+    together(3, &[IN_TIME, STOPPED, WAITS, SLEEPS, WOKEN_BEFORE], &[World::stoppable, |w| w.stop.cancel()], World::do_);
 }
 
 #[test]
 fn a_function_that_panics() {
-    together(4, &[World::panicking], World::do_);
-    together(3, &[World::panicking, World::do_], World::panicking);
-    together(3, &[World::panicking, World::hasty], World::do_);
+    together(4, &[PANICS, LEAVES_IT_TO_ANOTHER, WAITS, SLEEPS], &[World::panicking], World::do_);
+    together(
+        3,
+        &[PANICS, LEAVES_IT_TO_ANOTHER, WAITS, SLEEPS, TWO_SLEEP],
+        &[World::panicking, World::do_],
+        World::panicking,
+    );
+    together(
+        3,
+        &[PANICS, LEAVES_IT_TO_ANOTHER, WAITS, SLEEPS, TWO_SLEEP, GIVES_UP, TOO_LATE_AND_WOKEN],
+        &[World::panicking, World::hasty],
+        World::do_,
+    );
 }
 
 /// Who has given up is not counted any more, while the function runs.
 #[test]
 fn nothing_is_left_of_one_who_gave_up() {
-    fn explore_with(preemptions: usize, others: &'static [fn(&World)]) {
-        explore(preemptions, |w| {
+    fn explore_with(preemptions: usize, states: &[&'static str], others: &'static [fn(&World)]) {
+        explore(preemptions, states, |w| {
             w.once().do_(|| {
                 w.run();
                 let others: Vec<_> = others.iter().map(|f| spawn(&w, *f)).collect();
@@ -161,14 +201,17 @@ fn nothing_is_left_of_one_who_gave_up() {
             w.free();
         });
     }
-    explore_with(3, &[World::hasty, World::hasty]);
-    explore_with(2, &[World::stoppable, |w| w.stop.cancel()]);
+    explore_with(3, &[GIVES_UP, TIME_IS_UP], &[World::hasty, World::hasty]);
+    explore_with(2, &[STOPPED, SLEEPS, WOKEN_BEFORE], &[World::stoppable, |w| w.stop.cancel()]);
 }
+
+const FREED: &str = "it is freed before the runner is joined";
+const FREED_BY_WAITER: &str = "who has waited frees it";
 
 /// `look` returns if the `Once` is done and its memory is not needed by the caller any more; then it is freed, while the
 /// one who has run the function may not have returned yet.
-fn freed_while_the_runner_returns(preemptions: usize, look: fn(&World) -> bool) {
-    explore(preemptions, move |w| {
+fn freed_while_the_runner_returns(preemptions: usize, states: &[&'static str], look: fn(&World) -> bool) {
+    explore(preemptions, states, move |w| {
         let begun = Arc::new(AtomicBool::new(false));
         let (world, flag) = (w.clone(), begun.clone());
         let runner = thread::spawn(move || {
@@ -179,8 +222,13 @@ fn freed_while_the_runner_returns(preemptions: usize, look: fn(&World) -> bool) 
         });
         // One that has not begun would look at what has been freed.
         let has_begun = begun.load(Relaxed);
-        let at_once = look(&w) && has_begun;
+        let (done, seen) = during(|| look(&w));
+        let at_once = done && has_begun;
         if at_once {
+            mark(FREED);
+            if [SLEEPS, WOKEN_BEFORE, TIME_IS_UP].iter().any(|wait| seen.has(wait)) {
+                mark(FREED_BY_WAITER);
+            }
             w.free();
         }
         runner.join().unwrap();
@@ -192,18 +240,21 @@ fn freed_while_the_runner_returns(preemptions: usize, look: fn(&World) -> bool) 
 
 #[test]
 fn freed_by_a_waiter() {
-    freed_while_the_runner_returns(5, |w| {
-        w.do_();
+    freed_while_the_runner_returns(5, &[FREED, FREED_BY_WAITER, SLEEPS, WOKEN_BEFORE], |w| {
+        w.once().do_(|| w.run());
+        w.look();
         true
     });
 }
 
 #[test]
 fn freed_by_a_waiter_who_was_in_a_hurry() {
-    freed_while_the_runner_returns(5, |w| w.once().do_until(|| w.run(), Instant::now()));
+    freed_while_the_runner_returns(5, &[FREED, FREED_BY_WAITER, TIME_IS_UP], |w| {
+        w.once().do_until(|| w.run(), Instant::now())
+    });
 }
 
 #[test]
 fn freed_by_one_who_looks() {
-    freed_while_the_runner_returns(5, |w| w.once().is_done());
+    freed_while_the_runner_returns(5, &[FREED], |w| w.once().is_done());
 }

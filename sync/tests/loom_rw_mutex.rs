@@ -16,6 +16,7 @@ use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, must_reach, waiting};
 use sudog_sync::mutex::InTurn;
 use sudog_sync::rw_mutex::ShardedRwMutex;
 use sudog_sync::{GoRwMutex, RawLock, RawRwLock};
@@ -26,6 +27,20 @@ type Plain = GoRwMutex<Writers, Checked<true>>;
 /// Over semaphores that cannot grant past newcomers.
 type Poor = GoRwMutex<InTurn<Checked<false>>, Checked<false>>;
 type Sharded<const N: usize> = ShardedRwMutex<N, Writers, Checked<true>>;
+
+// What can become of those who come.
+const READER_AT_ONCE: &str = "a reader does not wait";
+const READER_WAITS: &str = "a reader waits";
+const READER_GIVES_UP: &str = "a reader gives up";
+const READER_WAITS_IN_TIME: &str = "a reader in haste waits, and is let in";
+const WRITER_AT_ONCE: &str = "a writer does not wait";
+const WRITER_WAITS: &str = "a writer waits";
+const WRITER_GIVES_UP: &str = "a writer gives up";
+const WRITER_WAITS_IN_TIME: &str = "a writer in haste waits, and is let in";
+const TRY_READS: &str = "a try to read comes off";
+const TRY_READS_NOT: &str = "a try to read fails";
+const TRY_WRITES: &str = "a try to write comes off";
+const TRY_WRITES_NOT: &str = "a try to write fails";
 
 struct Rw<L> {
     lock: L,
@@ -44,14 +59,16 @@ impl<L: RawRwLock> Rw<L> {
     }
 
     fn read(&self) {
-        let guard = self.lock.rlock();
+        let (guard, waits) = waiting(|| self.lock.rlock());
+        mark(if waits { READER_WAITS } else { READER_AT_ONCE });
         self.look();
         // SAFETY: the guard of the acquisition above.
         unsafe { self.lock.runlock(guard) };
     }
 
     fn write(&self) -> u32 {
-        let guard = self.lock.lock();
+        let (guard, waits) = waiting(|| self.lock.lock());
+        mark(if waits { WRITER_WAITS } else { WRITER_AT_ONCE });
         self.change();
         // SAFETY: as above.
         unsafe { self.lock.unlock(guard) };
@@ -59,7 +76,13 @@ impl<L: RawRwLock> Rw<L> {
     }
 
     fn hasty_read(&self) {
-        if let Some(guard) = self.lock.try_rlock_until(Instant::now() + Duration::from_secs(1)) {
+        let (guard, waits) = waiting(|| self.lock.try_rlock_until(Instant::now() + Duration::from_secs(1)));
+        mark(match (&guard, waits) {
+            (None, _) => READER_GIVES_UP,
+            (_, true) => READER_WAITS_IN_TIME,
+            (_, false) => READER_AT_ONCE,
+        });
+        if let Some(guard) = guard {
             self.look();
             // SAFETY: as above.
             unsafe { self.lock.runlock(guard) };
@@ -67,7 +90,13 @@ impl<L: RawRwLock> Rw<L> {
     }
 
     fn hasty_write(&self) -> u32 {
-        let Some(guard) = self.lock.try_lock_until(Instant::now() + Duration::from_secs(1)) else { return 0 };
+        let (guard, waits) = waiting(|| self.lock.try_lock_until(Instant::now() + Duration::from_secs(1)));
+        mark(match (&guard, waits) {
+            (None, _) => WRITER_GIVES_UP,
+            (_, true) => WRITER_WAITS_IN_TIME,
+            (_, false) => WRITER_AT_ONCE,
+        });
+        let Some(guard) = guard else { return 0 };
         self.change();
         // SAFETY: as above.
         unsafe { self.lock.unlock(guard) };
@@ -75,7 +104,9 @@ impl<L: RawRwLock> Rw<L> {
     }
 
     fn try_write(&self) -> u32 {
-        let Some(guard) = self.lock.try_lock() else { return 0 };
+        let guard = self.lock.try_lock();
+        mark(if guard.is_some() { TRY_WRITES } else { TRY_WRITES_NOT });
+        let Some(guard) = guard else { return 0 };
         self.change();
         // SAFETY: as above.
         unsafe { self.lock.unlock(guard) };
@@ -83,7 +114,9 @@ impl<L: RawRwLock> Rw<L> {
     }
 
     fn try_read(&self) {
-        if let Some(guard) = self.lock.try_rlock() {
+        let guard = self.lock.try_rlock();
+        mark(if guard.is_some() { TRY_READS } else { TRY_READS_NOT });
+        if let Some(guard) = guard {
             self.look();
             // SAFETY: as above.
             unsafe { self.lock.runlock(guard) };
@@ -92,7 +125,8 @@ impl<L: RawRwLock> Rw<L> {
 
     /// A write, then a read without anybody's write in between.
     fn write_then_read(&self) -> u32 {
-        let guard = self.lock.lock();
+        let (guard, waits) = waiting(|| self.lock.lock());
+        mark(if waits { WRITER_WAITS } else { WRITER_AT_ONCE });
         self.change();
         let written = self.look();
         // SAFETY: as above.
@@ -116,15 +150,20 @@ impl<L: RawRwLock> Rw<L> {
     }
 }
 
-fn explore<L: RawRwLock + 'static>(preemptions: usize, model: impl Fn(Arc<Rw<L>>) + Sync + Send + 'static) {
+fn explore<L: RawRwLock + 'static>(
+    preemptions: usize,
+    states: &[&'static str],
+    model: impl Fn(Arc<Rw<L>>) + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
-    builder.check(move || {
+    let run = move || {
         // While time passes, who spins does not wait for the others to go first.
         set_clock(1000);
         model(Arc::new(Rw { lock: L::new(), data: UnsafeCell::new(0) }));
-    });
+    };
+    must_reach(states, || builder.check(run));
 }
 
 fn spawn<L: RawRwLock + 'static, T: 'static>(rw: &Arc<Rw<L>>, f: impl FnOnce(&Rw<L>) -> T + 'static) -> JoinHandle<T> {
@@ -133,7 +172,7 @@ fn spawn<L: RawRwLock + 'static, T: 'static>(rw: &Arc<Rw<L>>, f: impl FnOnce(&Rw
 }
 
 fn readers_and_a_writer<L: RawRwLock + 'static>() {
-    explore::<L>(2, |rw| {
+    explore::<L>(2, &[READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_WAITS, TWO_SLEEP], |rw| {
         let reader = spawn(&rw, |rw| {
             rw.read();
             rw.read();
@@ -147,7 +186,7 @@ fn readers_and_a_writer<L: RawRwLock + 'static>() {
 }
 
 fn writers_and_a_reader<L: RawRwLock + 'static>() {
-    explore::<L>(2, |rw| {
+    explore::<L>(2, &[READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_WAITS, TWO_SLEEP], |rw| {
         let reader = spawn(&rw, |rw| rw.read());
         let writer = spawn(&rw, |rw| rw.write());
         let writes = rw.write();
@@ -158,21 +197,35 @@ fn writers_and_a_reader<L: RawRwLock + 'static>() {
 }
 
 fn attempts<L: RawRwLock + 'static>() {
-    explore::<L>(2, |rw| {
-        let writer = spawn(&rw, |rw| rw.write() + rw.try_write());
-        let reader = spawn(&rw, |rw| {
-            rw.try_read();
-            rw.read();
-        });
-        let writes = rw.try_write();
-        reader.join().unwrap();
-        let writes = writes + writer.join().unwrap();
-        rw.finish(writes);
-    });
+    explore::<L>(
+        2,
+        &[
+            READER_AT_ONCE,
+            READER_WAITS,
+            WRITER_AT_ONCE,
+            WRITER_WAITS,
+            TWO_SLEEP,
+            TRY_READS,
+            TRY_READS_NOT,
+            TRY_WRITES,
+            TRY_WRITES_NOT,
+        ],
+        |rw| {
+            let writer = spawn(&rw, |rw| rw.write() + rw.try_write());
+            let reader = spawn(&rw, |rw| {
+                rw.try_read();
+                rw.read();
+            });
+            let writes = rw.try_write();
+            reader.join().unwrap();
+            let writes = writes + writer.join().unwrap();
+            rw.finish(writes);
+        },
+    );
 }
 
 fn downgrades<L: RawRwLock + 'static>() {
-    explore::<L>(2, |rw| {
+    explore::<L>(2, &[READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_WAITS, TWO_SLEEP], |rw| {
         let writer = spawn(&rw, |rw| rw.write_then_read());
         let reader = spawn(&rw, |rw| rw.read());
         let writes = rw.write_then_read();
@@ -183,7 +236,7 @@ fn downgrades<L: RawRwLock + 'static>() {
 }
 
 fn a_hasty_reader<L: RawRwLock + 'static>() {
-    explore::<L>(2, |rw| {
+    explore::<L>(2, &[READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_WAITS, TWO_SLEEP, READER_GIVES_UP], |rw| {
         let writer = spawn(&rw, |rw| rw.write() + rw.write());
         let reader = spawn(&rw, |rw| rw.read());
         rw.hasty_read();
@@ -193,8 +246,9 @@ fn a_hasty_reader<L: RawRwLock + 'static>() {
     });
 }
 
+/// The last reader wakes the writer as its time is up only with one preemption more: `two_in_haste` reaches that.
 fn a_hasty_writer<L: RawRwLock + 'static>() {
-    explore::<L>(2, |rw| {
+    explore::<L>(2, &[READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_GIVES_UP, WRITER_WAITS_IN_TIME], |rw| {
         let reader = spawn(&rw, |rw| rw.read());
         let other = spawn(&rw, |rw| rw.read());
         let writes = rw.hasty_write() + rw.hasty_write();
@@ -206,36 +260,61 @@ fn a_hasty_writer<L: RawRwLock + 'static>() {
 
 /// With two threads there is time to look further.
 fn two_in_haste<L: RawRwLock + 'static>() {
-    explore::<L>(3, |rw| {
-        let reader = spawn(&rw, |rw| {
-            rw.read();
-            rw.hasty_read();
-        });
-        let writes = rw.hasty_write() + rw.try_write();
-        reader.join().unwrap();
-        rw.finish(writes);
-    });
+    explore::<L>(
+        3,
+        &[
+            READER_WAITS,
+            READER_GIVES_UP,
+            WRITER_GIVES_UP,
+            WRITER_WAITS_IN_TIME,
+            TRY_WRITES,
+            TRY_WRITES_NOT,
+            TOO_LATE_AND_WOKEN,
+        ],
+        |rw| {
+            let reader = spawn(&rw, |rw| {
+                rw.read();
+                rw.hasty_read();
+            });
+            let writes = rw.hasty_write() + rw.try_write();
+            reader.join().unwrap();
+            rw.finish(writes);
+        },
+    );
 }
 
 /// A reader that gives up long after it came: writers have come, given up, and come again. The phase is its own again
 /// by its one bit, unless those who gave up waited for it.
 fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
-    explore::<L>(3, |rw| {
-        let reader = spawn(&rw, |rw| rw.hasty_read());
-        let writer = spawn(&rw, |rw| rw.hasty_write() + rw.hasty_write());
-        let writes = rw.write();
-        reader.join().unwrap();
-        let writes = writes + writer.join().unwrap();
-        rw.finish(writes);
-    });
+    explore::<L>(
+        3,
+        &[
+            READER_GIVES_UP,
+            READER_WAITS_IN_TIME,
+            WRITER_GIVES_UP,
+            WRITER_WAITS_IN_TIME,
+            WRITER_WAITS,
+            TOO_LATE_AND_WOKEN,
+        ],
+        |rw| {
+            let reader = spawn(&rw, |rw| rw.hasty_read());
+            let writer = spawn(&rw, |rw| rw.hasty_write() + rw.hasty_write());
+            let writes = rw.write();
+            reader.join().unwrap();
+            let writes = writes + writer.join().unwrap();
+            rw.finish(writes);
+        },
+    );
 }
 
 /// The writers' lock alone, with one who gives up.
 #[test]
 fn in_turn() {
+    const IN_TIME: &str = "one in haste has it";
+    const GIVES_UP: &str = "one in haste gives up";
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    builder.check(|| {
+    let run = || {
         set_clock(1000);
         let shared = Arc::new((Writers::new(), UnsafeCell::new(0)));
         let turn = |shared: &(Writers, UnsafeCell<u32>)| {
@@ -247,24 +326,27 @@ fn in_turn() {
         let patient = thread::spawn({
             let shared = shared.clone();
             move || {
-                shared.0.lock();
+                waiting(|| shared.0.lock());
                 turn(&shared);
             }
         });
         let hasty = thread::spawn({
             let shared = shared.clone();
             move || {
-                if shared.0.try_lock_until(Instant::now() + Duration::from_secs(1)).is_some() {
+                let (got, _) = waiting(|| shared.0.try_lock_until(Instant::now() + Duration::from_secs(1)));
+                mark(if got.is_some() { IN_TIME } else { GIVES_UP });
+                if got.is_some() {
                     turn(&shared);
                 }
             }
         });
-        shared.0.lock();
+        waiting(|| shared.0.lock());
         turn(&shared);
         patient.join().unwrap();
         hasty.join().unwrap();
         assert!(shared.0.try_lock().is_some());
-    });
+    };
+    must_reach(&[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP], || builder.check(run));
 }
 
 macro_rules! models {

@@ -11,6 +11,9 @@ use loom::sync::Arc;
 use loom::thread;
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{
+    AGAIN, AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BEFORE, is_asked_for, mark, must_reach, waiting,
+};
 use sudog_sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7};
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{Order, RawLock, Semaphore, Wake};
@@ -57,27 +60,54 @@ impl<const LEAST: u32, const MOST: u32> Drop for Checked<LEAST, MOST> {
     }
 }
 
+// What a model can come to, beside what a call can.
+const TRY: &str = "a try comes off";
+const TRY_FAILS: &str = "a try fails";
+const MAIN_FIRST: &str = "the main thread is first";
+const OTHER_FIRST: &str = "another thread is first";
+const ONE_AFTER_THE_OTHER: &str = "one has its turns after the other";
+const OVERTAKEN: &str = "one has its turns between two of the other";
+const ALTERNATE: &str = "the turns alternate";
+
 struct World<L> {
     lock: L,
     data: UnsafeCell<u32>,
+    /// Whose turns there were. No step of the model.
+    order: std::sync::Mutex<Vec<thread::ThreadId>>,
+    main: thread::ThreadId,
 }
 
 impl<L: RawLock<Guard = ()> + std::fmt::Debug> World<L> {
     fn visit(&self) {
         // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         self.data.with_mut(|data| unsafe { *data += 1 });
+        self.order.lock().unwrap().push(thread::current().id());
         // SAFETY: the caller has locked it.
         unsafe { self.lock.unlock(()) };
     }
 
+    /// Who had its turns in which order: of the main thread's and the others'.
+    fn mark_order(&self) {
+        let order = self.order.lock().unwrap();
+        let changes = order.windows(2).filter(|turns| turns[0] != turns[1]).count();
+        let main = order.iter().position(|turn| *turn == self.main);
+        mark(if main == Some(0) { MAIN_FIRST } else { OTHER_FIRST });
+        mark(match changes {
+            0 | 1 => ONE_AFTER_THE_OTHER,
+            2 => OVERTAKEN,
+            _ => ALTERNATE,
+        });
+    }
+
     fn turn(&self) {
-        self.lock.lock();
+        waiting(|| self.lock.lock());
         self.visit();
     }
 
     /// Says whether it came off.
     fn quick_turn(&self) -> u32 {
         let got = self.lock.try_lock().is_some();
+        mark(if got { TRY } else { TRY_FAILS });
         if got {
             self.visit();
         }
@@ -92,12 +122,14 @@ fn explore<L: RawLock<Guard = ()> + std::fmt::Debug + 'static, const THREADS: us
     turns: [u32; THREADS],
     quick: u32,
 ) {
+    assert!(is_asked_for(), "by `must_reach`: which states?");
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
     builder.check(move || {
         set_clock(step_us * 1000);
-        let w = Arc::new(World { lock: L::new(), data: UnsafeCell::new(0) });
+        let (order, main) = (Default::default(), thread::current().id());
+        let w = Arc::new(World { lock: L::new(), data: UnsafeCell::new(0), order, main });
         let at_rest = format!("{:?}", w.lock);
         let others = turns[1..].iter().map(|&turns| {
             let w = w.clone();
@@ -109,6 +141,7 @@ fn explore<L: RawLock<Guard = ()> + std::fmt::Debug + 'static, const THREADS: us
         for other in others {
             other.join().unwrap();
         }
+        w.mark_order();
         assert_eq!(format!("{:?}", w.lock), at_rest);
         w.lock.lock();
         // SAFETY: as above.
@@ -131,17 +164,20 @@ macro_rules! stages {
 
             #[test]
             fn two_threads() {
-                $steps.into_iter().for_each(|step| explore::<$Lock, _>(3, step, [2, 2], 0));
+                let states = [AT_ONCE, SLEEPS, WOKEN_BEFORE, MAIN_FIRST, OTHER_FIRST, OVERTAKEN, ALTERNATE];
+                must_reach(&states, || $steps.into_iter().for_each(|step| explore::<$Lock, _>(3, step, [2, 2], 0)));
             }
 
             #[test]
             fn three_threads() {
-                $steps.into_iter().for_each(|step| explore::<$Lock, _>(2, step, [2, 1, 1], 0));
+                let states = [AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, MAIN_FIRST, OTHER_FIRST, OVERTAKEN, ALTERNATE];
+                must_reach(&states, || $steps.into_iter().for_each(|step| explore::<$Lock, _>(2, step, [2, 1, 1], 0)));
             }
 
             #[test]
             fn try_lock() {
-                $steps.into_iter().for_each(|step| explore::<$Lock, _>(3, step, [1, 1], 1));
+                let states = [AT_ONCE, SLEEPS, WOKEN_BEFORE, TRY, TRY_FAILS, MAIN_FIRST, OTHER_FIRST, OVERTAKEN];
+                must_reach(&states, || $steps.into_iter().for_each(|step| explore::<$Lock, _>(3, step, [1, 1], 1)));
             }
         }
     )+ };
@@ -160,5 +196,7 @@ stages! {
 /// While the mutex is promised to one, another comes: that takes more preemptions.
 #[test]
 fn v7_is_promised() {
-    explore::<V7<Empty>, _>(3, 2000, [2, 1, 1], 0);
+    const HANDED_OVER: &str = "the mutex is handed over";
+    const PROMISED: &str = "another comes while the mutex is promised";
+    must_reach(&[HANDED_OVER, PROMISED, SLEEPS, TWO_SLEEP, AGAIN], || explore::<V7<Empty>, _>(3, 2000, [2, 1, 1], 0));
 }

@@ -17,20 +17,23 @@ mod waiting_array;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use explore::{explore, explore_in_time, must_fail};
 use loom::thread;
-use sudog_runtime::model::be_goroutine;
+use sudog_runtime::model::{be_goroutine, each_site};
+use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
 use sudog_sync::Semaphore;
 use sudog_sync::semaphore::waiting_array::{
-    Doorway, Fence, Mixed, OnBucket, OnChain, OnLocation, SpinThenPark, SpinThenYield, TicketSema, TicketWait, Tickets,
-    without,
+    Doorway, Mixed, OnBucket, OnChain, OnLocation, SpinThenPark, SpinThenYield, TicketSema, TicketWait, Tickets,
 };
 use sudog_sync::semaphore::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use waiting_array::states::*;
 use waiting_array::{World, hasty_acquire};
 
 fn two_turns_each<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[AT_ONCE, WAITS], || {
         let w = World::<W, D>::new(1);
         let other = w.spawn(|w| (0..2).for_each(|_| w.turn()));
         (0..2).for_each(|_| w.turn());
@@ -41,7 +44,7 @@ fn two_turns_each<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 fn three_threads<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], || {
         let w = World::<W, D>::new(1);
         let others = [w.spawn(World::turn), w.spawn(World::turn)];
         w.turn();
@@ -52,7 +55,7 @@ fn three_threads<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 fn two_takers_two_posters<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[AT_ONCE, WAITS], || {
         let w = World::<W, D>::new(0);
         let others = [w.spawn(|w| w.take(1)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(1))];
         w.sema.post(1);
@@ -63,7 +66,7 @@ fn two_takers_two_posters<W: TicketWait, D: Doorway>(preemptions: usize) {
 
 /// As a lock; of two who wait one gives up.
 fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
-    explore_in_time(preemptions, step, || {
+    explore_in_time(preemptions, step, &[WAITS, IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
         let patient = w.spawn(World::turn);
         let hasty = w.spawn(World::hasty_turn);
@@ -78,7 +81,7 @@ fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
 
 /// Who gives up may have had one of two permits: that goes to the next.
 fn a_deadline_of_one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, GIVES_BACK, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
         let patient = w.spawn(World::turn);
         let hasty = w.spawn(|w| assert!(!w.hasty(2), "there is only one"));
@@ -93,7 +96,7 @@ fn a_deadline_of_one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize
 
 /// Two have given up; the permits are for who comes, through the gap or past it.
 fn posts_over_a_gap<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
         assert!(!w.hasty(1) && !w.hasty(1));
         let posters = [w.spawn(|w| w.sema.post(1)), w.spawn(|w| w.sema.post(1))];
@@ -104,7 +107,7 @@ fn posts_over_a_gap<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 fn two_deadlines<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, GRANTED_AT_LAST], || {
         let w = World::<W, D>::new(0);
         let hasty = [w.spawn(World::hasty_turn), w.spawn(World::hasty_turn)];
         w.sema.post(1);
@@ -115,7 +118,7 @@ fn two_deadlines<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 fn one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[WAITS], || {
         let w = World::<W, D>::new(0);
         let others = [w.spawn(|w| w.take(2)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(2))];
         w.sema.post(1);
@@ -126,7 +129,7 @@ fn one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
 
 /// Were each to keep what it has found, each could have one.
 fn two_who_want_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[AT_ONCE, WAITS], || {
         let w = World::<W, D>::new(1);
         let both = |w: &World<W, D>| {
             w.take(2);
@@ -142,7 +145,7 @@ fn two_who_want_two<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 fn closing<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[TAKES, CLOSED_BEFORE, CLOSED], || {
         let w = World::<W, D>::new(0);
         let takers = [w.spawn(World::take_unless_closed), w.spawn(World::take_unless_closed)];
         w.sema.post(1);
@@ -155,7 +158,7 @@ fn closing<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 fn closing_at_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[CLOSED_BEFORE, CLOSED, CLOSED_AT_LAST, LEAVES_A_GAP], || {
         let w = World::<W, D>::new(0);
         let patient = w.spawn(World::take_unless_closed);
         let hasty = w.spawn(|w| assert!(!hasty_acquire(&w.sema, 1)));
@@ -166,7 +169,7 @@ fn closing_at_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 fn one_post_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], || {
         let w = World::<W, D>::new(0);
         let takers = [(); 2].map(|()| {
             w.spawn(|w| {
@@ -181,8 +184,9 @@ fn one_post_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
+/// Twice: where the look at the grants is nothing but loads, loom does not try that of a spawned taker after the post.
 fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[WAITS], || {
         let w = World::<W, D>::new(0);
         let taker = w.spawn(|w| {
             w.take(1);
@@ -193,10 +197,21 @@ fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
         assert_eq!(taker.join().unwrap(), 1);
         w.finish(0);
     });
+    explore(preemptions, &[AT_ONCE], || {
+        let w = World::<W, D>::new(0);
+        let poster = w.spawn(|w| {
+            w.write();
+            w.sema.post(1);
+        });
+        w.take(1);
+        assert_eq!(w.read(), 1);
+        poster.join().unwrap();
+        w.finish(0);
+    });
 }
 
 fn closing_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[CLOSED_BEFORE, CLOSED], || {
         let w = World::<W, D>::new(0);
         let taker = w.spawn(World::take_unless_closed);
         w.sema.close();
@@ -206,10 +221,10 @@ fn closing_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
 
 /// The taker of the last permits frees the semaphore at once.
 fn freed_by_the_last_taker<W: TicketWait, D: Doorway>(preemptions: usize, posters: u32) {
-    explore(preemptions, move || {
+    explore(preemptions, &[AT_ONCE, SLEEPS, FREED_BEFORE, FREED_AFTER], move || {
         let sema = Mortal::<W, D>::new();
         let posters: Vec<_> = (0..posters).map(|_| sema.spawn_poster()).collect();
-        assert_eq!(sema.get().acquire_many(posters.len() as u32), Ok(()));
+        assert_eq!(waiting(|| sema.get().acquire_many(posters.len() as u32)).0, Ok(()));
         sema.free();
         posters.into_iter().for_each(|t| t.join().unwrap());
     });
@@ -217,11 +232,11 @@ fn freed_by_the_last_taker<W: TicketWait, D: Doorway>(preemptions: usize, poster
 
 /// As above, after somebody has given up.
 fn freed_after_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, SLEEPS, FREED_AFTER], || {
         let sema = Mortal::<W, D>::new();
         assert!(!hasty_acquire(sema.get(), 1));
         let poster = sema.spawn_poster();
-        assert_eq!(sema.get().acquire_many(1), Ok(()));
+        assert_eq!(waiting(|| sema.get().acquire_many(1)).0, Ok(()));
         sema.free();
         poster.join().unwrap();
     });
@@ -229,7 +244,7 @@ fn freed_after_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
 
 /// As above, while somebody gives up.
 fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, SLEEPS, FREED_AFTER], || {
         let sema = Mortal::<W, D>::new();
         let hasty = sema.clone();
         let hasty = thread::spawn(move || {
@@ -238,7 +253,7 @@ fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
             }
         });
         let poster = sema.spawn_poster();
-        assert_eq!(sema.get().acquire_many(1), Ok(()));
+        assert_eq!(waiting(|| sema.get().acquire_many(1)).0, Ok(()));
         hasty.join().unwrap();
         sema.free();
         poster.join().unwrap();
@@ -246,18 +261,23 @@ fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 /// A semaphore that ends before its memory goes, so that a use after that is seen by loom only.
-struct Mortal<W, D>(Arc<UnsafeCell<MaybeUninit<TicketSema<W, D>>>>);
+///
+/// Beside it how many posters have not returned. That is no step of the model.
+struct Mortal<W, D>(Arc<UnsafeCell<MaybeUninit<TicketSema<W, D>>>>, Arc<AtomicU32>);
+
+const FREED_BEFORE: &str = "it is freed before a poster returns";
+const FREED_AFTER: &str = "it is freed when the posters have returned";
 
 impl<W: TicketWait, D: Doorway> Clone for Mortal<W, D> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1.clone())
     }
 }
 
 impl<W: TicketWait, D: Doorway> Mortal<W, D> {
     fn new() -> Self {
         World::<W, D>::new(0); // for the tables
-        Self(Arc::new(UnsafeCell::new(MaybeUninit::new(TicketSema::new(0)))))
+        Self(Arc::new(UnsafeCell::new(MaybeUninit::new(TicketSema::new(0)))), Arc::new(AtomicU32::new(0)))
     }
 
     fn get(&self) -> &TicketSema<W, D> {
@@ -266,12 +286,17 @@ impl<W: TicketWait, D: Doorway> Mortal<W, D> {
     }
 
     fn spawn_poster(&self) -> thread::JoinHandle<()> {
+        self.1.fetch_add(1, Relaxed);
         let this = self.clone();
-        // SAFETY: it is freed by whoever has taken all permits; that this is enough is what is tested.
-        thread::spawn(move || unsafe { TicketSema::post_raw(this.0.get().cast::<TicketSema<W, D>>(), 1) })
+        thread::spawn(move || {
+            // SAFETY: it is freed by whoever has taken all permits; that this is enough is what is tested.
+            unsafe { TicketSema::post_raw(this.0.get().cast::<TicketSema<W, D>>(), 1) };
+            this.1.fetch_sub(1, Relaxed);
+        })
     }
 
     fn free(&self) {
+        mark(if self.1.load(Relaxed) > 0 { FREED_BEFORE } else { FREED_AFTER });
         // SAFETY: called once. The memory stays until the last thread has gone.
         unsafe { (*self.0.get()).assume_init_drop() };
     }
@@ -279,7 +304,7 @@ impl<W: TicketWait, D: Doorway> Mortal<W, D> {
 
 /// A sleeping thread and a sleeping goroutine on one bucket.
 fn thread_and_goroutine<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[AT_ONCE, SLEEPS, TWO_SLEEP], || {
         let w = World::<W, D>::new(0);
         let others = [
             w.spawn(|w| w.take(1)),
@@ -331,7 +356,7 @@ macro_rules! asleep {
             two_turns_each($two);
             three_threads($three);
             one_post_for_two($three);
-            two_who_want_two($four);
+            two_who_want_two(std::cmp::max($four, 1));
             closing($deadline);
             a_deadline($deadline, 0);
             two_deadlines($deadline);
@@ -445,20 +470,23 @@ must_fail! {
 }
 
 /// The look at the tickets is a Dekker pair: acquire and release are not enough for it.
-fn without_fence<W: TicketWait>(missing: Option<Fence>) {
-    without(missing);
-    a_taker_and_a_poster::<W, Tickets>(4);
-}
+const OF_THE_LOOK: [&str; 4] = [
+    "line.rs, draw: fetch_add",
+    "line.rs, are_granted: load",
+    "line.rs, grant: compare_exchange",
+    "line.rs, grant: load",
+];
+/// The same constants, but no look follows.
+const WITHOUT_A_LOOK: [&str; 2] = ["line.rs, try_draw: compare_exchange", "line.rs, grant_slow: compare_exchange"];
 
 #[test]
 fn a_look_at_the_tickets_finds_who_waits() {
-    without_fence::<OnBucket>(None);
-    without_fence::<OnLocation>(None);
+    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits");
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<OnBucket, Tickets>(4));
 }
 
-must_fail! {
-    twa_needs_a_fence_after_the_ticket: "deadlock", without_fence::<OnBucket>(Some(Fence::AfterTicket));
-    twa_needs_a_fence_after_the_grant: "deadlock", without_fence::<OnBucket>(Some(Fence::AfterGrant));
-    twa_location_needs_a_fence_after_the_ticket: "deadlock", without_fence::<OnLocation>(Some(Fence::AfterTicket));
-    twa_location_needs_a_fence_after_the_grant: "deadlock", without_fence::<OnLocation>(Some(Fence::AfterGrant));
+#[test]
+fn a_look_at_the_tickets_finds_who_waits_at_a_location() {
+    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits_at_a_location");
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<OnLocation, Tickets>(4));
 }

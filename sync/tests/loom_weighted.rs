@@ -15,6 +15,9 @@ use loom::sync::atomic::AtomicU32;
 use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{
+    AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
+};
 use sudog_runtime::sema::{Abandoned, Cancel, Limit};
 use sudog_sync::x::Weighted;
 
@@ -26,6 +29,11 @@ struct World {
     /// For order.
     turns: AtomicU32,
 }
+
+const IN_TIME: &str = "a limited call has its tokens";
+const GIVES_UP: &str = "a limited call gives up";
+const CANCELLED: &str = "a cancel ends a wait";
+const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
 
 const FOREVER: Limit<'static> = Limit { deadline: None, cancel: None };
 
@@ -41,7 +49,7 @@ impl World {
     }
 
     fn acquire(&self, tokens: u64) {
-        assert_eq!(self.semaphore.acquire_limited(tokens, &FOREVER), Ok(()));
+        assert_eq!(waiting(|| self.semaphore.acquire_limited(tokens, &FOREVER)).0, Ok(()));
     }
 
     fn reader(&self) {
@@ -58,7 +66,9 @@ impl World {
 
     /// One that does not wait, by a deadline; which in a model has always passed.
     fn hasty(&self, tokens: u64) {
-        if self.semaphore.acquire_until(tokens, Instant::now()) {
+        let (got, _) = waiting(|| self.semaphore.acquire_until(tokens, Instant::now()));
+        mark(if got { IN_TIME } else { GIVES_UP });
+        if got {
             if tokens == 2 {
                 self.write()
             } else {
@@ -71,7 +81,13 @@ impl World {
     /// One that waits until it is stopped.
     fn stoppable(&self, tokens: u64) -> Result<(), Abandoned> {
         let limit = Limit { cancel: Some(&self.stop), ..FOREVER };
-        self.semaphore.acquire_limited(tokens, &limit)?;
+        let (result, waited) = waiting(|| self.semaphore.acquire_limited(tokens, &limit));
+        mark(match (result, waited) {
+            (Ok(()), _) => IN_TIME,
+            (_, true) => CANCELLED,
+            (_, false) => CANCELLED_BEFORE,
+        });
+        result?;
         if tokens == 2 {
             self.write()
         } else {
@@ -83,10 +99,15 @@ impl World {
 }
 
 /// All tokens are there again at the end, no more and no fewer.
-fn explore(preemptions: usize, size: u64, model: impl Fn(&Arc<World>) + Sync + Send + 'static) {
+fn explore(
+    preemptions: usize,
+    size: u64,
+    states: &[&'static str],
+    model: impl Fn(&Arc<World>) + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    let run = move || {
         set_clock(0);
         let world = Arc::new(World {
             semaphore: Weighted::new(size),
@@ -98,7 +119,8 @@ fn explore(preemptions: usize, size: u64, model: impl Fn(&Arc<World>) + Sync + S
         let at_rest = format!("Weighted {{ size: {size}, held: 0, waiters: 0 }}");
         assert_eq!(format!("{:?}", world.semaphore), at_rest);
         assert!(world.semaphore.try_acquire(size));
-    });
+    };
+    must_reach(states, || builder.check(run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> JoinHandle<T> {
@@ -112,12 +134,12 @@ fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) {
 
 #[test]
 fn readers_and_writers() {
-    explore(5, 2, |w| {
+    explore(5, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         let others = [spawn(w, World::writer)];
         w.writer();
         join(others);
     });
-    explore(4, 2, |w| {
+    explore(4, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         let others = [spawn(w, World::reader), spawn(w, World::writer)];
         w.reader();
         join(others);
@@ -127,7 +149,7 @@ fn readers_and_writers() {
 /// One release serves two.
 #[test]
 fn a_batch() {
-    explore(5, 2, |w| {
+    explore(5, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         w.acquire(2);
         // Both have theirs at a time, if they were served together.
         let reader = |w: &World| {
@@ -147,17 +169,17 @@ fn a_batch() {
 
 #[test]
 fn one_in_a_hurry() {
-    explore(5, 2, |w| {
+    explore(5, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
         let others = [spawn(w, |w| w.hasty(2))];
         w.writer();
         join(others);
     });
-    explore(4, 2, |w| {
+    explore(4, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS, TWO_SLEEP], |w| {
         let others = [spawn(w, |w| w.hasty(2)), spawn(w, World::reader)];
         w.writer();
         join(others);
     });
-    explore(4, 2, |w| {
+    explore(4, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
         let others = [spawn(w, |w| w.hasty(1)), spawn(w, |w| w.hasty(2))];
         w.writer();
         join(others);
@@ -167,14 +189,14 @@ fn one_in_a_hurry() {
 /// Whoever is first in line goes: those behind it must not wait for what is free.
 #[test]
 fn the_first_in_line_gives_up() {
-    explore(5, 2, |w| {
+    explore(5, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let hasty = spawn(w, |w| w.hasty(2));
         w.reader();
         hasty.join().unwrap();
         w.semaphore.release(1);
     });
-    explore(4, 2, |w| {
+    explore(4, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let hasty = [spawn(w, |w| w.hasty(2)), spawn(w, |w| w.hasty(2))];
         w.reader();
@@ -186,7 +208,7 @@ fn the_first_in_line_gives_up() {
 /// Whoever is behind the first in line goes, and must be gone.
 #[test]
 fn the_second_in_line_gives_up() {
-    explore(4, 2, |w| {
+    explore(4, 2, &[IN_TIME, GIVES_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
         w.acquire(1);
         let others = [spawn(w, World::writer), spawn(w, |w| w.hasty(1))];
         w.semaphore.release(1);
@@ -196,13 +218,13 @@ fn the_second_in_line_gives_up() {
 
 #[test]
 fn a_cancel_beside_a_grant() {
-    explore(5, 1, |w| {
+    explore(5, 1, &[IN_TIME, CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let others = [spawn(w, |w| _ = w.stoppable(1)), spawn(w, |w| w.stop.cancel())];
         w.semaphore.release(1);
         join(others);
     });
-    explore(4, 1, |w| {
+    explore(4, 1, &[IN_TIME, CANCELLED, CANCELLED_BEFORE, TWO_SLEEP], |w| {
         w.acquire(1);
         let others = [spawn(w, |w| _ = w.stoppable(1)), spawn(w, World::reader)];
         w.semaphore.release(1);
@@ -214,7 +236,7 @@ fn a_cancel_beside_a_grant() {
 /// Go's issue 63615: who cancels, and then releases, knows that the waiter has nothing of it.
 #[test]
 fn a_cancel_before_the_release() {
-    explore(5, 2, |w| {
+    explore(5, 2, &[CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let waiter = spawn(w, |w| w.stoppable(2));
         w.stop.cancel();
@@ -223,10 +245,13 @@ fn a_cancel_before_the_release() {
     });
 }
 
+const IN_LINE: &str = "one is seen in line";
+const NOT_IN_LINE: &str = "one is not seen in line";
+
 /// One token goes round: whoever was seen in line first has it first.
 #[test]
 fn in_turn() {
-    explore(4, 2, |w| {
+    explore(4, 2, &[IN_LINE, NOT_IN_LINE, TWO_SLEEP], |w| {
         w.acquire(2);
         let turn = |w: &World| {
             w.acquire(1);
@@ -239,6 +264,7 @@ fn in_turn() {
         let two = spawn(w, turn);
         w.semaphore.release(1);
         let turns = (one.join().unwrap(), two.join().unwrap());
+        mark(if in_line { IN_LINE } else { NOT_IN_LINE });
         assert!(!in_line || turns == (0, 1), "passed in line");
         w.semaphore.release(1);
     });
@@ -247,7 +273,7 @@ fn in_turn() {
 /// Nobody passes the first in line, though there are tokens for it.
 #[test]
 fn nobody_passes() {
-    explore(5, 2, |w| {
+    explore(5, 2, &[IN_LINE, NOT_IN_LINE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let writer = spawn(w, |w| {
             w.acquire(2);
@@ -256,6 +282,11 @@ fn nobody_passes() {
         });
         let in_line = w.semaphore.waiters() == 1;
         let passed = w.semaphore.try_acquire(1);
+        mark(match (in_line, passed) {
+            (true, _) => IN_LINE,
+            (_, true) => NOT_IN_LINE,
+            (_, false) => "the first has come, or joined the line, in between",
+        });
         assert!(!(in_line && passed), "passed in line");
         if passed {
             w.semaphore.release(1);
@@ -273,7 +304,7 @@ fn nobody_passes() {
 /// It waits beside the line, not in it.
 #[test]
 fn one_who_wants_more_than_there_is() {
-    explore(5, 1, |w| {
+    explore(5, 1, &[CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
         let too_big = spawn(w, |w| w.stoppable(2));
         w.reader();
         w.reader();

@@ -91,30 +91,102 @@ mod tests {
             assert_eq!(part.events, (first..10).map(|n| [n; 4]).collect::<Vec<_>>(), "from {from}");
             assert_eq!(part.lost, lost, "from {from}");
         }
-        assert!(ring.read(10).events.is_empty());
+        for from in [10, 12] {
+            let part = ring.read(from);
+            assert!(part.events.is_empty() && part.lost == 0, "nothing from {from} on");
+        }
     }
 }
 
 #[cfg(all(test, sudog_loom))]
 mod model {
     use super::*;
+    use crate::shim::reached::{mark, must_reach};
     use loom::sync::Arc;
 
+    const CAPACITY: u64 = 2;
+
+    /// What can happen to a reader, told by what it got of the events from `from` on. Each event is as it was written: its
+    /// number, counted from 1, four times. Returns how many events the reader knows of now.
+    fn read(ring: &Ring, from: u64) -> u64 {
+        let part = ring.read(from);
+        let got = part.events.len() as u64;
+        let known = from + part.lost + got;
+        for (words, n) in part.events.iter().zip(from + part.lost + 1..) {
+            assert_eq!(*words, [n; 4], "torn, or another");
+        }
+        mark(if got > 0 { "the reader sees events" } else { "the reader sees none" });
+        mark(if part.lost > 0 { "the reader loses events" } else { "the reader loses none" });
+        if got > 0 && part.lost > 0 {
+            mark("the reader sees events and loses some");
+        }
+        if got < CAPACITY.min(known - from) {
+            mark("the reader meets the writer halfway, and discards events");
+        }
+        known
+    }
+
+    /// `before` events are there when the reader begins, `beside` are written beside it. The reader is the thread that is
+    /// spawned: loom runs the main thread first, and remembers the last access to an atomic only. If the main thread
+    /// reads, its load of `done` is hidden by the writer's own, and no execution has it later.
+    fn beside_a_writer(before: u64, beside: u64, reads: u32, states: &[&'static str]) {
+        must_reach(states, || {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(3);
+            builder.check(move || {
+                let ring = Arc::new(Ring::new(CAPACITY as usize));
+                (1..=before).for_each(|n| ring.write([n; 4]));
+                let theirs = ring.clone();
+                let reader = loom::thread::spawn(move || {
+                    let mut known = 0;
+                    for _ in 0..reads {
+                        let now = read(&theirs, known);
+                        assert!(known <= now && now <= before + beside);
+                        known = now;
+                    }
+                    known
+                });
+                (before + 1..=before + beside).for_each(|n| ring.write([n; 4]));
+                let known = reader.join().unwrap();
+                let all = before + beside;
+                assert_eq!(ring.written(), all);
+                let rest = ring.read(known);
+                assert_eq!(rest.lost, (all - known).saturating_sub(CAPACITY));
+                assert_eq!(rest.events.len() as u64, (all - known).min(CAPACITY));
+            });
+        });
+    }
+
+    /// The reader begins with a ring that is full.
     #[test]
     fn what_is_read_is_whole() {
-        loom::model(|| {
-            let ring = Arc::new(Ring::new(2));
-            let theirs = ring.clone();
-            let writer = loom::thread::spawn(move || (1..=4).for_each(|n| theirs.write([n; 4])));
-            let part = ring.read(0);
-            let all = part.lost + part.events.len() as u64;
-            for (n, words) in part.events.iter().enumerate() {
-                assert_eq!(*words, [part.lost + n as u64 + 1; 4]);
-            }
-            writer.join().unwrap();
-            assert!(all <= 4);
-            let part = ring.read(all);
-            assert_eq!(all + part.lost + part.events.len() as u64, 4);
-        });
+        let states = [
+            "the reader sees events",
+            "the reader sees none",
+            "the reader loses events",
+            "the reader loses none",
+            "the reader sees events and loses some",
+            "the reader meets the writer halfway, and discards events",
+        ];
+        beside_a_writer(2, 2, 1, &states);
+    }
+
+    /// The reader begins with an empty ring. The writer may write more than fits after the reader has looked how many
+    /// there are.
+    #[test]
+    fn what_is_read_has_been_written() {
+        beside_a_writer(0, 3, 1, &["the reader sees events", "the reader sees none"]);
+    }
+
+    /// Nothing is read twice, and nothing is lost that is not counted.
+    #[test]
+    fn a_reader_goes_on_where_it_was() {
+        let states = [
+            "the reader sees events",
+            "the reader sees none",
+            "the reader loses events",
+            "the reader meets the writer halfway, and discards events",
+        ];
+        beside_a_writer(1, 2, 2, &states);
     }
 }

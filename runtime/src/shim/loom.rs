@@ -1,8 +1,10 @@
 //! The modelled machine: loom explores every interleaving of what goes through here.
 
+use super::reached::{self, TIME_IS_UP, WOKEN_BEFORE, YIELDS, mark};
 pub use loom::cell::Cell;
 pub use loom::sync::MutexGuard;
-pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+pub use super::sc::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Loom's mutex, without poisoning.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
@@ -17,24 +19,22 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Loom treats sequentially consistent accesses as acquire-release ones but knows fences: see `docs/orderings.md`.
-pub fn dekker_fence() {
-    loom::sync::atomic::fence(Ordering::SeqCst);
-}
-
+#[track_caller]
 pub fn full_fence() {
-    loom::sync::atomic::fence(Ordering::SeqCst);
+    fence(Ordering::SeqCst);
 }
 
 /// While time passes, a spin ends by itself, and what it sees on the way is explored like any other step. If time
 /// stands still only another thread can end it, so it yields, by which loom lets all others go first.
 pub fn pause() {
     if !model::time_passes() {
+        mark(YIELDS);
         loom::thread::yield_now();
     }
 }
 
 pub fn yield_now() {
+    mark(YIELDS);
     loom::thread::yield_now();
 }
 
@@ -66,9 +66,11 @@ impl std::ops::Add<std::time::Duration> for Instant {
     }
 }
 
-/// The modelled clock.
+/// The modelled clock, and what else a model may do to its world.
 pub mod model {
     use std::cell::Cell;
+
+    pub use crate::shim::sc::{Sc, each_site, set_sc, under_both};
 
     // Loom runs all threads of a model on one thread of the machine, the test's; so each test has a clock of its own.
     thread_local! {
@@ -110,6 +112,7 @@ pub mod model {
 /// again.
 pub mod futex {
     use super::{AtomicU32, Instant, Ordering};
+    use crate::shim::reached;
     use loom::sync::{Condvar, Mutex};
 
     loom::lazy_static! {
@@ -120,7 +123,7 @@ pub mod futex {
         assert!(deadline.is_none(), "not modelled");
         let asleep = BED.0.lock().unwrap();
         if word.load(Ordering::Relaxed) == expected {
-            drop(BED.1.wait(asleep).unwrap());
+            drop(reached::sleep(|| BED.1.wait(asleep).unwrap()));
         }
         true
     }
@@ -156,12 +159,18 @@ impl Parker {
     /// with it may run at any point between the unlocking of the queue and the waiter's return to it.
     pub fn park(&self, deadline: Option<Instant>) -> bool {
         // RMWs here and there, which loom orders: a load could miss a store whose unpark has been.
+        let mut slept = false;
         while !self.ready.swap(false, Ordering::Acquire) {
             if deadline.is_some() {
+                mark(TIME_IS_UP);
                 return false;
             }
+            slept = true;
             self.parked.store(true, Ordering::Relaxed);
-            loom::thread::park();
+            reached::sleep(loom::thread::park);
+        }
+        if !slept {
+            mark(WOKEN_BEFORE);
         }
         true
     }

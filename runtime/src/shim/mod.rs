@@ -6,6 +6,10 @@
 pub mod futex;
 #[cfg(sudog_loom)]
 mod loom;
+#[cfg(sudog_loom)]
+pub mod reached;
+#[cfg(sudog_loom)]
+mod sc;
 #[cfg(not(sudog_loom))]
 mod std;
 
@@ -13,3 +17,11 @@ mod std;
 pub use self::loom::*;
 #[cfg(not(sudog_loom))]
 pub use self::std::*;
+
+/// For a model, a state that it may have to reach: see `reached.rs`. On the real machine, nothing.
+#[cfg(not(sudog_loom))]
+#[inline(always)]
+pub fn mark(_state: &'static str) {}
+
+#[cfg(sudog_loom)]
+pub use reached::mark;

@@ -23,11 +23,6 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Between a sequentially consistent RMW and a sequentially consistent load that must not pass it: nothing is needed.
-/// Loom wants a fence there, see `docs/orderings.md`.
-#[inline(always)]
-pub fn dekker_fence() {}
-
 /// Between plain accesses of two threads that each write, then read what the other writes.
 #[inline(always)]
 pub fn full_fence() {

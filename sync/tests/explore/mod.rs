@@ -4,22 +4,29 @@
 use std::{env, panic, process};
 
 use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::must_reach;
 use sudog_sync::semaphore::waiting_array::{address_signal, key_monitor, location_wake_all};
 
 /// The tables' two buckets, by address, key or location.
 pub const HERE: usize = 0;
 pub const THERE: usize = 1;
 
-/// With the clock at rest: a deadline comes as soon as somebody sleeps, never before.
-pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    explore_in_time(preemptions, 0, model);
+/// With the clock at rest: a deadline comes as soon as somebody sleeps, never before. Among the executions must be some
+/// that reach `states`.
+pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync + Send + 'static) {
+    explore_in_time(preemptions, 0, states, model);
 }
 
 /// With a clock that advances by `step` nanoseconds each time that somebody reads it.
-pub fn explore_in_time(preemptions: usize, step: u64, model: impl Fn() + Sync + Send + 'static) {
+pub fn explore_in_time(
+    preemptions: usize,
+    step: u64,
+    states: &[&'static str],
+    model: impl Fn() + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    let run = move || {
         STEP.set(step);
         set_clock(step);
         // The tables first: the thread that makes one would hand on to the others what it had done before.
@@ -29,7 +36,8 @@ pub fn explore_in_time(preemptions: usize, step: u64, model: impl Fn() + Sync + 
             location_wake_all(bucket);
         }
         model();
-    });
+    };
+    must_reach(states, || builder.check(run));
 }
 
 /// What the clock advances by.
@@ -63,6 +71,7 @@ pub fn fails(test: &str, message: &str, model: impl FnOnce()) {
 }
 
 /// Tests of models that must fail: `name: "with this message", model;`
+#[allow(unused_macros)]
 macro_rules! must_fail {
     ($($(#[$doc:meta])* $name:ident: $message:expr, $model:expr;)*) => { $(
         $(#[$doc])*
@@ -73,4 +82,5 @@ macro_rules! must_fail {
         }
     )* };
 }
+#[allow(unused_imports)]
 pub(crate) use must_fail;

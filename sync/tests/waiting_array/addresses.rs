@@ -4,20 +4,30 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use loom::thread;
+use sudog_runtime::model::each_site;
+use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
 use sudog_sync::semaphore::waiting_array::{
-    Fence, address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline, without,
+    address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline,
 };
 
 use super::{Flag, soon};
-use crate::explore::{HERE, explore, must_fail};
+use crate::explore::{HERE, explore};
 
 fn wait(flag: &Flag) {
-    address_wait_until(HERE, || flag.is_up());
+    waiting(|| address_wait_until(HERE, || flag.is_up()));
 }
 
-fn polite_signal(preemptions: usize, missing: Option<Fence>) {
-    without(missing);
-    explore(preemptions, || {
+fn hasty(flag: &Flag) -> bool {
+    let (signalled, _) = waiting(|| address_wait_until_deadline(HERE, || flag.is_up(), soon()));
+    mark(if signalled { SIGNALLED } else { LATE });
+    signalled
+}
+
+const SIGNALLED: &str = "one in haste sees what it waits for";
+const LATE: &str = "one in haste gives up";
+
+fn polite_signal(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, SLEEPS], || {
         let flag = Flag::new();
         let waiter = flag.spawn(wait);
         flag.raise();
@@ -28,17 +38,18 @@ fn polite_signal(preemptions: usize, missing: Option<Fence>) {
 
 #[test]
 fn a_polite_signal_finds_who_waits() {
-    polite_signal(5, None);
+    polite_signal(5);
 }
 
-must_fail! {
-    a_push_needs_a_fence: "deadlock", polite_signal(3, Some(Fence::AfterPush));
-    a_polite_look_needs_a_fence: "deadlock", polite_signal(3, Some(Fence::BeforePoliteLook));
+#[test]
+fn a_polite_signal_needs_both_fences() {
+    let test = concat!(module_path!(), "::a_polite_signal_needs_both_fences");
+    each_site(test, &["pop_stack.rs, wait: fence", "pop_stack.rs, flush_politely: fence"], &[], || polite_signal(3));
 }
 
 #[test]
 fn two_polite_signals() {
-    explore(3, || {
+    explore(3, &[AT_ONCE, SLEEPS], || {
         let flag = Flag::new();
         let waiter = flag.spawn(wait);
         let other = thread::spawn(|| address_signal_polite(HERE));
@@ -52,7 +63,7 @@ fn two_polite_signals() {
 /// One leaves the chain by a panic, after its push.
 #[test]
 fn a_condition_that_panics() {
-    explore(4, || {
+    explore(4, &[AT_ONCE, SLEEPS], || {
         let flag = Flag::new();
         let patient = flag.spawn(wait);
         let panics = thread::spawn(|| {
@@ -78,9 +89,9 @@ fn a_condition_that_panics() {
 /// Three in a chain, of whom one gives up, as the first, the second or the third.
 #[test]
 fn a_deadline_in_a_chain() {
-    explore(2, || {
+    explore(2, &[SIGNALLED, LATE, SLEEPS, TWO_SLEEP], || {
         let flag = Flag::new();
-        let hasty = flag.spawn(|flag| address_wait_until_deadline(HERE, || flag.is_up(), soon()));
+        let hasty = flag.spawn(hasty);
         let others = [
             flag.spawn(wait),
             flag.spawn(|flag| {
@@ -97,9 +108,9 @@ fn a_deadline_in_a_chain() {
 /// Two who give up, of whom one may be the top that the other takes off.
 #[test]
 fn two_deadlines_in_a_chain() {
-    explore(2, || {
+    explore(2, &[SIGNALLED, LATE, SLEEPS], || {
         let flag = Flag::new();
-        let hasty = [(); 2].map(|()| flag.spawn(|flag| address_wait_until_deadline(HERE, || flag.is_up(), soon())));
+        let hasty = [(); 2].map(|()| flag.spawn(hasty));
         let waker = flag.spawn(|flag| {
             flag.raise();
             address_signal(HERE);

@@ -1,8 +1,10 @@
 //! Waiting for a key: the eventcount.
 
 use loom::thread;
+use sudog_runtime::model::each_site;
+use sudog_runtime::reached::{SLEEPS, mark, waiting};
 use sudog_sync::semaphore::waiting_array::{
-    Fence, Seen, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until, without,
+    Seen, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
 };
 
 use super::{Flag, soon};
@@ -15,20 +17,31 @@ fn wait(flag: &Flag) {
         if flag.is_up() {
             break;
         }
-        key_wait(HERE, seen);
+        mark(if waiting(|| key_wait(HERE, seen)).1 { WAITS } else { SIGNALLED_BEFORE });
     }
 }
+
+const WAITS: &str = "one waits for a signal";
+const SIGNALLED_BEFORE: &str = "a signal comes between the monitor and the wait";
+const SIGNALLED: &str = "one in haste is signalled";
+const LATE: &str = "one in haste gives up";
 
 /// What has never been signalled is as the default says.
 fn wait_lazily(flag: &Flag) {
     let mut seen = Seen::default();
     while !flag.is_up() {
-        key_wait_lazy(HERE, &mut seen);
+        mark(if waiting(|| key_wait_lazy(HERE, &mut seen)).1 { WAITS } else { SIGNALLED_BEFORE });
     }
 }
 
+fn hasty(seen: Seen) -> bool {
+    let (signalled, _) = waiting(|| key_wait_until(HERE, seen, soon()));
+    mark(if signalled { SIGNALLED } else { LATE });
+    signalled
+}
+
 fn a_signal(preemptions: usize, wait: fn(&Flag), signal: fn(usize)) {
-    explore(preemptions, move || {
+    explore(preemptions, &[WAITS, SLEEPS], move || {
         let flag = Flag::new();
         let waiter = flag.spawn(wait);
         flag.raise();
@@ -55,28 +68,28 @@ must_fail! {
     the_monitor_must_not_come_after_the_condition: "deadlock", a_signal(2, the_condition_first, key_signal);
 }
 
-fn polite_signal(preemptions: usize, missing: Option<Fence>) {
-    without(missing);
+fn polite_signal(preemptions: usize) {
     a_signal(preemptions, wait, key_signal_polite);
 }
 
 #[test]
 fn a_polite_signal_finds_who_waits() {
-    polite_signal(5, None);
+    polite_signal(5);
 }
 
-must_fail! {
-    /// The printed re-check of the polite form is an acquire load, and no more.
-    a_push_needs_a_fence: "deadlock", polite_signal(3, Some(Fence::AfterPush));
-    a_polite_look_needs_a_fence: "deadlock", polite_signal(3, Some(Fence::BeforePoliteLook));
+/// The printed re-check of the polite form is an acquire load, and no more.
+#[test]
+fn a_polite_signal_needs_both_fences() {
+    let test = concat!(module_path!(), "::a_polite_signal_needs_both_fences");
+    each_site(test, &["pop_stack.rs, wait: fence", "pop_stack.rs, flush_politely: fence"], &[], || polite_signal(3));
 }
 
 #[test]
 fn a_deadline_beside_one_who_waits() {
-    explore(3, || {
+    explore(3, &[WAITS, SLEEPS, SIGNALLED, LATE], || {
         let flag = Flag::new();
         let patient = flag.spawn(wait);
-        let hasty = flag.spawn(|_| key_wait_until(HERE, key_monitor(HERE), soon()));
+        let hasty = flag.spawn(|_| hasty(key_monitor(HERE)));
         flag.raise();
         key_signal(HERE);
         patient.join().unwrap();
@@ -86,9 +99,9 @@ fn a_deadline_beside_one_who_waits() {
 
 #[test]
 fn whether_it_was_signalled_a_deadline_tells() {
-    explore(4, || {
+    explore(4, &[SIGNALLED, LATE], || {
         let seen = key_monitor(HERE);
-        let waiter = thread::spawn(move || key_wait_until(HERE, seen, soon()));
+        let waiter = thread::spawn(move || hasty(seen));
         key_signal(HERE);
         let _either = waiter.join().unwrap();
         assert!(key_wait_until(HERE, seen, soon()));

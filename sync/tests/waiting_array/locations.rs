@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use loom::thread;
+use sudog_runtime::reached::{AT_ONCE, SLEEPS, TIME_IS_UP, TWO_SLEEP, mark, waiting};
 use sudog_sync::semaphore::waiting_array::{LocationWaiter, location_wait, location_wake_all};
 
 use super::{Flag, soon};
@@ -14,7 +15,7 @@ use crate::explore::{HERE, THERE, explore, must_fail};
 
 fn wait_at(waiter: &mut LocationWaiter, place: usize, flag: &Flag) {
     while !flag.is_up() {
-        location_wait(waiter, place);
+        waiting(|| location_wait(waiter, place));
     }
 }
 
@@ -29,7 +30,7 @@ fn raise_and_wake(flag: &Flag, place: usize) {
 
 #[test]
 fn all_at_a_location_are_woken() {
-    explore(3, || {
+    explore(3, &[SLEEPS, TWO_SLEEP], || {
         let flag = Flag::new();
         let waiters = [flag.spawn(wait(HERE)), flag.spawn(wait(HERE))];
         raise_and_wake(&flag, HERE);
@@ -40,12 +41,12 @@ fn all_at_a_location_are_woken() {
 /// One moves to another location, enlisted still or just being woken.
 #[test]
 fn moving() {
-    explore(3, || {
+    explore(3, &[SLEEPS, TWO_SLEEP], || {
         let (here, there) = (Flag::new(), Flag::new());
         let stays = here.spawn(wait(HERE));
         let moves = there.spawn(|there| {
             let mut waiter = LocationWaiter::new();
-            waiter.wait(HERE);
+            waiting(|| waiter.wait(HERE));
             wait_at(&mut waiter, THERE, there);
         });
         raise_and_wake(&here, HERE);
@@ -57,12 +58,12 @@ fn moving() {
 
 #[test]
 fn a_deadline_leaves_it_enlisted() {
-    explore(3, || {
+    explore(3, &[SLEEPS, TIME_IS_UP], || {
         let flag = Flag::new();
         let waiter = flag.spawn(|flag| {
             let mut waiter = LocationWaiter::new();
-            waiter.wait(HERE);
-            waiter.wait_until(HERE, soon());
+            waiting(|| waiter.wait(HERE));
+            waiting(|| waiter.wait_until(HERE, soon()));
             wait_at(&mut waiter, HERE, flag);
         });
         raise_and_wake(&flag, HERE);
@@ -75,7 +76,7 @@ fn a_deadline_leaves_it_enlisted() {
 #[test]
 fn an_element_is_left_where_it_is() {
     for second in [HERE, THERE] {
-        explore(3, move || {
+        explore(3, &[SLEEPS, TWO_SLEEP], move || {
             let (flag, other) = (Flag::new(), Flag::new());
             let waiters = [flag.spawn(wait(HERE)), other.spawn(wait(second))];
             raise_and_wake(&flag, HERE);
@@ -88,17 +89,17 @@ fn an_element_is_left_where_it_is() {
 /// The condition is looked at, then an element taken that somebody else has just left in that very place.
 #[test]
 fn who_finds_its_element_enlisted_looks_again_first() {
-    explore(3, || {
+    explore(3, &[SLEEPS, AT_ONCE], || {
         let flag = Flag::new();
         let waiter = flag.spawn(|flag| {
             while !flag.is_up() {
                 let mut waiter = LocationWaiter::new();
                 while !flag.is_up() {
-                    waiter.wait(HERE);
+                    waiting(|| waiter.wait(HERE));
                 }
             }
         });
-        let leaves_one = thread::spawn(|| LocationWaiter::new().wait(HERE));
+        let leaves_one = thread::spawn(|| _ = waiting(|| LocationWaiter::new().wait(HERE)));
         raise_and_wake(&flag, HERE);
         waiter.join().unwrap();
         leaves_one.join().unwrap();
@@ -107,7 +108,7 @@ fn who_finds_its_element_enlisted_looks_again_first() {
 
 /// A ticket semaphore over locations. `AHEAD`: how far from the granted ticket is the one that a post wakes.
 fn listing_5<const AHEAD: u64>(preemptions: usize) {
-    explore(preemptions, || {
+    explore(preemptions, &[SLEEPS, TWO_SLEEP], || {
         let next = Arc::new(AtomicU64::new(0));
         let grant = Arc::new(AtomicU64::new(0));
         let takers = [(); 2].map(|()| {
@@ -116,7 +117,7 @@ fn listing_5<const AHEAD: u64>(preemptions: usize) {
                 let ticket = next.fetch_add(1, AcqRel);
                 let mut waiter = LocationWaiter::new();
                 while grant.load(Acquire) <= ticket {
-                    waiter.wait(ticket as usize);
+                    waiting(|| waiter.wait(ticket as usize));
                 }
             })
         });
@@ -137,6 +138,10 @@ must_fail! {
     /// The listing's conservative post: takers wait for their own ticket, but it wakes the one after it.
     a_post_must_not_wake_another_ticket: "deadlock", listing_5::<1>(2);
 }
+
+const WAITS: &str = "the waiter waits";
+const LEAVES: &str = "the waiter leaves when its element is in";
+const IS_IN: &str = "the waiter is woken by its element";
 
 /// Listing 5's chain with one element, which goes with its waiter, in or out.
 struct Printed {
@@ -177,8 +182,12 @@ impl Printed {
                 self.wake_all();
             }
             while (!leave || destructor) && e.gate.load(Acquire) == 0 {
+                mark(WAITS);
                 thread::yield_now();
             }
+            mark(if leave { LEAVES } else { IS_IN });
+        } else {
+            mark(AT_ONCE);
         }
         // The waiter goes, and its element with it: nobody uses it any more.
         // SAFETY: that this is so is what loom checks. The memory itself stays.
@@ -198,7 +207,7 @@ impl Printed {
     }
 
     fn model(destructor: bool) {
-        explore(3, move || {
+        explore(3, &[AT_ONCE, WAITS, LEAVES, IS_IN], move || {
             let printed = Arc::new(Self::new());
             let waiter = {
                 let printed = printed.clone();

@@ -13,14 +13,34 @@ use loom::sync::atomic::AtomicBool;
 use loom::thread;
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{mark, unmarked, waiting};
 use sudog_sync::Semaphore;
 use sudog_sync::semaphore::waiting_array::{Closed, Doorway, TicketSema, TicketWait};
 
 use crate::explore::step;
 
+/// What a model can come to, beside what a call can. Some of it the line marks by itself.
+pub mod states {
+    pub const WAITS: &str = "a taker waits";
+    pub const IN_TIME: &str = "one in haste has its permit";
+    pub const GIVES_UP: &str = "one in haste gives up";
+    pub const TAKES: &str = "a taker has its permit before the closing";
+    pub const CLOSED_BEFORE: &str = "a taker finds the semaphore closed";
+    pub const CLOSED: &str = "a taker waits, and is told of the closing";
+
+    pub const LEAVES_A_GAP: &str = "who gives up leaves a gap";
+    pub const GRANTED_AT_LAST: &str = "who gives up has been granted its permit";
+    pub const CLOSED_AT_LAST: &str = "who gives up has been told of the closing";
+    pub const GIVES_BACK: &str = "who gives up gives back a part";
+    pub const OVER_A_GAP: &str = "a grant goes over a gap";
+}
+use states::*;
+
 /// Takes permits if they are there when it would sleep; if it never sleeps, some readings of the clock later.
 pub fn hasty_acquire<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>, n: u32) -> bool {
-    sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)).is_ok()
+    let (got, _) = waiting(|| sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)).is_ok());
+    mark(if got { IN_TIME } else { GIVES_UP });
+    got
 }
 
 /// A semaphore, and data for those who have permits.
@@ -44,9 +64,11 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
     /// As in [`explore`], by a wait that is given up, and the grant that finds it so.
     fn touch_tables(&self) {
         set_clock(1);
-        assert!(!self.hasty(1));
-        self.sema.post(1);
-        assert!(self.sema.try_acquire_many(1));
+        unmarked(|| {
+            assert!(!self.hasty(1));
+            self.sema.post(1);
+            assert!(self.sema.try_acquire_many(1));
+        });
         set_clock(step());
     }
 
@@ -66,7 +88,11 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
     }
 
     pub fn take(&self, n: u32) {
-        assert_eq!(self.sema.acquire_many(n), Ok(()));
+        let (taken, waits) = waiting(|| self.sema.acquire_many(n));
+        assert_eq!(taken, Ok(()));
+        if waits {
+            mark(WAITS);
+        }
     }
 
     pub fn hasty(&self, n: u32) -> bool {
@@ -90,7 +116,13 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
     }
 
     pub fn take_unless_closed(&self) -> u32 {
-        u32::from(self.sema.acquire_many(1) != Err(Closed))
+        let (taken, waits) = waiting(|| self.sema.acquire_many(1));
+        mark(match (taken, waits) {
+            (Ok(()), _) => TAKES,
+            (Err(Closed), true) => CLOSED,
+            (Err(Closed), false) => CLOSED_BEFORE,
+        });
+        u32::from(taken.is_ok())
     }
 
     /// All have gone, and left so many permits. If somebody had left tickets behind that nobody passes, the last permit

@@ -13,6 +13,7 @@ use loom::sync::atomic::AtomicBool;
 use loom::thread::{self, Thread};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{is_asked_for, mark, must_reach, waiting};
 use sudog_runtime::sema::Acquire;
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
@@ -68,6 +69,30 @@ fn thread_panicking() -> bool {
     std::thread::panicking()
 }
 
+/// What a model of the mutex can come to. Some of it the mutex marks by itself.
+pub mod states {
+    pub const COMES_OFF: &str = "a turn that may be given up comes off";
+    pub const GIVES_UP: &str = "a turn is given up at its deadline";
+    pub const DROPPED: &str = "a turn is dropped";
+    pub const READY_AT_ONCE: &str = "a task does not wait";
+    pub const WOKEN: &str = "a task waits, and is woken";
+    pub const WAITS_AGAIN: &str = "a task waits again";
+
+    pub const BARGE: &str = "barge";
+    pub const SPIN_WIN: &str = "spin-win";
+    pub const STARVES: &str = "starving-enter";
+    pub const STARVES_NO_MORE: &str = "starving-exit";
+    pub const HANDED_OVER: &str = "the mutex is handed over";
+    pub const WOKEN_BY_UNLOCK: &str = "an unlock wakes a waiter";
+    pub const HEIR: &str = "an heir takes what it has claimed";
+    pub const TIRES: &str = "an heir tires";
+    pub const LEAVES: &str = "who gives up leaves";
+    pub const HAS_TO_TAKE: &str = "who gives up has to take a permit";
+    pub const DROPPED_AWAKE: &str = "who is dropped is awake";
+    pub const DROPPED_OWNER: &str = "who is dropped has the mutex";
+}
+use states::*;
+
 pub struct World<P, const RICH: bool = true> {
     pub mutex: GoMutex<Checked<RICH>, P>,
     data: UnsafeCell<u32>,
@@ -80,7 +105,7 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
     }
 
     pub fn turn(&self) {
-        self.mutex.lock();
+        waiting(|| self.mutex.lock());
         self.touch();
         self.mutex.unlock();
     }
@@ -99,6 +124,7 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
         for _ in 0..polls {
             got = got || lock.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         }
+        mark(if got { COMES_OFF } else { DROPPED });
         if got {
             self.touch();
             self.mutex.unlock();
@@ -118,7 +144,8 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
     }
 
     pub fn turn_until(&self, deadline: Instant) -> u32 {
-        let got = self.mutex.try_lock_until(deadline);
+        let (got, _) = waiting(|| self.mutex.try_lock_until(deadline));
+        mark(if got { COMES_OFF } else { GIVES_UP });
         if got {
             self.touch();
             self.mutex.unlock();
@@ -137,11 +164,18 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
     }
 }
 
+/// Models with each step of the clock. Among the executions of all must be some that reach `states`.
+pub fn each<const N: usize>(steps: [u64; N], states: &[&'static str], explore: impl Fn(u64)) {
+    must_reach(states, || steps.into_iter().for_each(explore));
+}
+
+/// To be called inside of a [`must_reach`].
 pub fn explore<P: Policy, const RICH: bool>(
     preemptions: usize,
     step_us: u64,
     model: impl Fn(Arc<World<P, RICH>>) + Sync + Send + 'static,
 ) {
+    assert!(is_asked_for(), "by `must_reach`: which states?");
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
@@ -176,10 +210,17 @@ impl std::task::Wake for Unpark {
 pub fn finish(mut future: Pin<&mut impl Future<Output = ()>>) {
     let unpark = std::sync::Arc::new(Unpark { woken: AtomicBool::new(false), thread: thread::current() });
     let waker = Waker::from(unpark.clone());
+    let mut waits = 0;
     while future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        waits += 1;
         while !unpark.woken.load(Acq) {
             thread::park();
         }
         unpark.woken.store(false, Relaxed);
     }
+    mark(match waits {
+        0 => READY_AT_ONCE,
+        1 => WOKEN,
+        _ => WAITS_AGAIN,
+    });
 }

@@ -1,0 +1,208 @@
+//! What a model must show: which states its executions have reached.
+//!
+//! A model that passes has shown nothing of a state that no execution has come to. So each model names the states that
+//! give it its meaning, [`mark`]s them where it comes to them, and runs inside of [`must_reach`], which counts the marks
+//! of all executions and panics if there is a state without any.
+//!
+//! Marks are no steps of the model: they are in a thread-local of the machine's thread, on which loom runs all threads
+//! of a model, one at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use loom::thread::{self, ThreadId};
+
+// What the modelled machine marks by itself.
+
+/// A thread blocks, in a parker or on a futex.
+pub const SLEEPS: &str = "a thread sleeps";
+/// Two threads are asleep at a time.
+pub const TWO_SLEEP: &str = "two threads sleep";
+/// The wake-up is there when a thread comes to a parker.
+pub const WOKEN_BEFORE: &str = "a wake-up comes before the sleep";
+/// A sleep in a parker is over by its deadline.
+pub const TIME_IS_UP: &str = "a deadline ends a sleep";
+/// A thread lets the others go first.
+pub const YIELDS: &str = "a thread yields";
+
+// What `waiting` makes of that.
+
+/// A call returns without having waited.
+pub const AT_ONCE: &str = "a call does not wait";
+/// A call waits more than once: what it was woken for is gone.
+pub const AGAIN: &str = "a call waits again";
+/// A call comes to the end of its time, and a wake-up for it is under way, or there.
+pub const TOO_LATE_AND_WOKEN: &str = "a wake-up comes when the time is up";
+
+thread_local! {
+    /// How often each state has been marked in the exploration under way.
+    static MARKS: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+    static EXPLORING: Cell<bool> = const { Cell::new(false) };
+    /// How many threads sleep at this moment.
+    static ASLEEP: Cell<u32> = const { Cell::new(0) };
+    /// The calls of [`during`] that are under way.
+    static CALLS: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Call {
+    thread: ThreadId,
+    marks: Vec<&'static str>,
+}
+
+/// This execution has come to `state`. Without a [`must_reach`] around it, it does nothing.
+pub fn mark(state: &'static str) {
+    if !EXPLORING.get() {
+        return;
+    }
+    MARKS.with_borrow_mut(|marks| *marks.entry(state).or_default() += 1);
+    CALLS.with_borrow_mut(|calls| {
+        if !calls.is_empty() {
+            let this = thread::current().id();
+            calls.iter_mut().filter(|call| call.thread == this).for_each(|call| call.marks.push(state));
+        }
+    });
+}
+
+/// How often `state` has been marked so far, by this execution and those before it.
+#[must_use]
+pub fn times(state: &str) -> u64 {
+    MARKS.with_borrow(|marks| marks.get(state).copied().unwrap_or(0))
+}
+
+/// A thread blocks, in `block`.
+pub(super) fn sleep<T>(block: impl FnOnce() -> T) -> T {
+    mark(SLEEPS);
+    ASLEEP.set(ASLEEP.get() + 1);
+    if ASLEEP.get() > 1 {
+        mark(TWO_SLEEP);
+    }
+    let result = block();
+    ASLEEP.set(ASLEEP.get() - 1);
+    result
+}
+
+/// The states that a call has come to.
+#[derive(Debug)]
+pub struct Seen(Vec<&'static str>);
+
+impl Seen {
+    /// Whether `state` was among them.
+    #[must_use]
+    pub fn has(&self, state: &str) -> bool {
+        self.0.contains(&state)
+    }
+}
+
+/// What `f` returns, and the states that it has come to by itself: other threads' marks are not counted. To be called
+/// inside of a model, and not by a call that it observes.
+pub fn during<T>(f: impl FnOnce() -> T) -> (T, Seen) {
+    let this = thread::current().id();
+    CALLS.with_borrow_mut(|calls| {
+        // One that was unwound, or of an execution that was given up, is there still.
+        calls.retain(|call| call.thread != this);
+        calls.push(Call { thread: this, marks: Vec::new() });
+    });
+    let result = f();
+    let seen = CALLS.with_borrow_mut(|calls| {
+        let at = calls.iter().position(|call| call.thread == this).expect("one call inside of another");
+        calls.swap_remove(at).marks
+    });
+    (result, Seen(seen))
+}
+
+/// [`during`] for a call that may block: marks what has become of it, and says whether it has waited.
+pub fn waiting<T>(f: impl FnOnce() -> T) -> (T, bool) {
+    let (result, Seen(seen)) = during(f);
+    let yields = seen.contains(&YIELDS);
+    let waits: Vec<_> = seen.into_iter().filter(|state| [SLEEPS, WOKEN_BEFORE, TIME_IS_UP].contains(state)).collect();
+    match waits[..] {
+        [] if !yields => mark(AT_ONCE),
+        [] => {}
+        [_] => {}
+        [TIME_IS_UP, _] => mark(TOO_LATE_AND_WOKEN),
+        _ => mark(AGAIN),
+    }
+    (result, yields || !waits.is_empty())
+}
+
+/// Runs `f` without marks: what a model does before it begins. There is no other thread yet.
+pub fn unmarked<T>(f: impl FnOnce() -> T) -> T {
+    let exploring = EXPLORING.replace(false);
+    let result = f();
+    EXPLORING.set(exploring);
+    result
+}
+
+/// Whether a [`must_reach`] is under way: for what explores models, and leaves it to its callers to name their states.
+#[must_use]
+pub fn is_asked_for() -> bool {
+    EXPLORING.get()
+}
+
+/// Runs `explore`, which explores one model or several, and then panics if there is a state that no execution has
+/// reached. The states that are not named may be reached or not.
+pub fn must_reach(states: &[&'static str], explore: impl FnOnce()) {
+    assert!(!EXPLORING.replace(true), "one exploration inside of another");
+    explore();
+    EXPLORING.set(false);
+    CALLS.take();
+    let marks = MARKS.take();
+    let missed: Vec<_> = states.iter().filter(|state| !marks.contains_key(**state)).collect();
+    assert!(missed.is_empty(), "no execution has reached {missed:?}, but so often: {marks:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::{AtomicU32, Ordering};
+    use loom::sync::Arc;
+
+    #[test]
+    #[should_panic = r#"no execution has reached ["never"], but so often: {"now and then": 1}"#]
+    fn a_state_that_is_not_reached_is_named() {
+        must_reach(&["now and then", "never"], || {
+            mark("now and then");
+        });
+    }
+
+    /// Both orders of two threads, which only loom's exploration can show.
+    #[test]
+    fn marks_are_of_all_threads_and_executions() {
+        must_reach(&["the other was first", "the other was second"], || {
+            loom::model(|| {
+                let word = Arc::new(AtomicU32::new(0));
+                let theirs = word.clone();
+                let other = thread::spawn(move || {
+                    let before = theirs.fetch_add(1, Ordering::Relaxed);
+                    mark(if before == 0 { "the other was first" } else { "the other was second" });
+                });
+                word.fetch_add(1, Ordering::Relaxed);
+                other.join().unwrap();
+            });
+        });
+    }
+
+    #[test]
+    fn what_a_call_comes_to_is_its_own() {
+        must_reach(&["between the two"], || {
+            loom::model(|| {
+                let word = Arc::new(AtomicU32::new(0));
+                let theirs = word.clone();
+                let other = thread::spawn(move || {
+                    let before = theirs.fetch_add(1, Ordering::Relaxed);
+                    mark("theirs");
+                    before
+                });
+                let ((), seen) = during(|| {
+                    word.fetch_add(1, Ordering::Relaxed);
+                    mark("ours");
+                    word.fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(seen.has("ours") && !seen.has("theirs"), "{seen:?}");
+                if other.join().unwrap() == 1 {
+                    mark("between the two");
+                }
+            });
+        });
+    }
+}
