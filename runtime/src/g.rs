@@ -13,7 +13,7 @@
 //! | step | who | what |
 //! |---|---|---|
 //! | 1 | waiter | makes a [`G`] on its stack, links it where a waker will find it, under that queue's lock |
-//! | 2 | waiter | [`G::park`] with the unlocking of the queue as its `commit`: run once the G counts as parked |
+//! | 2 | waiter | [`G::park`] with the unlocking of the queue as its `commit`: a `ready` from then on is not lost |
 //! | 3 | waker | unlinks it under the queue's lock, unlocks, calls [`G::ready`] exactly once, and never touches it again |
 //! | 4 | waiter | returns from `park`; its G and all around it may be freed at once |
 //!
@@ -25,6 +25,7 @@ use std::marker::PhantomData;
 use std::task::Waker;
 
 use crate::goroutine::{self, FibreRef};
+use crate::panics::Panics;
 use crate::shim::{self, Instant, Mutex, Parker};
 
 /// What waits: the current thread or goroutine, for as long as this value stands on its stack; or an async task.
@@ -114,13 +115,18 @@ impl G {
     /// Runs `commit`, then blocks until [`G::ready`] has been called once, or until `deadline`. Never returns for
     /// another reason; but a goroutine whose scheduler has ended leaves it by a panic.
     ///
-    /// `commit` is what must happen once this G counts as parked: the unlocking of the queue that it stands in. A
-    /// goroutine runs it before it switches away, and loses nothing by that: whoever readies it meanwhile can only
-    /// put it into the inbox of its worker, which this very thread will read, after the switch.
+    /// `commit` makes this G known to its wakers: it unlocks the queue that the G stands in. It runs before anything
+    /// else, on the caller's stack, and a `ready` that comes while it runs, or after, ends this `park`. A goroutine runs
+    /// it before it switches away, and loses nothing by that: a waker on another thread can only put the goroutine into
+    /// the inbox of its worker, which this very thread will read, after the switch.
+    ///
+    /// `commit` may panic or wait: this G has not parked then.
+    ///
+    /// It may panic, and end its goroutine; and wait, as long as nobody can have seen this G.
     ///
     /// # Panics
     ///
-    /// If it is a task.
+    /// If it is a task, or as `commit` does.
     #[inline]
     pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
         match &self.kind {
@@ -191,13 +197,15 @@ impl G {
     ///
     /// - `g` points to a live G.
     /// - This is the only `ready` for the current `park` of it: the caller has unlinked it from where others find it.
+    /// - From when others could find it on, its goroutine or thread has waited for nothing else, as in the `commit` of that
+    ///   `park`: this call would end the other wait.
     /// - The caller does not use `g`, or anything that lives with it, after this call begins: its owner may return and
     ///   free it before this call ends.
     #[inline]
     pub unsafe fn ready(g: *const Self) {
         // SAFETY: by the contract.
         if let Some(waker) = unsafe { Self::ready_but_for_waker(g) } {
-            waker.wake();
+            wake(waker);
         }
     }
 
@@ -254,4 +262,18 @@ impl G {
             shim::yield_now();
         }
     }
+}
+
+/// A task's waker is user code. If it panics that goes on to the one who readies the task; unless that is a destructor
+/// which a panic runs, as of a mutex's guard: another panic would end the process.
+#[inline]
+fn wake(waker: Waker) {
+    if std::thread::panicking() { wake_in_a_panic(waker) } else { waker.wake() }
+}
+
+#[cold]
+fn wake_in_a_panic(waker: Waker) {
+    let mut panics = Panics::default();
+    panics.catch(|| waker.wake());
+    panics.resume(); // to nobody
 }

@@ -18,6 +18,9 @@ pub mod event;
 mod fatal;
 mod g;
 pub mod goroutine;
+// For the crates of this project.
+#[doc(hidden)]
+pub mod panics;
 pub mod sema;
 // For the crates of this project: the atomics, locks and fences that are `std`'s, or the model's.
 #[doc(hidden)]
@@ -58,6 +61,6 @@ pub fn safepoint() {
     goroutine::safepoint();
 }
 
-/// What a model may do to the world it runs in.
+/// What a model may do to the world it runs in, and what it must reach there.
 #[cfg(sudog_loom)]
-pub use shim::model;
+pub use shim::{model, reached};

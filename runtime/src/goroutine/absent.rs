@@ -26,6 +26,11 @@ pub(crate) fn current() -> Option<FibreRef> {
     None
 }
 
+/// Just calls `f`: there are no goroutines to unwind.
+pub fn must_return<T>(f: impl FnOnce() -> T) -> T {
+    f()
+}
+
 pub(crate) fn give_way() {}
 
 pub(crate) fn yield_now() -> bool {
@@ -33,6 +38,10 @@ pub(crate) fn yield_now() -> bool {
 }
 
 pub(crate) fn safepoint() {}
+
+pub(crate) fn without_switching<T>(f: impl FnOnce() -> T) -> T {
+    f()
+}
 
 pub(crate) fn may_spin(_iter: u32) -> bool {
     true

@@ -11,6 +11,9 @@ use crate::G;
 /// stack, or no thread for a first worker.) A panic in it ends the process, as in Go; for a result, or a panic that can
 /// be caught, use [`spawn`].
 ///
+/// What `f` calls may wait, with [two exceptions](crate::goroutine#what-a-goroutine-may-not-do): the initialiser of a
+/// lazy `std::thread_local!` must not (it would be undefined behaviour), nor that of a `std::sync::LazyLock`.
+///
 /// # Examples
 ///
 /// ```

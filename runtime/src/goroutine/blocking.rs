@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::builder::drop_payload;
 use super::context;
 use super::set::Set;
 use crate::sema::{self, Wake};
@@ -31,6 +32,15 @@ unsafe impl Send for Call {}
 struct Frame<F, T> {
     f: Option<F>,
     result: Option<thread::Result<T>>,
+}
+
+/// A panic that nobody will see, as the goroutine is given up: its payload's destructor must not panic meanwhile.
+impl<F, T> Drop for Frame<F, T> {
+    fn drop(&mut self) {
+        if let Some(Err(payload)) = self.result.take_if(|result| result.is_err()) {
+            drop_payload(payload);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -142,7 +152,7 @@ fn serve() {
             unsafe { (call.run)(call.frame) };
             // SAFETY: alive until the permit is there; the release then uses it as an address only.
             sema::semrelease(unsafe { &*call.done }, Wake::Normal);
-            call.set.idle.outside_ends(call.set.ends_at_rest());
+            call.set.outside_ends();
             pool = lock();
             continue;
         }

@@ -1,6 +1,5 @@
 //! Starting goroutines, and waiting for their results.
 
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
+use super::deferred::Home;
 use super::job::{self, Details};
 use super::ring::Work;
-use super::set::Set;
 use super::worker::Worker;
 use super::{Goexit, context, report, run, stack};
+pub(super) use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
 
@@ -207,10 +207,16 @@ pub(super) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 
 #[cold]
 fn start_elsewhere(work: Work, placement: Placement) {
-    let set = Set::here();
+    let home = Home::here();
+    let set = home.set;
     let place = match placement {
         Placement::Any => None,
-        Placement::Here => context::worker(),
+        // With a stack it is this worker's.
+        Placement::Here if let Some(worker) = context::worker().filter(|worker| !worker.is_over()) => {
+            worker.count_made();
+            return worker.begin_with(work);
+        }
+        Placement::Here => None,
         Placement::Worker(index) if set.start_up_to(index) => set.worker(index),
         // From a destructor of a set that is over, which must not panic: dropped wherever it is.
         Placement::Worker(_) if context::worker().is_some_and(Worker::is_over) => None,
@@ -221,9 +227,15 @@ fn start_elsewhere(work: Work, placement: Placement) {
         }
     };
     set.count_made();
-    match place {
-        None => set.submit(work),
+    let placed = match place {
+        None => Err(work),
         Some(worker) => set.place(worker, work),
+    };
+    // A worker that has left has no use for it, nor has its set: it is dropped wherever it is.
+    if let Err(work) = placed.or_else(|work| set.submit(work, home.epoch)) {
+        set.count_end();
+        // SAFETY: packed, and in no queue.
+        unsafe { job::discard_work(work) };
     }
 }
 
@@ -272,7 +284,9 @@ pub(super) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
 }
 
 impl<T> Sender<T> {
+    /// By the goroutine that ends with this result.
     pub(super) fn send(mut self, result: thread::Result<T>) {
+        job::is_through();
         if let Some(packet) = self.packet.take() {
             packet.complete(result);
         }
@@ -298,14 +312,15 @@ impl<T> Packet<T> {
             // SAFETY: the handle is gone, so nobody else reads.
             self.die(unsafe { &*self.result.get() });
         }
-        // Whoever waits is woken before anything else happens here.
-        context::without_switching(|| {
-            sema::semrelease(&self.done, Wake::Normal);
-            let waker = self.waker.lock().take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        });
+        // The goroutine that joins is woken before another has a turn here.
+        context::without_switching(|| sema::semrelease(&self.done, Wake::Normal));
+        let waker = self.waker.lock().take();
+        // User code, which may wait; and this may be a destructor's call, out of which no panic may come.
+        if let Some(waker) = waker
+            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake()))
+        {
+            drop_payload(payload);
+        }
     }
 
     fn die(&self, result: &Option<thread::Result<T>>) {
@@ -375,12 +390,5 @@ impl<T> Drop for JoinHandle<T> {
 impl<T> std::fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish_non_exhaustive()
-    }
-}
-
-/// Drops a panic's payload, whose destructor may panic in its turn.
-pub(super) fn drop_payload(payload: Box<dyn Any + Send>) {
-    if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
-        std::mem::forget(another);
     }
 }

@@ -8,6 +8,7 @@ use std::thread;
 
 use super::fibre::{Dying, Fibre, State, Wait};
 use super::overflow::Running;
+use super::unwinding::reaches_a_catch;
 use super::worker::Worker;
 use super::{Goexit, watcher};
 use crate::{Instant, Unparked, shim};
@@ -17,12 +18,21 @@ struct Here {
     fibre: Cell<Option<&'static Fibre>>,
     /// How many `without_switching` are under way.
     fixed: Cell<u32>,
+    /// The thread was panicking when it became a worker: `run` was called by a destructor.
+    panicked_before: Cell<bool>,
 }
 
 thread_local! {
     // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep its address
     // across a switch, as a goroutine never changes its thread.
-    static HERE: Here = const { Here { worker: Cell::new(None), fibre: Cell::new(None), fixed: Cell::new(0) } };
+    static HERE: Here = const {
+        Here {
+            worker: Cell::new(None),
+            fibre: Cell::new(None),
+            fixed: Cell::new(0),
+            panicked_before: Cell::new(false),
+        }
+    };
 }
 
 /// The worker that the calling thread is.
@@ -32,7 +42,10 @@ pub(super) fn worker() -> Option<&'static Worker> {
 }
 
 pub(super) fn set_worker(worker: Option<&'static Worker>) {
-    HERE.with(|here| here.worker.set(worker));
+    HERE.with(|here| {
+        here.worker.set(worker);
+        here.panicked_before.set(thread::panicking());
+    });
 }
 
 /// The goroutine that runs on the calling thread, whether it may switch or not.
@@ -76,46 +89,47 @@ pub(crate) fn current() -> Option<FibreRef> {
 #[inline]
 fn switchable() -> Option<&'static Fibre> {
     HERE.with(|here| match here.fibre.get() {
-        // Who switched while its thread panics would make the others look as if they panicked; once the set is over
-        // they all do.
-        Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || fibre.is_dying()) => Some(fibre),
+        Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || may_switch_panicking(here, fibre)) => {
+            Some(fibre)
+        }
         _ => None,
     })
+}
+
+/// A goroutine that switched while its thread panics would make the others look as if they panicked. That does no harm
+/// where they look so anyway: once the set is over, when all are unwound, and in a `run` that began in a panic.
+#[cold]
+fn may_switch_panicking(here: &Here, fibre: &Fibre) -> bool {
+    fibre.is_dying() || here.panicked_before.get()
 }
 
 impl FibreRef {
     #[inline]
     pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
         let fibre = self.running();
-        let was_dying = fibre.is_dying();
-        if fibre.dying.get() == Dying::Unwound && !thread::panicking() {
-            commit();
-            unwind();
+        // Before anything else, as it may be a user's: it may panic, wait, or end the goroutine, and finds a fibre that
+        // runs, without a timer. A `ready` that comes meanwhile leaves a token.
+        commit();
+        if fibre.is_dying() {
+            unwind_if_due(fibre);
         }
         if fibre.token.take() {
-            commit();
             return Unparked::Ready;
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            commit();
             // Who polls like this must not keep the others out. A `ready` meanwhile leaves a token.
             safepoint();
             return Unparked::Deadline;
         }
         if switchable().is_none() {
-            commit();
             return stay(fibre, deadline);
         }
-        fibre.state.set(State::Parked);
-        if let Some(deadline) = deadline {
-            fibre.worker.set_timer(fibre, deadline);
-        }
-        commit();
-        fibre.suspend();
-        fibre.wait.set(Wait::NONE);
+        let was_dying = fibre.is_dying();
+        suspend_parked(fibre, deadline);
         if fibre.is_dying() && !was_dying {
-            unwind();
+            killed(fibre, deadline);
         }
+        fibre.wait.set(Wait::NONE);
         fibre.unparked.get()
     }
 
@@ -150,6 +164,42 @@ impl FibreRef {
             // The fibre may be gone by now; a worker never is.
             home.wake();
         }
+    }
+}
+
+#[inline]
+fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
+    fibre.state.set(State::Parked);
+    if let Some(deadline) = deadline {
+        fibre.worker.set_timer(fibre, deadline);
+    }
+    fibre.suspend();
+}
+
+/// The set of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied, or its
+/// deadline has come, if it cannot be unwound here.
+#[cold]
+fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
+    unwind_if_due(fibre);
+    if fibre.token.take() {
+        fibre.unparked.set(Unparked::Ready);
+    } else {
+        suspend_parked(fibre, deadline);
+    }
+}
+
+/// Unwinds a goroutine whose set is over; again, if it has caught its end and goes on. Not while it is being unwound:
+/// destructors may wait. Nor where a panic would end the process.
+#[cold]
+pub(super) fn unwind_if_due(fibre: &'static Fibre) {
+    let due = match fibre.dying.get() {
+        Dying::Doomed => true,
+        Dying::Unwound => !thread::panicking(),
+        Dying::No | Dying::Drops => false,
+    };
+    if due && fibre.must_return.get() == 0 && reaches_a_catch() {
+        fibre.dying.set(Dying::Unwound);
+        unwind();
     }
 }
 
@@ -195,10 +245,8 @@ pub(crate) fn yield_now() -> bool {
 }
 
 #[cold]
-fn yield_dying(fibre: &'static Fibre) {
-    if fibre.dying.get() == Dying::Unwound && !thread::panicking() {
-        unwind(); // it has caught its end and goes on
-    }
+pub(super) fn yield_dying(fibre: &'static Fibre) {
+    unwind_if_due(fibre);
     fibre.worker.requeue_dying(fibre);
 }
 
@@ -249,6 +297,23 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     }
     HERE.with(|here| here.fixed.set(here.fixed.get() + 1));
     let _leave = Leave;
+    f()
+}
+
+/// Runs `f`, in which the calling goroutine is not unwound where it waits, even when its set is over: a frame below
+/// cannot do without what `f` waits for. So its worker is not through before `f` has it.
+#[cold]
+pub fn must_return<T>(f: impl FnOnce() -> T) -> T {
+    struct Leave(&'static Fibre);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            self.0.must_return.set(self.0.must_return.get() - 1);
+        }
+    }
+    let _leave = fibre().map(|fibre| {
+        fibre.must_return.set(fibre.must_return.get() + 1);
+        Leave(fibre)
+    });
     f()
 }
 

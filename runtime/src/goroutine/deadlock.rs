@@ -6,19 +6,19 @@
 //! `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
 
 use super::set::{Set, main};
-use super::{blocking, report, watcher};
+use super::{alarms, blocking, report};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`.
 pub(super) fn look(sets: &[&'static Set]) {
-    let waiting = sets.iter().filter(|set| set.main() != main::NONE).count();
-    // With several `run`s, one may wake the other; to hold all their locks at a time is not worth it.
-    if waiting != 1 || watcher::has_timers() || !sets.iter().all(|set| set.idle.is_at_rest()) {
+    let mut mains = sets.iter().filter(|set| set.main() != main::NONE);
+    // With several `run`s there is no saying whose deadlock it is.
+    let (Some(set), None) = (mains.next(), mains.next()) else { return };
+    if alarms::are_set() {
         return;
     }
-    let Some(set) = sets.iter().find(|set| set.main() != main::NONE) else { return };
-    set.idle.if_at_rest(|| {
-        // Nobody of this set can be woken while this runs: to wake takes the lock that it runs under. Of the others,
-        // nobody was awake, nor would have been by the clock or from outside: so nobody could wake them.
+    while_all_rest(sets, &|| {
+        // No worker of any set can be woken while this runs: to wake one takes the lock of its set. So what they own
+        // may be read here.
         let queued = |set: &&Set| set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
         if sets.iter().any(|set| queued(&&**set)) || !all_threads_are_ours(sets) {
             return;
@@ -33,9 +33,17 @@ pub(super) fn look(sets: &[&'static Set]) {
     });
 }
 
-/// Whether the process has no thread but workers, the watcher, and the idle threads for blocking calls.
+/// Runs `f` if all sets are at rest, with the locks of all of them. No thread takes two of these locks but this one.
+fn while_all_rest(sets: &[&'static Set], f: &dyn Fn()) {
+    match sets {
+        [] => f(),
+        [set, others @ ..] => set.idle.if_at_rest(|| while_all_rest(others, f)),
+    }
+}
+
+/// Whether the process has no thread but workers, the watcher, and idle threads for blocking calls and for alarms.
 fn all_threads_are_ours(sets: &[&'static Set]) -> bool {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
     let workers: usize = sets.iter().map(|set| set.workers().count()).sum();
-    tasks.count() == workers + blocking::threads() + 1
+    tasks.count() == workers + blocking::threads() + alarms::threads() + 1
 }

@@ -1,30 +1,28 @@
 //! What is to happen later, in the name of whoever asks now: timers and calls, for the contexts of `sudog-sync`.
 
-use std::ptr;
 use std::task::Waker;
 use std::time::Instant;
 
 use super::set::Set;
-use super::worker::Worker;
-use super::{context, job, watcher};
+use super::{alarms, context};
 
 /// A timer that is set. Forgotten, it goes off all the same.
 #[derive(Debug)]
-pub struct Alarm((Instant, u64));
+pub struct Alarm(alarms::Key);
 
-/// Wakes `waker` at `when`, on a thread that has other things to do.
+/// Wakes `waker` at `when`, on a thread for that.
 ///
 /// Until then, or until it is called off, the caller's [`ActiveSet`](super::ActiveSet) is not at rest, and nobody is
 /// told of a deadlock.
 #[must_use]
 pub fn alarm(when: Instant, waker: Waker) -> Alarm {
-    Alarm(watcher::at(when, waker))
+    Alarm(alarms::set(when, waker))
 }
 
 impl Alarm {
     /// Drops the waker, unless it is being woken.
     pub fn call_off(self) {
-        watcher::cancel(self.0);
+        alarms::cancel(self.0);
     }
 }
 
@@ -32,8 +30,8 @@ impl Alarm {
 /// same [`run`](fn@super::run) or [`ActiveSet`](super::ActiveSet), whoever starts it.
 #[derive(Clone, Copy)]
 pub struct Home {
-    set: &'static Set,
-    epoch: u32,
+    pub(super) set: &'static Set,
+    pub(super) epoch: u64,
 }
 
 impl Home {
@@ -45,28 +43,10 @@ impl Home {
         Self { set, epoch }
     }
 
-    /// [`go`](fn@super::go), at home. If what was there has ended, `f` is dropped, as are all goroutines of it that
+    /// [`go`](fn@super::go), at home. If what was there has ended, `f` is dropped here, as are all goroutines of it that
     /// have not begun.
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
-        let Self { set, epoch } = self;
-        let worker = context::worker();
-        // One who is inside, or is waited for, keeps a set that ends at rest from ending between the look and the
-        // submission. A `run` may end then: what is submitted to it late is never run.
-        let outside = !worker.map(Worker::set).is_some_and(|here| ptr::eq(here, set));
-        if outside {
-            set.idle.outside_begins();
-        }
-        let refused = if set.idle.is_over(epoch) {
-            Some(f)
-        } else {
-            set.count_made();
-            set.submit(job::pack(f, None, worker));
-            None
-        };
-        if outside {
-            set.idle.outside_ends(set.ends_at_rest());
-        }
-        drop(refused);
+        self.set.submit_late(f, self.epoch);
     }
 }
 

@@ -63,6 +63,8 @@ pub(super) struct Fibre {
     /// A `ready` that came when it was not parked: after its deadline.
     pub(super) token: Cell<bool>,
     pub(super) dying: Cell<Dying>,
+    /// How many `must_return` are under way.
+    pub(super) must_return: Cell<u32>,
     /// Its stack is of the usual size: it may be used again.
     pub(super) usual: bool,
     pub(super) extent: Extent,
@@ -92,9 +94,11 @@ pub(super) enum State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dying {
     No,
-    /// It is being unwound: to wait panics; but its destructors may wait.
+    /// It is to be unwound where it waits or yields next, if it can be unwound there.
+    Doomed,
+    /// It is being unwound: its destructors may wait. Should it have caught its end, to wait panics again.
     Unwound,
-    /// It drops work that nobody will do, whose destructors may wait.
+    /// It drops work that nobody will do, or what has been left of itself: destructors, which may wait.
     Drops,
 }
 
@@ -134,6 +138,7 @@ impl Fibre {
             unparked: Cell::new(Unparked::Ready),
             token: Cell::new(false),
             dying: Cell::new(Dying::No),
+            must_return: Cell::new(0),
             usual: size.is_none(),
             extent: stack.extent(),
             used: Cell::new(false),
@@ -181,7 +186,11 @@ impl Fibre {
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
+                // `async-task` frees a task whose last reference goes at the end of a poll, without dropping its future.
+                // A waker's end, if that is the last, has the future dropped.
+                let waker = task.waker();
                 task.run();
+                drop(waker);
                 self.worker.end_poll(self);
             }
         }
@@ -199,6 +208,8 @@ impl Fibre {
     /// Back to the worker's loop, until it resumes this fibre. By the fibre itself only.
     #[inline]
     pub(super) fn suspend(&'static self) {
+        #[cfg(debug_assertions)]
+        super::wait_check::check();
         // SAFETY: the yielder stands in the frame of `body`'s caller, below us on this stack.
         unsafe { (*self.yielder.get()).suspend(()) };
     }
@@ -227,6 +238,14 @@ impl Fibre {
     #[inline]
     pub(super) fn is_dying(&self) -> bool {
         self.dying.get() != Dying::No
+    }
+
+    /// Its closure has returned, or has been unwound, or its poll. What comes now are destructors, of its result and its
+    /// locals. They may wait, as those may which the unwinding runs.
+    pub(super) fn is_through(&self) {
+        if self.is_dying() {
+            self.dying.set(Dying::Drops);
+        }
     }
 
     pub(super) fn has_timer(&self) -> bool {

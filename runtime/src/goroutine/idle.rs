@@ -21,7 +21,9 @@
 //! means that there is nobody left who could wake a worker, except the clock (`timed`) and the world outside
 //! (`outside`: blocking calls, and handles that foreign threads hold).
 
-use crate::shim::{AtomicBool, AtomicU32, Cell, Instant, Mutex, Ordering, Parker, full_fence};
+use crossbeam_utils::CachePadded;
+
+use crate::shim::{AtomicBool, AtomicU32, AtomicU64, Cell, Instant, Mutex, Ordering, Parker, full_fence};
 
 /// The workers of one set that sleep, and how many do not.
 pub(crate) struct Idle {
@@ -30,8 +32,10 @@ pub(crate) struct Idle {
     /// How many look for work at this moment.
     searching: AtomicU32,
     /// The set may end, and begin anew while the last are still leaving. Whoever has joined in this epoch or before is
-    /// to leave. Written under the lock.
-    ended: AtomicU32,
+    /// to leave. Written under the lock. It never comes round: what is kept of an epoch may be used arbitrarily late.
+    ended: AtomicU64,
+    /// Workers that have joined, or are about to, and have not left. Written under the lock.
+    workers: CachePadded<AtomicU32>,
     state: Mutex<State>,
 }
 
@@ -40,7 +44,7 @@ struct State {
     awake: u32,
     /// Sleepers that will wake by themselves, for something that matters.
     timed: u32,
-    /// Who else may bring work: blocking calls, handles of foreign threads.
+    /// Who else may bring work: blocking calls, handles of foreign threads, timers.
     outside: u32,
     /// Workers that have joined and not left.
     joined: u32,
@@ -65,7 +69,7 @@ pub(crate) struct Sleeper {
     asleep: AtomicBool,
     parker: Parker,
     /// The owner's: when it joined.
-    pub(crate) epoch: Cell<u32>,
+    pub(crate) epoch: Cell<u64>,
     /// The rest is under the lock of `Idle`. It will wake by itself, for something that matters.
     timed: Cell<bool>,
     /// It does work that any worker can do.
@@ -114,20 +118,20 @@ impl Sleeper {
 impl Idle {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
-        let state = State::new();
-        let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { sleeping, searching, ended: AtomicU32::new(0), state: Mutex::new(state) }
+        let state = Mutex::new(State::new());
+        let (sleeping, searching, workers) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+        Self { sleeping, searching, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
     }
 
     #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
-        let state = State::new();
-        let (sleeping, searching) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { sleeping, searching, ended: AtomicU32::new(0), state: Mutex::new(state) }
+        let state = Mutex::new(State::new());
+        let (sleeping, searching, workers) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+        Self { sleeping, searching, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
     }
 
-    /// The epoch that a worker belongs to who joins now.
-    pub(crate) fn epoch(&self) -> u32 {
+    /// The epoch that a worker belongs to which joins now.
+    pub(crate) fn epoch(&self) -> u64 {
         self.ended.load(Ordering::Relaxed) + 1
     }
 
@@ -136,41 +140,66 @@ impl Idle {
         self.state.lock().open = true;
     }
 
-    /// The epoch for a worker that is started now. None if the set is over.
-    pub(crate) fn epoch_if_open(&self) -> Option<u32> {
-        let state = self.state.lock();
-        state.open.then(|| self.epoch())
-    }
-
-    /// A worker joins, awake, and is told its epoch. None while the last workers of an epoch that has ended are still
-    /// leaving: they drop what they find in the set, and would drop what belongs to the next.
-    pub(crate) fn join(&self) -> Option<u32> {
+    /// A worker joins, awake, and is told its epoch. With `open`, more may be started from now on. None while the last
+    /// workers of an epoch that has ended are still leaving: they drop what they find in the set, and would drop what
+    /// belongs to the next.
+    pub(crate) fn join(&self, open: bool) -> Option<u64> {
         let mut state = self.state.lock();
         if state.ending {
             return None;
         }
         state.awake += 1;
         state.joined += 1;
+        state.open |= open;
+        self.workers.fetch_add(1, Ordering::Relaxed);
         Some(self.epoch())
     }
 
-    /// A worker joins, awake, that was started for an epoch; should that have ended, it leaves at once.
+    /// A worker is about to be started, if there are fewer than `limit`: its epoch, and how many there were. None if the
+    /// set is over. In one step with the count: so the set does not begin anew before this one has come and left, or
+    /// [`stays_away`](Self::stays_away).
+    pub(crate) fn expect(&self, limit: usize) -> Option<(u64, usize)> {
+        let state = self.state.lock();
+        let before = self.workers();
+        if !state.open || before >= limit {
+            return None;
+        }
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        Some((self.epoch(), before))
+    }
+
+    /// The worker that was expected joins, awake; should its epoch have ended, it leaves at once.
     pub(crate) fn join_late(&self) {
         let mut state = self.state.lock();
         state.awake += 1;
         state.joined += 1;
     }
 
-    /// A worker has left, and uses nothing of the set any more.
-    pub(crate) fn has_left(&self) {
+    /// The worker that was expected will not come. True if there are none now.
+    #[must_use]
+    pub(crate) fn stays_away(&self) -> bool {
+        let _state = self.state.lock();
+        self.workers.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
+    /// A worker has left, and uses nothing of the set any more. True if there are none now.
+    #[must_use]
+    pub(crate) fn has_left(&self) -> bool {
         let mut state = self.state.lock();
         state.joined -= 1;
         state.ending &= state.joined > 0;
+        self.workers.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
+    /// How many workers there are, those that are about to join included.
+    #[inline]
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.load(Ordering::Relaxed) as usize
     }
 
     /// Whether those of an epoch are to leave. To be asked now and then by those who are awake; sleepers are woken.
     #[inline]
-    pub(crate) fn is_over(&self, epoch: u32) -> bool {
+    pub(crate) fn is_over(&self, epoch: u64) -> bool {
         self.ended.load(Ordering::Relaxed) >= epoch
     }
 
@@ -193,6 +222,15 @@ impl Idle {
         self.state.lock().outside += 1;
     }
 
+    /// The same, of an epoch that may have ended: then the set may have begun anew for others, and is left alone: false.
+    #[must_use]
+    pub(crate) fn outside_begins_in(&self, epoch: u64) -> bool {
+        let mut state = self.state.lock();
+        let begins = !self.is_over(epoch);
+        state.outside += u32::from(begins);
+        begins
+    }
+
     /// It has brought it, and will bring no more.
     pub(crate) fn outside_ends(&self, end: bool) {
         let mut state = self.state.lock();
@@ -210,9 +248,16 @@ impl Idle {
         }
     }
 
-    /// Whether nobody is awake, nor will be by the clock, nor from outside.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    /// Whether no worker is awake, nor will be by the clock, nor from outside.
+    #[cfg(all(test, sudog_loom))]
+    fn is_at_rest(&self) -> bool {
         self.state.lock().is_at_rest()
+    }
+
+    /// Whether no worker is in it, or is to be, and nothing outside refers to it.
+    pub(crate) fn is_unused(&self) -> bool {
+        let state = self.state.lock();
+        self.workers() == 0 && state.is_at_rest()
     }
 
     /// How many workers are awake.
@@ -418,13 +463,30 @@ impl State {
 #[cfg(all(test, sudog_loom))]
 mod model {
     use super::*;
+    use crate::shim::reached::{SLEEPS, TIME_IS_UP, WOKEN_BEFORE, during, mark, must_reach};
     use loom::sync::Arc;
     use loom::thread;
+
+    // What can become of a sleeper.
+    const FINDS_WORK: &str = "a sleeper finds work when it looks once more";
+    const FINDS_WORK_UNLISTED: &str = "it finds work, but a waker has taken it off the list";
+    const SLEPT: &str = "a sleeper is woken from its sleep";
+    const WOKEN_IN_TIME: &str = "a waker takes a sleeper off the list before it sleeps";
+    const TO_SEARCH: &str = "a sleeper is woken to search";
+    const TO_SEARCH_IN_ABORT: &str = "a sleeper that finds work is to search";
+    const OVER: &str = "a sleeper is told that the set is over";
+    const OVER_UNTOLD: &str = "a sleeper finds by itself that the set is over";
+    const SLEEPER_IS_LAST: &str = "the sleeper ends the set";
+    const OVER_AT_ONCE: &str = "a sleeper is told so before it sleeps, or has ended the set";
 
     /// Where work is put: the number of pieces that nobody has taken.
     struct Queue(AtomicU32);
 
     impl Queue {
+        fn new() -> Arc<Self> {
+            Arc::new(Self(AtomicU32::new(0)))
+        }
+
         fn take(&self) -> bool {
             let mut n = self.0.load(Ordering::Acquire);
             while n > 0 {
@@ -437,19 +499,49 @@ mod model {
         }
     }
 
-    fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
-        builder.check(model);
+    /// In every interleaving; among them must be some that reach these states.
+    fn check(preemptions: usize, states: &[&'static str], model: impl Fn() + Send + Sync + 'static) {
+        must_reach(states, || {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(preemptions);
+            builder.check(model);
+        });
+    }
+
+    /// Sleeper, steps 2 and 3.
+    fn look_and_sleep(idle: &Idle, queue: &Queue, sleeper: &Sleeper, end: bool) -> Woken {
+        if queue.0.load(Ordering::Relaxed) > 0 {
+            let (woken, seen) = during(|| idle.abort(sleeper));
+            let unlisted = seen.has(SLEEPS) || seen.has(WOKEN_BEFORE);
+            mark(if unlisted { FINDS_WORK_UNLISTED } else { FINDS_WORK });
+            if woken == Woken::ToSearch {
+                mark(TO_SEARCH_IN_ABORT);
+            }
+            return woken;
+        }
+        sleep(idle, sleeper, end)
+    }
+
+    fn sleep(idle: &Idle, sleeper: &Sleeper, end: bool) -> Woken {
+        let (woken, seen) = during(|| idle.sleep(sleeper, None, end));
+        mark(match (woken, seen.has(SLEEPS), seen.has(WOKEN_BEFORE)) {
+            (Woken::Over, true, _) => OVER,
+            (Woken::Over, _, false) => OVER_UNTOLD,
+            (Woken::Over, ..) => OVER_AT_ONCE,
+            (Woken::ToSearch, ..) => TO_SEARCH,
+            (_, true, _) => SLEPT,
+            (_, false, _) => WOKEN_IN_TIME,
+        });
+        woken
     }
 
     /// Work for one worker: it is never asleep for ever while there is some.
     #[test]
     fn a_wake_up_for_one_worker_is_not_lost() {
-        check(4, || {
-            let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
+        check(4, &[FINDS_WORK, FINDS_WORK_UNLISTED, SLEPT, WOKEN_IN_TIME], || {
+            let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
             let sleeper = Arc::new(Sleeper::new());
-            idle.join();
+            idle.join(false);
             let waker = {
                 let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
                 thread::spawn(move || {
@@ -459,11 +551,8 @@ mod model {
             };
             while !queue.take() {
                 idle.prepare(&sleeper, false, true, false);
-                if queue.0.load(Ordering::Relaxed) > 0 {
-                    idle.abort(&sleeper);
-                } else {
-                    idle.sleep(&sleeper, None, false);
-                }
+                look_and_sleep(&idle, &queue, &sleeper, false);
+                assert!(!sleeper.is_asleep(), "an unpark of an earlier sleep");
             }
             waker.join().unwrap();
             assert_eq!(idle.awake(), 1);
@@ -475,17 +564,27 @@ mod model {
     /// right in the end.
     #[test]
     fn the_clock_against_a_waker() {
-        check(4, || {
+        const BY_CLOCK: &str = "the clock wakes it";
+        const BY_WAKER: &str = "a waker takes it off the list before it sleeps";
+        const BY_BOTH: &str = "the time is up, but a waker was faster";
+        check(4, &[BY_CLOCK, BY_WAKER, BY_BOTH], || {
             let idle = Arc::new(Idle::new());
             let sleeper = Arc::new(Sleeper::new());
-            idle.join();
+            idle.join(false);
             let waker = {
                 let (idle, sleeper) = (idle.clone(), sleeper.clone());
                 thread::spawn(move || idle.wake(&sleeper))
             };
             for _ in 0..2 {
                 idle.prepare(&sleeper, true, true, false);
-                idle.sleep(&sleeper, Some(Instant::now()), false);
+                let (woken, seen) = during(|| idle.sleep(&sleeper, Some(Instant::now()), true));
+                mark(match (woken, seen.has(TIME_IS_UP)) {
+                    (Woken::ByClock, _) => BY_CLOCK,
+                    (_, false) => BY_WAKER,
+                    (_, true) => BY_BOTH,
+                });
+                assert!(!sleeper.is_asleep(), "an unpark of an earlier sleep");
+                assert_ne!(woken, Woken::Over, "a set is not at rest while the clock will wake a worker");
             }
             waker.join().unwrap();
             idle.if_at_rest(|| panic!("awake"));
@@ -508,11 +607,7 @@ mod model {
                 continue;
             }
             idle.prepare(&sleeper, false, true, searching);
-            let woken = if queue.0.load(Ordering::Relaxed) > 0 {
-                idle.abort(&sleeper)
-            } else {
-                idle.sleep(&sleeper, None, true)
-            };
+            let woken = look_and_sleep(idle, queue, &sleeper, true);
             searching = woken == Woken::ToSearch;
             if woken == Woken::Over {
                 idle.leave(true);
@@ -524,11 +619,11 @@ mod model {
     /// Work for any worker: none is left when the set is over, and the set does end.
     #[test]
     fn no_work_is_left_when_the_set_is_over() {
-        check(3, || {
-            let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
+        check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, TO_SEARCH, TO_SEARCH_IN_ABORT, OVER, OVER_AT_ONCE], || {
+            let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
             idle.outside_begins();
-            idle.join();
-            idle.join();
+            idle.join(false);
+            idle.join(false);
             let other = {
                 let (idle, queue) = (idle.clone(), queue.clone());
                 thread::spawn(move || worker(&idle, &queue))
@@ -551,31 +646,192 @@ mod model {
         });
     }
 
+    /// A set is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. Nobody joins before
+    /// the last has left, and the next to join is of the next epoch.
+    #[test]
+    fn a_shut_down_reaches_a_worker_that_is_about_to_sleep() {
+        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, FIRST, LAST], |_| ());
+    }
+
+    /// A worker that is woken to search and then to leave ceases to be a searcher.
+    #[test]
+    fn a_shut_down_reaches_a_searcher() {
+        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], |idle| _ = idle.wake_any());
+    }
+
+    const AWAKE: &str = "the worker sees by itself that it is to leave";
+    const AWAKE_SEARCHING: &str = "a searcher does";
+    const FIRST: &str = "the worker is the first to leave";
+    const LAST: &str = "the worker is the last to leave";
+
+    fn a_shut_down(states: &[&'static str], before: fn(&Idle)) {
+        check(4, states, move || {
+            let idle = Arc::new(Idle::new());
+            idle.open();
+            let epoch = idle.join(false).unwrap();
+            idle.join(false);
+            let worker = {
+                let idle = idle.clone();
+                thread::spawn(move || {
+                    let sleeper = Sleeper::new();
+                    let mut searching = false;
+                    loop {
+                        if idle.is_over(epoch) {
+                            mark(if searching { AWAKE_SEARCHING } else { AWAKE });
+                            break;
+                        }
+                        idle.prepare(&sleeper, true, true, searching);
+                        let woken = sleep(&idle, &sleeper, false);
+                        searching = woken == Woken::ToSearch;
+                        if woken == Woken::Over {
+                            break;
+                        }
+                    }
+                    if searching {
+                        _ = idle.end_search();
+                    }
+                    assert!(!sleeper.is_asleep(), "it dies, and is listed");
+                    idle.leave(false);
+                    _ = idle.has_left();
+                })
+            };
+            before(&idle);
+            idle.shut_down();
+            assert_eq!((idle.join(false), idle.expect(9)), (None, None), "while we have not left");
+            idle.leave(false);
+            _ = idle.has_left();
+            let joined = idle.join(false);
+            mark(if joined.is_some() { FIRST } else { LAST });
+            worker.join().unwrap();
+            assert_eq!(idle.sleeping.load(Ordering::Relaxed), 0);
+            assert!(joined.or_else(|| idle.join(false)) == Some(epoch + 1) && idle.awake() == 1);
+            assert_eq!(idle.searching.load(Ordering::Relaxed), 0);
+            assert!(!idle.is_over(epoch + 1));
+            idle.leave(false);
+            _ = idle.has_left();
+            assert!(idle.is_at_rest());
+            // One that is empty.
+            idle.shut_down();
+            assert_eq!(idle.join(false), Some(epoch + 2));
+        });
+    }
+
+    /// One worker goes to sleep while the other leaves: whichever is last ends the set.
+    #[test]
+    fn the_last_who_leaves_ends_the_set() {
+        check(4, &[OVER, SLEEPER_IS_LAST], || {
+            let idle = Arc::new(Idle::new());
+            idle.join(false);
+            idle.join(false);
+            let sleeper = {
+                let idle = idle.clone();
+                thread::spawn(move || {
+                    let sleeper = Sleeper::new();
+                    idle.prepare(&sleeper, false, true, false);
+                    assert_eq!(sleep(&idle, &sleeper, true), Woken::Over);
+                    idle.leave(true);
+                })
+            };
+            idle.leave(true);
+            if !idle.is_over(1) {
+                mark(SLEEPER_IS_LAST);
+            }
+            sleeper.join().unwrap();
+            assert!(idle.is_at_rest() && idle.is_over(1));
+        });
+    }
+
+    /// The same, of what might have brought work from outside.
+    #[test]
+    fn the_last_from_outside_ends_the_set() {
+        check(4, &[OVER, SLEEPER_IS_LAST], || {
+            let idle = Arc::new(Idle::new());
+            idle.outside_begins();
+            idle.join(false);
+            let sleeper = {
+                let idle = idle.clone();
+                thread::spawn(move || {
+                    let sleeper = Sleeper::new();
+                    idle.prepare(&sleeper, false, true, false);
+                    assert_eq!(sleep(&idle, &sleeper, true), Woken::Over);
+                    idle.leave(true);
+                })
+            };
+            idle.outside_ends(true);
+            if !idle.is_over(1) {
+                mark(SLEEPER_IS_LAST);
+            }
+            sleeper.join().unwrap();
+            assert!(idle.is_at_rest() && idle.is_over(1));
+        });
+    }
+
+    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Those who do their
+    /// own work only are left alone.
+    #[test]
+    fn a_burst_of_wakers_wakes_one() {
+        const BEFORE: &str = "the second waker comes when the first is through";
+        const BETWEEN: &str = "the second waker comes while the first is at it";
+        check(4, &[BEFORE, BETWEEN], || {
+            let idle = Arc::new(Idle::new());
+            let sleepers = [true, true, false].map(|any| {
+                let sleeper = Sleeper::new();
+                idle.join(false);
+                (sleeper, any)
+            });
+            for (sleeper, any) in &sleepers {
+                idle.prepare(sleeper, false, *any, false);
+            }
+            // Not one of loom's: it orders nothing.
+            let through = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let waker = {
+                let (idle, through) = (idle.clone(), through.clone());
+                thread::spawn(move || {
+                    assert_eq!(idle.wake_any(), Wanted::Nobody);
+                    through.store(true, Ordering::Relaxed);
+                })
+            };
+            let before = through.load(Ordering::Relaxed);
+            assert_eq!(idle.wake_any(), Wanted::Nobody);
+            let after = through.load(Ordering::Relaxed);
+            mark(if before || !after { BEFORE } else { BETWEEN });
+            waker.join().unwrap();
+            assert_eq!(idle.searching.load(Ordering::Relaxed), 1);
+            assert_eq!(idle.sleeping.load(Ordering::Relaxed), 1);
+            assert_eq!(sleepers.each_ref().map(|(sleeper, _)| sleeper.is_asleep()), [true, false, true]);
+            assert_eq!(idle.abort(&sleepers[1].0), Woken::ToSearch);
+            assert!(!idle.end_search() || idle.wake_any() == Wanted::Nobody);
+            assert_eq!(idle.abort(&sleepers[0].0), Woken::ToSearch);
+            assert!(idle.end_search());
+            // The third does its own work only.
+            assert_eq!(idle.wake_any(), Wanted::AnotherWorker);
+            assert_eq!(idle.abort(&sleepers[2].0), Woken::ForWork);
+            assert_eq!(idle.awake(), 3);
+        });
+    }
+
     /// A searcher that finds work and was the last wakes another: two pieces of work, of which each keeps its worker
     /// until the other has begun, are both begun.
     #[test]
     fn where_one_piece_of_work_was_there_may_be_more() {
-        check(3, || {
-            let (idle, queue) = (Arc::new(Idle::new()), Arc::new(Queue(AtomicU32::new(0))));
+        const ANOTHER: &str = "the last searcher has found work, and wakes another";
+        check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, TO_SEARCH, ANOTHER], || {
+            let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
             let begun = Arc::new(AtomicU32::new(0));
             let workers: Vec<_> = (0..2)
                 .map(|_| {
-                    idle.join();
+                    idle.join(false);
                     let (idle, queue, begun) = (idle.clone(), queue.clone(), begun.clone());
                     thread::spawn(move || {
                         let sleeper = Sleeper::new();
                         let mut searching = false;
                         while !queue.take() {
                             idle.prepare(&sleeper, false, true, searching);
-                            let woken = if queue.0.load(Ordering::Relaxed) > 0 {
-                                idle.abort(&sleeper)
-                            } else {
-                                idle.sleep(&sleeper, None, false)
-                            };
+                            let woken = look_and_sleep(&idle, &queue, &sleeper, false);
                             searching = woken == Woken::ToSearch;
                         }
-                        if searching && idle.end_search() {
-                            idle.wake_any();
+                        if searching && idle.end_search() && idle.wake_any() == Wanted::Nobody {
+                            mark(ANOTHER);
                         }
                         begun.fetch_add(1, Ordering::Relaxed);
                         while begun.load(Ordering::Relaxed) < 2 {

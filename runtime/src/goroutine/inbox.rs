@@ -8,19 +8,20 @@
 //! between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points to
 //! it.
 //!
-//! *No wake-up is lost*, if the one who takes also sleeps. It is a Dekker pair:
+//! *No wake-up is lost*, if the one who takes also sleeps. It is a Dekker pair with a full fence on each side, of which
+//! both are in `idle.rs`:
 //!
 //! | pusher | sleeper |
 //! |---|---|
-//! | P1: `push`: an RMW of the top, SeqCst | S1: says that it sleeps |
-//! | P2: looks whether the other sleeps, SeqCst | S2: a full fence, then `is_empty` |
+//! | P1: `push`: an RMW of the top | S1: says that it sleeps |
+//! | P2: a full fence, then looks whether the other sleeps: `Idle::wake` | S2: a full fence: `Idle::prepare`; then `is_empty` |
 //!
-//! If S2 does not see P1, the fence is before P1 in the order of all sequentially consistent operations, and P1 is
-//! before P2. So P2 comes after S1's fence, and sees S1.
+//! If S2 does not see P1, the sleeper's fence is before the pusher's in the order of all sequentially consistent
+//! operations, so P2 sees S1. The accesses themselves may be of any ordering.
 
 use std::ptr;
 
-use crate::shim::{AtomicPtr, Cell, Ordering, dekker_fence};
+use crate::shim::{AtomicPtr, Cell, Ordering, mark};
 
 /// What stands in an inbox.
 pub(crate) struct Link {
@@ -69,14 +70,16 @@ impl Inbox {
         loop {
             // SAFETY: alive and ours, by the contract, until the compare-exchange below succeeds.
             unsafe { (*link).next.set(top) };
-            // Release (in SeqCst) for the drainer. It sees what is further down too: every change of the top is an RMW,
+            // Release, for the drainer. It sees what is further down too: every change of the top is an RMW,
             // so the pushes before ours head release sequences that ours continues.
-            match self.top.compare_exchange_weak(top, link, Ordering::SeqCst, Ordering::Relaxed) {
+            match self.top.compare_exchange_weak(top, link, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
-                Err(now) => top = now,
+                Err(now) => {
+                    mark("a pusher finds another top");
+                    top = now;
+                }
             }
         }
-        dekker_fence();
     }
 
     /// It need not be right. Relaxed: nobody looks into the link because of this.
@@ -101,10 +104,11 @@ impl Inbox {
         Drain::of_stack(self.top.swap(ptr::null_mut(), Ordering::Acquire))
     }
 
-    /// Whether there was nothing in it: the sleeper's half of the Dekker pair.
+    /// Whether there was nothing in it: the sleeper's half of the Dekker pair, after its fence. Relaxed: who finds
+    /// something takes it, and acquires it by that.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.top.load(Ordering::SeqCst).is_null()
+        self.top.load(Ordering::Relaxed).is_null()
     }
 }
 
@@ -186,7 +190,9 @@ mod tests {
 #[cfg(all(test, sudog_loom))]
 mod models {
     use super::*;
-    use crate::shim::AtomicBool;
+    use crate::goroutine::idle::{Idle, Sleeper, Woken};
+    use crate::shim::model::each_site;
+    use crate::shim::reached::{SLEEPS, must_reach, times};
     use loom::sync::Arc;
     use loom::thread;
 
@@ -199,13 +205,12 @@ mod models {
     struct World {
         inbox: Inbox,
         letters: [Letter; 4],
-        asleep: AtomicBool,
     }
 
     impl World {
         fn new() -> Arc<Self> {
             let letters = std::array::from_fn(|_| Letter { link: Link::new(), text: Cell::new(0) });
-            Arc::new(Self { inbox: Inbox::new(), letters, asleep: AtomicBool::new(false) })
+            Arc::new(Self { inbox: Inbox::new(), letters })
         }
 
         /// Each is sent by one thread, once.
@@ -226,9 +231,12 @@ mod models {
         }
     }
 
-    fn explore(model: impl Fn(Arc<World>) + Sync + Send + 'static) {
-        loom::model(move || model(World::new()));
+    /// In every interleaving; among them must be some that reach these states.
+    fn explore(states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+        must_reach(states, || loom::model(move || model(World::new())));
     }
+
+    const PUSHES_AGAIN: &str = "a pusher finds another top";
 
     fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
         let world = world.clone();
@@ -237,7 +245,11 @@ mod models {
 
     #[test]
     fn nothing_is_lost_and_each_pusher_is_served_in_order() {
-        explore(|world| {
+        const NOTHING: &str = "the first look finds nothing";
+        const ALL: &str = "the first look finds all";
+        const TORN: &str = "the first look comes between the two links of both pushers";
+        const IN_TURN: &str = "the links of two pushers alternate";
+        explore(&[NOTHING, ALL, TORN, IN_TURN, PUSHES_AGAIN], |world| {
             let pushers = [0, 2].map(|n| {
                 spawn(&world, move |w| {
                     w.send(n);
@@ -245,6 +257,12 @@ mod models {
                 })
             });
             let mut got = world.receive();
+            match got[..] {
+                [] => mark(NOTHING),
+                [_, _, _, _] => mark(ALL),
+                [0, 2] | [2, 0] => mark(TORN),
+                _ => {}
+            }
             got.extend(world.receive());
             for pusher in pushers {
                 pusher.join().unwrap();
@@ -253,39 +271,104 @@ mod models {
             assert!(world.inbox.is_empty());
             let place = |n| got.iter().position(|&m| m == n).expect("lost");
             assert!(got.len() == 4 && place(0) < place(1) && place(2) < place(3), "{got:?}");
+            if matches!(got[..], [0, 2, 1, 3] | [2, 0, 3, 1]) {
+                mark(IN_TURN);
+            }
         });
     }
 
     /// The drainer takes a link, and sends it again: to a pusher that has seen it on top nothing has changed.
     #[test]
     fn a_link_that_comes_back_deceives_no_pusher() {
-        explore(|world| {
+        const BEFORE: &str = "the pusher is through before the first look";
+        const DECEIVED: &str =
+            "the pusher has seen the link on top before it was taken, and pushes when it has come back";
+        explore(&[BEFORE, DECEIVED], |world| {
             world.send(0);
+            let before = times(PUSHES_AGAIN);
             let pusher = spawn(&world, |w| w.send(1));
             let mut got = world.receive();
+            // A pusher looks by a compare-exchange that fails, in a model.
+            let looked = times(PUSHES_AGAIN) > before;
+            if got == [0, 1] {
+                mark(BEFORE);
+            }
             assert!(got == [0] || got == [0, 1], "{got:?}");
-            world.send(2);
-            world.send(0);
+            let came_back = {
+                world.send(2);
+                world.send(0);
+                times(PUSHES_AGAIN)
+            };
             pusher.join().unwrap();
             got.extend(world.receive());
+            if looked && got == [0, 2, 0, 1] && times(PUSHES_AGAIN) == came_back {
+                mark(DECEIVED);
+            }
             got.sort_unstable();
             assert_eq!(got, [0, 0, 1, 2]);
         });
     }
 
-    /// A pusher that does not see the sleeper asleep has been seen by it.
+    const SEEN: &str = "the sleeper sees what was pushed";
+
+    /// A pusher that does not see the sleeper asleep has been seen by it. A wake-up that is lost is a deadlock.
     #[test]
     fn the_pusher_sees_the_sleeper_or_is_seen() {
-        explore(|world| {
-            let pusher = spawn(&world, |w| {
-                w.send(0);
-                w.asleep.load(Ordering::SeqCst)
+        let test = concat!(module_path!(), "::the_pusher_sees_the_sleeper_or_is_seen");
+        each_site(test, &["idle.rs, prepare: fence", "idle.rs, wake: fence"], &[], || {
+            explore(&[SLEEPS, SEEN], |world| {
+                let (idle, sleeper) = (Arc::new(Idle::new()), Arc::new(Sleeper::new()));
+                idle.join(false);
+                let pusher = {
+                    let (idle, sleeper) = (idle.clone(), sleeper.clone());
+                    spawn(&world, move |w| {
+                        w.send(0);
+                        idle.wake(&sleeper);
+                    })
+                };
+                while world.receive().is_empty() {
+                    idle.prepare(&sleeper, false, true, false);
+                    if world.inbox.is_empty() {
+                        idle.sleep(&sleeper, None, false);
+                    } else {
+                        mark(SEEN);
+                        idle.abort(&sleeper);
+                    }
+                }
+                pusher.join().unwrap();
             });
-            world.asleep.swap(true, Ordering::SeqCst);
-            dekker_fence();
-            let sleeps = world.inbox.is_empty();
-            let wakes = pusher.join().unwrap();
-            assert!(wakes || !sleeps, "the sleeper sleeps beside what was pushed");
+        });
+    }
+
+    /// The same for work that any worker can do.
+    #[test]
+    fn the_pusher_sees_any_sleeper_or_is_seen() {
+        let test = concat!(module_path!(), "::the_pusher_sees_any_sleeper_or_is_seen");
+        each_site(test, &["idle.rs, prepare: fence", "idle.rs, wake_any: fence"], &[], || {
+            explore(&[SLEEPS, SEEN], |world| {
+                let idle = Arc::new(Idle::new());
+                idle.join(false);
+                let pusher = {
+                    let idle = idle.clone();
+                    spawn(&world, move |w| {
+                        w.send(0);
+                        idle.wake_any();
+                    })
+                };
+                let sleeper = Sleeper::new();
+                let mut searching = false;
+                while world.receive().is_empty() {
+                    idle.prepare(&sleeper, false, true, searching);
+                    let woken = if world.inbox.is_empty() {
+                        idle.sleep(&sleeper, None, false)
+                    } else {
+                        mark(SEEN);
+                        idle.abort(&sleeper)
+                    };
+                    searching = woken == Woken::ToSearch;
+                }
+                pusher.join().unwrap();
+            });
         });
     }
 }

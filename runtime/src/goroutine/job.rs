@@ -171,18 +171,6 @@ pub(super) fn stack_size(work: Work) -> Option<usize> {
     unsafe { (*job).details.as_ref() }.and_then(|details| details.stack_size)
 }
 
-/// The work whose link was in an inbox.
-pub(super) fn work_of_link(link: *mut Link) -> Work {
-    // A job's link is its first field.
-    Work(NonNull::new(link).expect("a link of an inbox").addr_and_expose())
-}
-
-/// The job of a piece of work that is one, for an inbox.
-pub(super) fn job_of(work: Work) -> NonNull<Job> {
-    debug_assert_eq!(work.0.get() & 1, 0);
-    NonNull::new(ptr::with_exposed_provenance_mut(work.0.get())).expect("packed from a NonNull")
-}
-
 /// Links a job that nobody uses before others such.
 #[inline]
 pub(super) fn link_spare(job: NonNull<Job>, next: Option<NonNull<Job>>) {
@@ -247,16 +235,27 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
         }
     };
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        is_through();
         ended_by_panic(payload, on_panic);
+    }
+}
+
+/// The running goroutine is at its end: see [`Fibre::is_through`](super::fibre::Fibre::is_through). To be called before
+/// user code that comes after its own: most goroutines have none, and need not pay for this.
+#[inline]
+pub(super) fn is_through() {
+    if let Some(fibre) = context::fibre() {
+        fibre.is_through();
     }
 }
 
 unsafe fn discard<F>(job: NonNull<Job>) {
     // SAFETY: by the contract of the vtable.
     let (f, details) = unsafe { open::<F>(job, context::worker()) };
+    let on_panic = details.map_or_else(OnPanic::default, |details| details.on_panic);
     // What a closure's captures do in their destructors is the user's; it must not tear the scheduler down.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop((f, details)))) {
-        ended_by_panic(payload, OnPanic::default());
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(f))) {
+        ended_by_panic(payload, on_panic);
     }
 }
 

@@ -111,11 +111,14 @@ impl<T: 'static> LocalKey<T> {
     }
 
     fn insert(&'static self, value: Box<dyn Any>) -> *const dyn Any {
-        with_locals(|locals| {
+        let mut new = Some(value);
+        let value = with_locals(|locals| {
             // Should `init` have come here itself, the first value stays: it may have been lent.
-            let value = locals.entry(self.key()).or_insert(value);
+            let value = locals.entry(self.key()).or_insert_with(|| new.take().expect("put in once"));
             &raw const **value
-        })
+        });
+        drop(new); // a second value, outside of all borrows: its destructor is user code
+        value
     }
 }
 
@@ -125,7 +128,7 @@ impl<T> std::fmt::Debug for LocalKey<T> {
     }
 }
 
-/// `f` is ours, and comes back to no local.
+/// `f` is ours: it runs no user code, so it does not unwind and comes back to no local.
 fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
     match context::fibre() {
         Some(fibre) => {
@@ -149,6 +152,7 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
 pub(super) fn clear(fibre: &Fibre) {
     if let Some(locals) = fibre.locals.take() {
         fibre.locals.set(Some(locals));
+        fibre.is_through();
         drop_rounds(|| fibre.locals.take());
     }
 }

@@ -21,13 +21,21 @@
 //!
 //! # What a goroutine may not do
 //!
-//! Nothing that safe Rust can do to a goroutine of ours is undefined behaviour by our code. But some libraries keep raw
-//! pointers in thread-locals by saving the old value and restoring it, and rely on the frames of a thread being
-//! strictly nested; goroutines of one worker interleave. Wrap such a scope into [`without_switching`].
-//! `docs/goroutines.md` has the argument, and more of what to mind: `std`'s locks across a wait, waiting in
-//! destructors, unwinding.
+//! Safe Rust cannot cause undefined behaviour here, with one exception, which all stackful coroutines in Rust share:
+//! **the initialiser of a lazy `std::thread_local!` must not wait** (lock a mutex of ours, sleep, yield). Another
+//! goroutine of the worker may initialise the value and borrow it meanwhile; `std` then drops it, borrowed. Use a
+//! `const` initialiser, or [`goroutine_local!`](crate::goroutine_local). Initialisers of `std`'s `LazyLock`, `OnceLock`
+//! and `Once` must not wait either: that hangs. `SUDOG_CHECK_WAITS` (below) finds both.
+//!
+//! Some libraries, too, keep raw pointers in thread-locals by saving the old value and restoring it, and rely on the
+//! frames of a thread being strictly nested; goroutines of one worker interleave. Wrap such a scope into
+//! [`without_switching`]. `docs/goroutines.md` has the argument, and more of what to mind: `std`'s locks across a wait,
+//! waiting in destructors, unwinding.
 //!
 //! # Environment
+//!
+//! `SUDOG_CHECK_WAITS`, if it is set and not `0`, in builds with debug assertions: a goroutine that waits or yields inside
+//! the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, with its stack. Slow.
 //!
 //! `SUDOG_MAXPROCS`: how many workers, as [`set_max_procs`]. The default is the number of processors, or what the
 //! cgroup's quota leaves of them; but two at least where there are two. What is no positive number ends the process.
@@ -36,15 +44,24 @@
 
 #![cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
 
+pub(crate) mod global_queue;
 pub(crate) mod idle;
 pub(crate) mod inbox;
+pub(crate) mod placed;
+pub(crate) mod retirement;
 pub(crate) mod ring;
+mod signal;
 
 #[cfg(any(sudog_loom, not(unix)))]
 mod absent;
 #[cfg(any(sudog_loom, not(unix)))]
+#[doc(hidden)]
+pub use absent::must_return;
+#[cfg(any(sudog_loom, not(unix)))]
 pub(crate) use absent::*;
 
+#[cfg(all(unix, not(sudog_loom)))]
+mod alarms;
 #[cfg(all(unix, not(sudog_loom)))]
 mod api;
 #[cfg(all(unix, not(sudog_loom)))]
@@ -90,6 +107,10 @@ mod time;
 #[cfg(all(unix, not(sudog_loom)))]
 mod timer_heap;
 #[cfg(all(unix, not(sudog_loom)))]
+mod unwinding;
+#[cfg(all(unix, not(sudog_loom), debug_assertions))]
+mod wait_check;
+#[cfg(all(unix, not(sudog_loom)))]
 mod watcher;
 #[cfg(all(unix, not(sudog_loom)))]
 mod worker;
@@ -109,7 +130,11 @@ pub use self::{
 // For the crates of this project.
 #[cfg(all(unix, not(sudog_loom)))]
 #[doc(hidden)]
-pub use self::deferred::{Alarm, Home, alarm};
+pub use self::{
+    context::must_return,
+    deferred::{Alarm, Home, alarm},
+    set::{Census, census},
+};
 
 #[cfg(all(unix, not(sudog_loom)))]
 pub(crate) use self::context::{FibreRef, current, give_way, id, may_spin, note_wait, safepoint, yield_now};

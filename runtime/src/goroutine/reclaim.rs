@@ -4,8 +4,13 @@
 //! threads. So no stack is ever freed with frames on it. The goroutine is resumed once more, and whatever it waits in
 //! panics with [`Goexit`](super::Goexit); destructors unlink what was linked, pass on what had just been given, and the
 //! stack is free. Destructors may wait, for a mutex that another goroutine of this worker has, and so do not keep the
-//! others from being unwound. All of them look as if they panicked meanwhile (`thread::panicking`), as they do. Where
-//! panics abort it cannot be done: then stacks, and the worker, are left as they are for ever.
+//! others from being unwound. All of them look as if they panicked meanwhile (`thread::panicking`), as they do.
+//!
+//! A goroutine that waits where a panic would end the process ([`unwinding`](super::unwinding)), or where it must have
+//! what it waits for ([`must_return`](super::must_return)), is not unwound. It waits on, and so may get what another
+//! gives up as it is unwound; then it runs, and is unwound where it waits next. Of the first kind, one that still waits
+//! a second after the last other goroutine has ended is left: its stack stays as it is for ever, and so does the worker,
+//! which is not used again. Where panics abort, all that have begun are left.
 
 use std::time::Duration;
 
@@ -13,67 +18,103 @@ use super::fibre::{Dying, Fibre, State};
 use super::ring::Work;
 use super::worker::{Chosen, Worker};
 use super::{context, job};
-use crate::Unparked;
+use crate::{Instant, Unparked};
 
 /// How often a worker looks whether somebody has done what its last goroutines wait for.
 const LOOK: Duration = Duration::from_micros(100);
+/// The same, when it has looked for long.
+const LOOK_SELDOM: Duration = Duration::from_millis(10);
+/// For how long a worker waits for goroutines that it cannot unwind, after the last other one has ended.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Unwinds all goroutines of this worker, drops what has not begun, and frees the stacks. False if that cannot be
-    /// done.
+    /// Unwinds all goroutines of this worker, drops what has not begun, frees the stacks, and gives up the worker's
+    /// share of the set's work. False if goroutines are left.
     ///
     /// By the owner, after its loop: the set is over.
     pub(super) fn reclaim(&'static self) -> bool {
         self.unpick();
-        if cfg!(panic = "abort") {
-            return self.fibres().next().is_none();
-        }
         let mut waiting = Vec::new();
+        let mut clean = true;
         for fibre in self.fibres().filter(|fibre| fibre.state.get() != State::Spare).collect::<Vec<_>>() {
             let ended = match fibre.work.take() {
                 Some(work) => self.discard(fibre, work), // placed here, but never begun
+                None if cfg!(panic = "abort") => {
+                    clean = false;
+                    continue;
+                }
                 None => self.kill(fibre),
             };
             if !ended {
                 waiting.push(fibre);
             }
         }
-        // What destructors wait for is done by other destructors, here or elsewhere, or by foreign threads: a mutex
-        // that one of them wants, another has; and who joins what has not begun waits until it is dropped. New work may
-        // come of it.
+        let mut progress = Instant::now();
+        let mut look = LOOK;
         loop {
+            // What destructors wait for is done by other destructors, here or elsewhere, or by foreign threads: a mutex
+            // that one of them wants, another has; and who joins what has not begun waits until it is dropped. New work
+            // may come of it.
             let mut idle = true;
-            while let Some(work) = self.unwanted() {
+            let mut drop_in_goroutine = |fibre, ended: bool| {
                 idle = false;
-                let fibre = self.fibre_for(None);
-                if !self.discard(fibre, work) {
+                if !ended {
                     waiting.push(fibre);
                 }
+            };
+            while let Some(work) = self.unwanted() {
+                let fibre = self.fibre_for(None);
+                drop_in_goroutine(fibre, self.discard(fibre, work));
+            }
+            for (_, task) in self.set().take_tasks() {
+                let fibre = self.fibre_for(None);
+                drop_in_goroutine(fibre, self.drop_on(fibre, move || drop(task)));
             }
             if waiting.is_empty() {
-                break;
+                if !idle {
+                    continue; // destructors have been, and may have made work
+                }
+                if self.placed.close() && self.set().leave_work(self.sleeper.epoch.get()) {
+                    break;
+                }
+                continue;
             }
             self.fire_timers();
+            let before = waiting.len();
             waiting.retain(|fibre| {
                 self.empty_inbox();
                 let ready = fibre.state.get() == State::Queued;
                 idle &= !ready;
                 !(ready && self.resume_dying(fibre))
             });
+            let now = Instant::now();
+            if !idle || waiting.len() < before {
+                look = LOOK;
+            }
+            if waiting.len() < before {
+                progress = now;
+            } else if now.saturating_duration_since(progress) > PATIENCE {
+                // Left where they are, they are like threads that nothing wakes.
+                waiting.retain(|fibre| fibre.dying.get() != Dying::Doomed || fibre.must_return.get() > 0);
+                clean &= waiting.len() == before;
+                progress = now;
+            }
             if idle {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(look);
+                look = (look * 2).min(LOOK_SELDOM);
             }
         }
         // The dead may have been readied before they died; nobody waits any more.
         self.empty_inbox();
-        for fibre in self.fibres().collect::<Vec<_>>() {
+        for fibre in self.fibres().filter(|fibre| fibre.state.get() == State::Spare).collect::<Vec<_>>() {
             self.forget(fibre);
         }
         self.forget_spares();
-        true
+        clean
     }
 
-    /// A goroutine that has begun is resumed once more, and unwinds. False if it waits in a destructor.
+    /// A goroutine that has begun is resumed once more, and unwinds. False if it waits in a destructor, or where it
+    /// cannot be unwound.
     fn kill(&'static self, fibre: &'static Fibre) -> bool {
         self.empty_inbox();
         self.disarm(fibre);
@@ -81,7 +122,7 @@ impl Worker {
         if fibre.state.get() == State::Queued && fibre.unparked.get() == Unparked::Ready {
             fibre.token.set(true);
         }
-        fibre.dying.set(Dying::Unwound);
+        fibre.dying.set(Dying::Doomed);
         self.resume_dying(fibre)
     }
 
@@ -92,7 +133,16 @@ impl Worker {
             self.count_made(); // the goroutine that drops it counts its own end, and the task its own
         }
         // SAFETY: packed, and in no queue.
-        let drops = move || unsafe { job::discard_work(work) };
+        self.run_on(fibre, move || unsafe { job::discard_work(work) })
+    }
+
+    /// Drops something else, in a goroutine. False if a destructor waits.
+    fn drop_on(&'static self, fibre: &'static Fibre, drops: impl FnOnce() + 'static) -> bool {
+        self.count_made(); // the goroutine that drops it counts its own end
+        self.run_on(fibre, drops)
+    }
+
+    fn run_on(&'static self, fibre: &'static Fibre, drops: impl FnOnce() + 'static) -> bool {
         // SAFETY: run on this thread, below, and it borrows nothing.
         fibre.work.set(Some(unsafe { job::pack_unchecked(drops, None, Some(self)) }));
         fibre.dying.set(Dying::Drops);
@@ -118,8 +168,8 @@ impl Worker {
         if let Some(work) = unsafe { self.ring.pop() } {
             return Some(work);
         }
-        for link in self.placed.take_all() {
-            self.set().push_global([job::work_of_link(link)]);
+        if let Some(work) = self.placed.take() {
+            return Some(work);
         }
         if self.set().has_global_work() { self.set().pop_global(1).next() } else { None }
     }

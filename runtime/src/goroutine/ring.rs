@@ -28,7 +28,7 @@ use std::num::NonZeroUsize;
 
 use crossbeam_utils::CachePadded;
 
-use crate::shim::{AtomicUsize, Ordering};
+use crate::shim::{AtomicUsize, Ordering, mark};
 
 /// Something to run. To the queues it is a word that is not zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +105,10 @@ impl<const N: usize> Ring<N> {
             let next = head.wrapping_add(1);
             match self.head.compare_exchange(head, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some(work),
-                Err(now) => head = now,
+                Err(now) => {
+                    mark("the owner loses a race");
+                    head = now;
+                }
             }
         }
         None
@@ -122,7 +125,11 @@ impl<const N: usize> Ring<N> {
         let head = self.head.load(Ordering::Relaxed); // as in `pop`
         let n = self.tail.load(Ordering::Relaxed).wrapping_sub(head).div_ceil(2);
         // SAFETY: between head and our own tail.
-        if unsafe { self.claim(head, n, out) }.is_ok() { n } else { 0 }
+        if unsafe { self.claim(head, n, out) }.is_ok() {
+            return n;
+        }
+        mark("a thief makes room for the owner");
+        0
     }
 
     /// For thieves: takes up to half, rounded up, of what is queued, oldest first, and nothing that was put in since
@@ -133,6 +140,7 @@ impl<const N: usize> Ring<N> {
             let queued = self.tail.load(Ordering::Acquire).wrapping_sub(head);
             if queued > N {
                 // The head has moved on since we read it.
+                mark("a thief reads a head that is too old");
                 head = self.head.load(Ordering::Acquire);
                 continue;
             }
@@ -145,7 +153,10 @@ impl<const N: usize> Ring<N> {
             // SAFETY: between head and a tail that was loaded with Acquire.
             match unsafe { self.claim(head, n, out) } {
                 Ok(()) => return n,
-                Err(now) => head = now,
+                Err(now) => {
+                    mark("a thief loses a race");
+                    head = now;
+                }
             }
         }
     }

@@ -138,8 +138,20 @@ mod alone {
 mod models {
     use super::*;
     use crate::shim::Cell;
+    use crate::shim::reached::must_reach;
     use loom::sync::Arc;
     use loom::thread;
+
+    // What can happen. The ring itself marks lost races.
+    const FINDS_NOTHING: &str = "a thief finds nothing";
+    const STEALS: &str = "a thief takes one";
+    const STEALS_TWO: &str = "a thief takes two at once";
+    const BOTH_STEAL: &str = "each thief takes something";
+    const FULL: &str = "the owner finds the ring full";
+    const OWNER_LOSES: &str = "the owner loses a race";
+    const THIEF_LOSES: &str = "a thief loses a race";
+    const OLD_HEAD: &str = "a thief reads a head that is too old";
+    const ROOM: &str = "a thief makes room for the owner";
 
     /// What a word stands for is written before the push, and must be seen by whoever gets the word. Loom's cells check
     /// that the one happens before the other.
@@ -153,7 +165,11 @@ mod models {
         fn push(&self, n: usize) -> bool {
             self.means[n].set(n * n);
             // SAFETY: the owner's thread.
-            unsafe { self.ring.push(work(n)) }.is_ok()
+            let pushed = unsafe { self.ring.push(work(n)) }.is_ok();
+            if !pushed {
+                mark(FULL);
+            }
+            pushed
         }
 
         fn pop(&self) -> Option<usize> {
@@ -170,6 +186,11 @@ mod models {
 
         fn steal(&self) -> Vec<usize> {
             let got = steal(&self.ring);
+            mark(match got.len() {
+                0 => FINDS_NOTHING,
+                1 => STEALS,
+                _ => STEALS_TWO,
+            });
             got.iter().for_each(|&n| self.check(n));
             got
         }
@@ -186,10 +207,11 @@ mod models {
         [thieves, steals]: [usize; 2],
         queued: usize,
         owner: fn(&World<N>) -> (Vec<usize>, usize),
+        states: &[&'static str],
     ) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
-        builder.check(move || {
+        let run = move || {
             let ring = Ring::starting_at(usize::MAX - 1);
             let world = Arc::new(World { ring, means: std::array::from_fn(|_| Cell::new(0)) });
             assert!((1..=queued).all(|n| world.push(n)));
@@ -201,15 +223,19 @@ mod models {
                 .collect();
             let (mut all, last) = owner(&world);
             assert!(all.is_sorted(), "the owner took {all:?}");
-            for thief in thieves {
-                let got = thief.join().unwrap();
+            let thieves: Vec<Vec<_>> = thieves.into_iter().map(|thief| thief.join().unwrap()).collect();
+            if thieves.len() > 1 && thieves.iter().all(|got| !got.is_empty()) {
+                mark(BOTH_STEAL);
+            }
+            for got in thieves {
                 assert!(got.is_sorted(), "a thief took {got:?}");
                 all.extend(got);
             }
             all.extend(std::iter::from_fn(|| world.pop()));
             all.sort_unstable();
             assert!(all.iter().copied().eq(1..=last), "{all:?} of {last}");
-        });
+        };
+        must_reach(states, || builder.check(run));
     }
 
     /// Slots are used again while a thief may still look at them.
@@ -224,12 +250,12 @@ mod models {
 
     #[test]
     fn an_owner_and_a_thief() {
-        explore(4, [1, 2], 0, push_and_pop::<4>);
+        explore(4, [1, 2], 0, push_and_pop::<4>, &[FINDS_NOTHING, STEALS, FULL, OWNER_LOSES, THIEF_LOSES, OLD_HEAD]);
     }
 
     #[test]
     fn an_owner_and_two_thieves() {
-        explore(2, [2, 1], 0, push_and_pop::<3>);
+        explore(2, [2, 1], 0, push_and_pop::<3>, &[FINDS_NOTHING, STEALS, BOTH_STEAL, FULL, OWNER_LOSES, THIEF_LOSES]);
     }
 
     /// The thief takes two at once: the owner may have had the first or the second of them.
@@ -243,69 +269,102 @@ mod models {
 
     #[test]
     fn a_thief_of_several() {
-        explore(6, [1, 2], 4, pop_and_push);
+        explore(6, [1, 2], 4, pop_and_push, &[STEALS, STEALS_TWO, OWNER_LOSES, THIEF_LOSES]);
     }
 
     #[test]
     fn two_thieves_of_several() {
-        explore(3, [2, 1], 4, pop_and_push);
+        explore(3, [2, 1], 4, pop_and_push, &[STEALS, STEALS_TWO, BOTH_STEAL, OWNER_LOSES, THIEF_LOSES]);
     }
 
     #[test]
     fn an_overflow_and_two_thieves() {
-        explore::<4>(3, [2, 1], 4, |world| {
+        let owner = |world: &World<4>| {
             let mut got = Vec::new();
             while !world.push(5) {
                 got.extend(world.take_half());
             }
             (got, 5)
-        });
+        };
+        explore(3, [2, 1], 4, owner, &[FULL, ROOM, STEALS_TWO, BOTH_STEAL, THIEF_LOSES]);
     }
 
+    const BEFORE: &str = "the look is over before the pop";
+    const BETWEEN: &str = "the pop comes while the other looks";
+    const AFTER: &str = "the look comes after the pop";
+
     /// `look` runs beside a push and a pop, on a ring that has `queued` in it.
-    fn beside_a_push_and_a_pop(queued: usize, look: fn(&World<4>)) {
-        loom::model(move || {
+    fn beside_a_push_and_a_pop(queued: usize, states: &[&'static str], look: fn(&World<4>)) {
+        let run = move || {
             let ring = Ring::starting_at(usize::MAX);
             let world = Arc::new(World { ring, means: std::array::from_fn(|_| Cell::new(0)) });
             assert!((1..=queued).all(|n| world.push(n)));
+            let popped = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let other = thread::spawn({
                 let world = world.clone();
-                move || look(&world)
+                // No step of the model: whether the other is before its pop, or after.
+                let popped = popped.clone();
+                move || {
+                    let before = popped.load(Ordering::Relaxed);
+                    look(&world);
+                    mark(match (before, popped.load(Ordering::Relaxed)) {
+                        (false, false) => BEFORE,
+                        (false, true) => BETWEEN,
+                        _ => AFTER,
+                    });
+                }
             });
             assert!(world.push(queued + 1) && world.pop().is_some());
+            popped.store(true, Ordering::Relaxed);
             other.join().unwrap();
-        });
+        };
+        must_reach(states, || loom::model(run));
     }
 
     /// As idle workers do before they sleep.
     #[test]
     fn what_is_never_empty_never_looks_empty() {
-        beside_a_push_and_a_pop(1, |world| assert!(!world.ring.is_empty()));
+        beside_a_push_and_a_pop(1, &[BEFORE, BETWEEN, AFTER], |world| assert!(!world.ring.is_empty()));
     }
 
     #[test]
     fn a_thief_that_loses_a_race_tries_again() {
-        beside_a_push_and_a_pop(2, |world| assert_ne!(world.steal(), []));
+        beside_a_push_and_a_pop(2, &[BEFORE, BETWEEN, AFTER, THIEF_LOSES, STEALS, STEALS_TWO], |world| {
+            assert_ne!(world.steal(), [])
+        });
     }
 
     /// What the thief has seen at first it may take, not what came after.
     #[test]
     fn a_thief_takes_only_what_is_old() {
-        loom::model(|| {
+        const OLD_ONLY: &str = "the thief comes before the others are pushed";
+        const YOUNG_TOO: &str = "the thief comes when all are there";
+        let run = || {
+            // No step of the model.
+            let pushed = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let world = Arc::new(World { ring: Ring::<4>::starting_at(usize::MAX), means: Default::default() });
             assert!(world.push(1));
             let seen = world.ring.tail();
             let thief = thread::spawn({
                 let world = world.clone();
+                let pushed = pushed.clone();
                 move || {
                     let mut out = batch();
+                    let before = pushed.load(Ordering::Relaxed);
                     let n = world.ring.steal(seen, &mut out);
+                    if before {
+                        mark(YOUNG_TOO);
+                    } else if !pushed.load(Ordering::Relaxed) {
+                        mark(OLD_ONLY);
+                    }
                     taken(n, &out)
                 }
             });
             assert!(world.push(2) && world.push(3));
+            pushed.store(true, Ordering::Relaxed);
             assert_eq!(thief.join().unwrap(), [1]);
             assert_eq!((world.pop(), world.pop(), world.pop()), (Some(2), Some(3), None));
-        });
+        };
+        must_reach(&[OLD_ONLY, YOUNG_TOO], || loom::model(run));
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 
 use super::set::{self, Set};
 use super::worker::Worker;
-use super::{Goexit, context, job, overflow, watcher};
+use super::{Goexit, context, job, locals, overflow};
 
 /// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
 ///
@@ -18,8 +18,12 @@ use super::{Goexit, context, job, overflow, watcher};
 /// begun are dropped. Those that have are unwound as by [`goexit`](super::goexit), so that their destructors run: those
 /// of the calling thread before this returns, those on other workers at their next wait or yield, which may be after it
 /// has returned, or never if the process ends first. A stackless one that waits is dropped when its waker is next used,
-/// so perhaps never. Who needs destructors to run waits for them (by a wait group, or `join`), or uses [`run_local`].
-/// In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
+/// so perhaps never. A caller that needs destructors to run waits for the goroutines (by a wait group, or `join`), or
+/// uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
+///
+/// A goroutine that waits where a panic would end the process, in an `extern "C"` function for instance, is not unwound
+/// there. This waits for it for a second after the last other goroutine has ended, and then leaves its stack as it is,
+/// with all that it holds.
 ///
 /// If `main` ends by [`goexit`](super::goexit) the others go on, as in Go; when none is left, the process ends.
 ///
@@ -63,8 +67,6 @@ pub(super) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
     }
     let set = Set::of_run();
     let worker = set.enter();
-    watcher::start();
-    watcher::rouse();
     let result = on_worker(worker, main, as_main(details), || set.idle.shut_down());
     match result {
         Ok(result) => result,
@@ -212,13 +214,13 @@ impl std::fmt::Debug for ActiveSet {
 
 impl Drop for ActiveSet {
     fn drop(&mut self) {
-        self.set.recycle();
+        self.set.retire();
     }
 }
 
 impl Drop for Outside<'_> {
     fn drop(&mut self) {
-        self.set.idle.outside_ends(true);
+        self.set.outside_ends();
     }
 }
 
@@ -244,6 +246,11 @@ fn on_worker<T>(
         let exited = matches!(&outcome, Err(payload) if payload.is::<Goexit>());
         // SAFETY: `result` outlives this goroutine, which runs on this thread and is over before `reclaim` returns.
         unsafe { *place = Some(outcome) };
+        if let Some(fibre) = context::fibre() {
+            // Before the set is over, and this goroutine would be given up while its locals' destructors wait.
+            fibre.is_through();
+            locals::clear(fibre);
+        }
         if exited && !set.ends_at_rest() && !worker.is_over() {
             set.set_main(set::main::EXITED); // and the others go on
         } else {
@@ -256,9 +263,6 @@ fn on_worker<T>(
     let work = unsafe { job::pack_unchecked(body, Some(details), Some(worker)) };
     worker.begin_with(work);
     worker.run();
-    if set.ends_at_rest() {
-        set.cancel_tasks();
-    }
     let clean = worker.reclaim();
     set.leave(worker, clean);
     if !clean && !ended_normally(&result) {

@@ -5,12 +5,13 @@
 //! nanoseconds; and what its worker has no time for is shared.
 
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 use super::idle::Woken;
 use super::ring::BATCH;
 use super::watcher;
-use super::worker::{AGE, NAP, SPIN, Worker};
+use super::worker::{AGE, NAP, SPIN, Seen, Worker};
 use crate::{Instant, shim};
 
 /// What a look at the others' rings found.
@@ -103,10 +104,7 @@ impl Worker {
     }
 
     fn has_own_work(&self, now: Instant) -> bool {
-        !self.inbox.is_empty()
-            || !self.placed.is_empty()
-            || !self.ring.is_empty()
-            || self.next_timer().is_some_and(|when| when <= now)
+        !self.inbox.is_empty() || !self.ring.is_empty() || self.next_timer().is_some_and(|when| when <= now)
     }
 
     /// Takes what others have had in their rings for longer than `AGE`. Nothing new to say until `AGE` after the last
@@ -123,10 +121,12 @@ impl Worker {
         let mut found = Found::Nothing;
         let start = self.random() as usize;
         for (index, victim) in self.set().others(self, start) {
-            let tail = victim.ring.tail();
-            if old && !victim.ring.is_empty() {
+            let here = Seen { worker: ptr::from_ref(victim).addr(), tail: victim.ring.tail() };
+            // The victim may have left since, and be in another set. Of that one's work nothing is stolen, as it was put
+            // in after what was seen here; and another worker's ring has been seen at its own place in the table only.
+            if old && seen[index].worker == here.worker && !victim.ring.is_empty() {
                 let mut loot = [const { MaybeUninit::uninit() }; BATCH];
-                let n = victim.ring.steal(seen[index], &mut loot);
+                let n = victim.ring.steal(seen[index].tail, &mut loot);
                 for work in &loot[..n] {
                     // SAFETY: `steal` has filled the first `n`.
                     let work = unsafe { work.assume_init() };
@@ -139,7 +139,7 @@ impl Worker {
                     return Some(Found::Work);
                 }
             }
-            seen[index] = tail;
+            seen[index] = here;
             if !victim.ring.is_empty() {
                 found = Found::Young;
             }

@@ -1,7 +1,7 @@
 //! A set of workers that share their work: those of one `run`, the schedulers of one [`ActiveSet`](super::ActiveSet),
 //! or the ones in the background, who serve threads that are no workers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -9,13 +9,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_task::Task;
-use crossbeam_utils::CachePadded;
 
+use super::global_queue::GlobalQueue;
 use super::idle::{Idle, Wanted};
-use super::job::{self, Job};
+use super::job::Job;
+use super::placed::SetName;
+use super::retirement::{Retirement, Spares};
 use super::ring::Work;
 use super::worker::Worker;
-use super::{context, overflow, procs, watcher};
+use super::{context, job, overflow, procs, watcher};
 
 /// How many workers a set has at most.
 pub(super) const MAX_WORKERS: usize = 256;
@@ -23,27 +25,25 @@ pub(super) const MAX_WORKERS: usize = 256;
 /// Sets are never freed, so that a late wake-up does no harm; they are used again.
 pub(super) struct Set {
     pub(super) idle: Idle,
-    /// Work for any worker: what found no room in a ring, or came from outside.
-    global: CachePadded<Mutex<VecDeque<Work>>>,
-    global_len: CachePadded<AtomicUsize>,
+    global: GlobalQueue<Work>,
     workers: [AtomicPtr<Worker>; MAX_WORKERS],
     /// One more than the highest place that is, or was, taken.
     places: AtomicUsize,
-    /// How many workers there are.
-    started: AtomicUsize,
     /// How many workers of this set do any work.
     procs: AtomicUsize,
     /// It is an [`ActiveSet`](super::ActiveSet): it ends when it is at rest, and starts no threads.
     local: AtomicBool,
     /// Whether it has a main goroutine: see [`main`].
     main: AtomicU32,
-    /// Goroutines and tasks made and ended by threads that are no workers of this set.
-    made: AtomicU64,
-    ended: AtomicU64,
+    /// Goroutines and tasks made and ended by threads that are no workers of this set, or not any more.
+    retirement: Retirement,
     /// The tasks of a local set, to be given up when it is over.
-    tasks: Mutex<HashMap<u64, Task<()>, BuildHasherDefault<DefaultHasher>>>,
+    tasks: Mutex<Tasks>,
     next_task: AtomicU64,
 }
+
+/// By their names.
+pub(super) type Tasks = HashMap<u64, Task<()>, BuildHasherDefault<DefaultHasher>>;
 
 /// What has become of a set's main goroutine.
 pub(super) mod main {
@@ -56,12 +56,40 @@ pub(super) mod main {
 
 /// The one of those who have no other: threads that are no workers.
 static BACKGROUND: Set = Set::new();
-/// All sets with threads of their own: for the watcher.
+/// All sets in use: for the watcher.
 static LIVE: Mutex<Vec<&'static Set>> = Mutex::new(Vec::new());
 /// How many workers a set has that is yet to be made. 0: nobody has asked.
 static PROCS: AtomicUsize = AtomicUsize::new(0);
-static SPARE_WORKERS: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
-static SPARE_SETS: Mutex<Vec<&'static Set>> = Mutex::new(Vec::new());
+static SPARE_WORKERS: Spares<&'static Worker> = Spares::new();
+static SPARE_SETS: Spares<&'static Set> = Spares::new();
+/// How many sets, and workers, have been made.
+static SETS: AtomicUsize = AtomicUsize::new(1);
+static WORKERS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many there are in this process, for tests: none is ever freed, but those that are spare are used again.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Census {
+    /// Sets, with the one in the background.
+    pub sets: usize,
+    /// Those that the next `run` or `ActiveSet` may have.
+    pub spare_sets: usize,
+    /// Workers, awake or asleep or spare.
+    pub workers: usize,
+    /// Those that a thread may be next.
+    pub spare_workers: usize,
+}
+
+/// See [`Census`].
+#[must_use]
+pub fn census() -> Census {
+    Census {
+        spare_sets: SPARE_SETS.len(),
+        spare_workers: SPARE_WORKERS.len(),
+        sets: SETS.load(Ordering::Relaxed),
+        workers: WORKERS.load(Ordering::Relaxed),
+    }
+}
 
 /// Nothing panics under these locks, but for a failed allocation.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,16 +109,13 @@ impl Set {
     const fn new() -> Self {
         Self {
             idle: Idle::new(),
-            global: CachePadded::new(Mutex::new(VecDeque::new())),
-            global_len: CachePadded::new(AtomicUsize::new(0)),
+            global: GlobalQueue::new(),
             workers: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_WORKERS],
             places: AtomicUsize::new(0),
-            started: AtomicUsize::new(0),
             procs: AtomicUsize::new(0),
             local: AtomicBool::new(false),
             main: AtomicU32::new(main::NONE),
-            made: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
+            retirement: Retirement::new(),
             tasks: Mutex::new(HashMap::with_hasher(BuildHasherDefault::new())),
             next_task: AtomicU64::new(0),
         }
@@ -99,7 +124,10 @@ impl Set {
     /// The one that `go` uses for threads that are no workers.
     pub(super) fn background() -> &'static Self {
         static STARTED: OnceLock<()> = OnceLock::new();
-        STARTED.get_or_init(|| BACKGROUND.begin(default_procs()));
+        STARTED.get_or_init(|| {
+            BACKGROUND.begin(default_procs());
+            BACKGROUND.idle.open();
+        });
         &BACKGROUND
     }
 
@@ -120,38 +148,55 @@ impl Set {
 
     /// A set for schedulers of one's own.
     pub(super) fn local() -> &'static Self {
-        overflow::install(context::running);
         let set = Self::spare();
         set.local.store(true, Ordering::Relaxed);
-        set.procs.store(MAX_WORKERS, Ordering::Relaxed);
+        set.begin(MAX_WORKERS);
         set
     }
 
     fn spare() -> &'static Self {
-        let set = lock(&SPARE_SETS).pop().unwrap_or_else(|| Box::leak(Box::new(Self::new())));
-        set.made.store(0, Ordering::Relaxed);
-        set.ended.store(0, Ordering::Relaxed);
+        let new = || {
+            SETS.fetch_add(1, Ordering::Relaxed);
+            &*Box::leak(Box::new(Self::new()))
+        };
+        let set = SPARE_SETS.take().unwrap_or_else(new);
+        set.retirement.start_anew();
         set
     }
 
     fn begin(&'static self, procs: usize) {
         overflow::install(context::running);
         self.procs.store(procs, Ordering::Relaxed);
-        self.idle.open();
         lock(&LIVE).push(self);
     }
 
-    /// No worker is in it, and nobody will use it any more.
-    pub(super) fn recycle(&'static self) {
+    /// Its owner will not use it again, and no worker is in it. It becomes a spare set as soon as nothing refers to it:
+    /// timers and blocking calls, and tasks that were given up and whose wakers are still somewhere. A set that one of
+    /// them refers to for ever is never used again.
+    pub(super) fn retire(&'static self) {
         lock(&LIVE).retain(|set| !ptr::eq(*set, self));
         self.main.store(main::NONE, Ordering::Relaxed);
-        // Not one whose tasks may still be woken; nor one that a leaked handle would keep from ever being at rest.
-        if self.live() == 0 {
-            self.idle.if_at_rest(|| lock(&SPARE_SETS).push(self));
+        self.retirement.retire(self, &SPARE_SETS, || self.idle.is_unused());
+    }
+
+    /// Something that referred to the set has ended, and was counted off.
+    fn recycle_if_retired(&'static self) {
+        self.retirement.look_if_retired(self, &SPARE_SETS, || self.idle.is_unused());
+    }
+
+    /// The last worker has left, or the last that was expected stays away.
+    fn is_deserted(&'static self) {
+        if !self.ends_at_rest() {
+            self.retire();
         }
     }
 
-    /// All sets with threads of their own.
+    /// By which its workers know it.
+    pub(super) fn name(&self) -> SetName {
+        ptr::from_ref(self).addr()
+    }
+
+    /// All sets in use.
     pub(super) fn all() -> Vec<&'static Self> {
         lock(&LIVE).clone()
     }
@@ -164,6 +209,8 @@ impl Set {
         self.main.store(main, Ordering::Relaxed);
     }
 
+    /// Whether it is an [`ActiveSet`](super::ActiveSet)'s. Asked by those only whom the set must wait for: in its next
+    /// life it may be a `run`'s.
     pub(super) fn ends_at_rest(&self) -> bool {
         self.local.load(Ordering::Relaxed)
     }
@@ -172,53 +219,51 @@ impl Set {
 
     /// Makes the calling thread a worker.
     pub(super) fn enter(&'static self) -> &'static Worker {
-        self.started.fetch_add(1, Ordering::Relaxed);
+        watcher::start();
         loop {
-            if let Some(epoch) = self.idle.join() {
+            if let Some(epoch) = self.idle.join(!self.ends_at_rest()) {
                 return self.enter_joined(epoch);
             }
             std::thread::sleep(Duration::from_micros(50)); // the last of an epoch that has ended are leaving
         }
     }
 
-    fn enter_joined(&'static self, epoch: u32) -> &'static Worker {
-        let worker = lock(&SPARE_WORKERS).pop().unwrap_or_else(|| Box::leak(Box::new(Worker::new())));
-        let free = |place: &&AtomicPtr<Worker>| {
+    fn enter_joined(&'static self, epoch: u64) -> &'static Worker {
+        self.global.join();
+        let new = || {
+            WORKERS.fetch_add(1, Ordering::Relaxed);
+            &*Box::leak(Box::new(Worker::new()))
+        };
+        let worker = SPARE_WORKERS.take().unwrap_or_else(new);
+        worker.join(self, epoch);
+        let free = |(index, place): (usize, &AtomicPtr<Worker>)| {
+            worker.index.store(index, Ordering::Relaxed);
             let new = ptr::from_ref(worker).cast_mut();
-            // Release: who finds it there finds it made.
+            // Release: a thread that finds the worker there finds all that was written above.
             place.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed).is_ok()
         };
-        let Some(index) = self.workers.iter().position(|place| free(&place)) else {
+        if !self.workers.iter().enumerate().any(free) {
             crate::fatal("sudog: more than 256 workers");
-        };
-        self.places.fetch_max(index + 1, Ordering::Relaxed);
-        worker.join(self, index);
-        worker.sleeper.epoch.set(epoch);
+        }
+        self.places.fetch_max(worker.place() + 1, Ordering::Relaxed);
         watcher::rouse();
         context::set_worker(Some(worker));
         worker
     }
 
-    /// The calling thread ceases to be a worker. Its goroutines have been unwound; if some could not be, the worker is
-    /// never used again.
+    /// The calling thread ceases to be a worker. Its goroutines have been unwound, and it has given up its share of the
+    /// work ([`Set::leave_work`]). If goroutines are left on it, the worker is never used again.
     pub(super) fn leave(&'static self, worker: &'static Worker, clean: bool) {
         context::set_worker(None);
-        self.made.fetch_add(worker.made.swap(0, Ordering::Relaxed), Ordering::Relaxed);
-        self.ended.fetch_add(worker.ended.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        // Before it has left: see `retirement`.
+        self.retirement.add(worker.made.swap(0, Ordering::Relaxed), worker.ended.swap(0, Ordering::Relaxed));
         self.workers[worker.place()].store(ptr::null_mut(), Ordering::Relaxed);
         self.idle.leave(self.ends_at_rest());
         if clean {
-            lock(&SPARE_WORKERS).push(worker);
+            SPARE_WORKERS.put(worker);
         }
-        // What nobody has begun, if destructors have started it; and the futures of the tasks that were given up.
-        if self.ends_at_rest() {
-            self.discard_work();
-        }
-        self.idle.has_left();
-        let last = self.started.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last && !self.ends_at_rest() {
-            self.discard_work();
-            self.recycle();
+        if self.idle.has_left() {
+            self.is_deserted();
         }
     }
 
@@ -269,13 +314,13 @@ impl Set {
 
     /// Whether others may run while a worker of this set spins.
     pub(super) fn is_parallel(&self) -> bool {
-        self.started.load(Ordering::Relaxed) > 1
+        self.idle.workers() > 1
     }
 
     /// Wakes a sleeping worker, or starts one, if there is work that nobody has looked for.
     #[inline]
     pub(super) fn wake_for_work(&'static self) {
-        if self.idle.wake_any() == Wanted::AnotherWorker && self.started.load(Ordering::Relaxed) < self.procs() {
+        if self.idle.wake_any() == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
             _ = self.start_worker();
         }
     }
@@ -288,7 +333,7 @@ impl Set {
             }
             // One that has been started, but has not come yet, is worth waiting for. In this order: no room to start
             // one, then all have come, then none is in this place.
-            let all_are_there = || self.workers().count() == self.started.load(Ordering::Relaxed);
+            let all_are_there = || self.workers().count() == self.idle.workers();
             if !self.start_worker() && all_are_there() && self.worker(index).is_none() {
                 return false;
             }
@@ -306,9 +351,7 @@ impl Set {
     #[cold]
     fn start_worker(&'static self) -> bool {
         // The workers of a local set come by themselves: it is never open.
-        let Some(epoch) = self.idle.epoch_if_open() else { return false };
-        let room = |started| (started < self.procs()).then_some(started + 1);
-        let Ok(before) = self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) else { return false };
+        let Some((epoch, before)) = self.idle.expect(self.procs()) else { return false };
         let body = move || {
             let _stack = overflow::prepare_thread();
             self.idle.join_late();
@@ -318,9 +361,11 @@ impl Set {
         };
         watcher::start();
         if let Err(error) = std::thread::Builder::new().name(format!("sudog-{before}")).spawn(body) {
-            self.started.fetch_sub(1, Ordering::Relaxed);
             if before == 0 {
                 crate::fatal(&format!("sudog: no thread for the first worker: {error}"));
+            }
+            if self.idle.stays_away() {
+                self.is_deserted();
             }
             return false;
         }
@@ -329,58 +374,87 @@ impl Set {
 
     // ---- work -----------------------------------------------------------------------------------------------------
 
-    /// Queues work that anybody may do, from wherever the caller is.
+    /// Queues work that any worker may do, from wherever the caller is, for the epoch in which the caller made it or
+    /// which it names. If that is over the work comes back: the caller drops it, as no worker of the set would.
     #[inline]
-    pub(super) fn submit(&'static self, work: Work) {
+    pub(super) fn submit(&'static self, work: Work, epoch: u64) -> Result<(), Work> {
         match context::worker() {
-            Some(worker) if ptr::eq(worker.set(), self) => worker.submit(work),
-            _ => {
-                self.push_global([work]);
-                self.wake_for_work();
+            Some(worker) if ptr::eq(worker.set(), self) => {
+                if worker.sleeper.epoch.get() != epoch {
+                    return Err(work); // of an earlier one
+                }
+                worker.submit(work);
+                Ok(())
             }
+            _ => self.submit_from_outside(work, epoch, || ()),
         }
     }
 
-    /// Queues a job for one worker.
-    pub(super) fn place(&'static self, worker: &'static Worker, work: Work) {
-        // SAFETY: a packed job that is in no queue; its link is its first field.
-        unsafe { worker.placed.push(job::job_of(work).cast().as_ptr()) };
-        worker.wake();
+    /// A goroutine in the name of a caller of earlier, by whatever thread. If that epoch is over, `f` is dropped here,
+    /// and should its destructor panic, that is the caller's.
+    pub(super) fn submit_late<F: FnOnce() + Send + 'static>(&'static self, f: F, epoch: u64) {
+        let worker = context::worker();
+        let submitted = match worker {
+            Some(here) if ptr::eq(here.set(), self) => {
+                if self.idle.is_over(epoch) {
+                    return;
+                }
+                here.count_made();
+                self.submit(job::pack(f, None, worker), epoch).inspect_err(|_| here.count_end())
+            }
+            _ => {
+                // Keeps a set that ends at rest from ending before the work is in; and a retired one from being used
+                // again.
+                if !self.idle.outside_begins_in(epoch) {
+                    return;
+                }
+                let work = job::pack(f, None, worker);
+                let submitted = self.submit_from_outside(work, epoch, || self.retirement.add(1, 0));
+                self.outside_ends();
+                submitted
+            }
+        };
+        if let Err(work) = submitted {
+            // SAFETY: packed, and in no queue.
+            unsafe { job::discard_work(work) };
+        }
     }
 
+    fn submit_from_outside(&'static self, work: Work, epoch: u64, taken: impl FnOnce()) -> Result<(), Work> {
+        self.global.submit(work, epoch, taken)?;
+        self.wake_for_work();
+        Ok(())
+    }
+
+    /// Queues a job for one worker of the caller's set. It comes back if that worker has left, or is about to: then the
+    /// set is over.
+    pub(super) fn place(&'static self, worker: &'static Worker, work: Work) -> Result<(), Work> {
+        // SAFETY: workers are never freed.
+        unsafe { worker.placed.push(self.name(), work, &worker.inbox) }?;
+        // As a worker of this set: should it be in another one by now, it has seen to the work.
+        self.idle.wake(&worker.sleeper);
+        Ok(())
+    }
+
+    /// By a worker of this set.
     pub(super) fn push_global(&self, works: impl IntoIterator<Item = Work>) {
-        let mut global = lock(&self.global);
-        global.extend(works);
-        self.global_len.store(global.len(), Ordering::Relaxed);
+        self.global.push(works);
     }
 
     #[inline]
     pub(super) fn has_global_work(&self) -> bool {
-        self.global_len.load(Ordering::Relaxed) > 0
+        !self.global.is_empty()
     }
 
     /// Takes this worker's share of the global queue: at least one piece, at most `most`.
-    pub(super) fn pop_global(&self, most: usize) -> impl Iterator<Item = Work> {
-        let mut global = lock(&self.global);
-        let share = (global.len() / self.started.load(Ordering::Relaxed).max(1) + 1).min(most).min(global.len());
-        let mut out = [None; super::ring::BATCH];
-        for place in &mut out[..share] {
-            *place = global.pop_front();
-        }
-        self.global_len.store(global.len(), Ordering::Relaxed);
-        drop(global);
-        out.into_iter().map_while(|work| work)
+    pub(super) fn pop_global(&self, most: usize) -> impl Iterator<Item = Work> + use<> {
+        self.global.pop(most, self.idle.workers())
     }
 
-    /// Drops work that has not begun, of a set that is over. Destructors may bring more.
-    pub(super) fn discard_work(&'static self) {
-        while let Some(work) = self.pop_global(1).next() {
-            if job::is_job(work) {
-                self.count_end(); // a task counts itself
-            }
-            // SAFETY: packed, and in no queue any more.
-            unsafe { job::discard_work(work) };
-        }
+    /// A worker of an epoch that is over takes and drops no more work. False if it is the last, and there is some.
+    #[must_use]
+    pub(super) fn leave_work(&self, epoch: u64) -> bool {
+        self.global.leave(epoch)
     }
 
     // ---- the tasks of a local set ---------------------------------------------------------------------------------
@@ -402,10 +476,9 @@ impl Set {
         }
     }
 
-    /// Gives up all tasks: their futures will be dropped.
-    pub(super) fn cancel_tasks(&self) {
-        let tasks = std::mem::take(&mut *lock(&self.tasks));
-        drop(tasks);
+    /// Takes the tasks that have not ended, to give them up: dropped, they drop their futures.
+    pub(super) fn take_tasks(&self) -> Tasks {
+        std::mem::take(&mut *lock(&self.tasks))
     }
 
     pub(super) fn has_work_in_rings(&self) -> bool {
@@ -415,10 +488,8 @@ impl Set {
     /// How many goroutines and tasks of this set have been made and not ended.
     pub(super) fn live(&self) -> usize {
         // Those that ended first, so that the difference is not below 0.
-        let ended: u64 =
-            self.workers().map(|w| w.ended.load(Ordering::Acquire)).sum::<u64>() + self.ended.load(Ordering::Acquire);
-        let made: u64 =
-            self.workers().map(|w| w.made.load(Ordering::Acquire)).sum::<u64>() + self.made.load(Ordering::Acquire);
+        let ended = self.workers().map(|w| w.ended.load(Ordering::Acquire)).sum::<u64>() + self.retirement.ended();
+        let made = self.workers().map(|w| w.made.load(Ordering::Acquire)).sum::<u64>() + self.retirement.made();
         made.saturating_sub(ended) as usize
     }
 
@@ -426,7 +497,7 @@ impl Set {
     pub(super) fn count_made(&'static self) {
         match context::worker() {
             Some(worker) if ptr::eq(worker.set(), self) => worker.count_made(),
-            _ => _ = self.made.fetch_add(1, Ordering::Relaxed),
+            _ => self.retirement.add(1, 0),
         }
     }
 
@@ -434,8 +505,17 @@ impl Set {
     pub(super) fn count_end(&'static self) {
         match context::worker() {
             Some(worker) if ptr::eq(worker.set(), self) => worker.count_end(),
-            _ => _ = self.ended.fetch_add(1, Ordering::Relaxed),
+            _ => {
+                self.retirement.add(0, 1);
+                self.recycle_if_retired();
+            }
         }
+    }
+
+    /// What was to bring work from outside has brought it: see [`Idle::outside_begins`].
+    pub(super) fn outside_ends(&'static self) {
+        self.idle.outside_ends(self.ends_at_rest());
+        self.recycle_if_retired();
     }
 }
 

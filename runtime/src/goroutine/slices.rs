@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::context;
 use super::fibre::Fibre;
 use super::timer_heap::TimerHeap;
 use super::worker::Worker;
@@ -71,6 +72,12 @@ impl Worker {
             self.preempt.store(false, Ordering::Relaxed);
         }
         let due = || self.next_timer().is_some_and(|when| when <= now);
-        (over || preempted) && (self.has_work() || due())
+        let gives_way = (over || preempted) && (self.has_work() || due());
+        if gives_way && context::fibre().is_some() && context::current().is_none() {
+            // Inside `without_switching`. The next call is asked, too: a round of two calls, of which each 64th is this
+            // one, would else never give way.
+            self.preempt.store(true, Ordering::Relaxed);
+        }
+        gives_way
     }
 }

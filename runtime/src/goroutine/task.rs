@@ -12,16 +12,16 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use async_task::Runnable;
 
 use super::builder::{self, JoinHandle, OnPanic, drop_payload};
+use super::deferred::Home;
 use super::set::Set;
+use super::signal::Signal;
 use super::{context, job, report};
-use crate::sema;
 
 /// Runs a future as a goroutine without a stack.
 ///
@@ -74,16 +74,16 @@ where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
 {
-    let set = Set::here();
+    let Home { set, epoch } = Home::here();
     set.count_made();
     let name = set.name_task();
     let future = ManuallyDrop::new(future);
     let body = Body { future, done: Some(done), ended: false, _live: Live(set, name) };
-    let epoch = context::worker().map_or_else(|| set.idle.epoch(), |worker| worker.sleeper.epoch.get());
     let schedule = move |runnable: Runnable| {
-        // Of a set that is over, nobody would run it: dropped, it drops the future.
-        if !set.idle.is_over(epoch) {
-            set.submit(job::pack_task(runnable));
+        // No worker of a set that is over would run it: dropped, it drops the future, here.
+        if let Err(work) = set.submit(job::pack_task(runnable), epoch) {
+            // SAFETY: packed just now, and in no queue.
+            unsafe { job::discard_work(work) };
         }
     };
     let (runnable, task) = async_task::spawn(body, schedule);
@@ -105,21 +105,22 @@ struct Body<F, D> {
 }
 
 impl<F, D> Body<F, D> {
-    /// Drops the future, once. A panic in that is a panic of the task.
-    fn end(&mut self) {
-        if !std::mem::replace(&mut self.ended, true) {
-            // SAFETY: not dropped before, and not used after; it is dropped where it was pinned.
-            let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut self.future) }));
-            if let Err(payload) = dropped {
-                die_of(payload);
-            }
+    /// Drops the future, once.
+    fn end(&mut self) -> thread::Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
         }
+        // SAFETY: not dropped before, and not used after; it is dropped where it was pinned.
+        let drops = || unsafe { ManuallyDrop::drop(&mut self.future) };
+        catch_unwind(AssertUnwindSafe(drops))
     }
 }
 
 impl<F, D> Drop for Body<F, D> {
     fn drop(&mut self) {
-        self.end();
+        if let Err(payload) = self.end() {
+            die_of(payload);
+        }
     }
 }
 
@@ -130,15 +131,28 @@ fn die_of(payload: Box<dyn Any + Send>) {
     drop_payload(payload);
 }
 
+/// Drops a result that another panic has overtaken.
+#[cold]
+fn forget_result<T>(result: thread::Result<T>) {
+    match result {
+        Err(payload) => drop_payload(payload),
+        Ok(output) => {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(output))) {
+                drop_payload(payload);
+            }
+        }
+    }
+}
+
 /// Counts the task's end, however it ends.
 struct Live(&'static Set, Option<u64>);
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.0.count_end();
         if let Some(name) = self.1 {
             self.0.forget_task(name);
         }
+        self.0.count_end(); // the last use of the set, which may be another's from now on
     }
 }
 
@@ -158,7 +172,15 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };
-        this.end();
+        job::is_through();
+        // A panic as it is dropped is a panic of the task, like one of a closure that has returned.
+        let result = match this.end() {
+            Ok(()) => result,
+            Err(payload) => {
+                forget_result(result);
+                Err(payload)
+            }
+        };
         let done = this.done.take();
         // A result that nobody wants is dropped there, and wakers are woken: all of it somebody else's code.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| done.map(|done| done(result)))) {
@@ -170,6 +192,8 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
 
 /// Runs a future on the calling goroutine or thread, which waits whenever it does.
 ///
+/// A goroutine that has run for long gives way here before the first poll, also if the future is ready.
+///
 /// # Examples
 ///
 /// ```
@@ -178,37 +202,31 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
 /// assert_eq!(block_on(async { 42 }), 42);
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    let signal = Arc::new(Signal { woken: AtomicBool::new(false), permits: AtomicU32::new(0) });
+    let signal = Arc::new(Unblock(Signal::new()));
     let waker = Waker::from(signal.clone());
     let mut future = pin!(future);
+    // Before the poll: a goroutine that is unwound here has not been given anything.
+    context::safepoint();
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
         context::note_wait("block_on", std::ptr::null());
-        sema::semacquire(&signal.permits);
-        // After the permit, before the poll: a wake from here on releases another.
-        signal.woken.store(false, Ordering::SeqCst);
+        signal.0.wait();
         // A future that wakes itself never waits here.
         context::safepoint();
     }
 }
 
-/// Wakes a `block_on`: however many wakes between two polls, one permit.
-struct Signal {
-    woken: AtomicBool,
-    permits: AtomicU32,
-}
+/// Wakes a `block_on`.
+struct Unblock(Signal);
 
-impl Wake for Signal {
+impl Wake for Unblock {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        self.0.wake();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.woken.swap(true, Ordering::SeqCst) {
-            // Whoever wakes us has others to wake.
-            context::without_switching(|| sema::semrelease(&self.permits, sema::Wake::Normal));
-        }
+        self.0.wake();
     }
 }

@@ -2,15 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{context, watcher};
+use super::{alarms, context};
 use crate::G;
-use crate::sema::{Order, semacquire_until, semrelease_many};
+use crate::sema::NotifyList;
 
 /// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
 ///
@@ -56,7 +55,7 @@ pub fn sleep_async(d: Duration) -> SleepAsync {
 pub struct SleepAsync {
     /// None: never.
     when: Option<Instant>,
-    timer: Option<(Instant, u64)>,
+    timer: Option<alarms::Key>,
 }
 
 impl Future for SleepAsync {
@@ -64,12 +63,12 @@ impl Future for SleepAsync {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(old) = self.timer.take() {
-            watcher::cancel(old);
+            alarms::cancel(old);
         }
         match self.when {
             Some(when) if when <= Instant::now() => Poll::Ready(()),
             Some(when) => {
-                self.timer = Some(watcher::at(when, cx.waker().clone()));
+                self.timer = Some(alarms::set(when, cx.waker().clone()));
                 Poll::Pending
             }
             None => Poll::Pending,
@@ -80,7 +79,7 @@ impl Future for SleepAsync {
 impl Drop for SleepAsync {
     fn drop(&mut self) {
         if let Some(timer) = self.timer.take() {
-            watcher::cancel(timer);
+            alarms::cancel(timer);
         }
     }
 }
@@ -99,16 +98,10 @@ impl Drop for SleepAsync {
 /// ```
 #[derive(Debug)]
 pub struct Timer {
-    state: Mutex<TimerState>,
-    /// Permits for those who wait, when it is stopped or set anew.
-    changed: AtomicU32,
-}
-
-#[derive(Debug)]
-struct TimerState {
     /// None: stopped, or its firing has been waited for.
-    when: Option<Instant>,
-    waiters: u32,
+    when: Mutex<Option<Instant>>,
+    /// It has been stopped, or set anew.
+    changed: NotifyList,
 }
 
 /// A [`Timer`] that fires after `d`. Go's `time.After`: wait by [`Timer::wait`].
@@ -171,29 +164,30 @@ impl Timer {
     /// A timer that fires after `d`.
     #[must_use]
     pub fn new(d: Duration) -> Self {
-        let state = TimerState { when: Some(saturating_add(d)), waiters: 0 };
-        Self { state: Mutex::new(state), changed: AtomicU32::new(0) }
+        Self { when: Mutex::new(Some(saturating_add(d))), changed: NotifyList::new() }
     }
 
     /// Waits until it fires: true. False if it is stopped, before or meanwhile, or has fired and somebody has waited
     /// for that. (In Go, a receive from a stopped timer blocks for ever.)
     pub fn wait(&self) -> bool {
         loop {
-            let mut state = lock(&self.state);
-            let Some(when) = state.when else { return false };
+            let mut state = lock(&self.when);
+            let Some(when) = *state else { return false };
             if when <= Instant::now() {
-                state.when = None;
+                *state = None;
                 return true;
             }
-            state.waiters += 1;
-            drop(state);
-            context::note_wait("timer", std::ptr::null());
-            if !semacquire_until(&self.changed, Order::Fifo, when) {
-                let mut state = lock(&self.state);
-                state.waiters = state.waiters.saturating_sub(1);
-            }
-            // A permit left over from a change at that very moment costs somebody another round, no more.
+            self.wait_for_change(state, when, "timer");
         }
+    }
+
+    /// Waits until it is stopped or set anew, or until `when`.
+    fn wait_for_change(&self, state: MutexGuard<'_, Option<Instant>>, when: Instant, what: &'static str) {
+        self.changed.with_ticket(|ticket| {
+            drop(state); // with a ticket: no change from now on is missed
+            context::note_wait(what, std::ptr::null());
+            ticket.wait(Some(when));
+        });
     }
 
     /// Stops it. False if it was stopped, or has fired and somebody has waited for that.
@@ -207,11 +201,8 @@ impl Timer {
     }
 
     fn change(&self, when: Option<Instant>) -> bool {
-        let mut state = lock(&self.state);
-        let was_set = std::mem::replace(&mut state.when, when).is_some();
-        let waiters = std::mem::take(&mut state.waiters);
-        drop(state);
-        semrelease_many(&self.changed, waiters);
+        let was_set = std::mem::replace(&mut *lock(&self.when), when).is_some();
+        self.changed.notify_all();
         was_set
     }
 }
@@ -253,24 +244,18 @@ impl Ticker {
         loop {
             // The next tick is set from the time of this one, so that they do not drift; those that were missed are
             // left out.
-            let mut state = lock(&self.timer.state);
-            let Some(when) = state.when else { return false };
+            let mut state = lock(&self.timer.when);
+            let Some(when) = *state else { return false };
             let now = Instant::now();
             if when <= now {
                 let period = *lock(&self.period);
                 let missed = (now - when).as_nanos() / period.as_nanos().max(1);
                 let missed = u32::try_from(missed).unwrap_or(u32::MAX);
                 let next = when.checked_add(period.saturating_mul(missed.saturating_add(1)));
-                state.when = Some(next.filter(|&next| next > now).unwrap_or_else(|| saturating_add(period)));
+                *state = Some(next.filter(|&next| next > now).unwrap_or_else(|| saturating_add(period)));
                 return true;
             }
-            state.waiters += 1;
-            drop(state);
-            context::note_wait("ticker", std::ptr::null());
-            if !semacquire_until(&self.timer.changed, Order::Fifo, when) {
-                let mut state = lock(&self.timer.state);
-                state.waiters = state.waiters.saturating_sub(1);
-            }
+            self.timer.wait_for_change(state, when, "ticker");
         }
     }
 

@@ -2,51 +2,28 @@
 //!
 //! Every [`TICK`], while a worker is awake, it asks goroutines that have run for a whole tick to give way at their next
 //! call into the runtime, and wakes somebody for work that lies about. When all workers sleep it looks whether they can
-//! ever wake ([`deadlock`]), and then sleeps itself. It also keeps the timers of those who have no
-//! worker: async tasks.
+//! ever wake ([`deadlock`]), and then sleeps itself. It also sees to it that no waker holds up the [`alarms`]. No user
+//! code runs here.
 
-use std::collections::{BTreeMap, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::HashMap;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::task::Waker;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::builder::drop_payload;
 use super::set::Set;
-use super::worker::Worker;
-use super::{context, deadlock};
+use super::{alarms, deadlock};
 
 /// How often it looks, and how long a goroutine may run.
-const TICK: Duration = Duration::from_millis(10);
+pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// Milliseconds since the watcher started, as of its last look: what a wait is dated by, free of charge.
 static COARSE: AtomicU64 = AtomicU64::new(0);
 
-struct Watcher {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// Ordered by time; the counter tells equal times apart.
-    timers: BTreeMap<(Instant, u64), Timer>,
-    next_timer: u64,
-}
-
-/// A waker to be woken, and the set that is not at rest until it has been.
-struct Timer {
-    waker: Waker,
-    set: Option<&'static Set>,
-}
-
 /// The watcher sleeps until [`rouse`]. Written under the lock.
 static DOZING: AtomicBool = AtomicBool::new(false);
-
-static WATCHER: Watcher =
-    Watcher { state: Mutex::new(State { timers: BTreeMap::new(), next_timer: 0 }), changed: Condvar::new() };
+static LOCK: Mutex<()> = Mutex::new(());
+static ROUSED: Condvar = Condvar::new();
 
 /// See [`COARSE`].
 #[inline]
@@ -63,8 +40,8 @@ pub(super) fn start() {
     });
 }
 
-fn lock() -> std::sync::MutexGuard<'static, State> {
-    WATCHER.state.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, ()> {
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A worker is awake, perhaps after all slept. It was counted as awake before; see the end of [`watch`].
@@ -77,50 +54,9 @@ pub(super) fn rouse() {
 
 #[cold]
 fn rouse_slow() {
-    let _state = lock();
+    let _lock = lock();
     DOZING.store(false, Ordering::Relaxed);
-    WATCHER.changed.notify_one();
-}
-
-/// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
-pub(super) fn at(when: Instant, waker: Waker) -> (Instant, u64) {
-    start();
-    let set = context::worker().map(Worker::set);
-    if let Some(set) = set {
-        set.idle.outside_begins();
-    }
-    let mut state = lock();
-    let key = (when, state.next_timer);
-    state.next_timer += 1;
-    state.timers.insert(key, Timer { waker, set });
-    if state.timers.first_key_value().is_some_and(|(first, _)| *first == key) {
-        WATCHER.changed.notify_one();
-    }
-    key
-}
-
-/// Forgets a timer, and drops its waker.
-pub(super) fn cancel(key: (Instant, u64)) {
-    let timer = lock().timers.remove(&key);
-    if let Some(timer) = timer {
-        end(timer, drop);
-    }
-}
-
-/// Does with a waker what there is to do, outside the lock as it is user code, and lets its set rest.
-fn end(timer: Timer, f: fn(Waker)) {
-    let Timer { waker, set } = timer;
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(waker))) {
-        drop_payload(payload);
-    }
-    if let Some(set) = set {
-        set.idle.outside_ends(set.ends_at_rest());
-    }
-}
-
-/// Whether a timer is set.
-pub(super) fn has_timers() -> bool {
-    !lock().timers.is_empty()
+    ROUSED.notify_one();
 }
 
 fn watch() {
@@ -131,7 +67,7 @@ fn watch() {
     loop {
         let now = Instant::now();
         COARSE.store((now - begun).as_millis() as u64, Ordering::Relaxed);
-        fire(now);
+        alarms::supervise(now);
         let sets = Set::all();
         let mut awake = false;
         let before = std::mem::take(&mut turns);
@@ -155,13 +91,7 @@ fn watch() {
                 deadlock::look(&sets);
             }
         }
-        let mut state = lock();
-        let timer = state.timers.first_key_value().map(|((when, _), _)| *when);
-        let nap = match timer {
-            _ if quiet < 2 => Some(TICK.min(timer.map_or(TICK, |when| when.saturating_duration_since(now)))),
-            Some(when) => Some(when.saturating_duration_since(now)),
-            None => None,
-        };
+        let lock = lock();
         DOZING.store(quiet >= 2, Ordering::Relaxed);
         // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
         // before we read the count under that lock: so we see the count, or it sees that we doze.
@@ -170,23 +100,18 @@ fn watch() {
             quiet = 0;
             continue;
         }
-        state = match nap {
-            Some(nap) => WATCHER.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0,
-            None => WATCHER.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        // Likewise: an alarm is set under the lock of `alarms`, before its caller reads `DOZING`.
+        let nap = match quiet {
+            0 | 1 => Some(TICK),
+            _ => alarms::next_look(now).map(|look| look.saturating_duration_since(now)),
+        };
+        let lock = match nap {
+            Some(nap) => ROUSED.wait_timeout(lock, nap).unwrap_or_else(PoisonError::into_inner).0,
+            None => ROUSED.wait(lock).unwrap_or_else(PoisonError::into_inner),
         };
         if quiet >= 2 && !DOZING.swap(false, Ordering::Relaxed) {
             quiet = 0;
         }
-        drop(state);
-    }
-}
-
-fn fire(now: Instant) {
-    loop {
-        let mut state = lock();
-        let Some(first) = state.timers.first_entry().filter(|first| first.key().0 <= now) else { return };
-        let timer = first.remove();
-        drop(state);
-        end(timer, Waker::wake);
+        drop(lock);
     }
 }

@@ -6,13 +6,13 @@
 //! | `run_queue` | started goroutines | the owner | the owner |
 //! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; others, once it is old |
 //! | `inbox` | started goroutines, readied elsewhere | anybody | the owner |
-//! | `placed` | goroutines not started that asked for this worker | anybody | the owner |
+//! | `placed` | goroutines not started that asked for this worker, elsewhere | anybody | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
 //! | the set's global queue | what found no room in a ring, or came from outside | anybody | any worker |
 //!
 //! Order of choice: `next`, on what is left of the time slice of the one before it; then `run_queue` and `ring` by
 //! turns. Every 64th choice looks at the rest first, so that nothing waits for ever. Go has the same in `schedule` and
-//! `findRunnable` of `runtime/proc.go`.
+//! `findRunnable` of `runtime/proc.go`. The inbox is emptied before each choice; `placed`, when a note in it says so.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -26,6 +26,7 @@ use super::fibre::{Fibre, State};
 use super::idle::{Sleeper, Woken};
 use super::inbox::Inbox;
 use super::job::{self, Job};
+use super::placed::Placed;
 use super::ring::{BATCH, Ring, Work};
 use super::set::{MAX_WORKERS, Set};
 use super::timer_heap::TimerHeap;
@@ -46,7 +47,7 @@ const SELDOM: u32 = 1 << 16;
 pub(super) struct Worker {
     pub(super) ring: Ring,
     pub(super) inbox: CachePadded<Inbox>,
-    pub(super) placed: Inbox,
+    pub(super) placed: Placed<Work>,
     pub(super) sleeper: CachePadded<Sleeper>,
     set: AtomicPtr<Set>,
     /// Its place in its set.
@@ -85,8 +86,8 @@ pub(super) struct Own {
     ids: Cell<(u64, u64)>,
     pub(super) searching: Cell<bool>,
     pub(super) random: Cell<u32>,
-    /// The tails of the others' rings, as they were `AGE` ago or more.
-    pub(super) seen: UnsafeCell<[u32; MAX_WORKERS]>,
+    /// The tails of the others' rings, by their places, as they were `AGE` ago or more.
+    pub(super) seen: UnsafeCell<[Seen; MAX_WORKERS]>,
     pub(super) looked: Cell<Option<Instant>>,
 }
 
@@ -96,6 +97,13 @@ pub(super) struct Own {
 unsafe impl Sync for Worker {}
 // SAFETY: as above: a worker is handed to the thread that becomes its owner when nobody else uses `own`.
 unsafe impl Send for Worker {}
+
+/// A ring's tail, and the address of its worker: at the end of a set another worker may take its place.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) worker: usize,
+    pub(super) tail: u32,
+}
 
 #[derive(Clone, Copy)]
 pub(super) enum Chosen {
@@ -145,7 +153,7 @@ impl Worker {
         Self {
             ring: Ring::new(),
             inbox: CachePadded::new(Inbox::new()),
-            placed: Inbox::new(),
+            placed: Placed::new(),
             sleeper: CachePadded::new(Sleeper::new()),
             set: AtomicPtr::new(ptr::null_mut()),
             index: AtomicUsize::new(0),
@@ -171,7 +179,7 @@ impl Worker {
                 ids: Cell::new((0, 0)),
                 searching: Cell::new(false),
                 random: Cell::new(0x9e37_79b9),
-                seen: UnsafeCell::new([0; MAX_WORKERS]),
+                seen: UnsafeCell::new([Seen { worker: 0, tail: 0 }; MAX_WORKERS]),
                 looked: Cell::new(None),
             }),
         }
@@ -179,13 +187,17 @@ impl Worker {
 
     #[inline]
     pub(super) fn set(&self) -> &'static Set {
-        // SAFETY: set when the worker joined, before anybody could know it; sets are never freed.
+        // SAFETY: written by `join`, before any thread could find the worker; sets are never freed.
         unsafe { &*self.set.load(Ordering::Relaxed) }
     }
 
-    pub(super) fn join(&'static self, set: &'static Set, index: usize) {
+    /// It is to be a worker of this set. Before it is put where others find it.
+    pub(super) fn join(&'static self, set: &'static Set, epoch: u64) {
         self.set.store(ptr::from_ref(set).cast_mut(), Ordering::Relaxed);
-        self.index.store(index, Ordering::Relaxed);
+        self.sleeper.epoch.set(epoch);
+        self.placed.open(set.name());
+        // Meant for a goroutine of the set before.
+        self.preempt.store(false, Ordering::Relaxed);
         self.own.searching.set(false);
         self.own.looked.set(None);
     }
@@ -302,7 +314,6 @@ impl Worker {
     #[cold]
     fn now_and_then(&'static self) {
         self.fire_timers();
-        self.take_placed();
         if self.takes_work() && self.set().has_global_work() {
             self.take_global(1);
         }
@@ -318,7 +329,6 @@ impl Worker {
     #[cold]
     fn look_around(&'static self) -> Option<Chosen> {
         self.fire_timers();
-        self.take_placed();
         self.own.run_queue.pop().map(Chosen::Fibre)
     }
 
@@ -418,7 +428,7 @@ impl Worker {
     #[inline]
     pub(super) fn requeue(&'static self, fibre: &'static Fibre) {
         if fibre.is_dying() {
-            return;
+            return context::yield_dying(fibre);
         }
         // Nobody has readied it: should it be unwound in the queue, no token is due to it.
         fibre.unparked.set(Unparked::Deadline);
@@ -426,7 +436,7 @@ impl Worker {
         self.own.run_queue.push(fibre);
         fibre.suspend();
         if fibre.is_dying() {
-            context::unwind();
+            context::unwind_if_due(fibre);
         }
     }
 
@@ -441,17 +451,23 @@ impl Worker {
     #[cold]
     pub(super) fn take_inbox(&'static self) {
         for link in self.inbox.take_all() {
-            // SAFETY: only fibres are put there.
-            self.deliver(unsafe { Fibre::from_link(link) }, false);
+            if self.placed.is_note(link) {
+                self.take_placed();
+            } else {
+                // SAFETY: only fibres, and the note, are put there.
+                self.deliver(unsafe { Fibre::from_link(link) }, false);
+            }
         }
     }
 
+    #[cold]
     fn take_placed(&'static self) {
-        if self.placed.is_empty() {
-            return;
-        }
-        for link in self.placed.take_all() {
-            self.begin_with(job::work_of_link(link));
+        self.placed.note_read();
+        // Of a set that is over, what was placed is dropped: see `reclaim`.
+        while !self.is_over()
+            && let Some(work) = self.placed.take()
+        {
+            self.begin_with(work);
         }
     }
 
@@ -480,7 +496,7 @@ impl Worker {
 
     /// Whether something is queued here that came from others, or that others may take.
     pub(super) fn has_shared_work(&self) -> bool {
-        !self.ring.is_empty() || !self.inbox.is_empty() || !self.placed.is_empty()
+        !self.ring.is_empty() || !self.inbox.is_empty()
     }
 
     /// Its place in its set.
@@ -494,7 +510,6 @@ impl Worker {
             || !self.own.run_queue.is_empty()
             || !self.ring.is_empty()
             || !self.inbox.is_empty()
-            || !self.placed.is_empty()
             || self.set().has_global_work()
     }
 }

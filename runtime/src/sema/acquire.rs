@@ -12,6 +12,7 @@ use std::pin::pin;
 use super::queue::BucketQueue;
 use super::table::{Abandoned, Bucket, Limit, key, take};
 use super::{Fate, Guard, Order, Sudog};
+use crate::shim::mark;
 use crate::{AtomicU32, G, Unparked};
 
 #[cold]
@@ -126,13 +127,20 @@ impl<Q: BucketQueue> Drop for Linked<'_, Q> {
     fn drop(&mut self) {
         let Self { bucket, count, sudog } = *self;
         if bucket.leave(sudog) {
+            mark("who is unwound or dropped leaves the line");
             return;
         }
         sudog.g.await_ready();
         match sudog.fate.get() {
-            Fate::Granted => bucket.hand_off(count),
+            Fate::Granted => {
+                mark("who is unwound or dropped hands on a permit");
+                bucket.hand_off(count);
+            }
             // The permit is in the counter, or a newcomer has it, who will wake the next in its turn.
-            Fate::Woken => bucket.wake_one(key(count)),
+            Fate::Woken => {
+                mark("who is unwound or dropped passes on a wake-up");
+                bucket.wake_one(key(count));
+            }
             Fate::Cancelled => {}
             Fate::Idle | Fate::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
         }

@@ -18,8 +18,8 @@ use super::notify_list::{Node, NotifyList};
 use super::queue::BucketQueue;
 use super::table::{Bucket, CancelIn};
 use super::{CountedLock, Sudog, SudogRef};
-use crate::G;
 use crate::shim::{AtomicBool, Cell, Ordering};
+use crate::{G, goroutine};
 
 /// Ends every limited wait that names it: those that are under way, and those to come.
 ///
@@ -87,8 +87,16 @@ impl Cancel {
 
     /// Ends the waits. When this returns, each of them has been granted a permit or has been told to give up.
     ///
-    /// Takes time in proportion to the number of waiters. A second call finds nothing to do.
+    /// Takes time in proportion to the number of waiters. A second call finds nothing to do. A goroutine that has run
+    /// for long gives way here, after the last wait has ended.
     pub fn cancel(&self) {
+        self.cancel_and_go_on();
+        goroutine::safepoint();
+    }
+
+    /// [`Cancel::cancel`] by a caller that has more to do before it may give way. For the crates of this project.
+    #[doc(hidden)]
+    pub fn cancel_and_go_on(&self) {
         let mut waiters = self.waiters.lock();
         // Release: a waiter that sees it may also see what led to it.
         self.cancelled.store(true, Ordering::Release);

@@ -71,7 +71,6 @@ impl<T> CountedLock<T> {
     /// How many stand in the queue, plus those about to: never fewer.
     #[inline]
     pub(super) fn count(&self) -> u32 {
-        shim::dekker_fence();
         self.word.load(Ordering::SeqCst) / ONE
     }
 
@@ -83,9 +82,7 @@ impl<T> CountedLock<T> {
     /// Locks, and counts one more.
     #[inline]
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
-        let guard = self.lock_and_add(ONE);
-        shim::dekker_fence();
-        guard
+        self.lock_and_add(ONE)
     }
 
     #[inline]
@@ -180,22 +177,25 @@ fn wake(word: *const AtomicU32) {
 mod model {
     use std::sync::Arc;
 
+    use super::super::table::{add, take};
     use super::{CountedLock, SLEEPERS};
+    use crate::shim::model::each_site;
+    use crate::shim::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, must_reach, waiting};
     use crate::shim::{AtomicU32, Cell, Ordering};
 
-    fn bounded(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    fn bounded(preemptions: usize, states: &[&'static str], f: impl Fn() + Send + Sync + 'static) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(preemptions);
-        model.check(f);
+        must_reach(states, || model.check(f));
     }
 
     /// Loom's cell complains if two are in at a time, or if one does not see what the one before it did. A wake-up that
     /// is lost is a deadlock.
-    fn crowd(threads: u32, preemptions: usize) {
-        bounded(preemptions, move || {
+    fn crowd(threads: u32, preemptions: usize, states: &[&'static str]) {
+        bounded(preemptions, states, move || {
             let lock = Arc::new(CountedLock::new(Cell::new(0)));
             let enter = |lock: &CountedLock<Cell<u32>>| {
-                let value = lock.lock();
+                let (value, _) = waiting(|| lock.lock());
                 value.set(value.get() + 1);
             };
             let others: Vec<_> = (1..threads)
@@ -214,25 +214,34 @@ mod model {
 
     #[test]
     fn two_in_turn() {
-        crowd(2, 5);
+        crowd(2, 5, &[AT_ONCE, SLEEPS]);
     }
 
     #[test]
     fn three_in_turn_and_two_sleep() {
-        crowd(3, 2);
+        crowd(3, 2, &[AT_ONCE, SLEEPS, TWO_SLEEP]);
     }
 
     /// The count goes up and down under the lock, while others sleep on the word: none of them is forgotten.
     #[test]
     fn the_count_is_kept() {
-        bounded(3, || {
+        const COUNTED_AND_SLEEPS: &str = "a thread that counts itself sleeps";
+        const OTHERS: &str = "two are counted";
+        bounded(3, &[AT_ONCE, SLEEPS, COUNTED_AND_SLEEPS, OTHERS], || {
             let lock = Arc::new(CountedLock::new(Cell::new(0)));
             let comes_and_goes = |lock: &CountedLock<Cell<u32>>| {
-                let value = lock.lock_and_count();
+                let (value, waited) = waiting(|| lock.lock_and_count());
+                if waited {
+                    mark(COUNTED_AND_SLEEPS);
+                }
                 value.set(value.get() + 1);
                 drop(value);
-                assert!(lock.count() > 0, "until it is counted off");
-                let mut value = lock.lock();
+                let count = lock.count();
+                assert!(count > 0, "until it is counted off");
+                if count == 2 {
+                    mark(OTHERS);
+                }
+                let (mut value, _) = waiting(|| lock.lock());
                 value.set(value.get() - 1);
                 value.count_off(1);
             };
@@ -249,18 +258,37 @@ mod model {
     /// The Dekker pair of the table: who counts itself and finds no permit is seen by who gives one.
     #[test]
     fn who_counts_itself_is_seen() {
-        loom::model(|| {
-            let lock = Arc::new((CountedLock::new(()), AtomicU32::new(0)));
-            let waiter = {
-                let lock = lock.clone();
-                loom::thread::spawn(move || {
-                    let _queue = lock.0.lock_and_count();
-                    lock.1.load(Ordering::SeqCst)
-                })
+        const SEEN: &str = "the giver sees the waiter";
+        const SEES: &str = "the waiter sees the permit";
+        const BOTH: &str = "each sees the other";
+        let test = concat!(module_path!(), "::who_counts_itself_is_seen");
+        let needed = [
+            "counted_lock.rs, take: compare_exchange",
+            "counted_lock.rs, count: load",
+            "table.rs, add: fetch_add",
+            "table.rs, take: load",
+        ];
+        each_site(test, &needed, &["table.rs, take: compare_exchange"], || {
+            let model = || {
+                let lock = Arc::new((CountedLock::new(()), AtomicU32::new(0)));
+                let waiter = {
+                    let lock = lock.clone();
+                    loom::thread::spawn(move || {
+                        let _queue = lock.0.lock_and_count();
+                        take(&lock.1)
+                    })
+                };
+                add(&lock.1, 1);
+                let seen = lock.0.count() > 0;
+                let sees = waiter.join().unwrap();
+                assert!(sees || seen, "both looked before the other wrote");
+                mark(match (sees, seen) {
+                    (false, _) => SEEN,
+                    (_, false) => SEES,
+                    _ => BOTH,
+                });
             };
-            lock.1.fetch_add(1, Ordering::SeqCst);
-            let seen = lock.0.count();
-            assert!(waiter.join().unwrap() + seen > 0, "both looked before the other wrote");
+            must_reach(&[SEEN, SEES, BOTH], || loom::model(model));
         });
     }
 }

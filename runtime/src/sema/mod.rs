@@ -281,8 +281,8 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
 /// Gives one permit to the semaphore at `count`, and wakes its first waiter if there is one.
 ///
 /// Go: `sync.runtime_Semrelease`. As there, a handoff by a goroutine gives way: the waiter runs next if it is of the
-/// same worker, and the releaser goes to the end of the queue. A thread just goes on. Any release by a goroutine may
-/// switch to others when its time slice is over.
+/// same worker, and the releaser goes to the end of the queue. A thread just goes on. Any other release is a safepoint:
+/// a goroutine that has run for long gives way at its end, after the permit has been given.
 ///
 /// A counter that would exceed `u32::MAX` ends the process ([`fatal`](fn@crate::fatal)).
 ///
@@ -302,7 +302,7 @@ pub fn semrelease(count: &AtomicU32, wake: Wake) {
 }
 
 /// Gives `n` permits at once and wakes as many waiters, 32 of them under one hold of the bucket's lock. A counter that
-/// would exceed `u32::MAX` ends the process.
+/// would exceed `u32::MAX` ends the process. A goroutine that has run for long gives way at the end.
 ///
 /// # Examples
 ///
@@ -323,7 +323,7 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
 /// the rest to the counter. For semaphores whose permits are meant for those who wait, as those of a wait group are.
 ///
 /// A counter that would exceed `u32::MAX` ends the process. Once the last permit has been given, the counter is not
-/// used any more: it may be freed by whoever has got that one.
+/// used any more: it may be freed by whoever has got that one. A goroutine that has run for long gives way at the end.
 ///
 /// # Examples
 ///

@@ -4,7 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::shim::{AtomicU32, Mutex, MutexGuard, Ordering, dekker_fence};
+use crate::shim::{AtomicU32, Mutex, MutexGuard, Ordering};
 
 pub(super) struct CountedLock<T> {
     count: AtomicU32,
@@ -23,7 +23,6 @@ impl<T> CountedLock<T> {
     }
 
     pub(super) fn count(&self) -> u32 {
-        dekker_fence();
         self.count.load(Ordering::SeqCst)
     }
 
@@ -34,7 +33,6 @@ impl<T> CountedLock<T> {
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
         let guard = self.lock();
         self.count.fetch_add(1, Ordering::SeqCst);
-        dekker_fence();
         guard
     }
 }

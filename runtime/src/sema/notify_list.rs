@@ -138,6 +138,8 @@ impl NotifyList {
     }
 
     /// Notifies the holder of the oldest ticket, if there is one. Go: `notifyListNotifyOne`.
+    ///
+    /// A goroutine that has run for long gives way here, after the notification.
     #[inline]
     pub fn notify_one(&self) {
         // The taking of a ticket that this must see happens before it.
@@ -148,6 +150,8 @@ impl NotifyList {
     }
 
     /// Notifies the holders of all tickets. Go: `notifyListNotifyAll`.
+    ///
+    /// A goroutine that has run for long gives way here, after the last notification.
     #[inline]
     pub fn notify_all(&self) {
         if self.list.count() > 0 {
@@ -373,7 +377,10 @@ impl Ticket<'_> {
             await_notifier();
             // Not if it was a broadcast: that has left nobody out. Nor if it was a cancel: that was no signal.
             if !self.node.listed.get() && !self.node.cancelled.get() {
+                shim::mark("who gives up a ticket passes on its signal");
                 self.list.notify_one();
+            } else {
+                shim::mark("who gives up a ticket has been notified with all others");
             }
         }
     }

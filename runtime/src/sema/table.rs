@@ -199,8 +199,9 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
             if bucket.has_waiters() {
                 if n == 1 { bucket.wake_one(addr) } else { bucket.wake_many(addr, n) }
             }
-            goroutine::safepoint();
         }
+        // Also without permits: a timer that is set anew, with no goroutine that waits for it, comes here.
+        goroutine::safepoint();
     }
 
     /// Gives `n` permits to those who wait: [`semgrant_many`](super::semgrant_many).
@@ -208,7 +209,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     pub fn grant_many(&self, count: &AtomicU32, n: u32) {
         let bucket = self.bucket(key(count));
         match n {
-            0 => return,
+            0 => {}
             1 => _ = bucket.grant_one(count),
             _ => Waking::granting(bucket, count, n).run(),
         }

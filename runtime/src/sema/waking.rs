@@ -5,6 +5,7 @@ use std::task::Waker;
 use super::Fate;
 use super::queue::BucketQueue;
 use super::table::{Bucket, add, key};
+use crate::panics::Panics;
 use crate::{AtomicU32, G};
 
 /// How many waiters one hold of the lock unlinks at most: there must be room for their wakers.
@@ -12,7 +13,7 @@ const BATCH: usize = 32;
 
 /// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop
 /// another task, and this would wait for a `ready` that came after it. Or it may panic: then the others are woken all
-/// the same.
+/// the same, and may panic too; the first panic goes on.
 pub(super) struct Waking<'a, Q: BucketQueue> {
     bucket: &'a Bucket<Q>,
     addr: usize,
@@ -20,14 +21,12 @@ pub(super) struct Waking<'a, Q: BucketQueue> {
     grants: Option<&'a AtomicU32>,
     left: u32,
     wakers: [Option<Waker>; BATCH],
-    /// Those before are done with.
-    at: usize,
 }
 
 impl<'a, Q: BucketQueue> Waking<'a, Q> {
     /// Up to `n` waiters of one address.
     pub(super) fn new(bucket: &'a Bucket<Q>, addr: usize, n: u32) -> Self {
-        Self { bucket, addr, grants: None, left: n, wakers: [const { None }; BATCH], at: BATCH }
+        Self { bucket, addr, grants: None, left: n, wakers: [const { None }; BATCH] }
     }
 
     /// As many as wait, up to `n`; for the others a permit goes to the counter, which is not used any more once all
@@ -38,19 +37,18 @@ impl<'a, Q: BucketQueue> Waking<'a, Q> {
         waking
     }
 
-    pub(super) fn run(&mut self) {
+    pub(super) fn run(mut self) {
+        let mut panics = Panics::default();
         loop {
-            while let Some(waker) = self.wakers.get_mut(self.at) {
-                self.at += 1;
-                if let Some(waker) = waker.take() {
-                    waker.wake();
-                }
+            for waker in self.wakers.iter_mut().filter_map(Option::take) {
+                panics.catch(|| waker.wake());
             }
             if self.left == 0 {
-                return;
+                break;
             }
             self.next_batch();
         }
+        panics.resume();
     }
 
     fn next_batch(&mut self) {
@@ -79,13 +77,5 @@ impl<'a, Q: BucketQueue> Waking<'a, Q> {
             // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
             s.and_then(|s| unsafe { G::ready_but_for_waker(s.g()) })
         });
-        self.at = 0;
-    }
-}
-
-impl<Q: BucketQueue> Drop for Waking<'_, Q> {
-    /// What a waker's panic has left.
-    fn drop(&mut self) {
-        self.run();
     }
 }

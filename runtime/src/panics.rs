@@ -1,0 +1,58 @@
+//! Panics of user code that must not keep the rest from being done.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+/// The first panic of several pieces of user code, all of which are to be run.
+///
+/// The end of a goroutine ([`Goexit`](crate::goroutine)) is one of them.
+#[derive(Default)]
+pub struct Panics(Option<Box<dyn Any + Send>>);
+
+impl Panics {
+    /// Runs `f`, and keeps its panic, unless there has been one before.
+    #[inline]
+    pub fn catch(&mut self, f: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+            self.keep(payload);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, payload: Box<dyn Any + Send>) {
+        match self.0 {
+            None => self.0 = Some(payload),
+            Some(_) => drop_payload(payload),
+        }
+    }
+
+    /// Lets the panic that was kept go on. Not where the thread panics already: a second panic would end the process.
+    #[inline]
+    pub fn resume(self) {
+        if let Some(payload) = self.0 {
+            resume(payload);
+        }
+    }
+}
+
+#[cold]
+fn resume(payload: Box<dyn Any + Send>) {
+    if !thread::panicking() {
+        resume_unwind(payload);
+    }
+    drop_payload(payload);
+}
+
+/// Drops a panic's payload, whose destructor may panic in its turn.
+pub fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+        std::mem::forget(another); // it may go on like this
+    }
+}
+
+impl std::fmt::Debug for Panics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Panics").field(&self.0.is_some()).finish()
+    }
+}
