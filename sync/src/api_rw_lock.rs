@@ -74,6 +74,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     type ExclusiveGuard = R::ExclusiveGuard;
 
     #[inline]
+    #[track_caller]
     fn lock_shared(&self) -> R::SharedGuard {
         self.0.rlock()
     }
@@ -90,6 +91,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     }
 
     #[inline]
+    #[track_caller]
     fn lock_exclusive(&self) -> R::ExclusiveGuard {
         self.0.lock()
     }

@@ -197,6 +197,8 @@ impl Cond {
     /// have had it since it changed what is waited for.
     ///
     /// Who comes to wait after this cannot take the signal.
+    ///
+    /// A goroutine that has run for long gives way here, after the signal.
     #[inline]
     pub fn signal(&self) {
         self.waiters.notify_one();

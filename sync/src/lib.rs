@@ -51,6 +51,7 @@ mod once;
 pub mod pool;
 mod raw;
 mod raw_rw;
+mod relock;
 pub mod rw_mutex;
 pub mod semaphore;
 #[cfg(not(sudog_loom))]

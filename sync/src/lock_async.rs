@@ -40,6 +40,9 @@ pub trait LockAsync {
 
     /// Waits until the lock is ours. Does nothing before it is polled; it may be dropped at any time: see
     /// [`LockFuture`](crate::mutex::LockFuture).
+    ///
+    /// Its waker must not lock this very mutex, nor wait for one that does: it may be used by a thread inside of its
+    /// own `lock`, when it has the mutex already.
     fn lock_async(&self) -> Self::Lock<'_>;
 }
 

@@ -129,6 +129,9 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
 
     /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The
     /// semaphore must stay alive until the call returns, though somebody may have the permit before.
+    ///
+    /// A goroutine that has run for long gives way at the end of it, and may be unwound there: the permit has been given
+    /// then. Not if the semaphore blocks the threads of its waiters: then a release never switches.
     fn release(&self, wake: Wake);
 
     /// Gives `n` permits, and wakes as many waiters.

@@ -108,6 +108,10 @@ impl WaitGroup {
 
     /// One task less: `add(-1)`.
     ///
+    /// The last one wakes those who wait, and a goroutine may give way there. Any other `done` or `add` is one atomic
+    /// operation and never switches: a goroutine that does nothing else in a loop calls
+    /// [`gosched`](sudog_runtime::goroutine) at times.
+    ///
     /// # Panics
     ///
     /// As [`WaitGroup::add`].

@@ -45,8 +45,16 @@ mod model {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
     use loom::thread;
+    use sudog_runtime::reached::{
+        AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
+    };
 
     use super::*;
+
+    const IN_TIME: &str = "a wait with a deadline sees the end";
+    const GIVES_UP: &str = "a wait with a deadline gives up";
+    const LEFT_IN_TIME: &str = "who is unwound takes itself off the count";
+    const LEFT_LATE: &str = "who is unwound takes its permit";
 
     struct World {
         group: WaitGroup,
@@ -61,7 +69,7 @@ mod model {
         }
 
         fn wait(&self) {
-            self.group.wait();
+            waiting(|| self.group.wait());
             self.look();
         }
 
@@ -78,7 +86,7 @@ mod model {
             while counter(state) != 0 {
                 match self.group.state.compare_exchange(state, state + 1, Relaxed, Acquire) {
                     Ok(_) => {
-                        self.group.leave();
+                        mark(if self.group.leave() { LEFT_IN_TIME } else { LEFT_LATE });
                         return;
                     }
                     Err(now) => state = now,
@@ -89,22 +97,25 @@ mod model {
 
     /// A deadline is over as soon as the wait has begun, in a model; says whether it came too late.
     fn hasty_wait(w: &World) {
-        if w.group.wait_until(Instant::now() + std::time::Duration::from_secs(1)) {
+        let (in_time, _) = waiting(|| w.group.wait_until(Instant::now() + std::time::Duration::from_secs(1)));
+        mark(if in_time { IN_TIME } else { GIVES_UP });
+        if in_time {
             w.look();
         }
     }
 
-    fn explore(preemptions: usize, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+    fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
-        builder.check(move || {
+        let run = move || {
             sudog_runtime::model::set_clock(0);
             let world = Arc::new(World { group: WaitGroup::new(), tasks: [UnsafeCell::new(0), UnsafeCell::new(0)] });
             world.group.add(2);
             model(world.clone());
             assert_eq!(world.group.state.load(Relaxed), 0);
             assert_eq!(world.group.permits.load(Relaxed), 0, "a permit was left behind");
-        });
+        };
+        must_reach(states, || builder.check(run));
     }
 
     fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
@@ -114,7 +125,7 @@ mod model {
 
     #[test]
     fn a_wait_sees_what_two_tasks_did() {
-        explore(4, |w| {
+        explore(4, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
             let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
             w.wait();
             tasks.into_iter().for_each(|t| t.join().unwrap());
@@ -123,7 +134,7 @@ mod model {
 
     #[test]
     fn two_waits_and_a_done() {
-        explore(3, |w| {
+        explore(3, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
             w.task(0);
             let waits = [spawn(&w, World::wait), spawn(&w, World::wait)];
             w.task(1);
@@ -133,7 +144,7 @@ mod model {
 
     #[test]
     fn a_round_after_a_round() {
-        explore(3, |w| {
+        explore(3, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
             let other = spawn(&w, |w| {
                 w.task(0);
                 w.task(1);
@@ -142,20 +153,20 @@ mod model {
             other.join().unwrap();
             w.group.add(1);
             let other = spawn(&w, |w| w.group.done());
-            w.group.wait();
+            waiting(|| w.group.wait());
             other.join().unwrap();
         });
     }
 
     #[test]
     fn an_unwound_wait_leaves_nothing_behind() {
-        explore(4, |w| {
+        explore(4, &[LEFT_IN_TIME, LEFT_LATE, SLEEPS, TWO_SLEEP], |w| {
             w.task(0);
             let waits = [spawn(&w, World::wait), spawn(&w, World::unwound_wait)];
             w.task(1);
             waits.into_iter().for_each(|t| t.join().unwrap());
         });
-        explore(4, |w| {
+        explore(4, &[LEFT_IN_TIME, LEFT_LATE, AT_ONCE, SLEEPS], |w| {
             let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
             w.unwound_wait();
             w.wait();
@@ -165,13 +176,13 @@ mod model {
 
     #[test]
     fn a_deadline_leaves_nothing_behind() {
-        explore(3, |w| {
+        explore(3, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS, TWO_SLEEP], |w| {
             w.task(0);
             let waits = [spawn(&w, World::wait), spawn(&w, hasty_wait)];
             w.task(1);
             waits.into_iter().for_each(|t| t.join().unwrap());
         });
-        explore(3, |w| {
+        explore(3, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, AT_ONCE, SLEEPS], |w| {
             let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
             hasty_wait(&w);
             w.wait();

@@ -68,6 +68,9 @@ pub trait ArriveDepart: Send + Sync + Sized {
     fn arrive_until(&self, deadline: Instant) -> Option<Self::Ticket>;
 
     /// Ends an arrival: whoever may go on now goes on. Anybody may do it, once for each.
+    ///
+    /// A goroutine that has run for long gives way here, after the others have been let through. It may be unwound there:
+    /// it has departed then.
     fn depart(&self, ticket: Self::Ticket);
 
     /// [`ArriveDepart::arrive`], announced, with a departure that cannot be forgotten in a panic.
@@ -94,8 +97,16 @@ pub trait ArriveDepart: Send + Sync + Sized {
     /// [`ArriveDepart::depart`] of one that has announced itself, and [`ArriveDepart::retract`].
     #[inline]
     fn depart_and_retract(&self, ticket: Self::Ticket) {
+        /// A goroutine may be unwound at the end of its departure.
+        struct Retracts<'a, C: ArriveDepart>(&'a C);
+        impl<C: ArriveDepart> Drop for Retracts<'_, C> {
+            #[inline]
+            fn drop(&mut self) {
+                self.0.retract();
+            }
+        }
+        let _retracts = Retracts(self);
         self.depart(ticket);
-        self.retract();
     }
 
     /// For the gate: whether, at some moment during this call, nobody was between announcement and its end. An

@@ -186,6 +186,7 @@ impl ArriveDepart for Multilane {
             }
             self.complete();
         }
+        sudog_runtime::safepoint();
     }
 }
 

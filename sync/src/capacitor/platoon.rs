@@ -34,7 +34,7 @@ use std::fmt;
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::shim::Ordering::{Acquire, Relaxed, Release};
-use sudog_runtime::shim::{AtomicU32, AtomicU64};
+use sudog_runtime::shim::{AtomicU32, AtomicU64, mark};
 use sudog_runtime::{Instant, fatal};
 
 #[cfg(not(sudog_loom))]
@@ -126,6 +126,7 @@ impl<S: Semaphore> Platoon<S> {
         if before + 1 >= self.tally.limit {
             self.complete(before);
         }
+        sudog_runtime::safepoint();
     }
 
     /// The last of the platoon: lets the next one go.
@@ -135,6 +136,7 @@ impl<S: Semaphore> Platoon<S> {
         if before >= limit {
             fatal("sync: departure without an arrival");
         }
+        mark("a platoon is complete");
         // Relaxed: the grant below releases it.
         self.tally.departed.fetch_sub(u64::from(limit), Relaxed);
         self.sema.grant_many(limit);

@@ -49,7 +49,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::shim::{AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed};
+use sudog_runtime::shim::{AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, mark};
 use sudog_runtime::{Instant, fatal};
 
 #[cfg(not(sudog_loom))]
@@ -59,7 +59,7 @@ use super::arrival::ConstArriveDepart;
 use super::arrival::{ArriveDepart, checked};
 use super::late::Late;
 use crate::raw::poll_until;
-use crate::semaphore::waiting_array::{chain, fences};
+use crate::semaphore::waiting_array::chain;
 use crate::waiting::gate::is_over;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
@@ -242,9 +242,8 @@ impl<P> SlidingWindow<P> {
     /// that they have left: of each range the first, and how many; in their order.
     #[inline]
     fn wake(&self, base: u32, by: u32, passed: &[(u32, u32)]) {
-        fences::after_grant();
         let first = base.wrapping_add(self.limit);
-        let drawn = (self.next.load(fences::TOTAL_ORDER_LOAD) as u32).wrapping_sub(first) as i32;
+        let drawn = (self.next.load(SeqCst) as u32).wrapping_sub(first) as i32;
         let end = drawn.clamp(0, by as i32) as u32;
         let mut at = 0;
         while at < end {
@@ -275,7 +274,7 @@ impl<P> SlidingWindow<P> {
                 return self.leave_late(ticket);
             }
             let (new, by) = without(old, ticket, 1);
-            match self.window.compare_exchange_weak(old, new, fences::TOTAL_ORDER, Relaxed) {
+            match self.window.compare_exchange_weak(old, new, SeqCst, Relaxed) {
                 Ok(_) if by == 0 => return,
                 Ok(_) => return self.wake(base(old), by, &[]),
                 Err(now) => old = now,
@@ -286,6 +285,7 @@ impl<P> SlidingWindow<P> {
     /// Under the lock: for one that has no bit, or if there are others that had none.
     #[cold]
     fn leave_late(&self, ticket: u32) {
+        mark("a ticket departs late");
         let mut late = self.late.lock();
         let mut passed = Vec::new();
         let (old, by) = loop {
@@ -328,10 +328,11 @@ impl<P> SlidingWindow<P> {
             if !late.is_empty() {
                 new |= LATE;
             }
-            match self.window.compare_exchange(old, new, fences::TOTAL_ORDER, Relaxed) {
+            match self.window.compare_exchange(old, new, SeqCst, Relaxed) {
                 Ok(_) => break (old, by),
                 // Only if LATE was not set: then nobody else is late.
                 Err(_) => {
+                    mark("another departs beside one that is late");
                     debug_assert!(old & LATE == 0, "with LATE set the window is changed under the lock only");
                     late.clear();
                 }
@@ -432,6 +433,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
     #[inline]
     fn depart(&self, ticket: WindowTicket) {
         self.leave(ticket.number());
+        sudog_runtime::safepoint();
     }
 
     /// The window first, then the tickets. If they are the same, then so they were at the second load, as the base

@@ -76,6 +76,9 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 /// As fair as the capacitor's bound, whatever the inner lock is: see the [module](super). Its guard may change thread if
 /// the inner lock's may.
 ///
+/// A goroutine that has run for long gives way at the end of an unlock, if it has come through the capacitor. The unlock
+/// of a goroutine that has come past it switches when that of the inner lock does.
+///
 /// # Limits
 ///
 /// Those of both. While somebody is stopped between its arrival and its departure, others may have to wait, and `try_lock`
@@ -139,8 +142,9 @@ impl<L: RawLock> Held<'_, L> {
 impl<L: RawLock> Drop for Held<'_, L> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: it is taken once, here; it came from an acquisition of this lock on this thread.
-        unsafe { self.lock.unlock(ManuallyDrop::take(&mut self.guard)) };
+        // A `try_lock` never switches. SAFETY: it is taken once, here; it came from an acquisition of this lock on this
+        // thread.
+        without_switching(|| unsafe { self.lock.unlock(ManuallyDrop::take(&mut self.guard)) });
     }
 }
 
@@ -174,7 +178,11 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
             if A::GATED { Arrival::announced(&self.capacitor) } else { Arrival::unannounced(&self.capacitor) };
         let ticket = arrive(&self.capacitor)?;
         arrival.set_ticket(Some(ticket));
-        let inner = lock(&self.inner)?;
+        let Some(inner) = lock(&self.inner) else {
+            // A `try_lock` never switches, and this departure is part of one.
+            without_switching(|| drop(arrival));
+            return None;
+        };
         Some(Pass { inner, ticket: arrival.forget() })
     }
 
@@ -186,8 +194,9 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
 
     /// Not past the gate.
     #[cold]
+    #[track_caller]
     fn lock_contended(&self) -> Pass<L::Guard, C::Ticket> {
-        self.lock_through()
+        crate::relock::wait(|| self.lock_through())
     }
 
     /// The gate: the inner lock, and whether one may keep it without a ticket.
@@ -236,13 +245,17 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     }
 
     #[inline]
+    #[track_caller]
     fn lock(&self) -> Self::Guard {
         match self.admission.way() {
-            Way::Through => self.lock_through(),
+            Way::Through => crate::relock::wait(|| self.lock_through()),
             // No more is said here than must be: a pass that is put together in two places goes through memory.
             Way::Gate => match self.go_by_the_gate() {
                 Found::Open(inner) => Pass { inner, ticket: None },
-                Found::Closing(inner) => self.arrive_inside(inner).unwrap_or_else(|| self.lock_contended()),
+                Found::Closing(inner) => match self.arrive_inside(inner) {
+                    Some(pass) => pass,
+                    None => self.lock_contended(),
+                },
                 Found::Shut | Found::Taken => self.lock_contended(),
             },
             Way::Past => Pass { inner: self.inner.lock(), ticket: None },

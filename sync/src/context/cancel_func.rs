@@ -63,13 +63,15 @@ impl CancelFunc {
 
     /// Cancels the context, and all that are derived from it, unless it is done. When this returns, they all are.
     ///
-    /// Those who wait for it are woken, by this call: it does not wait for them to stop.
+    /// Those who wait for it are woken, by this call: it does not wait for them to stop. A goroutine that has run for
+    /// long gives way here, after they all have been told.
     ///
     /// # Panics
     ///
     /// If a waker does; when everybody has been told.
     pub fn cancel(&self) {
         self.context.cancel(None);
+        sudog_runtime::safepoint();
     }
 
     /// A guard that cancels when it is dropped: Go's `defer cancel()`.
@@ -91,6 +93,7 @@ impl CancelCauseFunc {
     /// As [`CancelFunc::cancel`].
     pub fn cancel(&self, cause: impl Into<Box<dyn error::Error + Send + Sync>>) {
         self.cancel_with(Some(Arc::from(cause.into())));
+        sudog_runtime::safepoint();
     }
 
     /// [`CancelFunc::cancel`], without a cause: it is [`Error::Canceled`] then. Go's `cancel(nil)`.
@@ -100,8 +103,10 @@ impl CancelCauseFunc {
     /// As [`CancelFunc::cancel`].
     pub fn cancel_without_cause(&self) {
         self.cancel_with(None);
+        sudog_runtime::safepoint();
     }
 
+    /// No safepoint: the caller has more to do.
     pub(crate) fn cancel_with(&self, cause: Option<Cause>) {
         self.context.cancel(cause);
     }
@@ -123,6 +128,7 @@ impl Context {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.context.cancel(None);
+        sudog_runtime::safepoint();
     }
 }
 

@@ -13,21 +13,20 @@
 //! | 1. close | under the lock: the outcome is set, and the followers are taken. Nobody follows from now on |
 //! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
 //! | 3. settle | says that 2 is over. Others who cancel wait for this, no more: when any cancel returns, all descendants are done |
-//! | 4. tell | all waits are ended, tasks woken, functions started, alarms called off |
-//! | 5. leave | the parent's followers |
+//! | 4. end | the waits of threads and goroutines, of all of them |
+//! | 5. tell | tasks are woken, functions started, alarms called off |
+//! | 6. leave | the parent's followers |
 //!
-//! Who is told in step 4 finds the outcome, since step 1. In step 2 a descendant may be met that somebody else has
+//! Who is told in step 4 or 5 finds the outcome, since step 1. In step 2 a descendant may be met that somebody else has
 //! closed and not settled; that one is below, so whoever waits for another waits downward, and nobody for himself.
 //!
 //! A `Done` stands in its parent's list, and has its alarm, for as long as it is not closed and anybody could notice
 //! its end: its node is alive (`in_use`), or somebody follows. So a function that `after_func` was given runs even if
 //! nobody has the context any more; and a context that is dropped leaves nothing behind.
 //!
-//! Wakers, functions, causes and their destructors are user code: none of it runs under a lock, nor before step 4.
+//! Wakers, functions, causes and their destructors are user code: none of it runs under a lock, nor before step 5.
 //! What panics there is kept until everybody has been told.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Wake, Waker};
@@ -35,6 +34,7 @@ use std::thread;
 use std::time::Instant;
 
 use sudog_runtime::goroutine::{self, Alarm};
+use sudog_runtime::panics::Panics;
 use sudog_runtime::sema::Cancel;
 
 use super::followers::{Call, Follower, Followers, Place};
@@ -206,11 +206,15 @@ impl Done {
         }
         self.settled.store(true, Ordering::Release);
 
+        // No user code before all of them know: it might wait for one of them. And no switch before all have been told.
+        self.waits.cancel_and_go_on();
+        descendants.iter().for_each(|(done, _)| done.waits.cancel_and_go_on());
+
         let mut panics = Panics::default();
         let link = closed.link;
-        self.tell(closed, &mut panics);
-        for (done, closed) in &mut descendants {
-            done.tell(std::mem::take(closed), &mut panics);
+        Self::tell(closed, &mut panics);
+        for (_, closed) in &mut descendants {
+            Self::tell(std::mem::take(closed), &mut panics);
         }
         panics.catch(|| {
             if let (Some(link), Some(parent)) = (link, self.parent.upgrade()) {
@@ -238,9 +242,8 @@ impl Done {
         }
     }
 
-    /// Step 4.
-    fn tell(&self, closed: Closed, panics: &mut Panics) {
-        self.waits.cancel();
+    /// Step 5.
+    fn tell(closed: Closed, panics: &mut Panics) {
         if let Some(alarm) = closed.alarm {
             alarm.call_off();
         }
@@ -295,16 +298,20 @@ impl Drop for Done {
             return;
         }
         let mut rest = vec![std::mem::take(&mut state.followers)];
+        let mut panics = Panics::default();
         while let Some(followers) = rest.pop() {
             for follower in followers.into_iter() {
-                if let Follower::Child(child) = follower
-                    && let Some(mut child) = Arc::into_inner(child)
-                {
-                    let state = child.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-                    rest.push(std::mem::take(&mut state.followers));
-                }
+                panics.catch(|| {
+                    if let Follower::Child(child) = follower
+                        && let Some(mut child) = Arc::into_inner(child)
+                    {
+                        let state = child.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+                        rest.push(std::mem::take(&mut state.followers));
+                    }
+                });
             }
         }
+        panics.resume();
     }
 }
 
@@ -314,34 +321,4 @@ struct Closed {
     followers: Followers,
     link: Option<Place>,
     alarm: Option<Alarm>,
-}
-
-/// The first panic of several pieces of user code, all of which are to be run.
-#[derive(Default)]
-struct Panics(Option<Box<dyn Any + Send>>);
-
-impl Panics {
-    fn catch(&mut self, f: impl FnOnce()) {
-        match (catch_unwind(AssertUnwindSafe(f)), &self.0) {
-            (Ok(()), _) => {}
-            (Err(payload), None) => self.0 = Some(payload),
-            (Err(payload), Some(_)) => drop_payload(payload),
-        }
-    }
-
-    fn resume(self) {
-        match self.0 {
-            // A second panic would end the process.
-            Some(payload) if thread::panicking() => drop_payload(payload),
-            Some(payload) => resume_unwind(payload),
-            None => {}
-        }
-    }
-}
-
-/// Drops a panic's payload, whose destructor may panic in its turn.
-pub(crate) fn drop_payload(payload: Box<dyn Any + Send>) {
-    if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
-        std::mem::forget(another);
-    }
 }

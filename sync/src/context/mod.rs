@@ -61,7 +61,6 @@ use std::time::{Duration, Instant};
 
 pub use after_func::{AfterFunc, after_func};
 pub use cancel_func::{CancelCauseFunc, CancelFunc, CancelOnDrop};
-pub(crate) use done::drop_payload;
 pub use error::{Cause, Error};
 pub use key::Key;
 pub use wait::{DoneFuture, sleep};

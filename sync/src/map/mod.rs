@@ -68,6 +68,9 @@ use table::{Pair, Step, Table};
 /// panic: then the method has happened or not, as a whole. While `==` or `clone` wait, what is removed from the map is
 /// not freed.
 ///
+/// No method calls the scheduler: a goroutine that does nothing but use a map, in a loop, calls
+/// [`gosched`](sudog_runtime::goroutine) at times.
+///
 /// Different from Go:
 ///
 /// * [`clear`](Map::clear) removes one key after the other, not all at one instant.

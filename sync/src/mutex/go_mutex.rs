@@ -138,6 +138,7 @@ impl<S: crate::ConstSemaphore, P: Policy> crate::ConstRawLock for GoMutex<S, P> 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Locks the mutex, waiting until it can. It is not reentrant: its owner would wait for itself.
     #[inline]
+    #[track_caller]
     pub fn lock(&self) {
         if !self.lock_fast() {
             self.lock_slow(None);
@@ -190,6 +191,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// ```
     #[inline]
     #[must_use]
+    #[track_caller]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
         let locked = self.lock_fast() || self.lock_slow(Some(deadline));
         if locked {
@@ -216,6 +218,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// The next owner can run before this call returns, and this call still uses the mutex: it must not be freed until
     /// the call has returned. References and guards see to that, raw pointers do not. Under
     /// [`Threads`] it may yield the processor.
+    ///
+    /// If others wait, a goroutine may give way here. If none does, the unlock is one atomic operation and never
+    /// switches: a goroutine that does nothing else in a loop calls [`gosched`](sudog_runtime::goroutine) at times.
     ///
     /// An unlocked mutex cannot be unlocked: that ends the process with Go's `fatal error: sync: unlock of unlocked
     /// mutex`, which nothing can recover from.
@@ -286,6 +291,7 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
     }
 
     #[inline]
+    #[track_caller]
     fn lock(&self) {
         Self::lock(self);
     }

@@ -33,6 +33,10 @@ mod model {
     use loom::sync::Arc;
     use loom::thread;
     use std::time::Duration;
+    use sudog_runtime::reached::must_reach;
+
+    const BESIDE: &str = "another gives up while the mutex is accepted";
+    const LEAVES: &str = "who gives up leaves";
 
     /// One accepts what is handed to it while another gives up. To get there by itself a model would need more
     /// preemptions than it can explore, so S is put in where a starving waiter might have set it.
@@ -40,7 +44,7 @@ mod model {
     fn one_accepts_while_another_gives_up() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
-        builder.check(|| {
+        let run = || {
             sudog_runtime::model::set_clock(2_000_000); // everybody has waited too long
             let mu: Arc<GoMutex<RuntimeSema, Go>> = Arc::new(RawLock::new());
             mu.lock();
@@ -66,6 +70,7 @@ mod model {
             patient.join().unwrap();
             hasty.join().unwrap();
             assert_eq!(mu.state.load(Relaxed), 0);
-        });
+        };
+        must_reach(&[BESIDE, LEAVES], || builder.check(run));
     }
 }

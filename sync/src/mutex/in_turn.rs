@@ -63,7 +63,12 @@ impl<S: Semaphore> InTurn<S> {
     }
 
     #[cold]
+    #[track_caller]
     fn lock_slow(&self, deadline: Option<Instant>) -> bool {
+        crate::relock::wait(|| self.wait_in_turn(deadline))
+    }
+
+    fn wait_in_turn(&self, deadline: Option<Instant>) -> bool {
         /// A goroutine that is unwound leaves its sleep by a panic.
         struct Unwound<'a, S: Semaphore>(&'a InTurn<S>);
         impl<S: Semaphore> Drop for Unwound<'_, S> {
@@ -100,6 +105,7 @@ unsafe impl<S: Semaphore> RawLock for InTurn<S> {
     }
 
     #[inline]
+    #[track_caller]
     fn lock(&self) {
         if self.contenders.fetch_add(1, Acquire) != 0 {
             self.lock_slow(None);

@@ -9,10 +9,13 @@
 //! | at any time | [`abandon`](GoMutex::abandon): gives up for good, and passes on what it has been given | unwound while it sleeps | `LockFuture::drop` |
 
 use std::mem;
+#[cfg(not(sudog_loom))]
+use std::panic::Location;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use sudog_runtime::event::{self, Kind};
+use sudog_runtime::shim::mark;
 use sudog_runtime::{G, Instant, fatal, spin};
 
 use super::go_mutex::{GoMutex, LOCKED, MAX_WAITERS, STARVING, WAITER, WOKEN};
@@ -131,7 +134,16 @@ impl Contender {
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// False if the deadline came first.
     #[cold]
+    #[track_caller]
     pub(super) fn lock_slow(&self, deadline: Option<Instant>) -> bool {
+        #[cfg(not(sudog_loom))]
+        if G::is_goroutine() && crate::relock::is_relock(Location::caller()) {
+            return sudog_runtime::goroutine::must_return(|| self.wait_for_lock(deadline));
+        }
+        self.wait_for_lock(deadline)
+    }
+
+    fn wait_for_lock(&self, deadline: Option<Instant>) -> bool {
         // A goroutine that is unwound leaves its sleep by a panic.
         if P::EVENTS {
             event::prepare();
@@ -196,10 +208,11 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 old = now;
                 continue;
             }
-            if P::EVENTS {
+            if P::EVENTS || cfg!(sudog_loom) {
                 self.report_step(me, old, new, free);
             }
             if succeeded {
+                mark("an heir takes what it has claimed");
                 me.woken = false;
                 let locked = Locked(self);
                 self.sema.release(Wake::Normal);
@@ -257,8 +270,14 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             // Nobody else may set L or clear S now, but one that gives up may take itself off the count. Acquire, as it
             // takes the mutex; the permit has ordered it already, so no model can tell.
             match self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
-                Ok(_) => return self.report_if(over, Kind::StarvingExit),
-                Err(now) => old = now,
+                Ok(_) => {
+                    mark("the mutex is handed over");
+                    return self.report_if(over, Kind::StarvingExit);
+                }
+                Err(now) => {
+                    mark("another gives up while the mutex is accepted");
+                    old = now;
+                }
             }
         }
     }
@@ -276,6 +295,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 _ => old / WAITER == 1 && old & (LOCKED | WOKEN) == 0,
             };
             if mine {
+                mark("who gives up has to take a permit");
                 // The releaser is between its step on the word and its step on the semaphore; or a newcomer has counted
                 // itself since and taken the permit, and its place in the count is ours to leave. Asleep, in case the
                 // releaser needs our processor.
@@ -290,6 +310,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             let new = (old - WAITER) & !if nobody_left { STARVING } else { 0 };
             match self.state.compare_exchange_weak(old, new, Relaxed, Relaxed) {
                 Ok(_) => {
+                    mark("who gives up leaves");
                     self.report_if(nobody_left && old & STARVING != 0, Kind::StarvingExit);
                     return true;
                 }
@@ -306,6 +327,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             return;
         }
         let handed_over = me.asleep && self.rise(me);
+        mark(if handed_over { "who is dropped has the mutex" } else { "who is dropped is awake" });
         if !handed_over {
             (me.awake, me.deadline) = (Awake::NOT_AT_ALL, Some(Instant::now()));
             match self.contend(me) {
@@ -334,7 +356,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         // Nobody to wake, or somebody else sees to it: a new owner, one who is awake, or an heir's claim.
         while old / WAITER != 0 && old & (LOCKED | WOKEN | STARVING) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
-                Ok(_) => return self.sema.release(Wake::Normal),
+                Ok(_) => {
+                    mark("an unlock wakes a waiter");
+                    return self.sema.release(Wake::Normal);
+                }
                 Err(now) => old = now,
             }
         }
@@ -361,6 +386,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// The semaphore's address, so that what it reports itself is known to be of the same mutex.
     #[inline(always)]
     pub(super) fn report_if(&self, happened: bool, kind: Kind) {
+        if happened {
+            mark(kind.name());
+        }
         if P::EVENTS && happened {
             event::record(kind, std::ptr::from_ref(&self.sema).addr(), 0);
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sudog_runtime::event::Kind;
+use sudog_runtime::shim::mark;
 use sudog_runtime::{G, Instant, spin};
 
 use super::go_mutex::{GoMutex, LOCKED, STARVING, WAITER, WOKEN};
@@ -83,7 +84,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                         Err(now) => old = now, // and try again at the next look
                     }
                 }
-                Some(claimed) if now.saturating_duration_since(claimed) >= grace => return old, // tired
+                Some(claimed) if now.saturating_duration_since(claimed) >= grace => {
+                    mark("an heir tires");
+                    return old;
+                }
                 _ => {}
             }
         }

@@ -48,6 +48,8 @@ const ONE: u32 = 4;
 /// The first [`do_`](Once::do_) runs its function; whoever calls meanwhile waits until that has ended; whoever calls
 /// later returns at once, which costs a load. What the function did happens before the return of any of them.
 ///
+/// A goroutine that has run for long gives way after its function has ended. A call that finds it done never switches.
+///
 /// A function that panics counts as done, as in Go: the panic goes to the one who ran it, the others return, and no
 /// function will run any more. (`std`'s `Once` would be poisoned.) So does one that is unwound by
 /// [`goexit`](sudog_runtime::goroutine), or because its goroutine is given up. To give the panic to all callers, use a
@@ -230,8 +232,10 @@ impl Once {
             }
         }
         if self.begin_or_wait(limit)? {
-            let _done = Done(self);
+            let done = Done(self);
             f();
+            drop(done);
+            sudog_runtime::safepoint();
         }
         Ok(())
     }

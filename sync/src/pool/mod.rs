@@ -29,6 +29,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::thread;
 
+use sudog_runtime::panics::Panics;
+
 use shard::{Items, Shard, pick_elsewhere, put_elsewhere};
 
 use crate::thread_index::thread_index;
@@ -119,6 +121,8 @@ impl<T> Pool<T, NoNew> {
 
 impl<T, F> Pool<T, F> {
     /// Gives an item to the pool. If others are busy with all of its shards just now, the item is dropped.
+    ///
+    /// A goroutine that has run for long gives way here, after the item is in the pool.
     #[inline]
     pub fn put(&self, item: T) {
         let shards = self.shards.get().map_or_else(|| self.allocate(), |shards| &**shards);
@@ -133,10 +137,15 @@ impl<T, F> Pool<T, F> {
             }
             None => put_elsewhere(shards, own, item),
         }
+        sudog_runtime::safepoint();
     }
 
     /// Drops the items that nobody has used since the last call, and did not use before it either: an item that is put
     /// is there until the second call from then.
+    ///
+    /// # Panics
+    ///
+    /// As the first destructor that does, when all items have been dropped.
     ///
     /// # Examples
     ///
@@ -154,7 +163,11 @@ impl<T, F> Pool<T, F> {
         let shards = self.shards.get().map_or(&[][..], |shards| &**shards);
         // All of them first, and then the destructors: one that panics stops nothing but itself.
         let old: Vec<Items<T>> = shards.iter().map(|shard| shard.lock().age()).collect();
-        drop(old);
+        let mut panics = Panics::default();
+        for item in old.into_iter().flat_map(Items::into_iter) {
+            panics.catch(|| drop(item));
+        }
+        panics.resume();
     }
 
     #[inline]

@@ -165,3 +165,9 @@ impl<T> Default for Items<T> {
         Self { private: None, shared: VecDeque::new() }
     }
 }
+
+impl<T> Items<T> {
+    pub(super) fn into_iter(self) -> impl Iterator<Item = T> {
+        self.private.into_iter().chain(self.shared)
+    }
+}

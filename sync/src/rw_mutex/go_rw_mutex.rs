@@ -35,7 +35,8 @@
 //! **One bit of phase is enough.** A reader that gives up must know whether it has been admitted meanwhile. Let it have
 //! come in phase k. While it has not taken its permit, phase k + 1 may begin, but does not end: not by an unlock, as
 //! the writer of k + 1 counts it in `before`; nor by one that gives up, as that waits until all that were admitted at
-//! the end of k have taken their permits, which `entering` counts. So if W is set and P is its own, the phase is k, and
+//! the end of k have taken their permits, which `entering` counts: before it announces itself if it has a deadline, else
+//! (its goroutine is unwound) before it retracts. So if W is set and P is its own, the phase is k, and
 //! nobody has admitted it. For the same reason a permit of one phase is never taken by a reader of another.
 //!
 //! Orderings. All changes of the word are RMWs, so each of them passes on what was released by those before it.
@@ -47,6 +48,8 @@
 
 use std::fmt;
 use std::mem;
+#[cfg(not(sudog_loom))]
+use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
@@ -59,6 +62,7 @@ use crate::mutex::ByHand;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
+use crate::waiting::without_switching;
 use crate::{GoMutex, RLocker};
 
 const READER: u64 = 1;
@@ -168,6 +172,7 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock for
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for reading, waiting for a writer if there is one. Go: `RLock`.
     #[inline]
+    #[track_caller]
     pub fn rlock(&self) {
         let old = self.state.fetch_add(READER, Acquire);
         if old & (WRITER | TOO_MANY) != 0 {
@@ -225,6 +230,10 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     /// Undoes one [`GoRwMutex::rlock`], whoever called it. Go: `RUnlock`.
+    ///
+    /// The last reader before a writer wakes the writer, and a goroutine may give way there. Any other `runlock` is one
+    /// atomic operation and never switches: a goroutine that only reads, in a loop, calls
+    /// [`gosched`](sudog_runtime::goroutine) at times.
     #[inline]
     pub fn runlock(&self) {
         let old = self.state.fetch_sub(READER + BEFORE, Release);
@@ -247,10 +256,19 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[cold]
+    #[track_caller]
     fn rlock_slow(&self, old: u64, deadline: Option<Instant>) -> bool {
         if old & TOO_MANY != 0 {
             fatal("sync: more than 1073741824 readers of an RWMutex");
         }
+        #[cfg(not(sudog_loom))]
+        if G::is_goroutine() && crate::relock::is_relock(Location::caller()) {
+            return sudog_runtime::goroutine::must_return(|| self.wait_to_read(old, deadline));
+        }
+        self.wait_to_read(old, deadline)
+    }
+
+    fn wait_to_read(&self, old: u64, deadline: Option<Instant>) -> bool {
         // A goroutine that is unwound leaves its sleep by a panic.
         let waiting = Waiting(self, old & PHASE);
         let admitted = &self.admitted[usize::from(old & PHASE != 0)];
@@ -310,12 +328,50 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[inline]
-    fn write(&self, deadline: Option<Instant>) -> Option<W::Guard> {
-        let guard = match deadline {
-            None => self.writers.lock(),
-            Some(deadline) => self.writers.try_lock_until(deadline)?,
-        };
-        if self.announce() { Some(guard) } else { self.drain(guard, deadline) }
+    #[track_caller]
+    fn write(&self) -> W::Guard {
+        let guard = self.writers.lock();
+        if self.announce() { guard } else { self.drain_for_good(guard) }
+    }
+
+    #[inline]
+    fn write_until(&self, deadline: Instant) -> Option<W::Guard> {
+        let guard = self.writers.try_lock_until(deadline)?;
+        if self.entering.load(Acquire) != 0 {
+            self.await_entering(guard, deadline)
+        } else if self.announce() {
+            Some(guard)
+        } else {
+            self.drain(guard, Some(deadline))
+        }
+    }
+
+    /// A writer with a deadline, which may have to retract, announces itself only once all those that its predecessor
+    /// has admitted have taken their permits. None enters meanwhile, as it has `writers`. So it can give up here without
+    /// a trace, and need not wait when it retracts: the readers may be goroutines of its own worker, and it may be where
+    /// it cannot switch.
+    #[cold]
+    fn await_entering(&self, guard: W::Guard, deadline: Instant) -> Option<W::Guard> {
+        let mut writers = Writers(&self.writers, Some(guard));
+        while self.entering.load(Acquire) != 0 {
+            if Instant::now() >= deadline {
+                return None;
+            }
+            G::yield_now();
+        }
+        let guard = writers.1.take()?;
+        if self.announce() { Some(guard) } else { self.drain(guard, Some(deadline)) }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn drain_for_good(&self, guard: W::Guard) -> W::Guard {
+        let drained = || self.drain(guard, None).expect("without a deadline it waits");
+        #[cfg(not(sudog_loom))]
+        if G::is_goroutine() && crate::relock::is_relock(Location::caller()) {
+            return sudog_runtime::goroutine::must_return(drained);
+        }
+        drained()
     }
 
     #[inline]
@@ -328,8 +384,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
                 Err(now) => old = now,
             }
         }
-        // SAFETY: the guard of the acquisition above.
-        unsafe { self.writers.unlock(guard) };
+        // A `try_lock` never switches. SAFETY: the guard of the acquisition above.
+        without_switching(|| unsafe { self.writers.unlock(guard) });
         None
     }
 
@@ -380,7 +436,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Should this be unwound, it is to be called again.
     #[cold]
     fn retract(&self) -> Option<u64> {
-        // Nobody is admitted meanwhile, as we have `writers`. Acquire: see `enter`.
+        // Only a writer that is unwound may find any here: see `await_entering`. Those that are unwound may switch.
+        // None is admitted meanwhile, as we have `writers`. Acquire: see `enter`.
         while self.entering.load(Acquire) != 0 {
             G::yield_now();
         }
@@ -418,8 +475,10 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// As for [`RawLock::unlock`], of `writers`; and the caller has the lock for writing.
     #[inline]
     unsafe fn end_write(&self, guard: W::Guard, then_read: u64) {
-        let _writers = Writers(&self.writers, Some(guard));
+        let writers = Writers(&self.writers, Some(guard));
         self.end_phase(then_read);
+        drop(writers);
+        sudog_runtime::safepoint();
     }
 
     /// [`end_write`](Self::end_write), after which the caller reads; or does not, if it is unwound.
@@ -456,8 +515,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 impl<W: ByHand, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for writing, waiting for other writers and for the readers that are there. Go: `Lock`.
     #[inline]
+    #[track_caller]
     pub fn lock(&self) {
-        self.write(None);
+        self.write();
     }
 
     /// Locks for writing if nobody is there. Go: `TryLock`.
@@ -486,18 +546,26 @@ impl<W: ByHand, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     #[must_use]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
-        self.write(Some(deadline)).is_some()
+        self.write_until(deadline).is_some()
     }
 
     /// [`GoRwMutex::try_lock_until`], from now. A timeout past the end of time waits for ever.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.write(Instant::now().checked_add(timeout)).is_some()
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.try_lock_until(deadline),
+            None => {
+                self.lock();
+                true
+            }
+        }
     }
 
     /// Unlocks what was locked for writing, by whomever. The readers that have come meanwhile go before the next
     /// writer. Go: `Unlock`.
+    ///
+    /// A goroutine that has run for long gives way here, after the lock is free.
     #[inline]
     pub fn unlock(&self) {
         // SAFETY: the guard is nothing. `end_write` notices if the lock is not locked for writing, as Go does. If another
@@ -506,6 +574,8 @@ impl<W: ByHand, S: Semaphore> GoRwMutex<W, S> {
     }
 
     /// From writing to reading, without letting another writer in between. Go has not got it.
+    ///
+    /// A goroutine that has run for long gives way here, with the lock for reading.
     ///
     /// # Examples
     ///
@@ -604,6 +674,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     }
 
     #[inline]
+    #[track_caller]
     fn rlock(&self) {
         Self::rlock(self);
     }
@@ -624,8 +695,9 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     }
 
     #[inline]
+    #[track_caller]
     fn lock(&self) -> W::Guard {
-        self.write(None).expect("without a deadline it waits")
+        self.write()
     }
 
     #[inline]
@@ -635,7 +707,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
 
     #[inline]
     fn try_lock_until(&self, deadline: Instant) -> Option<W::Guard> {
-        self.write(Some(deadline))
+        self.write_until(deadline)
     }
 
     #[inline]

@@ -44,6 +44,7 @@ use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
 use crate::thread_index::thread_index;
+use crate::waiting::without_switching;
 
 /// A shard's bit; the rest is the count of its readers.
 const CLOSED: u32 = 1 << 31;
@@ -120,6 +121,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
 
     /// The owner of `inner` makes it the owner of the shards, too. `deadline`: `Some(None)` means not to wait at all.
     #[inline]
+    #[track_caller]
     fn close(&self, deadline: Option<Option<Instant>>) -> bool {
         let mut found = 0;
         for shard in &self.shards {
@@ -129,7 +131,12 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
     }
 
     #[cold]
+    #[track_caller]
     fn drain(&self, deadline: Option<Option<Instant>>) -> bool {
+        crate::relock::wait(|| self.wait_for_readers(deadline))
+    }
+
+    fn wait_for_readers(&self, deadline: Option<Option<Instant>>) -> bool {
         /// A goroutine that is unwound leaves its sleep by a panic.
         struct Unwound<'a, const N: usize, W: RawLock, S: Semaphore>(&'a ShardedRwMutex<N, W, S>);
         impl<const N: usize, W: RawLock, S: Semaphore> Drop for Unwound<'_, N, W, S> {
@@ -193,6 +200,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
     }
 
     #[inline]
+    #[track_caller]
     fn write(&self, guard: W::Guard, deadline: Option<Option<Instant>>) -> Option<W::Guard> {
         /// A writer whose goroutine is unwound in `close`.
         struct Inner<'a, const N: usize, W: RawLock, S: Semaphore>(&'a ShardedRwMutex<N, W, S>, Option<W::Guard>);
@@ -205,7 +213,11 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
             }
         }
         let mut inner = Inner(self, Some(guard));
-        if self.close(deadline) { inner.1.take() } else { None }
+        if self.close(deadline) {
+            return inner.1.take();
+        }
+        without_switching(|| drop(inner)); // a `try_lock` never switches
+        None
     }
 }
 
@@ -230,11 +242,13 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
+    #[track_caller]
     fn rlock(&self) -> SharedGuard {
-        self.enter().unwrap_or_else(|| {
-            self.inner.rlock();
-            SharedGuard(Place::Inner)
-        })
+        if let Some(guard) = self.enter() {
+            return guard;
+        }
+        self.inner.rlock();
+        SharedGuard(Place::Inner)
     }
 
     #[inline]
@@ -260,6 +274,7 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
+    #[track_caller]
     fn lock(&self) -> W::Guard {
         let guard = RawRwLock::lock(&self.inner);
         self.write(guard, None).expect("without a deadline it waits")

@@ -8,18 +8,22 @@
 //! The two words are a Dekker pair, as in the semaphore table: the waiter adds to `waiters`, then the kernel compares
 //! `permits`; the releaser adds to `permits`, then reads `waiters`.
 //!
-//! It blocks the operating-system thread, whatever runs on it.
+//! It blocks the operating-system thread, whatever runs on it. So a release is no safepoint: a goroutine that gave way
+//! with a lock over this semaphore would leave it to goroutines of its worker that block the worker.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use sudog_runtime::shim::{AtomicU32, Ordering, futex};
+use sudog_runtime::{Instant, fatal};
 
-use sudog_runtime::{fatal, futex};
-
-use crate::{ConstSemaphore, Order, Semaphore, Wake};
+#[cfg(not(sudog_loom))]
+use crate::ConstSemaphore;
+use crate::{Order, Semaphore, Wake};
 
 /// A semaphore whose waiters sleep in the kernel's futex table.
 ///
 /// A woken waiter competes with newcomers for its permit, so there is no order among them to rely on, and no handoff.
+///
+/// A goroutine that waits blocks its worker, so [`spin_lock`'s limits](crate::spin_lock#limits) hold for the owner of a
+/// lock over it, too: it must neither wait nor give way. A release never switches.
 ///
 /// # Examples
 ///
@@ -115,6 +119,7 @@ unsafe impl Semaphore for FutexSema {
     }
 }
 
+#[cfg(not(sudog_loom))]
 impl ConstSemaphore for FutexSema {
     const EMPTY: Self = Self { permits: AtomicU32::new(0), waiters: AtomicU32::new(0) };
 }

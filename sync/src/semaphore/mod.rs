@@ -7,7 +7,7 @@
 //! | [`FutexSema`] (Linux) | 8 | the kernel's table | no | no | in line | the thread | no |
 //! | `Benaphore`, `Ticket`, `Twa`, `TwaChain`, `TwaChannel`, `TwaLocation` (feature `waiting-array`) | 32, 24 | a waiting array | no | always | in line | the G | no |
 
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(target_os = "linux")]
 mod futex;
 #[cfg(all(feature = "parking_lot_core", not(sudog_loom)))]
 mod parking_lot;
@@ -15,7 +15,7 @@ mod runtime;
 #[cfg(feature = "waiting-array")]
 pub mod waiting_array;
 
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(target_os = "linux")]
 pub use futex::FutexSema;
 #[cfg(all(feature = "parking_lot_core", not(sudog_loom)))]
 pub use parking_lot::ParkingLotSema;

@@ -8,7 +8,7 @@
 //! The counter is tested, and a handoff decided, under the bucket's lock, so no wake-up is lost; and a release takes
 //! that lock always, because the four bytes have no room to say whether anybody waits.
 //!
-//! It blocks the operating-system thread, whatever runs on it.
+//! It blocks the operating-system thread, whatever runs on it. So a release is no safepoint, as in `futex.rs`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -24,6 +24,9 @@ const WOKEN: UnparkToken = UnparkToken(0);
 const GRANTED: UnparkToken = UnparkToken(1);
 
 /// A semaphore whose waiters stand in parking_lot_core's table.
+///
+/// A goroutine that waits blocks its worker, so [`spin_lock`'s limits](crate::spin_lock#limits) hold for the owner of a
+/// lock over it, too: it must neither wait nor give way. A release never switches.
 ///
 /// # Examples
 ///

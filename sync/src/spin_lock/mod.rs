@@ -32,8 +32,8 @@
 //!   be unwound wherever it gives way. So a goroutine that waits counts as its thread, and blocks its worker, with all
 //!   goroutines that are there. So the holder, if it is a goroutine, **must neither wait nor give way**: whoever wants
 //!   the lock may then keep it from its worker, or keep from theirs those whom it waits for, and none of them would ever
-//!   run again. Any release of a semaphore may give way, and so may the unlock of a Go mutex, or a `Cond`'s signal, that
-//!   wakes somebody: on goroutines, not inside of these.
+//!   run again. Every call that gives something back may give way, but for the few that `docs/goroutines.md` lists: on
+//!   goroutines, not inside of these. The locks and unlocks of this module never give way.
 //! * Deadlines poll (`try_lock_until`), without a place in the line, and may never see a lock that is contended
 //!   without pause.
 //! * A [`WaitPolicy`] of one's own that panics while somebody stands in line ends the process.

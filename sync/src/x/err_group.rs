@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sudog_runtime::goroutine::{self, Goexit};
+use sudog_runtime::panics::drop_payload;
 use sudog_runtime::sema::{Abandoned, Limit, Order, Wake, semacquire_limited, semrelease, try_semacquire};
 
 use crate::WaitGroup;
-use crate::context::{self, CancelCauseFunc, Cause, Context, drop_payload};
+use crate::context::{self, CancelCauseFunc, Cause, Context};
 
 /// Goroutines that work on one thing: a [`WaitGroup`] that returns the first of their errors, and can tell the others to
 /// stop. Go's `errgroup.Group`.
@@ -76,6 +77,15 @@ enum Panic {
     Caught(Box<dyn Any + Send>),
     /// Somebody has waited for it; its text is left.
     Raised(String),
+}
+
+/// Nobody has waited for the panic: its payload's destructor must not be another.
+impl Drop for Failure {
+    fn drop(&mut self) {
+        if let Panic::Caught(payload) = std::mem::take(&mut self.panic) {
+            drop_payload(payload);
+        }
+    }
 }
 
 impl ErrGroup {
@@ -301,11 +311,16 @@ impl ErrGroup {
         let task = Task { _token: token, count: Count(self.inner.clone()) };
         goroutine::go(move || {
             let task = task;
-            match catch_unwind(AssertUnwindSafe(|| f().map_err(Into::into))) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => task.count.0.failed(Arc::from(error)),
+            let group = &*task.count.0;
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                if let Err(error) = f().map_err(Into::into) {
+                    group.failed(Arc::from(error));
+                }
+            }));
+            match ended {
+                Ok(()) => {}
                 Err(payload) if payload.is::<Goexit>() => resume_unwind(payload),
-                Err(payload) => task.count.0.panicked(payload),
+                Err(payload) => group.panicked(payload),
             }
         });
     }
@@ -382,7 +397,13 @@ impl Inner {
         if let Some(late) = late {
             drop_payload(late);
         }
-        self.cancel(Some(Arc::from(Box::<dyn error::Error + Send + Sync>::from(format!("panic: {text}")))));
+        let cause = Box::<dyn error::Error + Send + Sync>::from(format!("panic: {text}"));
+        // A waker's panic would be the second, and end the process.
+        match catch_unwind(AssertUnwindSafe(|| self.cancel(Some(Arc::from(cause))))) {
+            Err(payload) if payload.is::<Goexit>() => resume_unwind(payload),
+            Err(payload) => drop_payload(payload),
+            Ok(()) => {}
+        }
     }
 
     /// What has come of the goroutines, all of which have ended.
@@ -398,11 +419,17 @@ impl Inner {
         };
         let error = failure.error.clone();
         drop(failure);
-        self.cancel(error.clone());
-        match panic {
-            Panic::Caught(payload) => resume_unwind(payload),
-            Panic::Raised(text) => panic!("a goroutine of this group has panicked: {text}"),
-            Panic::None => error.map_or(Ok(()), Err),
+        let told = catch_unwind(AssertUnwindSafe(|| self.cancel(error.clone())));
+        match (panic, told) {
+            (Panic::Caught(payload), told) => {
+                if let Err(another) = told {
+                    drop_payload(another);
+                }
+                resume_unwind(payload)
+            }
+            (_, Err(payload)) => resume_unwind(payload),
+            (Panic::Raised(text), Ok(())) => panic!("a goroutine of this group has panicked: {text}"),
+            (Panic::None, Ok(())) => error.map_or(Ok(()), Err),
         }
     }
 }

@@ -8,18 +8,24 @@
 //!
 //! A flight that is off the map cannot be joined: what the landing finds there, shared or not, stays so.
 //!
+//! Keys are hashed and compared without the lock: the map is of hashes. The flights of one hash have numbers, in the order
+//! in which they took off. A call looks at one after the other, each time with the lock for no longer than it takes to
+//! find the next number; when there is none, and only then, it enters its own. So of two calls for one key the second
+//! finds the flight of the first.
+//!
 //! Source: `golang.org/x/sync/singleflight` of 2026-02.
 
 mod flight;
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
 use std::error::Error;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use sudog_runtime::Instant;
 use sudog_runtime::sema::{Abandoned, Cancel, Limit};
@@ -38,10 +44,12 @@ use flight::{Came, InFlight, Landing, fly};
 /// (see [`SharedPanic`](crate::SharedPanic)). If it ends its goroutine, by [`goexit`](sudog_runtime::goroutine) or because
 /// that is given up, those of them that are goroutines end like it; threads panic.
 ///
-/// A function that calls for its own key waits for itself, for ever. So does what hashes, compares or clones keys, if it
-/// calls for any: that is done under the group's lock. Functions run without it.
+/// A function that calls for its own key waits for itself, for ever. What hashes, compares and drops keys, and the
+/// functions, run without any lock: they may call for other keys, wait, and panic.
 ///
 /// A call that shares another's allocates nothing for itself; one that is made has a flight to allocate.
+///
+/// A goroutine that has run for long gives way at the end of a call.
 ///
 /// Go: `golang.org/x/sync/singleflight.Group`.
 ///
@@ -63,11 +71,44 @@ use flight::{Came, InFlight, Landing, fly};
 /// });
 /// ```
 pub struct SingleFlight<K, V, E = Arc<dyn Error + Send + Sync>> {
+    flights: Mutex<Flights<K, V, E>>,
     /// Made by the first call, so that the group can be made by a constant.
-    flights: Mutex<Option<Flights<K, V, E>>>,
+    hasher: OnceLock<RandomState>,
 }
 
-type Flights<K, V, E> = HashMap<K, Arc<InFlight<V, E>>>;
+/// Those that are under way.
+struct Flights<K, V, E> {
+    map: BTreeMap<Place, Arc<InFlight<K, V, E>>>,
+    /// How many have taken off.
+    numbers: u64,
+}
+
+/// Where a flight is on the map.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    hash: u64,
+    /// From 1 on.
+    number: u64,
+}
+
+/// A flight, and where it is.
+type Placed<K, V, E> = (Place, Arc<InFlight<K, V, E>>);
+
+impl<K, V, E> Flights<K, V, E> {
+    /// The first flight of a hash that took off after this one.
+    fn after(&self, place: Place) -> Option<Placed<K, V, E>> {
+        let next = Place { number: place.number + 1, ..place }..=Place { number: u64::MAX, ..place };
+        self.map.range(next).next().map(|(place, flight)| (*place, flight.clone()))
+    }
+
+    fn add(&mut self, hash: u64, key: K) -> Placed<K, V, E> {
+        self.numbers += 1;
+        let place = Place { hash, number: self.numbers };
+        let flight = Arc::new(InFlight::new(key));
+        self.map.insert(place, flight.clone());
+        (place, flight)
+    }
+}
 
 /// What comes of a call: Go's triple of value, error, and whether it was shared.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,7 +127,7 @@ impl<K, V, E> SingleFlight<K, V, E> {
     /// A group in which no call is under way.
     #[must_use]
     pub const fn new() -> Self {
-        Self { flights: Mutex::new(None) }
+        Self { flights: Mutex::new(Flights { map: BTreeMap::new(), numbers: 0 }), hasher: OnceLock::new() }
     }
 }
 
@@ -110,21 +151,34 @@ impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        // Without the lock: what is dropped is the user's.
-        drop(self.lock_map(|flights| flights.remove_entry(key)));
+        let mut place = self.no_place(key);
+        while let Some((at, flight)) = self.lock_map(|flights| flights.after(place)) {
+            if flight.key.borrow() == key {
+                // Without the lock: what is dropped is the user's.
+                drop(self.lock_map(|flights| flights.map.remove(&at)));
+                return;
+            }
+            place = at;
+        }
     }
 }
 
 impl<K, V, E> SingleFlight<K, V, E> {
+    /// Before all flights of a key's hash.
+    fn no_place(&self, key: &(impl Hash + ?Sized)) -> Place {
+        Place { hash: self.hasher.get_or_init(RandomState::new).hash_one(key), number: 0 }
+    }
+
+    /// `f` runs no user code, and drops none.
     fn lock_map<T>(&self, f: impl FnOnce(&mut Flights<K, V, E>) -> T) -> T {
         let mut flights = self.flights.lock();
-        let result = f(flights.get_or_insert_with(HashMap::new));
+        let result = f(&mut flights);
         drop(flights); // may be unwound; then it drops the result
         result
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone, E: Clone> SingleFlight<K, V, E> {
+impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// Calls `f`; or waits for the call for this key that is under way, and returns what comes of that.
     ///
     /// # Panics
@@ -203,7 +257,9 @@ impl<K: Hash + Eq + Clone, V: Clone, E: Clone> SingleFlight<K, V, E> {
     where
         F: FnOnce() -> Result<V, E>,
     {
-        Ok(ctx.limited(|limit| self.call(key, f, limit))?.into_flight())
+        let flight = ctx.limited(|limit| self.call(key, f, limit))?.into_flight();
+        sudog_runtime::safepoint();
+        Ok(flight)
     }
 
     /// [`SingleFlight::do_`] that waits for another's call up to a [`Limit`] at most.
@@ -232,32 +288,45 @@ impl<K: Hash + Eq + Clone, V: Clone, E: Clone> SingleFlight<K, V, E> {
     where
         F: FnOnce() -> Result<V, E>,
     {
-        Ok(self.call(key, f, limit)?.into_flight())
+        let flight = self.call(key, f, limit)?.into_flight();
+        sudog_runtime::safepoint();
+        Ok(flight)
     }
 
-    fn call<F>(&self, key: K, f: F, limit: &Limit<'_>) -> Result<Came<V, E>, Abandoned>
+    fn call<F>(&self, key: K, f: F, limit: &Limit<'_>) -> Result<Came<K, V, E>, Abandoned>
     where
         F: FnOnce() -> Result<V, E>,
     {
         if limit.cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Abandoned::Cancelled);
         }
-        let ours = self.lock_map(|flights| match flights.get(&key) {
-            Some(flight) => {
-                flight.shared.store(true, Relaxed); // for who has the lock after us
-                Err(flight.clone())
-            }
-            None => {
-                let flight = Arc::new(InFlight::new());
-                flights.insert(key.clone(), flight.clone());
-                Ok(Landing::new(self, &key, flight))
-            }
-        });
-        match ours {
-            Ok(landing) => Ok(fly(landing, f)),
-            Err(flight) => {
-                flight.landed.wait("singleflight.Group.Do", limit)?;
-                Ok(Came::Theirs(flight))
+        let mut place = self.no_place(&key);
+        let mut key = Some(key);
+        loop {
+            let ours = self.lock_map(|flights| match (flights.after(place), &mut key) {
+                (None, key) => {
+                    let (place, flight) = flights.add(place.hash, key.take().expect("taken once: see below"));
+                    Ok(Landing::new(self, place, flight))
+                }
+                (Some(theirs), _) => Err(theirs),
+            });
+            let (at, flight) = match ours {
+                Ok(landing) => return Ok(fly(landing, f)),
+                Err(theirs) => theirs,
+            };
+            place = at;
+            if key.as_ref().is_some_and(|key| flight.key == *key) {
+                let shares = self.lock_map(|flights| {
+                    let joins = flights.map.contains_key(&place);
+                    if joins {
+                        flight.shared.store(true, Relaxed); // for who has the lock after us
+                    }
+                    joins
+                });
+                if shares {
+                    flight.landed.wait("singleflight.Group.Do", limit)?;
+                    return Ok(Came::Theirs(flight));
+                }
             }
         }
     }
@@ -272,8 +341,8 @@ impl<K, V, E> Default for SingleFlight<K, V, E> {
 impl<K, V, E> fmt::Debug for SingleFlight<K, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (calls, waiters) = self.lock_map(|flights| {
-            let waiters: usize = flights.values().map(|flight| flight.landed.waiters()).sum();
-            (flights.len(), waiters)
+            let waiters: usize = flights.map.values().map(|flight| flight.landed.waiters()).sum();
+            (flights.map.len(), waiters)
         });
         f.debug_struct("SingleFlight").field("calls", &calls).field("waiters", &waiters).finish()
     }

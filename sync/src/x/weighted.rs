@@ -177,6 +177,8 @@ impl Weighted {
     /// Gives `tokens` tokens back, and serves the first in line for as long as there are enough for them. It need not be
     /// as many as some acquisition took, nor by the one who took them.
     ///
+    /// A goroutine that has run for long gives way here, after the tokens have been given.
+    ///
     /// # Panics
     ///
     /// If so many are not held, with Go's words; nothing has changed then. (In Go, the tokens are gone.)
@@ -202,6 +204,7 @@ impl Weighted {
         let granted = state.grant(self.size);
         drop(state);
         granted.wake();
+        sudog_runtime::safepoint();
     }
 
     /// How many stand in line at this moment. For tests and the curious: it costs a walk along the line, under the lock.
@@ -261,6 +264,7 @@ impl Weighted {
         let granted = state.remove(waiter, self.size);
         drop(state);
         granted.wake();
+        sudog_runtime::safepoint();
         true
     }
 }

@@ -23,6 +23,9 @@
 //!
 //! * Deadlines: `V1` has those of its semaphore. `V2` to `V7` [poll](crate::RawLock::try_lock_until), without a place in the
 //!   line.
+//! * A goroutine may give way in an unlock that wakes another contender, and in each unlock of `V1`. No other unlock of `V1`
+//!   to `V7` switches, though a goroutine that has been woken may wait for the worker: Go interrupts the owner, and here
+//!   the owner calls [`gosched`](sudog_runtime::goroutine) at times.
 //! * The counts, of 31, 30 and 29 bits, are not checked for overflow: every contender has a stack, and so many stacks
 //!   there are not.
 //! * A goroutine that is unwound while it waits loses nothing for others. `V1` to `V3` keep no account of it. From `V4`

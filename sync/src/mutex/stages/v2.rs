@@ -77,9 +77,10 @@ unsafe impl<S: Semaphore> RawLock for V2<S> {
     }
 
     #[inline]
+    #[track_caller]
     fn lock(&self) {
         while self.state.swap(LOCKED, Acquire) != UNLOCKED {
-            self.sema.acquire(Order::Fifo);
+            crate::relock::wait(|| self.sema.acquire(Order::Fifo));
             self.permit.swap(0, AcqRel);
         }
     }

@@ -72,6 +72,7 @@ unsafe impl<S: Semaphore> RawLock for V3<S> {
     }
 
     #[inline]
+    #[track_caller]
     fn lock(&self) {
         let mut iter = 0;
         while self.state.swap(LOCKED, Acquire) != UNLOCKED {
@@ -80,7 +81,7 @@ unsafe impl<S: Semaphore> RawLock for V3<S> {
                 iter += 1;
                 continue;
             }
-            self.sema.acquire(Order::Fifo);
+            crate::relock::wait(|| self.sema.acquire(Order::Fifo));
             self.permit.swap(0, AcqRel);
             iter = 0;
         }

@@ -61,6 +61,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
     }
 
     #[inline(never)]
+    #[track_caller]
     fn lock(&self) {
         if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
@@ -92,7 +93,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
             if old & LOCKED == 0 {
                 return;
             }
-            self.sema.acquire(Order::Fifo);
+            crate::relock::wait(|| self.sema.acquire(Order::Fifo));
             awoke = true;
             iter = 0;
             old = self.state.load(Relaxed);

@@ -65,6 +65,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
     }
 
     #[inline(never)]
+    #[track_caller]
     fn lock(&self) {
         if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
@@ -99,7 +100,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
             }
             let order = if wait_start.is_some() { Order::Lifo } else { Order::Fifo };
             wait_start.get_or_insert_with(Instant::now); // version 7 asks how long ago that was
-            self.sema.acquire(order);
+            crate::relock::wait(|| self.sema.acquire(order));
             awoke = true;
             iter = 0;
             old = self.state.load(Relaxed);

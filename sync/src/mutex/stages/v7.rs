@@ -33,6 +33,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sudog_runtime::shim::mark;
 use sudog_runtime::{AtomicU32, Instant, spin};
 
 use crate::mutex::policy::{Go, Policy};
@@ -74,6 +75,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
     }
 
     #[inline(never)]
+    #[track_caller]
     fn lock(&self) {
         if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
@@ -113,12 +115,16 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
             if old & (LOCKED | STARVING) == 0 {
                 return;
             }
+            if old & (LOCKED | STARVING) == STARVING {
+                mark("another comes while the mutex is promised");
+            }
             let order = if wait_start.is_some() { Order::Lifo } else { Order::Fifo };
             let since = *wait_start.get_or_insert_with(Instant::now);
-            self.sema.acquire(order);
+            crate::relock::wait(|| self.sema.acquire(order));
             starving = starving || Instant::now().saturating_duration_since(since) > Go::THRESHOLD;
             old = self.state.load(Relaxed);
             if old & STARVING != 0 {
+                mark("the mutex is handed over");
                 // The mutex is ours. Those who come meanwhile only add to the waiters.
                 let over = !starving || old / WAITER == 1;
                 let change = WAITER - LOCKED + if over { STARVING } else { 0 };

@@ -79,14 +79,22 @@ pub fn address_wait_until_deadline(address: usize, condition: impl FnMut() -> bo
 
 /// Lets all who wait for this address look at their conditions again.
 ///
-/// One exchange, and a wake-up for each waiter.
+/// One exchange, and a wake-up for each waiter. A goroutine that has run for long gives way here, after the last of
+/// them.
 pub fn address_signal(address: usize) {
-    CHAINS[fibonacci(address, MAX_BUCKETS)].flush();
+    signal_and_go_on(address);
+    sudog_runtime::safepoint();
 }
 
 /// [`address_signal`] that only reads if nobody waits: for conditions that often change without a waiter.
 pub fn address_signal_polite(address: usize) {
     CHAINS[fibonacci(address, MAX_BUCKETS)].flush_politely();
+    sudog_runtime::safepoint();
+}
+
+/// [`address_signal`] by a caller that has more to do before it may give way.
+pub(super) fn signal_and_go_on(address: usize) {
+    CHAINS[fibonacci(address, MAX_BUCKETS)].flush();
 }
 
 /// Waits once in the chain of an address, asleep, unless the condition is true.

@@ -130,9 +130,10 @@ pub fn key_wait_until(key: usize, seen: Seen, deadline: Instant) -> bool {
 
 /// Ends all waits for this key. To be called after the condition has become true.
 ///
-/// Two RMWs, and a wake-up for each waiter.
+/// Two RMWs, and a wake-up for each waiter. A goroutine that has run for long gives way here, after the last of them.
 pub fn key_signal(key: usize) {
     channel(key).signal();
+    sudog_runtime::safepoint();
 }
 
 /// [`key_signal`] that leaves the chain alone if nobody waits.
@@ -140,6 +141,7 @@ pub fn key_signal_polite(key: usize) {
     let channel = channel(key);
     channel.advance();
     channel.chain.flush_politely();
+    sudog_runtime::safepoint();
 }
 
 fn channel(key: usize) -> &'static Channel {

@@ -36,10 +36,9 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use sudog_runtime::shim::{AtomicU64, Cell, Mutex, MutexGuard, Ordering};
+use sudog_runtime::shim::{AtomicU64, Cell, Mutex, MutexGuard, Ordering, mark};
 use sudog_runtime::{Instant, fatal};
 
-use super::fences;
 use super::gaps::{Gap, Gaps};
 #[cfg(not(sudog_loom))]
 use super::hash::fibonacci;
@@ -173,12 +172,13 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     /// See [`TicketWait::LOOKS_AT_TICKETS`]. A doorway that knows whether anybody waits makes it needless.
     pub(super) const LOOKS: Option<u64> = if D::KNOWS_WHO_WAITS { None } else { W::LOOKS_AT_TICKETS };
 
-    /// Sequentially consistent where a post looks at the tickets: see [`fences`]. Acquire: who draws after `close` has
+    /// Sequentially consistent where a post looks at the tickets: the taker draws a ticket, then looks at the grant; the
+    /// poster grants, then looks at the tickets. `docs/orderings.md`, section 4. Acquire: who draws after `close` has
     /// looked sees CLOSED.
-    const DRAW: Ordering = if Self::LOOKS.is_some() { fences::TOTAL_ORDER } else { Ordering::Acquire };
-    const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { fences::TOTAL_ORDER_LOAD } else { Ordering::Acquire };
+    const DRAW: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
+    const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
     /// Release: what the poster did, and all before it, by the release sequence, the taker sees.
-    const GRANT: Ordering = if Self::LOOKS.is_some() { fences::TOTAL_ORDER } else { Ordering::Release };
+    const GRANT: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Release };
 
     #[inline]
     fn sema(&self) -> usize {
@@ -194,9 +194,6 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     /// Whether these tickets have all been granted. Looks once.
     #[inline]
     pub(super) fn are_granted(&self, first: u64, n: u32) -> bool {
-        if Self::LOOKS.is_some() {
-            fences::after_ticket();
-        }
         are_granted(self.grant.load(Self::FIRST_LOOK), end(first, n))
     }
 
@@ -248,10 +245,10 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
             }
         };
         if let Some(near) = Self::LOOKS {
-            fences::after_grant();
             // SAFETY: alive, as such a semaphore must outlive its grants.
-            let next = unsafe { (*next).load(fences::TOTAL_ORDER_LOAD) };
+            let next = unsafe { (*next).load(Ordering::SeqCst) };
             if next.wrapping_sub(first) as i64 <= (near * ONE) as i64 {
+                mark("a post finds no ticket to wake");
                 return; // the ticket that we would wake has not been drawn; who draws it will see our grant
             }
         }
@@ -284,6 +281,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
             let mut left = unsafe { (*gaps).replace(Gaps::NONE) };
             let (step, units) = match left.first_mut() {
                 Some(gap) if gap.start == at => {
+                    mark("a grant goes over a gap");
                     let given_up = gap.len() / ONE;
                     // SAFETY: as above.
                     let owed = unsafe { D::pay_debts(doorway, given_up) };
@@ -358,10 +356,13 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         let got = (granted(old).wrapping_sub(first) as i64).clamp(0, (u64::from(n) * ONE) as i64) as u64;
         let mut spare = Gaps::NONE;
         let outcome = if old & CLOSED != 0 {
+            mark("who gives up has been told of the closing");
             Outcome::Closed
         } else if got == u64::from(n) * ONE {
+            mark("who gives up has been granted its permit");
             Outcome::Granted
         } else {
+            mark("who gives up leaves a gap");
             (gap.start, gap.end) = (first.wrapping_add(got), end(first, n));
             spare = gaps.insert(gap, granted(old));
             Outcome::TimedOut
@@ -374,6 +375,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         drop(locked);
         drop(spare);
         if outcome == Outcome::TimedOut && got > 0 {
+            mark("who gives up gives back a part");
             give_back(got / ONE);
         }
         outcome

@@ -63,13 +63,14 @@ const NOWHERE: usize = 0;
 /// Wakes all who wait at this location, and ends the stay of those who have only enlisted there.
 ///
 /// A location is an address, as a number; different ones may share a chain, so some may be woken in vain. What the
-/// caller did before, those who are woken see.
+/// caller did before, those who are woken see. A goroutine that has run for long gives way here, after the last of them.
 ///
 /// # Examples
 ///
 /// See [`LocationWaiter`].
 pub fn location_wake_all(location: usize) {
     LOCATIONS[fibonacci(location, MAX_BUCKETS)].wake_all();
+    sudog_runtime::safepoint();
 }
 
 /// [`LocationWaiter::wait`].

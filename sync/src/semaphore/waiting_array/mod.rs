@@ -31,7 +31,6 @@
 mod benaphore;
 pub(crate) mod chain;
 mod channel;
-pub(crate) mod fences;
 mod gaps;
 mod hash;
 mod line;
@@ -51,8 +50,6 @@ pub use chain::{
 pub use channel::{
     OnChannel, Seen, TwaChannel, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
 };
-#[cfg(sudog_loom)]
-pub use fences::{Fence, without};
 pub use hash::{MAX_BUCKETS, Mixed, Orbits, Paired, Plain, TicketHash};
 pub use line::{TicketWait, Turn};
 pub use location::{LocationWaiter, OnLocation, TwaLocation, location_wait, location_wake_all};

@@ -31,9 +31,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
 use sudog_runtime::Instant;
-use sudog_runtime::shim::{AtomicPtr, Ordering};
+use sudog_runtime::shim::{AtomicPtr, Ordering, full_fence};
 
-use super::fences;
 use crate::waiting::gate::Gate;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
@@ -87,7 +86,8 @@ impl PopStack {
     /// [`PopStack::flush`], but only reads the chain if nobody is in it.
     #[inline]
     pub(super) fn flush_politely(&self) {
-        fences::before_polite_look();
+        // Between the condition, which is the user's and of whatever ordering, and the look for those who have pushed.
+        full_fence();
         if !self.top.load(Ordering::Relaxed).is_null() {
             self.flush();
         }
@@ -101,7 +101,8 @@ impl PopStack {
         // Dropped, however this is left, it aborts.
         let pushed = Pushed { stack: self, e: &e, prv };
         pushed.link();
-        fences::after_push();
+        // Between the push and the look at the condition. Polite signallers rely on it, and windows (`capacitor/sliding.rs`).
+        full_fence();
         // Caught, as whoever aborts may have to wait for a waker, which a goroutine that panics does at the expense of
         // its worker.
         let satisfied = catch_unwind(AssertUnwindSafe(satisfied));

@@ -312,12 +312,12 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     }
 
     /// Gives `n` permits, and wakes those whose turn has come.
+    ///
+    /// A goroutine that has run for long gives way here, after the permits have been given.
     #[inline]
     pub fn post(&self, n: u32) {
-        if n > 0 {
-            // SAFETY: alive for as long as it is borrowed.
-            unsafe { Self::give(self, u64::from(n)) };
-        }
+        // SAFETY: alive for as long as it is borrowed.
+        unsafe { Self::post_raw(self, n) };
     }
 
     /// [`TicketSema::post`] for a semaphore that the taker of the last permit frees at once, without waiting for this
@@ -354,13 +354,18 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
             // SAFETY: by the contract.
             unsafe { Self::give(this, u64::from(n)) };
         }
+        // The semaphore may be gone.
+        sudog_runtime::safepoint();
     }
 
     /// Ends it: all who wait, and all who come, are refused; what is posted is lost. A wait whose permits came at the
     /// same time may be refused, too.
+    ///
+    /// A goroutine that has run for long gives way here, after the last waiter has been woken.
     pub fn close(&self) {
         self.doorway.close();
         self.line.close();
+        sudog_runtime::safepoint();
     }
 
     /// Whether it has been closed.
@@ -407,7 +412,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         }
     }
 
-    /// What one who gives up had been granted.
+    /// What one who gives up had been granted. No safepoint: it may be unwound already, or is about to return an error.
     fn give_back(&self, n: u64) {
         // SAFETY: alive, as it is borrowed.
         unsafe { Self::give(self, n) };

@@ -97,7 +97,7 @@ impl Bucket {
             futex::wake(&raw const self.word, u32::MAX);
         }
         if sleepers & GOROUTINES != 0 {
-            chain::address_signal(self.address());
+            chain::signal_and_go_on(self.address());
         }
     }
 

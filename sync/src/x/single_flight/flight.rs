@@ -1,15 +1,15 @@
 //! A call that is under way, its landing, and what comes of it: see the top of `single_flight.rs`.
 
-use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use super::{Flight, Flights, SingleFlight};
+use super::{Flight, Place, SingleFlight};
 use crate::Once;
 use crate::shared_panic::{Caught, is_goexit};
 
-pub(super) struct InFlight<V, E> {
+pub(super) struct InFlight<K, V, E> {
+    pub(super) key: K,
     pub(super) landed: Once,
     /// Somebody else than the one who flies has had a share in it. Written under the group's lock.
     pub(super) shared: AtomicBool,
@@ -23,7 +23,7 @@ pub(super) enum Outcome<V, E> {
     Exited,
 }
 
-pub(super) fn fly<K: Hash + Eq, V, E, F>(mut landing: Landing<'_, K, V, E>, f: F) -> Came<V, E>
+pub(super) fn fly<K, V, E, F>(mut landing: Landing<'_, K, V, E>, f: F) -> Came<K, V, E>
 where
     F: FnOnce() -> Result<V, E>,
 {
@@ -45,14 +45,14 @@ where
 }
 
 /// What has come of a call, and to whom.
-pub(super) enum Came<V, E> {
+pub(super) enum Came<K, V, E> {
     /// Nobody shares it, so it is not cloned.
     Ours(Outcome<V, E>),
-    OursShared(Arc<InFlight<V, E>>),
-    Theirs(Arc<InFlight<V, E>>),
+    OursShared(Arc<InFlight<K, V, E>>),
+    Theirs(Arc<InFlight<K, V, E>>),
 }
 
-impl<V: Clone, E: Clone> Came<V, E> {
+impl<K, V: Clone, E: Clone> Came<K, V, E> {
     #[track_caller]
     pub(super) fn into_flight(self) -> Flight<V, E> {
         match self {
@@ -91,9 +91,9 @@ fn exit() -> ! {
     panic!("singleflight: the function of a shared call has ended its goroutine")
 }
 
-impl<V, E> InFlight<V, E> {
-    pub(super) fn new() -> Self {
-        Self { landed: Once::begun(), shared: AtomicBool::new(false), outcome: OnceLock::new() }
+impl<K, V, E> InFlight<K, V, E> {
+    pub(super) fn new(key: K) -> Self {
+        Self { key, landed: Once::begun(), shared: AtomicBool::new(false), outcome: OnceLock::new() }
     }
 
     /// What has come of it: it has landed, and is shared.
@@ -105,8 +105,8 @@ impl<V, E> InFlight<V, E> {
 /// A flight on its way, which lands even if its goroutine is unwound.
 pub(super) struct Landing<'a, K, V, E> {
     group: &'a SingleFlight<K, V, E>,
-    key: &'a K,
-    flight: Arc<InFlight<V, E>>,
+    place: Place,
+    flight: Arc<InFlight<K, V, E>>,
     /// What has come of it, until it is stored for those who share it.
     outcome: Option<Outcome<V, E>>,
     over: bool,
@@ -114,24 +114,14 @@ pub(super) struct Landing<'a, K, V, E> {
 
 impl<'a, K, V, E> Landing<'a, K, V, E> {
     /// A flight that is on the map.
-    pub(super) fn new(group: &'a SingleFlight<K, V, E>, key: &'a K, flight: Arc<InFlight<V, E>>) -> Self {
-        Self { group, key, flight, outcome: None, over: false }
+    pub(super) fn new(group: &'a SingleFlight<K, V, E>, place: Place, flight: Arc<InFlight<K, V, E>>) -> Self {
+        Self { group, place, flight, outcome: None, over: false }
     }
 
-    fn land(&mut self)
-    where
-        K: Hash + Eq,
-    {
-        let (key, flight) = (self.key, self.flight.clone());
-        self.land_with(|flights| match flights.get(key) {
-            Some(other) if Arc::ptr_eq(other, &flight) => flights.remove_entry(key),
-            _ => None,
-        });
-    }
-
-    fn land_with(&mut self, take_off: impl FnOnce(&mut Flights<K, V, E>) -> Option<(K, Arc<InFlight<V, E>>)>) {
-        let shared = &self.flight.shared;
-        let (_off, shared) = self.group.lock_map(|flights| (take_off(flights), shared.load(Relaxed)));
+    /// Should this be unwound, it is to be called again.
+    fn land(&mut self) {
+        let (place, shared) = (self.place, &self.flight.shared);
+        let (_off, shared) = self.group.lock_map(|flights| (flights.map.remove(&place), shared.load(Relaxed)));
         if shared {
             // Who shares it without an outcome shares the end of our goroutine.
             _ = self.flight.outcome.set(self.outcome.take().unwrap_or(Outcome::Exited));
@@ -144,17 +134,7 @@ impl<'a, K, V, E> Landing<'a, K, V, E> {
 impl<K, V, E> Drop for Landing<'_, K, V, E> {
     fn drop(&mut self) {
         if !self.over {
-            self.land_unwound();
+            self.land();
         }
-    }
-}
-
-impl<K, V, E> Landing<'_, K, V, E> {
-    /// No user code here, which could panic: a search by what is ours. Or the landing itself was unwound, in which case
-    /// this does what is left to do.
-    #[cold]
-    fn land_unwound(&mut self) {
-        let flight = self.flight.clone();
-        self.land_with(|flights| flights.extract_if(|_, other| Arc::ptr_eq(other, &flight)).next());
     }
 }

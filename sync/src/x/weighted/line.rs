@@ -147,7 +147,7 @@ impl State {
 pub(super) struct Granted(Option<NonNull<Waiter>>);
 
 impl Granted {
-    /// To be called without the lock.
+    /// To be called without the lock. The caller comes to a safepoint after it.
     #[inline]
     pub(super) fn wake(self) {
         if let Some(first) = self.0 {
@@ -170,5 +170,4 @@ fn wake(first: NonNull<Waiter>) {
             }
         }
     });
-    sudog_runtime::safepoint();
 }
