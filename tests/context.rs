@@ -353,6 +353,33 @@ fn a_future_wakes_the_waker_of_its_last_poll() {
 
 // ---- user code -------------------------------------------------------------------------------------------
 
+/// A waker waits for a goroutine that waits for a descendant: that one hears of the end before any waker is used.
+#[test]
+fn a_waker_may_wait_for_one_who_is_told() {
+    let _watchdog = Watchdog::new();
+    goroutine::run(|| {
+        goroutine::set_max_procs(1);
+        let (ctx, cancel) = with_cancel(&background());
+        let (child, _cancel) = with_cancel(&ctx);
+        let (waits, told) = (Arc::new(AtomicBool::new(false)), Arc::new(WaitGroup::new()));
+        told.add(1);
+        let (is_waiting, is_told) = (waits.clone(), told.clone());
+        go(move || {
+            is_waiting.store(true, SeqCst);
+            child.wait();
+            is_told.done();
+        });
+        while !waits.load(SeqCst) {
+            gosched(); // with one worker: until it waits
+        }
+        let waker = say(&Arc::default(), move || told.wait());
+        let mut future = pin!(ctx.done());
+        assert!(future.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        cancel.cancel();
+        assert!(poll(future).is_ready());
+    });
+}
+
 /// Wakers that panic, and functions whose destructors do.
 #[test]
 fn who_panics_keeps_nobody_from_being_told() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use kinds::Kind;
-use sudog::runtime::goroutine::{Builder, Placement, go, gosched, run_local};
+use sudog::runtime::goroutine::{Builder, Placement, go, gosched, run_local, without_switching};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
@@ -530,7 +530,7 @@ fn a_cancel_of_one_who_is_unwound_wakes_nobody_else() {
                 w.0.awake.fetch_add(1, SeqCst);
             });
             eventually(|| w.0.cond.waiters() == WAITERS + 1);
-            w.1.cancel();
+            without_switching(|| w.1.cancel()); // it is a safepoint
             thread // and the end of the run finds them readied, and not on their way
         });
         assert_eq!(w.0.running.load(SeqCst), 0, "they went on: this test is about nothing");

@@ -473,14 +473,13 @@ fn a_run_ends_in_the_midst() {
     }
 }
 
-/// The one who calls is given up, and as it lands somebody has the group's lock: that wait is unwound, too. It lands all
-/// the same.
+/// The one who calls is given up while another key is hashed, which takes until then: it lands all the same.
 #[test]
-fn a_landing_that_is_unwound() {
+fn a_landing_while_another_key_is_hashed() {
     static LOCKED: AtomicBool = AtomicBool::new(false);
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-    /// Hashing 0 takes until the goroutine is given up, and a while longer; under the group's lock.
+    /// Hashing 0 takes until the goroutine is given up, and a while longer.
     #[derive(Clone, PartialEq, Eq)]
     struct Key(u32);
     impl Hash for Key {

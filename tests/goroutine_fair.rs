@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Watchdog, eventually};
-use goroutine_common::{alone, until};
+use goroutine_common::{alone, here, until};
 use sudog::runtime::goroutine::{
     ActiveSet, Builder, Placement, block_on, go, go_async, gosched, run, run_local, set_max_procs, sleep, sleep_async,
     spawn,
@@ -402,4 +402,55 @@ fn a_mutex_that_is_never_left_alone() {
     run_local(hog_and_victim);
     alone.watchdog.pat();
     run(hog_and_victim);
+}
+
+/// The watcher looks at active sets too: a goroutine that has run for a tick gives way at its next call, long before the
+/// 64th, which asks the clock anyway.
+#[test]
+fn the_watcher_asks_in_every_kind_of_set() {
+    fn calls_until_the_other_runs() -> u32 {
+        let (ran, free) = (Arc::new(AtomicBool::new(false)), AtomicU32::new(0));
+        let runs = ran.clone();
+        Builder::new().on(Placement::Here).go(move || runs.store(true, Relaxed));
+        let mut calls = 0;
+        while !ran.load(Relaxed) {
+            thread::sleep(Duration::from_millis(15)); // as a goroutine that computes
+            semrelease(&free, Wake::Normal);
+            calls += 1;
+        }
+        calls
+    }
+    let _alone = alone();
+    let set = ActiveSet::new();
+    for calls in [run(calls_until_the_other_runs), set.run_local(calls_until_the_other_runs)] {
+        assert!(calls < 60, "{calls}");
+    }
+}
+
+/// What is placed on a busy worker has the next turn but one or two, not that of the next look at everything.
+#[test]
+fn what_is_placed_waits_no_longer_than_what_is_woken() {
+    let _alone = alone();
+    run(|| {
+        set_max_procs(2);
+        for _ in 0..100 {
+            let (placed, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (places, runs) = (placed.clone(), ran.clone());
+            let main = here();
+            Builder::new().on(Placement::Worker(1)).go(move || {
+                Builder::new().on(Placement::Worker(0)).go(move || {
+                    assert_eq!(here(), main);
+                    runs.store(true, Relaxed);
+                });
+                places.store(true, Relaxed);
+            });
+            until(|| placed.load(Relaxed));
+            let mut turns = 0;
+            while !ran.load(Relaxed) {
+                gosched();
+                turns += 1;
+            }
+            assert!(turns < 10, "{turns}");
+        }
+    });
 }

@@ -43,6 +43,7 @@ fn main() {
         ("a_stack_overflow_has_a_name", a_stack_overflow_has_a_name),
         ("nonsense_in_the_environment_is_refused", nonsense_in_the_environment_is_refused),
         ("the_environment_says_how_many_workers", the_environment_says_how_many_workers),
+        ("waits_in_initialisers_are_found", waits_in_initialisers_are_found),
     ];
     let child = std::env::var(CHILD).ok();
     // As the harness does: a word that a test's name must contain.
@@ -242,4 +243,56 @@ fn the_environment_says_how_many_workers() {
         assert_eq!(THREADS.load(Relaxed), 1);
     });
     assert_says(&output, 0, &[]);
+}
+
+/// With `SUDOG_CHECK_WAITS`, in debug builds.
+fn waits_in_initialisers_are_found() {
+    use std::cell::OnceCell;
+    use std::sync::{LazyLock, OnceLock};
+
+    thread_local! {
+        static LOCAL: u32 = waits();
+        static EAGER: OnceCell<u32> = const { OnceCell::new() };
+    }
+    static LAZY: LazyLock<u32> = LazyLock::new(waits);
+    static ONCE_LOCK: OnceLock<u32> = OnceLock::new();
+    static ONCE: std::sync::Once = std::sync::Once::new();
+
+    fn waits() -> u32 {
+        sleep(Duration::from_millis(1));
+        gosched();
+        42
+    }
+
+    fn programs() -> [(&'static str, fn()); 5] {
+        [
+            ("a std::thread_local!", || LOCAL.with(|_| ())),
+            ("a std::sync::LazyLock", || _ = *LAZY),
+            ("a std::sync::OnceLock", || _ = ONCE_LOCK.get_or_init(waits)),
+            ("a std::sync::Once", || ONCE.call_once(|| _ = waits())),
+            // No other goroutine enters these; nor those in which the `run` itself is.
+            ("", || {
+                assert_eq!(EAGER.with(|cell| *cell.get_or_init(waits)), 42);
+                assert_eq!(*sudog::sync::OnceValue::new(waits).get(), 42);
+            }),
+        ]
+    }
+    for (i, (what, _)) in programs().iter().enumerate() {
+        let number = i.to_string();
+        let output =
+            in_a_child("waits_in_initialisers_are_found", &[("SUDOG_CHECK_WAITS", "1"), ("PROGRAM", &number)], || {
+                static OUTER: LazyLock<()> = LazyLock::new(|| {
+                    let number: usize = std::env::var("PROGRAM").unwrap().parse().unwrap();
+                    run(|| spawn(programs()[number].1).join().unwrap());
+                });
+                *OUTER;
+            });
+        if cfg!(debug_assertions) && !what.is_empty() {
+            let words = words(&output);
+            let says = format!("fatal error: sudog: a goroutine waits in the initialiser of {what},");
+            assert!(words.contains(&says) && words.contains("waits_in_initialisers_are_found"), "{what}: {words}");
+        } else {
+            assert_says(&output, 0, &[]);
+        }
+    }
 }

@@ -3,9 +3,13 @@
 
 mod common;
 
+use std::cell::RefCell;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -280,6 +284,99 @@ fn no_worker_is_started_for_a_set_that_is_over() {
     });
     eventually(|| Arc::strong_count(&witness) == 1);
     assert!(!RAN.load(Relaxed));
+}
+
+// ---- destructors that run when the unwinding is over ----------------------------------------------------------------
+
+/// Its destructor asks a thread for a permit, and waits for it.
+struct Asks(Arc<[AtomicU32; 3]>);
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let [asked, answered, done] = &*self.0;
+        semrelease(asked, Wake::Normal);
+        semacquire(answered);
+        done.fetch_add(1, Relaxed);
+    }
+}
+
+sudog::runtime::goroutine_local! {
+    static KEPT: RefCell<Vec<Asks>> = RefCell::new(Vec::new());
+}
+
+/// Waits for ever whenever it is polled, as a goroutine does; the next field is dropped after the unwinding.
+struct Blocks {
+    _asks: Asks,
+}
+
+impl Future for Blocks {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        forever();
+        Poll::Ready(())
+    }
+}
+
+/// What is left when a goroutine has been unwound has destructors too, and they may wait as well: those of its locals,
+/// of the future that it polled, of the result that nobody wants.
+#[test]
+fn what_is_dropped_last_may_wait() {
+    let watchdog = Watchdog::new();
+    let lives: [fn(Asks); 5] = [
+        |asks| KEPT.with(|kept| kept.borrow_mut().push(asks)), // of main, which ends before its locals do
+        |asks| {
+            go(|| {
+                KEPT.with(|kept| kept.borrow_mut().push(asks));
+                forever();
+            });
+        },
+        |asks| {
+            let started = Arc::new(AtomicU32::new(0));
+            let starts = started.clone();
+            go_async(async move {
+                semrelease(&starts, Wake::Normal);
+                Blocks { _asks: asks }.await;
+            });
+            semacquire(&started);
+        },
+        |asks| {
+            let blocks = Blocks { _asks: asks };
+            drop(spawn_async(blocks));
+            gosched();
+        },
+        |asks| {
+            drop(spawn(move || {
+                let _ = catch_unwind(forever);
+                asks
+            }));
+            gosched();
+        },
+    ];
+    for on_run in [true, false] {
+        // A set that is at rest gives up main in its destructor, as anywhere else.
+        for &live in &lives[usize::from(!on_run)..] {
+            let state = Arc::new([const { AtomicU32::new(0) }; 3]);
+            let (asks, answers) = (Asks(state.clone()), state.clone());
+            let thread = thread::spawn(move || {
+                semacquire(&answers[0]);
+                thread::yield_now();
+                semrelease(&answers[1], Wake::Normal);
+            });
+            if on_run {
+                run(move || {
+                    set_max_procs(1);
+                    live(asks);
+                    gosched();
+                });
+            } else {
+                run_local(move || live(asks));
+            }
+            thread.join().unwrap();
+            assert_eq!(state[2].load(Relaxed), 1, "a destructor was cut short");
+            watchdog.pat();
+        }
+    }
 }
 
 // ---- the next epoch -------------------------------------------------------------------------------------------------

@@ -4,18 +4,22 @@
 mod common;
 mod goroutine_common;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use goroutine_common::{Dropped, alone, text, until};
 use sudog::runtime::goroutine::{
-    Ticker, Timer, after, after_func, block_on, go, go_async, gosched, num_goroutine, run, run_local, sleep,
-    sleep_async, spawn, spawn_async,
+    SleepAsync, Ticker, Timer, after, after_func, block_on, go, go_async, gosched, num_goroutine, run, run_local,
+    sleep, sleep_async, spawn, spawn_async,
 };
 use sudog::runtime::sema::{Wake, semacquire, semrelease};
+use sudog::sync::context;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -391,4 +395,50 @@ fn sleepers_on_several_runs() {
             });
         }
     });
+}
+
+/// The last moment that an `Instant` can be.
+fn end_of_time() -> Instant {
+    let mut at = Instant::now();
+    let mut step = Duration::MAX / 2;
+    while !step.is_zero() {
+        match at.checked_add(step) {
+            Some(later) => at = later,
+            None => step /= 2,
+        }
+    }
+    at
+}
+
+/// An alarm at the end of time is no harm to others: one whose waker waits, and one that it waits for.
+#[test]
+fn an_alarm_at_the_end_of_time() {
+    /// Runs a closure.
+    struct Runs<F>(F);
+
+    impl<F: Fn() + Send + Sync + 'static> std::task::Wake for Runs<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+
+    fn set(d: Duration, f: impl Fn() + Send + Sync + 'static) -> Pin<Box<SleepAsync>> {
+        let mut sleep = Box::pin(sleep_async(d));
+        let waker = Waker::from(Arc::new(Runs(f)));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        sleep
+    }
+
+    static DONE: AtomicU32 = AtomicU32::new(0);
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    let (_never, _cancel) = context::with_deadline(&context::background(), end_of_time());
+    let (_last, _cancel) = context::with_deadline(&context::background(), end_of_time() - MS);
+    thread::sleep(10 * MS); // the watcher sleeps, as a rule
+    let _first = set(MS, || {
+        semacquire(&NEXT);
+        semrelease(&DONE, Wake::Normal);
+    });
+    let _second = set(2 * MS, || semrelease(&NEXT, Wake::Normal));
+    semacquire(&DONE);
 }

@@ -1,0 +1,320 @@
+//! What is `Send` and `Sync`, of all public types, over what is and what is not. Decided by the compiler; and a look at
+//! the sources says whether a type is missing here.
+//!
+//! `Rc` is neither, `Cell` is `Send` only, `Both` is both.
+#![cfg(all(target_os = "linux", feature = "waiting-array", not(sudog_loom)))]
+#![forbid(unsafe_code)]
+
+use std::cell::Cell as StdCell;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::rc::Rc as StdRc;
+use std::{fs, io};
+
+use sudog::runtime::event::{self, Event, Recording, Who, clock};
+use sudog::runtime::goroutine::*;
+use sudog::runtime::sema::detached::DetachedQueue;
+use sudog::runtime::sema::queue::{OneLevelList, Recorded, Treap, TwoLevelList};
+use sudog::runtime::sema::{self, Abandoned, Acquire, Cancel, Global, Limit, NotifyList, SemTable};
+use sudog::runtime::{G, Unparked};
+use sudog::sync::atomic::{Pointer, Value};
+use sudog::sync::capacitor::*;
+use sudog::sync::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key};
+use sudog::sync::lock_api;
+use sudog::sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7, V8};
+use sudog::sync::mutex::{InTurn, LockFuture, policy};
+use sudog::sync::pool::{NoNew, Pooled};
+use sudog::sync::rw_mutex::*;
+use sudog::sync::semaphore::waiting_array::*;
+use sudog::sync::semaphore::*;
+use sudog::sync::spin_lock::*;
+use sudog::sync::x::{ErrGroup, Flight, Held, SingleFlight, Weighted};
+use sudog::sync::*;
+
+type Rc = StdRc<u32>;
+type Cell = StdCell<u32>;
+type Both = u32;
+
+/// `IS` is the inherent constant's where the trait is there; else that of [`No`].
+struct IsSend<T: ?Sized>(PhantomData<T>);
+struct IsSync<T: ?Sized>(PhantomData<T>);
+
+trait No {
+    const IS: bool = false;
+}
+
+impl<T: ?Sized> No for IsSend<T> {}
+impl<T: ?Sized> No for IsSync<T> {}
+
+#[allow(dead_code)] // each is used where the trait is there
+impl<T: ?Sized + Send> IsSend<T> {
+    const IS: bool = true;
+}
+
+#[allow(dead_code)] // as above
+impl<T: ?Sized + Sync> IsSync<T> {
+    const IS: bool = true;
+}
+
+macro_rules! table {
+    ($($type:ty => $send:literal, $sync:literal;)+) => {
+        $(
+            const _: () = {
+                assert!(IsSend::<$type>::IS == $send, concat!(stringify!($type), ": Send"));
+                assert!(IsSync::<$type>::IS == $sync, concat!(stringify!($type), ": Sync"));
+            };
+        )+
+        /// All types of the table, as they are written.
+        const WRITTEN: &[&str] = &[$(stringify!($type)),+];
+    };
+}
+
+table! {
+    // ---- the runtime: Send, Sync ----
+    G => false, false;
+    Unparked => true, true;
+    sema::Order => true, true;
+    sema::Wake => true, true;
+    Global => true, true;
+    Abandoned => true, true;
+    Limit<'static> => true, true;
+    Cancel => true, true;
+    NotifyList => true, true;
+    sema::Ticket<'static> => false, false;
+    SemTable => true, true;
+    Acquire<'static> => true, true;
+    DetachedQueue => false, false;
+    Treap => true, false;
+    OneLevelList => true, false;
+    TwoLevelList => true, false;
+    Recorded<Treap> => true, false;
+    Builder => true, true;
+    Placement => true, true;
+    OnPanic => true, true;
+    JoinHandle<Both> => true, true;
+    JoinHandle<Cell> => true, true;
+    JoinHandle<Rc> => false, false;
+    LocalKey<Rc> => true, true;
+    ActiveSet => true, true;
+    Outside<'static> => true, true;
+    SleepAsync => true, true;
+    Timer => true, true;
+    Ticker => true, true;
+    sudog::runtime::goroutine::AfterFunc => true, true;
+    Goexit => true, true;
+    Event => true, true;
+    Who => true, true;
+    event::Kind => true, true;
+    Recording => true, true;
+    clock::Reading => true, true;
+    clock::Scale => true, true;
+    // ---- mutexes ----
+    GoMutex => true, true;
+    GoMutex<FutexSema, policy::Go> => true, true;
+    LockFuture<'static, RuntimeSema, policy::Threads> => true, true;
+    InTurn => true, true;
+    V1 => true, true;
+    V2 => true, true;
+    V3 => true, true;
+    V4 => true, true;
+    V5 => true, true;
+    V6 => true, true;
+    V7 => true, true;
+    V8 => true, true;
+    policy::Awake => true, true;
+    policy::Go => true, true;
+    policy::Go1_14 => true, true;
+    policy::Go1_9 => true, true;
+    policy::Go1_8 => true, true;
+    policy::Fifo => true, true;
+    policy::Threads => true, true;
+    policy::Recorded<policy::Go> => true, true;
+    ApiLock<GoMutex> => true, true;
+    Mutex<Both> => true, true;
+    Mutex<Cell> => true, true;
+    Mutex<Rc> => false, false;
+    MutexOver<Mcs, Cell> => true, true;
+    MutexOver<Mcs, Rc> => false, false;
+    MutexGuard<'static, Both> => true, true;
+    MutexGuard<'static, Cell> => true, false;
+    MutexGuard<'static, Rc> => false, false;
+    lock_api::MappedMutexGuard<'static, ApiLock<GoMutex>, Both> => true, true;
+    lock_api::MappedMutexGuard<'static, ApiLock<GoMutex>, Cell> => true, false;
+    lock_api::ArcMutexGuard<ApiLock<GoMutex>, Both> => true, true;
+    GuardFuture<'static, GoMutex, Both> => true, true;
+    GuardFuture<'static, GoMutex, Cell> => true, true;
+    GuardFuture<'static, GoMutex, Rc> => false, false;
+    // ---- readers-writer mutexes ----
+    GoRwMutex => true, true;
+    PhaseFairRwMutex => true, true;
+    ShardedRwMutex => true, true;
+    SharedGuard => true, true;
+    RLocker<'static, GoMutex, RuntimeSema> => true, true;
+    ApiRwLock<GoRwMutex> => true, true;
+    RwMutex<Both> => true, true;
+    RwMutex<Cell> => true, false;
+    RwMutex<Rc> => false, false;
+    RwMutexOver<ShardedRwMutex, Cell> => true, false;
+    RwMutexReadGuard<'static, Both> => true, true;
+    RwMutexReadGuard<'static, Cell> => false, false;
+    RwMutexReadGuard<'static, Rc> => false, false;
+    RwMutexWriteGuard<'static, Both> => true, true;
+    RwMutexWriteGuard<'static, Cell> => false, false; // `lock_api` asks for `Sync`
+    RwMutexWriteGuard<'static, Rc> => false, false;
+    // ---- semaphores ----
+    RuntimeSema => true, true;
+    InTable<Global> => true, true;
+    FutexSema => true, true;
+    ParkingLotSema => true, true;
+    Benaphore => true, true;
+    Split => true, true;
+    Tickets => true, true;
+    TicketSema<OnGrant> => true, true;
+    sudog::sync::semaphore::Ticket => true, true;
+    Twa => true, true;
+    TwaChain => true, true;
+    TwaChannel => true, true;
+    TwaLocation => true, true;
+    OnGrant => true, true;
+    OnChain => true, true;
+    OnChannel => true, true;
+    OnBucket => true, true;
+    OnLocation => true, true;
+    LocationWaiter => true, true;
+    Seen => true, true;
+    Closed => true, true;
+    Refused => true, true;
+    Plain => true, true;
+    Mixed => true, true;
+    Paired => true, true;
+    Orbits => true, true;
+    // ---- spin locks ----
+    Spin => true, true;
+    SpinThenYield => true, true;
+    SpinThenPark => true, true;
+    Mcs => true, true;
+    McsGuard => false, false;
+    Clh => true, true;
+    ClhGuard => true, true;
+    Tts => true, true;
+    Lifo => true, true;
+    Reciprocating => true, true;
+    ReciprocatingGuard => false, false;
+    TicketLock => true, true;
+    lock_api::MutexGuard<'static, ApiLock<Mcs>, Both> => false, false;
+    lock_api::MutexGuard<'static, ApiLock<Reciprocating>, Both> => false, false;
+    lock_api::MutexGuard<'static, ApiLock<Clh>, Both> => true, true;
+    lock_api::ArcMutexGuard<ApiLock<Mcs>, Both> => false, false;
+    // ---- capacitors ----
+    Capacitor<Tts> => true, true;
+    Sliding<Mcs> => true, true;
+    Wrapped<GoMutex, Platoon, Always> => true, true;
+    Pass<(), u64> => true, true;
+    Pass<McsGuard, u64> => false, false;
+    <Sliding<Mcs> as RawLock>::Guard => false, false;
+    <Sliding<GoMutex> as RawLock>::Guard => true, true;
+    Platoon => true, true;
+    SlidingWindow => true, true;
+    WindowTicket => true, true;
+    Multilane => true, true;
+    Dealing => true, true;
+    SeparateLanes => true, true;
+    Arrival<'static, SlidingWindow> => true, true;
+    Way => true, true;
+    Always => true, true;
+    Gated => true, true;
+    Fractional => true, true;
+    // ---- the rest of sync ----
+    Cond => true, true;
+    WaitGroup => true, true;
+    Once => true, true;
+    OnceValue<Both> => true, true;
+    OnceValue<Cell> => true, false;
+    OnceValue<Rc> => false, false;
+    OnceValue<Both, Rc> => false, false;
+    OnceValues<Both, Both> => true, true;
+    OnceValues<Cell, Both> => true, false;
+    OnceFunc => true, true;
+    OnceFunc<Box<dyn FnOnce() + Send>> => true, true;
+    OnceFunc<Box<dyn FnOnce()>> => false, false;
+    Pool<Both> => true, true;
+    Pool<Cell> => true, true;
+    Pool<Rc> => false, false;
+    Pool<Both, NoNew> => true, true;
+    NoNew => true, true;
+    Pooled<'static, Both> => true, true;
+    Pooled<'static, Cell> => true, false;
+    Pooled<'static, Rc> => false, false;
+    Map<Both, Both> => true, true;
+    Map<Both, Cell> => false, false;
+    Map<Both, Rc> => false, false;
+    Map<Cell, Both> => false, false;
+    Value<Both> => true, true;
+    Value<Cell> => false, false;
+    Value<Rc> => false, false;
+    Pointer<Both> => true, true;
+    Pointer<Cell> => false, false;
+    atomic::Int32 => true, true;
+    SharedPanic => true, true;
+    SingleFlight<Both, Both> => true, true;
+    SingleFlight<Both, Cell> => false, false;
+    SingleFlight<Cell, Both> => false, false;
+    Flight<Both> => true, true;
+    Flight<Cell> => true, false;
+    ErrGroup => true, true;
+    Weighted => true, true;
+    Held<'static> => true, true;
+    Context => true, true;
+    Cause => true, true;
+    context::Error => true, true;
+    context::AfterFunc => true, true;
+    CancelFunc => true, true;
+    CancelCauseFunc => true, true;
+    CancelOnDrop => true, true;
+    DoneFuture => true, true;
+    Key<Rc> => true, true;
+}
+
+/// In private modules, or hidden; or of a model.
+const NOT_PUBLIC: &[&str] = &[
+    "Alarm", "Census", "Fate", "Home", "Instant", "Line", "Link", "Outcome", "Panics", "Parker", "Part", "Ring", "Sc",
+    "Sudog", "SudogRef", "Turn", "Words",
+];
+
+/// Whether every public type of the sources is in the table.
+#[test]
+fn no_type_is_missing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut missing = Vec::new();
+    for sources in ["runtime/src", "sync/src"] {
+        each_file(&root.join(sources), &mut |text| {
+            for line in text.lines().map(str::trim_start) {
+                let Some(rest) = ["pub struct ", "pub enum ", "pub type "].iter().find_map(|p| line.strip_prefix(p))
+                else {
+                    continue;
+                };
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let is_it = |word: &str| word == name;
+                let written = |text: &&&str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(is_it);
+                // (A macro's `$Name` is none.)
+                if !name.is_empty() && !NOT_PUBLIC.contains(&&*name) && WRITTEN.iter().find(written).is_none() {
+                    missing.push(name);
+                }
+            }
+        })
+        .unwrap();
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+fn each_file(folder: &Path, f: &mut impl FnMut(&str)) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            each_file(&path, f)?;
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            f(&fs::read_to_string(path)?);
+        }
+    }
+    Ok(())
+}
