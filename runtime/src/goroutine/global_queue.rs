@@ -122,33 +122,14 @@ impl<W: Copy> GlobalQueue<W> {
 mod models {
     use super::super::idle::Idle;
     use super::*;
+    use crate::shim::reached::{mark, must_reach};
     use loom::sync::Arc;
     use loom::thread;
-    use std::sync::atomic::AtomicU32;
 
-    /// How often the models have been in some state. Not a step of the model.
-    struct Seen([AtomicU32; 4]);
-
-    impl Seen {
-        const fn new() -> Self {
-            Self([const { AtomicU32::new(0) }; 4])
-        }
-
-        fn see(&self, state: usize) {
-            self.0[state].fetch_add(1, Ordering::Relaxed);
-        }
-
-        #[track_caller]
-        fn assert_all(&self, states: usize) {
-            let seen = || self.0[..states].iter().map(|n| n.load(Ordering::Relaxed));
-            assert!(seen().all(|n| n > 0), "a state was never reached: {:?}", seen().collect::<Vec<_>>());
-        }
-    }
-
-    fn check(model: impl Fn() + Send + Sync + 'static) {
+    fn check(states: &[&'static str], model: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
-        builder.check(model);
+        must_reach(states, || builder.check(model));
     }
 
     /// What a worker of an epoch that is over does, as in `reclaim`: it drops all work, and leaves.
@@ -166,8 +147,7 @@ mod models {
     /// workers, or comes back.
     #[test]
     fn late_work_is_dropped_or_comes_back() {
-        static SEEN: Seen = Seen::new();
-        check(|| {
+        check(&["all is dropped by workers", "one piece comes back", "both come back"], || {
             let queue = Arc::new(GlobalQueue::new());
             queue.join();
             let workers = [0, 1].map(|late| {
@@ -185,9 +165,9 @@ mod models {
             };
             let mut all = submitter.join().unwrap();
             match all.len() {
-                0 => SEEN.see(0),
-                1 => SEEN.see(1),
-                _ => SEEN.see(2),
+                0 => mark("all is dropped by workers"),
+                1 => mark("one piece comes back"),
+                _ => mark("both come back"),
             }
             for worker in workers {
                 all.extend(worker.join().unwrap());
@@ -196,58 +176,57 @@ mod models {
             assert_eq!(all, [0, 1], "each once");
             assert!(queue.is_empty() && queue.submit(2, 1, || ()).is_err(), "closed for good");
         });
-        SEEN.assert_all(3);
     }
 
     /// The last worker of an epoch leaves, a worker of the next one comes, and a thread submits work for the first: it
     /// is none of the second's, and what that one queues is none of the first's.
     #[test]
     fn no_epoch_has_the_work_of_another() {
-        static SEEN: Seen = Seen::new();
-        check(|| {
-            let (idle, queue) = (Arc::new(Idle::new()), Arc::new(GlobalQueue::new()));
-            assert_eq!(idle.join(false), Some(1));
-            queue.join();
-            let leaves = {
-                let (idle, queue) = (idle.clone(), queue.clone());
-                thread::spawn(move || {
-                    idle.shut_down();
-                    let dropped = drop_all(&queue, 1);
-                    idle.leave(false);
-                    _ = idle.has_left();
-                    dropped
-                })
-            };
-            let submitter = {
-                let queue = queue.clone();
-                thread::spawn(move || queue.submit(1, 1, || ()))
-            };
-            let comes = {
-                let (idle, queue) = (idle.clone(), queue.clone());
-                thread::spawn(move || {
-                    let Some(epoch) = idle.join(false) else {
-                        SEEN.see(0); // it would try again
-                        return;
-                    };
-                    if epoch == 1 {
-                        SEEN.see(1); // it leaves as the other does; that is the other model
-                        return;
-                    }
-                    SEEN.see(2);
-                    queue.join();
-                    assert!(queue.pop(1, 1).next().is_none(), "of the epoch before");
-                    assert!(queue.submit(2, epoch, || ()).is_ok());
-                    assert!(queue.pop(2, 1).eq([2]));
-                    assert!(queue.leave(epoch));
-                })
-            };
-            let refused = submitter.join().unwrap().is_err();
-            let dropped = leaves.join().unwrap();
-            comes.join().unwrap();
-            assert_eq!(dropped, if refused { [].as_slice() } else { &[1] });
-            assert!(queue.is_empty());
-            SEEN.see(3);
-        });
-        SEEN.assert_all(4);
+        check(
+            &["a worker may not join yet", "a worker joins the first epoch", "a worker joins the second epoch"],
+            || {
+                let (idle, queue) = (Arc::new(Idle::new()), Arc::new(GlobalQueue::new()));
+                assert_eq!(idle.join(false), Some(1));
+                queue.join();
+                let leaves = {
+                    let (idle, queue) = (idle.clone(), queue.clone());
+                    thread::spawn(move || {
+                        idle.shut_down();
+                        let dropped = drop_all(&queue, 1);
+                        idle.leave(false);
+                        _ = idle.has_left();
+                        dropped
+                    })
+                };
+                let submitter = {
+                    let queue = queue.clone();
+                    thread::spawn(move || queue.submit(1, 1, || ()))
+                };
+                let comes = {
+                    let (idle, queue) = (idle.clone(), queue.clone());
+                    thread::spawn(move || {
+                        let Some(epoch) = idle.join(false) else {
+                            mark("a worker may not join yet"); // it would try again
+                            return;
+                        };
+                        if epoch == 1 {
+                            mark("a worker joins the first epoch"); // it leaves as the other does; that is the other model
+                            return;
+                        }
+                        mark("a worker joins the second epoch");
+                        queue.join();
+                        assert!(queue.pop(1, 1).next().is_none(), "of the epoch before");
+                        assert!(queue.submit(2, epoch, || ()).is_ok());
+                        assert!(queue.pop(2, 1).eq([2]));
+                        assert!(queue.leave(epoch));
+                    })
+                };
+                let refused = submitter.join().unwrap().is_err();
+                let dropped = leaves.join().unwrap();
+                comes.join().unwrap();
+                assert_eq!(dropped, if refused { [].as_slice() } else { &[1] });
+                assert!(queue.is_empty());
+            },
+        );
     }
 }

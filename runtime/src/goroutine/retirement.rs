@@ -119,33 +119,15 @@ mod models {
     use super::super::global_queue::GlobalQueue;
     use super::super::idle::{Idle, Sleeper, Woken};
     use super::*;
+    use crate::shim::reached::{mark, must_reach};
     use loom::sync::Arc;
     use loom::thread;
     use std::sync::atomic::{AtomicI32, AtomicU32};
 
-    /// How often the models have been in some state. Not a step of the model.
-    struct Seen([AtomicU32; 4]);
-
-    impl Seen {
-        const fn new() -> Self {
-            Self([const { AtomicU32::new(0) }; 4])
-        }
-
-        fn see(&self, state: usize) {
-            self.0[state].fetch_add(1, Ordering::Relaxed);
-        }
-
-        #[track_caller]
-        fn assert_all(&self, states: usize) {
-            let seen = || self.0[..states].iter().map(|n| n.load(Ordering::Relaxed));
-            assert!(seen().all(|n| n > 0), "a state was never reached: {:?}", seen().collect::<Vec<_>>());
-        }
-    }
-
-    fn check(model: impl Fn() + Send + Sync + 'static) {
+    fn check(states: &[&'static str], model: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
-        builder.check(model);
+        must_reach(states, || builder.check(model));
     }
 
     /// What a set is, as far as its life goes.
@@ -224,46 +206,43 @@ mod models {
     /// The last worker leaves, while two tasks that it has made, and a timer, end elsewhere.
     #[test]
     fn a_set_becomes_spare_once_and_unreferred() {
-        static SEEN: Seen = Seen::new();
-        check(|| {
+        check(&["the worker is the last", "a task is the last", "the timer's task is the last"], || {
             let set = Set::new(4);
             set.idle.join(true);
             set.queue.join();
             set.idle.outside_begins();
             let sees = |set: &Set, state| {
                 if set.take_if_spare() {
-                    SEEN.see(state);
+                    mark(state);
                 }
             };
             let worker = spawn(&set, move |set| {
                 set.idle.shut_down();
                 set.leave(1, 3, 1);
-                sees(set, 0);
+                sees(set, "the worker is the last");
             });
             let task = spawn(&set, move |set| {
                 set.task_ends();
-                sees(set, 1);
+                sees(set, "a task is the last");
             });
             let timer = spawn(&set, move |set| {
                 set.unrefer();
                 set.outside_ends();
                 assert!(!set.take_if_spare(), "there is a task");
                 set.task_ends();
-                sees(set, 2);
+                sees(set, "the timer's task is the last");
             });
             for thread in [worker, task, timer] {
                 thread.join().unwrap();
             }
             assert_eq!(set.spared.load(Ordering::Relaxed), 1, "once");
         });
-        SEEN.assert_all(3);
     }
 
     /// The same, when a timer is the last.
     #[test]
     fn the_end_of_a_timer_makes_a_set_spare() {
-        static SEEN: Seen = Seen::new();
-        check(|| {
+        check(&["the worker is the last", "the timer is the last"], || {
             let set = Set::new(2);
             set.idle.join(true);
             set.queue.join();
@@ -272,130 +251,141 @@ mod models {
                 set.idle.shut_down();
                 set.leave(1, 1, 1);
                 if set.take_if_spare() {
-                    SEEN.see(0);
+                    mark("the worker is the last");
                 }
             });
             let timer = spawn(&set, |set| {
                 set.unrefer();
                 set.outside_ends();
                 if set.take_if_spare() {
-                    SEEN.see(1);
+                    mark("the timer is the last");
                 }
             });
             worker.join().unwrap();
             timer.join().unwrap();
             assert_eq!(set.spared.load(Ordering::Relaxed), 1, "once");
         });
-        SEEN.assert_all(2);
     }
 
     /// The main worker ends the set and leaves; a late wake-up starts a worker, perhaps. When all have left the set is
     /// spare, and has its next life, which may be the one that the late worker is in.
     #[test]
     fn a_late_worker_and_the_next_life() {
-        static SEEN: Seen = Seen::new();
-        check(|| {
-            let set = Set::new(1);
-            set.idle.join(true);
-            set.queue.join();
-            let live_again = |set: &Set| {
-                if !set.take_if_spare() || set.spared.load(Ordering::Relaxed) > 1 {
-                    return false; // two lives are enough
-                }
-                set.references.fetch_add(1, Ordering::Relaxed);
-                let epoch = set.idle.join(true).expect("nobody is leaving");
-                assert_eq!(epoch, 2);
+        check(
+            &[
+                "the main worker begins the next life",
+                "the wake-up is refused",
+                "the late worker joins an epoch that is over",
+                "the late worker joins the next life",
+            ],
+            || {
+                let set = Set::new(1);
+                set.idle.join(true);
                 set.queue.join();
-                assert!(set.queue.submit(7, epoch, || ()).is_ok() && set.queue.pop(1, 1).eq([7]));
-                set.idle.shut_down();
-                set.leave(epoch, 0, 0);
-                true
-            };
-            let main = spawn(&set, move |set| {
-                set.idle.shut_down();
-                set.leave(1, 0, 0);
-                if live_again(set) {
-                    SEEN.see(0);
-                }
-            });
-            let late = spawn(&set, move |set| {
-                let Some((epoch, _)) = set.idle.expect(2) else {
-                    SEEN.see(1);
-                    return;
+                let live_again = |set: &Set| {
+                    if !set.take_if_spare() || set.spared.load(Ordering::Relaxed) > 1 {
+                        return false; // two lives are enough
+                    }
+                    set.references.fetch_add(1, Ordering::Relaxed);
+                    let epoch = set.idle.join(true).expect("nobody is leaving");
+                    assert_eq!(epoch, 2);
+                    set.queue.join();
+                    assert!(set.queue.submit(7, epoch, || ()).is_ok() && set.queue.pop(1, 1).eq([7]));
+                    set.idle.shut_down();
+                    set.leave(epoch, 0, 0);
+                    true
                 };
-                set.references.fetch_add(1, Ordering::Relaxed);
-                set.idle.join_late();
-                set.queue.join();
-                if set.idle.is_over(epoch) {
-                    SEEN.see(2);
-                } else {
-                    let sleeper = Sleeper::new();
-                    sleeper.epoch.set(epoch);
-                    set.idle.prepare(&sleeper, false, true, false);
-                    assert_eq!(set.idle.sleep(&sleeper, None, false), Woken::Over);
-                    SEEN.see(3);
-                }
-                set.leave(epoch, 0, 0);
-                live_again(set);
-            });
-            main.join().unwrap();
-            late.join().unwrap();
-            live_again(&set);
-            set.take_if_spare();
-            assert_eq!(set.spared.load(Ordering::Relaxed), 2, "once in each life");
-            assert!(set.queue.submit(8, 2, || ()).is_err(), "closed for good");
-        });
-        SEEN.assert_all(4);
+                let main = spawn(&set, move |set| {
+                    set.idle.shut_down();
+                    set.leave(1, 0, 0);
+                    if live_again(set) {
+                        mark("the main worker begins the next life");
+                    }
+                });
+                let late = spawn(&set, move |set| {
+                    let Some((epoch, _)) = set.idle.expect(2) else {
+                        mark("the wake-up is refused");
+                        return;
+                    };
+                    set.references.fetch_add(1, Ordering::Relaxed);
+                    set.idle.join_late();
+                    set.queue.join();
+                    if set.idle.is_over(epoch) {
+                        mark("the late worker joins an epoch that is over");
+                    } else {
+                        let sleeper = Sleeper::new();
+                        sleeper.epoch.set(epoch);
+                        set.idle.prepare(&sleeper, false, true, false);
+                        assert_eq!(set.idle.sleep(&sleeper, None, false), Woken::Over);
+                        mark("the late worker joins the next life");
+                    }
+                    set.leave(epoch, 0, 0);
+                    live_again(set);
+                });
+                main.join().unwrap();
+                late.join().unwrap();
+                live_again(&set);
+                set.take_if_spare();
+                assert_eq!(set.spared.load(Ordering::Relaxed), 2, "once in each life");
+                assert!(set.queue.submit(8, 2, || ()).is_err(), "closed for good");
+            },
+        );
     }
 
     /// A late call comes to a set that ends at rest: its work is taken, or comes back; and should the set have its next
     /// life by then, as that of a `run`, it is left alone.
     #[test]
     fn a_late_call_and_the_next_life() {
-        static SEEN: Seen = Seen::new();
-        check(|| {
-            let set = Set::new(0);
-            set.local.store(true, Ordering::Relaxed);
-            set.idle.join(false);
-            set.queue.join();
-            let late = spawn(&set, |set| {
-                // As `Set::submit_late`.
-                if !set.idle.outside_begins_in(1) {
-                    return SEEN.see(0);
+        check(
+            &[
+                "the call is refused",
+                "the call's work is taken",
+                "the call's work comes back",
+                "the set has its next life",
+            ],
+            || {
+                let set = Set::new(0);
+                set.local.store(true, Ordering::Relaxed);
+                set.idle.join(false);
+                set.queue.join();
+                let late = spawn(&set, |set| {
+                    // As `Set::submit_late`.
+                    if !set.idle.outside_begins_in(1) {
+                        return mark("the call is refused");
+                    }
+                    let submitted = set.queue.submit(1, 1, || set.retirement.add(1, 0));
+                    mark(if submitted.is_err() { "the call's work comes back" } else { "the call's work is taken" });
+                    set.outside_ends();
+                    set.take_if_spare();
+                });
+                let owner = spawn(&set, |set| {
+                    // Asleep, as it were, and so at rest unless there is a call; then awake to leave.
+                    set.idle.leave(true);
+                    if !set.idle.is_over(1) {
+                        set.idle.shut_down(); // the call would have, when it ends
+                    }
+                    let mut ended = 0;
+                    while !set.queue.leave(1) {
+                        ended += set.queue.pop(1, 1).count() as u64;
+                    }
+                    set.retirement.add(0, ended);
+                    assert!(set.idle.has_left());
+                    set.retire();
+                    set.take_if_spare().then(|| {
+                        mark("the set has its next life");
+                        set.local.store(false, Ordering::Relaxed);
+                        let epoch = set.idle.join(true).expect("nobody is leaving");
+                        set.idle.leave(false); // asleep, as it were
+                        epoch
+                    })
+                });
+                late.join().unwrap();
+                match owner.join().unwrap() {
+                    Some(epoch) => assert!(!set.idle.is_over(epoch), "ended by a late call"),
+                    None => _ = set.take_if_spare(),
                 }
-                let submitted = set.queue.submit(1, 1, || set.retirement.add(1, 0));
-                SEEN.see(1 + usize::from(submitted.is_err()));
-                set.outside_ends();
-                set.take_if_spare();
-            });
-            let owner = spawn(&set, |set| {
-                // Asleep, as it were, and so at rest unless there is a call; then awake to leave.
-                set.idle.leave(true);
-                if !set.idle.is_over(1) {
-                    set.idle.shut_down(); // the call would have, when it ends
-                }
-                let mut ended = 0;
-                while !set.queue.leave(1) {
-                    ended += set.queue.pop(1, 1).count() as u64;
-                }
-                set.retirement.add(0, ended);
-                assert!(set.idle.has_left());
-                set.retire();
-                set.take_if_spare().then(|| {
-                    SEEN.see(3);
-                    set.local.store(false, Ordering::Relaxed);
-                    let epoch = set.idle.join(true).expect("nobody is leaving");
-                    set.idle.leave(false); // asleep, as it were
-                    epoch
-                })
-            });
-            late.join().unwrap();
-            match owner.join().unwrap() {
-                Some(epoch) => assert!(!set.idle.is_over(epoch), "ended by a late call"),
-                None => _ = set.take_if_spare(),
-            }
-            assert_eq!(set.spared.load(Ordering::Relaxed), 1, "once");
-        });
-        SEEN.assert_all(4);
+                assert_eq!(set.spared.load(Ordering::Relaxed), 1, "once");
+            },
+        );
     }
 }
