@@ -169,7 +169,10 @@ impl Timer {
 
     /// Waits until it fires: true. False if it is stopped, before or meanwhile, or has fired and somebody has waited
     /// for that. (In Go, a receive from a stopped timer blocks for ever.)
+    ///
+    /// A goroutine that has run for long gives way first.
     pub fn wait(&self) -> bool {
+        context::safepoint(); // before it takes anything: a goroutine may be unwound there
         loop {
             let mut state = lock(&self.when);
             let Some(when) = *state else { return false };
@@ -240,7 +243,11 @@ impl Ticker {
     }
 
     /// Waits for the next tick: true. False if the ticker is stopped. Each tick is for one who waits.
+    ///
+    /// A goroutine that has run for long gives way first: so one whose work takes longer than the period does not keep
+    /// its neighbours out.
     pub fn tick(&self) -> bool {
+        context::safepoint(); // before it takes a tick: a goroutine may be unwound there
         loop {
             // The next tick is set from the time of this one, so that they do not drift; those that were missed are
             // left out.

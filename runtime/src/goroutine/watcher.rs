@@ -1,7 +1,7 @@
 //! The watcher: a thread that sees what the workers do not. Go's `sysmon`.
 //!
 //! Every [`TICK`], while a worker is awake, it asks goroutines that have run for a whole tick to give way at their next
-//! call into the runtime, and wakes somebody for work that lies about. When all workers sleep it looks whether they can
+//! call into the runtime, and wakes a worker for queued work. When all workers sleep it looks whether they can
 //! ever wake ([`deadlock`]), and then sleeps itself. It also sees to it that no waker holds up the [`alarms`]. No user
 //! code runs here.
 
