@@ -12,7 +12,7 @@
 //! is not in locks of others: those end the process, should a goroutine be unwound in one of these destructors.
 
 #[cfg(not(sudog_loom))]
-pub(crate) use told::{is_relock, wait};
+pub(crate) use told::wait;
 
 /// Runs the slow path of a lock.
 #[cfg(sudog_loom)]
@@ -25,7 +25,8 @@ mod told {
     use std::panic::Location;
     use std::sync::OnceLock;
 
-    use sudog_runtime::{G, goroutine};
+    use sudog_runtime::G;
+    use sudog_runtime::goroutine::MustReturn;
 
     use crate::lock_api;
 
@@ -33,12 +34,15 @@ mod told {
     #[inline]
     #[track_caller]
     pub(crate) fn wait<T>(slow: impl FnOnce() -> T) -> T {
-        if G::is_goroutine() && is_relock(Location::caller()) { goroutine::must_return(slow) } else { slow() }
+        let is_relock = G::is_goroutine() && is_relock(Location::caller());
+        // `slow` is in one place, so that the compiler inlines it.
+        let _held = if is_relock { MustReturn::begin() } else { MustReturn::no() };
+        slow()
     }
 
     /// Whether `caller`, of a lock, is one of `lock_api`'s destructors. (True, too, if the program is built without
     /// locations: then all of them look alike.)
-    pub(crate) fn is_relock(caller: &Location<'_>) -> bool {
+    fn is_relock(caller: &Location<'_>) -> bool {
         caller.file().starts_with(sources_of_lock_api())
     }
 

@@ -26,9 +26,19 @@ pub(crate) fn current() -> Option<FibreRef> {
     None
 }
 
-/// Just calls `f`: there are no goroutines to unwind.
-pub fn must_return<T>(f: impl FnOnce() -> T) -> T {
-    f()
+/// Nothing: there are no goroutines to unwind.
+pub struct MustReturn;
+
+impl MustReturn {
+    /// The same.
+    pub fn begin() -> Self {
+        Self
+    }
+
+    /// The same.
+    pub fn no() -> Self {
+        Self
+    }
 }
 
 pub(crate) fn give_way() {}

@@ -251,12 +251,18 @@ pub(super) fn yield_dying(fibre: &'static Fibre) {
 }
 
 /// A call into the runtime: the place where a goroutine that has run for long gives way.
-#[inline]
+#[inline(always)]
 pub(crate) fn safepoint() {
-    if let Some(fibre) = fibre()
-        && fibre.worker.is_slice_over()
-    {
-        give_way();
+    if let Some(fibre) = fibre() {
+        of_goroutine(fibre);
+    }
+
+    /// Out of line: threads come by often, and pay for one look.
+    #[inline(never)]
+    fn of_goroutine(fibre: &Fibre) {
+        if fibre.worker.is_slice_over() {
+            give_way();
+        }
     }
 }
 
@@ -300,21 +306,40 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Runs `f`, in which the calling goroutine is not unwound where it waits, even when its set is over: a frame below
-/// cannot do without what `f` waits for. So its worker is not through before `f` has it.
-#[cold]
-pub fn must_return<T>(f: impl FnOnce() -> T) -> T {
-    struct Leave(&'static Fibre);
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            self.0.must_return.set(self.0.must_return.get() - 1);
+/// While it is there the calling goroutine is not unwound where it waits, even when its set is over: a frame below cannot
+/// do without what the goroutine waits for. So its worker does not end before the wait does.
+pub struct MustReturn(Option<&'static Fibre>);
+
+impl MustReturn {
+    /// From here on.
+    #[cold]
+    pub fn begin() -> Self {
+        let fibre = fibre();
+        if let Some(fibre) = fibre {
+            fibre.must_return.set(fibre.must_return.get() + 1);
+        }
+        Self(fibre)
+    }
+
+    /// Nothing of the kind: what may be unwound.
+    #[inline]
+    pub fn no() -> Self {
+        Self(None)
+    }
+
+    #[cold]
+    fn end(fibre: &Fibre) {
+        fibre.must_return.set(fibre.must_return.get() - 1);
+    }
+}
+
+impl Drop for MustReturn {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(fibre) = self.0 {
+            Self::end(fibre);
         }
     }
-    let _leave = fibre().map(|fibre| {
-        fibre.must_return.set(fibre.must_return.get() + 1);
-        Leave(fibre)
-    });
-    f()
 }
 
 /// Says what the calling goroutine is about to wait for, and whose it is: for the deadlock report. `holder`, if not

@@ -63,7 +63,7 @@ pub(super) struct Fibre {
     /// A `ready` that came when it was not parked: after its deadline.
     pub(super) token: Cell<bool>,
     pub(super) dying: Cell<Dying>,
-    /// How many `must_return` are under way.
+    /// How many [`MustReturn`](super::MustReturn) there are.
     pub(super) must_return: Cell<u32>,
     /// Its stack is of the usual size: it may be used again.
     pub(super) usual: bool,

@@ -56,7 +56,7 @@ mod signal;
 mod absent;
 #[cfg(any(sudog_loom, not(unix)))]
 #[doc(hidden)]
-pub use absent::must_return;
+pub use absent::MustReturn;
 #[cfg(any(sudog_loom, not(unix)))]
 pub(crate) use absent::*;
 
@@ -131,7 +131,7 @@ pub use self::{
 #[cfg(all(unix, not(sudog_loom)))]
 #[doc(hidden)]
 pub use self::{
-    context::must_return,
+    context::MustReturn,
     deferred::{Alarm, Home, alarm},
     set::{Census, census},
 };

@@ -7,7 +7,7 @@
 //! others from being unwound. All of them look as if they panicked meanwhile (`thread::panicking`), as they do.
 //!
 //! A goroutine that waits where a panic would end the process ([`unwinding`](super::unwinding)), or where it must have
-//! what it waits for ([`must_return`](super::must_return)), is not unwound. It waits on, and so may get what another
+//! what it waits for ([`MustReturn`](super::MustReturn)), is not unwound. It waits on, and so may get what another
 //! gives up as it is unwound; then it runs, and is unwound where it waits next. Of the first kind, one that still waits
 //! a second after the last other goroutine has ended is left: its stack stays as it is for ever, and so does the worker,
 //! which is not used again. Where panics abort, all that have begun are left.

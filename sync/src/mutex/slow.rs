@@ -9,8 +9,6 @@
 //! | at any time | [`abandon`](GoMutex::abandon): gives up for good, and passes on what it has been given | unwound while it sleeps | `LockFuture::drop` |
 
 use std::mem;
-#[cfg(not(sudog_loom))]
-use std::panic::Location;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
@@ -136,11 +134,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     #[cold]
     #[track_caller]
     pub(super) fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        #[cfg(not(sudog_loom))]
-        if G::is_goroutine() && crate::relock::is_relock(Location::caller()) {
-            return sudog_runtime::goroutine::must_return(|| self.wait_for_lock(deadline));
-        }
-        self.wait_for_lock(deadline)
+        crate::relock::wait(|| self.wait_for_lock(deadline))
     }
 
     fn wait_for_lock(&self, deadline: Option<Instant>) -> bool {

@@ -48,8 +48,6 @@
 
 use std::fmt;
 use std::mem;
-#[cfg(not(sudog_loom))]
-use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
@@ -261,11 +259,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         if old & TOO_MANY != 0 {
             fatal("sync: more than 1073741824 readers of an RWMutex");
         }
-        #[cfg(not(sudog_loom))]
-        if G::is_goroutine() && crate::relock::is_relock(Location::caller()) {
-            return sudog_runtime::goroutine::must_return(|| self.wait_to_read(old, deadline));
-        }
-        self.wait_to_read(old, deadline)
+        crate::relock::wait(|| self.wait_to_read(old, deadline))
     }
 
     fn wait_to_read(&self, old: u64, deadline: Option<Instant>) -> bool {
@@ -366,12 +360,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[cold]
     #[track_caller]
     fn drain_for_good(&self, guard: W::Guard) -> W::Guard {
-        let drained = || self.drain(guard, None).expect("without a deadline it waits");
-        #[cfg(not(sudog_loom))]
-        if G::is_goroutine() && crate::relock::is_relock(Location::caller()) {
-            return sudog_runtime::goroutine::must_return(drained);
-        }
-        drained()
+        crate::relock::wait(|| self.drain(guard, None).expect("without a deadline it waits"))
     }
 
     #[inline]
