@@ -37,6 +37,12 @@
 //! is freed when the count is 0. Threads wait for each other only while a table is being copied to a bigger one, in
 //! which no code but papaya's runs, and so no goroutine can leave its thread.
 //!
+//! A goroutine may be left for ever in user code that a method calls: a destructor, `==` or `clone` that waits when its
+//! set ends, below an `extern "C"` frame or where panics abort. Then the count of its thread never falls to 0. That is
+//! safe: the count says that the thread reads, so what others remove stays in memory. A later thread to which seize gives
+//! the same place finds the place active, and is protected by it. It costs memory: nothing that is removed from this map
+//! from then on is freed before the map is. Other maps have collectors of their own.
+//!
 //! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in the development tree of 1.28.
 
 mod table;
