@@ -94,6 +94,7 @@ table! {
     JoinHandle<Both> => true, true;
     JoinHandle<Cell> => true, true;
     JoinHandle<Rc> => false, false;
+    sudog::runtime::goroutine::MustReturn => false, false;
     LocalKey<Rc> => true, true;
     ActiveSet => true, true;
     Outside<'static> => true, true;
