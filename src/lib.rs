@@ -16,8 +16,9 @@
 //! ```
 //!
 //! * [`sync`]: what programs lock with. [`sync::Mutex`] with its guard; [`sync::GoMutex`] bare; the traits and the
-//!   semaphores beneath, to be exchanged by a type parameter; capacitors, which bound how often one who waits is
-//!   overtaken.
+//!   semaphores beneath, to be exchanged by a type parameter.
+//! * `locks` (feature `locks`): spin locks, semaphores over a waiting array, and capacitors, which bound how often a waiter
+//!   is overtaken.
 //! * [`runtime`]: what those are made of. [`runtime::sema`] is Go's `semacquire` and `semrelease`; [`runtime::G`] is
 //!   the thing that waits.
 //! * [`runtime::goroutine`]: goroutines. [`go`](fn@go), [`run`], [`spawn`] and the rest of the short names are here
@@ -25,13 +26,16 @@
 //! * [`context`]: deadlines and cancellation, handed down from call to call; Go's package of that name.
 //! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
 //!
-//! Features: `waiting-array` (on by default) has the semaphores of [`sync::semaphore`]`::waiting_array` and
-//! [`sync`]`::capacitor`, which NOTICE has something to say about; `event` makes all locks report what they do
+//! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
+//! locks report what they do
 //! ([`runtime::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays
 //! for `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and `libc`.
 
 pub use sudog_runtime as runtime;
 pub use sudog_sync as sync;
+
+#[cfg(feature = "locks")]
+pub use sudog_locks as locks;
 
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
@@ -56,8 +60,8 @@ struct Readme;
 #[doc = include_str!("../docs/goroutines.md")]
 struct Goroutines;
 
-#[cfg(all(doctest, feature = "waiting-array"))]
-#[doc = include_str!("../docs/capacitor.md")]
+#[cfg(all(doctest, feature = "locks"))]
+#[doc = include_str!("../locks/docs/capacitor.md")]
 struct Capacitors;
 
 /// What most programs import.

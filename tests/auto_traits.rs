@@ -2,7 +2,7 @@
 //! the sources says whether a type is missing here.
 //!
 //! `Rc` is neither, `Cell` is `Send` only, `Both` is both.
-#![cfg(all(target_os = "linux", feature = "waiting-array", not(sudog_loom)))]
+#![cfg(all(target_os = "linux", feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
 
 use std::cell::Cell as StdCell;
@@ -11,6 +11,9 @@ use std::path::Path;
 use std::rc::Rc as StdRc;
 use std::{fs, io};
 
+use sudog::locks::capacitor::*;
+use sudog::locks::spin_lock::*;
+use sudog::locks::waiting_array::*;
 use sudog::runtime::event::{self, Event, Recording, Who, clock};
 use sudog::runtime::goroutine::*;
 use sudog::runtime::sema::detached::DetachedQueue;
@@ -18,16 +21,13 @@ use sudog::runtime::sema::queue::{OneLevelList, Recorded, Treap, TwoLevelList};
 use sudog::runtime::sema::{self, Abandoned, Acquire, Cancel, Global, Limit, NotifyList, SemTable};
 use sudog::runtime::{G, Unparked};
 use sudog::sync::atomic::{Pointer, Value};
-use sudog::sync::capacitor::*;
 use sudog::sync::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key};
 use sudog::sync::lock_api;
 use sudog::sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7, V8};
 use sudog::sync::mutex::{InTurn, LockFuture, policy};
 use sudog::sync::pool::{NoNew, Pooled};
 use sudog::sync::rw_mutex::*;
-use sudog::sync::semaphore::waiting_array::*;
 use sudog::sync::semaphore::*;
-use sudog::sync::spin_lock::*;
 use sudog::sync::x::{ErrGroup, Flight, Held, SingleFlight, Weighted};
 use sudog::sync::*;
 
@@ -171,7 +171,7 @@ table! {
     Split => true, true;
     Tickets => true, true;
     TicketSema<OnGrant> => true, true;
-    sudog::sync::semaphore::Ticket => true, true;
+    sudog::locks::waiting_array::Ticket => true, true;
     Twa => true, true;
     TwaChain => true, true;
     TwaChannel => true, true;
@@ -287,7 +287,7 @@ const NOT_PUBLIC: &[&str] = &[
 fn no_type_is_missing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut missing = Vec::new();
-    for sources in ["runtime/src", "sync/src"] {
+    for sources in ["runtime/src", "sync/src", "locks/src"] {
         each_file(&root.join(sources), &mut |text| {
             for line in text.lines().map(str::trim_start) {
                 let Some(rest) = ["pub struct ", "pub enum ", "pub type "].iter().find_map(|p| line.strip_prefix(p))

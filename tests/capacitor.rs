@@ -1,5 +1,5 @@
 //! Capacitors: who is let through, who is overtaken and by how many, and that nobody who gives up leaves a trace.
-#![cfg(not(sudog_loom))]
+#![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod common;
 
@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sudog::sync::capacitor::{
+use sudog::locks::capacitor::{
     Admission, Always, ArriveDepart, Capacitor, Dealing, Fractional, Gated, Multilane, Platoon, SeparateLanes, Sliding,
     SlidingWindow, Way, WindowTicket, Wrapped,
 };
+use sudog::locks::waiting_array::SpinThenPark;
+use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
 use sudog::sync::mutex::{InTurn, policy};
-use sudog::sync::semaphore::waiting_array::SpinThenPark;
-use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa};
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, Cond, GoMutex, MutexOver, RawLock, Semaphore, lock_api};
 
 fn soon() -> Instant {

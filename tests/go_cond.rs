@@ -1,7 +1,7 @@
 //! Go's tests of its condition variable, over threads and over goroutines; and what is not in Go: deadlines, unwinding.
 //!
 //! Go's `TestCondCopy` has no like: a `Cond` cannot be moved while somebody waits on it.
-#![cfg(all(unix, not(sudog_loom)))]
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 mod common;
 mod kinds;

@@ -1,5 +1,5 @@
 //! The Go mutex: Go's own tests, the modes that those leave alone, the guards, and what misuse comes to.
-#![cfg(not(sudog_loom))]
+#![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod common;
 
@@ -13,11 +13,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
+use sudog::locks::waiting_array::{Benaphore, TwaChannel};
 use sudog::runtime::sema;
 use sudog::sync::mutex::policy::{self, Awake, Policy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
-use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, TwaChannel};
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexOver, Order, RawLock, Semaphore, Wake, lock_api};
 
 /// Nobody starves; but otherwise as Go since 1.9.

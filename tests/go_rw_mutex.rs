@@ -1,6 +1,6 @@
 //! The readers-writer mutexes: Go's tests, over each lock, over threads and over goroutines; who goes when; deadlines,
 //! unwinding, downgrades; misuse word by word.
-#![cfg(all(unix, not(sudog_loom)))]
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 mod common;
 mod kinds;
@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 
 use common::Watchdog;
 use kinds::Kind;
+use sudog::locks::waiting_array::Benaphore;
 use sudog::runtime::goroutine::{self, Builder, Placement, go, gosched, run_local};
 use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::mutex::policy;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
-use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema};
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwMutex, RwMutexOver};
 
 /// A `#[test]` for each check over each lock and kind.

@@ -1,7 +1,7 @@
 //! What once went wrong where user code meets the runtime's edges: a commit, a local's second value, an alarm's waker, a
 //! destructor at the end of a set, a frame that cannot be unwound. `user_code.rs` has the same places, and more, beside
 //! all that user code may do.
-#![cfg(all(unix, feature = "waiting-array", not(sudog_loom)))]
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
 
 mod common;
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use goroutine_common::{alone, until};
+use sudog::locks::capacitor::{Capacitor, Sliding};
 use sudog::runtime::goroutine::{
     Builder, Goexit, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, goexit, gosched, run, run_local,
     set_max_procs, sleep, sleep_async, spawn,
 };
 use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::runtime::{G, Unparked, goroutine_local};
-use sudog::sync::capacitor::{Capacitor, Sliding};
 use sudog::sync::lock_api::{self, RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::mutex::InTurn;
 use sudog::sync::mutex::stages::{V2, V7};

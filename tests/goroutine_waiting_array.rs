@@ -1,5 +1,5 @@
 //! Goroutines in the waiting arrays: they wait without their workers, beside threads, and are unwound out of there.
-#![cfg(all(unix, not(sudog_loom)))]
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 mod common;
 mod goroutine_common;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use goroutine_common::{Alone, alone, until};
-use sudog::runtime::goroutine::{Builder, go, gosched, run, run_local, set_max_procs, sleep, spawn, without_switching};
-use sudog::sync::semaphore::waiting_array::{
+use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog::locks::waiting_array::{
     Doorway, LocationWaiter, Mixed, OnBucket, OnChain, OnLocation, Refused, Seen, Spin, SpinThenPark, SpinThenYield,
     TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
     location_wake_all,
 };
-use sudog::sync::semaphore::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog::runtime::goroutine::{Builder, go, gosched, run, run_local, set_max_procs, sleep, spawn, without_switching};
 use sudog::sync::{ConstSemaphore, Order, Semaphore, WaitGroup, Wake};
 
 /// Everybody in one bucket.
@@ -407,7 +407,7 @@ fn given_up_in_an_abort() {
             looked.fetch_add(1, Relaxed);
             false
         };
-        sudog::sync::semaphore::waiting_array::address_wait_until_deadline(address, never, soon);
+        sudog::locks::waiting_array::address_wait_until_deadline(address, never, soon);
     });
 }
 

@@ -1,5 +1,5 @@
 //! Waiting for a signal, for a permit, for a group, or as a task allocates nothing; nor does what ends such a wait.
-#![cfg(not(sudog_loom))]
+#![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod common;
 #[path = "../runtime/tests/counting/mod.rs"]
@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually, is_closed_everywhere};
 use counting::without_allocating;
+use sudog::locks::waiting_array::{Benaphore, TicketSema, Twa, TwaChannel};
+use sudog::locks::waiting_array::{Doorway, TicketWait};
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
-use sudog::sync::semaphore::waiting_array::{Doorway, TicketWait};
-use sudog::sync::semaphore::{Benaphore, RuntimeSema, TicketSema, Twa, TwaChannel};
+use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{ApiRwLock, Cond, ConstRawRwLock, GoRwMutex, LockAsync, Mutex, RwMutexOver, WaitGroup, lock_api};
 
 #[test]

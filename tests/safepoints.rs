@@ -5,7 +5,7 @@
 //! exceptions are checked the other way round: there the neighbour must *not* run, as the owners of spin locks rely on it.
 //!
 //! The contract and the list of exceptions: `docs/goroutines.md`, "Safepoints".
-#![cfg(all(unix, not(sudog_loom)))]
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 mod common;
 mod goroutine_common;
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use goroutine_common::{alone, until};
+use sudog::locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 use sudog::runtime::goroutine::{
     AfterFunc, Builder, Placement, Ticker, Timer, after_func, block_on, go, gosched, num_goroutine, run, run_local,
     set_max_procs, spawn, without_switching,
@@ -28,7 +29,6 @@ use sudog::sync::mutex::{InTurn, policy, stages};
 use sudog::sync::pool::NoNew;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 use sudog::sync::x::{SingleFlight, Weighted};
 use sudog::sync::{
     Cond, GoMutex, GoRwMutex, Locker, Map, Mutex, Once, OnceValue, Order, Pool, RawLock, RawRwLock, RwMutex, Semaphore,
@@ -330,16 +330,16 @@ impl Lazy {
     }
 }
 
-#[cfg(feature = "waiting-array")]
 mod waiting_array {
-    use sudog::sync::capacitor::{
+    use sudog::locks::capacitor::{
         Always, ArriveDepart, Capacitor, Dealing, Gated, Multilane, Platoon, SeparateLanes, Sliding, SlidingWindow,
         Wrapped,
     };
-    use sudog::sync::semaphore::waiting_array::{
+    use sudog::locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+    use sudog::locks::waiting_array::{
         address_signal, address_signal_polite, key_signal, key_signal_polite, location_wake_all,
     };
-    use sudog::sync::semaphore::{Benaphore, ParkingLotSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+    use sudog::sync::semaphore::ParkingLotSema;
 
     use super::*;
 
@@ -421,7 +421,7 @@ exceptions! {
     phase_fair_readers_keep_others_out: PhaseFairRwMutex::<RuntimeSema>::unlocked(), read;
     sharded_readers_keep_others_out: ShardedRwMutex::<8>::new(), read;
     a_wait_group_keeps_others_out: WaitGroup::new(), |group| { group.add(1); group.done(); group.wait() };
-    tts_keeps_others_out: Tts::<sudog::sync::spin_lock::SpinThenPark>::new(), lock_and_unlock;
+    tts_keeps_others_out: Tts::<sudog::locks::spin_lock::SpinThenPark>::new(), lock_and_unlock;
     ticket_lock_keeps_others_out: <TicketLock>::new(), lock_and_unlock;
     mcs_keeps_others_out: <Mcs>::new(), lock_and_unlock;
     clh_keeps_others_out: <Clh>::new(), lock_and_unlock;

@@ -1,6 +1,6 @@
 //! What the queue and spin locks promise beyond `RawLock` (which `tests/conformance` checks): their orders, which
 //! guards may change threads, and that a thread may hold, end, forget and panic as it likes.
-#![cfg(not(sudog_loom))]
+#![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod common;
 
@@ -16,7 +16,7 @@ use common::{Watchdog, eventually};
 use rand::rngs::{StdRng, SysRng};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng, TryRng};
-use sudog::sync::spin_lock::{
+use sudog::locks::spin_lock::{
     Clh, ClhGuard, Lifo, Mcs, McsGuard, Reciprocating, ReciprocatingGuard, Spin, SpinThenYield, TicketLock, Tts,
     WaitPolicy,
 };

@@ -1,5 +1,5 @@
 //! Everything at once, at random, from many threads, under a watchdog. A second for each; `SUDOG_STRESS_SECS` for more.
-#![cfg(not(sudog_loom))]
+#![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod common;
 
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use common::Watchdog;
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
+use sudog::locks::waiting_array::{Benaphore, Twa, TwaLocation};
 use sudog::runtime::sema::{Cancel, Limit, Order, SemTable, Wake};
 use sudog::sync::mutex::policy::{self, Policy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
-use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Twa, TwaLocation};
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ConstSemaphore, GoMutex};
 
 /// More than there are processors, and than most machines have: who holds is preempted, who waits sleeps.

@@ -12,7 +12,7 @@
 //!
 //! A place that is to be added is one entry: what makes its object, and has the user code run. What a place does not
 //! support is named with the reason; `docs/design.md`, "Where user code runs", has the same.
-#![cfg(all(unix, feature = "waiting-array", not(sudog_loom)))]
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
 
 mod common;
@@ -31,6 +31,9 @@ use std::{error, fmt};
 
 use common::{Watchdog, eventually};
 use goroutine_common::until;
+use sudog::locks::capacitor::{Admission, ConstAdmission, Sliding, Way};
+use sudog::locks::spin_lock::WaitPolicy;
+use sudog::locks::waiting_array::{Ticket, TwaChain, TwaLocation};
 use sudog::runtime::G;
 use sudog::runtime::goroutine::{
     Builder, Goexit, JoinHandle, OnPanic, Placement, after_func, block_on, blocking, go_async, goexit, gosched, run,
@@ -39,9 +42,6 @@ use sudog::runtime::goroutine::{
 use sudog::runtime::goroutine_local;
 use sudog::runtime::sema::{NotifyList, Wake, semacquire, semacquire_async, semrelease, semrelease_many};
 use sudog::sync::atomic::Value;
-use sudog::sync::capacitor::{Admission, ConstAdmission, Sliding, Way};
-use sudog::sync::semaphore::{Ticket, TwaChain, TwaLocation};
-use sudog::sync::spin_lock::WaitPolicy;
 use sudog::sync::x::{ErrGroup, SingleFlight};
 use sudog::sync::{
     Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceValue, Pool, RwMutex, WaitGroup, context,

@@ -1,6 +1,6 @@
 //! The semaphores of the waiting arrays: what they have beyond the contract of every semaphore, which `conformance`
 //! has.
-#![cfg(not(sudog_loom))]
+#![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod common;
 
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sudog::sync::ConstSemaphore;
-use sudog::sync::semaphore::waiting_array::{
+use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog::locks::waiting_array::{
     Closed, Doorway, LocationWaiter, Mixed, OnBucket, OnChain, OnChannel, OnLocation, Orbits, Paired, Plain, Refused,
     Seen, Spin, SpinThenPark, SpinThenYield, TicketWait, Tickets, address_signal, address_signal_polite,
     address_wait_until, address_wait_until_deadline, key_monitor, key_signal, key_signal_polite, key_wait,
     key_wait_lazy, key_wait_until, location_wait, location_wake_all,
 };
-use sudog::sync::semaphore::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog::sync::ConstSemaphore;
 
 /// Everybody in one bucket.
 type One = Mixed<1>;
@@ -450,9 +450,9 @@ unsafe impl<W, D> Send for Posted<W, D> {}
 #[test]
 fn the_last_taker_may_free_it() {
     for abandoned in [false, true] {
-        freed_at_once::<OnChain, sudog::sync::semaphore::waiting_array::Split>(abandoned);
-        freed_at_once::<OnBucket, sudog::sync::semaphore::waiting_array::Split>(abandoned);
-        freed_at_once::<OnLocation, sudog::sync::semaphore::waiting_array::Split>(abandoned);
+        freed_at_once::<OnChain, sudog::locks::waiting_array::Split>(abandoned);
+        freed_at_once::<OnBucket, sudog::locks::waiting_array::Split>(abandoned);
+        freed_at_once::<OnLocation, sudog::locks::waiting_array::Split>(abandoned);
         freed_at_once::<OnChain, Tickets>(abandoned);
         freed_at_once::<OnChannel, Tickets>(abandoned);
     }
@@ -647,7 +647,7 @@ struct ActsBetween;
 
 static BETWEEN: TwaLocation<ActsBetween, 1, One> = TwaLocation::with_permits(0);
 
-impl sudog::sync::semaphore::waiting_array::WaitPolicy for ActsBetween {
+impl sudog::locks::waiting_array::WaitPolicy for ActsBetween {
     const PARKS: bool = true;
 
     fn pass_time(iter: u32) -> bool {

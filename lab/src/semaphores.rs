@@ -7,11 +7,12 @@ mod sem_t;
 pub use sem_t::SemT;
 
 use serde::Serialize;
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::Semaphore;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
-use sudog_sync::semaphore::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
-use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 
 use crate::registry::registry;
 

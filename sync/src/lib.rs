@@ -10,8 +10,7 @@
 //! * Threads, goroutines and async tasks wait in the same lines: [`LockAsync`] is for the last of these.
 //! * [`RawLock`] and [`Semaphore`] are what backends implement: any semaphore fits under the mutex, and any lock fits
 //!   under [`MutexOver`], by one type parameter.
-//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies, [`spin_lock`] the classic small locks;
-//!   `capacitor` bounds how often one who waits for any of these is overtaken (feature `waiting-array`).
+//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies. The crate `sudog-locks` has more of both.
 //!
 //! # Examples
 //!
@@ -34,8 +33,6 @@ mod api_lock;
 mod api_rw_lock;
 #[cfg(not(sudog_loom))]
 pub mod atomic;
-#[cfg(feature = "waiting-array")]
-pub mod capacitor;
 #[cfg(not(sudog_loom))]
 mod cond;
 #[cfg(all(unix, not(sudog_loom)))]
@@ -56,10 +53,8 @@ pub mod rw_mutex;
 pub mod semaphore;
 #[cfg(not(sudog_loom))]
 mod shared_panic;
-pub mod spin_lock;
 mod thread_index;
 mod wait_group;
-mod waiting;
 pub mod x;
 
 #[cfg(not(sudog_loom))]
@@ -87,3 +82,11 @@ pub use rw_mutex::{GoRwMutex, RLocker};
 #[cfg(not(sudog_loom))]
 pub use shared_panic::SharedPanic;
 pub use wait_group::WaitGroup;
+
+/// For `sudog-locks`.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::raw::poll_until;
+    pub use crate::relock::wait as relock_wait;
+    pub use crate::thread_index::thread_index;
+}

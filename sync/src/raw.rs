@@ -243,7 +243,7 @@ impl<S: Semaphore> Drop for Releases<'_, S> {
 }
 
 /// Tries until it works or until `deadline`: at least once, giving way to other threads in between.
-pub(crate) fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         if let Some(got) = attempt() {
             return Some(got);

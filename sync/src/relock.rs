@@ -12,11 +12,11 @@
 //! is not in locks of others: those end the process, should a goroutine be unwound in one of these destructors.
 
 #[cfg(not(sudog_loom))]
-pub(crate) use told::wait;
+pub use told::wait;
 
 /// Runs the slow path of a lock.
 #[cfg(sudog_loom)]
-pub(crate) fn wait<T>(slow: impl FnOnce() -> T) -> T {
+pub fn wait<T>(slow: impl FnOnce() -> T) -> T {
     slow()
 }
 
@@ -33,7 +33,7 @@ mod told {
     /// Runs the slow path of a lock: if `lock_api` takes a lock back, the calling goroutine is not unwound in it.
     #[inline]
     #[track_caller]
-    pub(crate) fn wait<T>(slow: impl FnOnce() -> T) -> T {
+    pub fn wait<T>(slow: impl FnOnce() -> T) -> T {
         let is_relock = G::is_goroutine() && is_relock(Location::caller());
         // `slow` is in one place, so that the compiler inlines it.
         let _held = if is_relock { MustReturn::begin() } else { MustReturn::no() };

@@ -13,7 +13,7 @@ mod place {
 
     /// Small numbers for threads, dealt as they first ask. A hint: nothing but performance may hang on it.
     #[inline]
-    pub(crate) fn thread_index() -> usize {
+    pub fn thread_index() -> usize {
         match INDEX.get() {
             usize::MAX => first_time(),
             index => index,
@@ -40,12 +40,13 @@ mod place {
         static INDEX: usize = super::deal(&NEXT);
     }
 
-    pub(crate) fn thread_index() -> usize {
+    /// The same, in a model.
+    pub fn thread_index() -> usize {
         INDEX.with(|index| *index)
     }
 }
 
-pub(crate) use place::thread_index;
+pub use place::thread_index;
 
 fn deal(next: &AtomicUsize) -> usize {
     next.fetch_add(1, Relaxed) & (usize::MAX >> 1)

@@ -1,6 +1,6 @@
 //! What every lock and every semaphore must do: one suite for each trait, compiled for every backend in the
 //! laboratory's registries, ours and others.
-#![cfg(not(sudog_loom))]
+#![cfg(all(feature = "locks", not(sudog_loom)))]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use sudog::locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog::locks::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
 use sudog::runtime::sema;
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
-use sudog::sync::semaphore::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
-use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{Order, Semaphore, Wake};
 #[cfg(target_os = "linux")]
 use sudog_lab::semaphores::SemT;

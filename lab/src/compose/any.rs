@@ -6,13 +6,14 @@
 
 use std::time::Instant;
 
-use sudog_sync::Semaphore;
-use sudog_sync::capacitor::{
+use sudog_locks::capacitor::{
     Admission, Always, ArriveDepart, Fractional, Gated, Multilane, Platoon, SeparateLanes, SlidingWindow, Way,
     WindowTicket,
 };
-use sudog_sync::semaphore::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
-use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
+use sudog_sync::Semaphore;
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 
 use super::name::{Admit, Front, Wait};
 use crate::semaphores::SemaphoreName;

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 use sudog_sync::RawLock;
-use sudog_sync::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 
 use crate::locks::{Job, LockName, with_lock};
 

@@ -2,9 +2,9 @@
 //!
 //! | name | lock |
 //! |---|---|
-//! | `capacitor(INNER)` | INNER behind a [`Platoon`](sudog_sync::capacitor::Platoon) |
-//! | `sliding(INNER)` | INNER behind a [`SlidingWindow`](sudog_sync::capacitor::SlidingWindow) |
-//! | `multilane(INNER)` | INNER behind [`Multilane`](sudog_sync::capacitor::Multilane), or [`SeparateLanes`](sudog_sync::capacitor::SeparateLanes) |
+//! | `capacitor(INNER)` | INNER behind a [`Platoon`](sudog_locks::capacitor::Platoon) |
+//! | `sliding(INNER)` | INNER behind a [`SlidingWindow`](sudog_locks::capacitor::SlidingWindow) |
+//! | `multilane(INNER)` | INNER behind [`Multilane`](sudog_locks::capacitor::Multilane), or [`SeparateLanes`](sudog_locks::capacitor::SeparateLanes) |
 //!
 //! with options behind INNER, which are in [`name`]. What is measured is a
 //! [`Wrapped`], whose parts are known as follows:
@@ -27,8 +27,8 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
+use sudog_locks::capacitor::Wrapped;
 use sudog_sync::RawLock;
-use sudog_sync::capacitor::Wrapped;
 
 pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
 pub use self::inner::{DynGuard, DynLock, InnerJob, UNBOXED, with_inner};
@@ -183,7 +183,7 @@ pub fn serving_in_order() -> impl Iterator<Item = SemaphoreName> {
 mod tests {
     use std::time::Duration;
 
-    use sudog_sync::capacitor::ArriveDepart;
+    use sudog_locks::capacitor::ArriveDepart;
 
     use super::*;
     use crate::contenders::Contenders;

@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
-use sudog_sync::capacitor::{DEFAULT_LIMIT, Dealing};
+use sudog_locks::capacitor::{DEFAULT_LIMIT, Dealing};
 
 use super::any::AnyCapacitor;
 use super::serving_in_order;

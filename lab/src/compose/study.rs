@@ -1,9 +1,10 @@
 //! Capacitors around locks, as types: what is checked as a lock, and no more than that. In the benches they are
 //! composed by name.
 
-use sudog_sync::capacitor::{Always, Capacitor, Fractional, Gated, Multilane, SeparateLanes, Sliding, Wrapped};
-use sudog_sync::semaphore::{Benaphore, RuntimeSema, Twa};
-use sudog_sync::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
+use sudog_locks::capacitor::{Always, Capacitor, Fractional, Gated, Multilane, SeparateLanes, Sliding, Wrapped};
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
+use sudog_locks::waiting_array::{Benaphore, Twa};
+use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{GoMutex, RawLock};
 
 use super::inner::DynLock;

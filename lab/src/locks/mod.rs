@@ -11,10 +11,11 @@ pub use pthread::Pthread;
 pub use std_mutex::StdMutex;
 
 use serde::Serialize;
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenYield, TicketLock, Tts};
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
-use sudog_sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_sync::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenYield, TicketLock, Tts};
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog_sync::{
     GoMutex, RawLock,
     mutex::{policy, stages},

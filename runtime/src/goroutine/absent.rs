@@ -49,7 +49,8 @@ pub(crate) fn yield_now() -> bool {
 
 pub(crate) fn safepoint() {}
 
-pub(crate) fn without_switching<T>(f: impl FnOnce() -> T) -> T {
+/// Just calls `f`: no goroutine switches.
+pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 

@@ -55,10 +55,10 @@ mod signal;
 #[cfg(any(sudog_loom, not(unix)))]
 mod absent;
 #[cfg(any(sudog_loom, not(unix)))]
-#[doc(hidden)]
-pub use absent::MustReturn;
-#[cfg(any(sudog_loom, not(unix)))]
 pub(crate) use absent::*;
+#[cfg(any(sudog_loom, not(unix)))]
+#[doc(hidden)]
+pub use absent::{MustReturn, without_switching};
 
 #[cfg(all(unix, not(sudog_loom)))]
 mod alarms;

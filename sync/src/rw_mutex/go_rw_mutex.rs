@@ -60,8 +60,8 @@ use crate::mutex::ByHand;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
-use crate::waiting::without_switching;
 use crate::{GoMutex, RLocker};
+use sudog_runtime::goroutine::without_switching;
 
 const READER: u64 = 1;
 const READERS: u64 = (1 << 32) - 1;

@@ -44,7 +44,7 @@ use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
 use crate::thread_index::thread_index;
-use crate::waiting::without_switching;
+use sudog_runtime::goroutine::without_switching;
 
 /// A shard's bit; the rest is the count of its readers.
 const CLOSED: u32 = 1 << 31;

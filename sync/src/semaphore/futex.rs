@@ -22,8 +22,8 @@ use crate::{Order, Semaphore, Wake};
 ///
 /// A woken waiter competes with newcomers for its permit, so there is no order among them to rely on, and no handoff.
 ///
-/// A goroutine that waits blocks its worker, so [`spin_lock`'s limits](crate::spin_lock#limits) hold for the owner of a
-/// lock over it, too: it must neither wait nor give way. A release never switches.
+/// A goroutine that waits blocks its worker, so the owner of a lock over it must neither wait nor give
+/// way: a waiter on the same worker would keep the owner from running. A release never switches.
 ///
 /// # Examples
 ///

@@ -25,8 +25,8 @@ const GRANTED: UnparkToken = UnparkToken(1);
 
 /// A semaphore whose waiters stand in parking_lot_core's table.
 ///
-/// A goroutine that waits blocks its worker, so [`spin_lock`'s limits](crate::spin_lock#limits) hold for the owner of a
-/// lock over it, too: it must neither wait nor give way. A release never switches.
+/// A goroutine that waits blocks its worker, so the owner of a lock over it must neither wait nor give
+/// way: a waiter on the same worker would keep the owner from running. A release never switches.
 ///
 /// # Examples
 ///

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sudog_locks::capacitor::{Admission, Wrapped};
 use sudog_sync::RawLock;
-use sudog_sync::capacitor::{Admission, Wrapped};
 
 use super::doorway::Doorway;
 use super::history::{Entry, History};

@@ -14,9 +14,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use sudog_sync::capacitor::{ArriveDepart, Multilane, Platoon, SlidingWindow, WindowTicket};
-use sudog_sync::semaphore::waiting_array::TicketWait;
-use sudog_sync::semaphore::{Ticket, TicketSema};
+use sudog_locks::capacitor::{ArriveDepart, Multilane, Platoon, SlidingWindow, WindowTicket};
+use sudog_locks::waiting_array::TicketWait;
+use sudog_locks::waiting_array::{Ticket, TicketSema};
 use sudog_sync::{Semaphore, Wake};
 
 use super::history::Entry;

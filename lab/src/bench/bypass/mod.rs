@@ -1,7 +1,7 @@
 //! How often one who waits is overtaken, exactly: by the numbers that those who arrive have, and the order in which
 //! they are admitted. And whether that is within what is promised.
 //!
-//! What is measured are the primitives of the library in [`Wrapped`](sudog_sync::capacitor::Wrapped), with a number for
+//! What is measured are the primitives of the library in [`Wrapped`](sudog_locks::capacitor::Wrapped), with a number for
 //! each arrival: see [`doorway`] for where it comes from, and [`history`] for what is counted. To make bypass likely
 //! there are more contenders than the limit, so that an inner lock always has a choice, and at times one is kept on its
 //! way to it. Where there is a gate they also rest at times, or it would stay shut, or one would have it to itself.
@@ -20,12 +20,12 @@ pub mod history;
 use std::io;
 
 use serde::Serialize;
-use sudog_sync::RawLock;
-use sudog_sync::capacitor::{
+use sudog_locks::capacitor::{
     Admission, Always, ArriveDepart, Dealing, Gated, Multilane, Platoon, SeparateLanes, SlidingWindow,
 };
-use sudog_sync::semaphore::waiting_array::{OnBucket, OnGrant};
-use sudog_sync::semaphore::{Benaphore, Ticket};
+use sudog_locks::waiting_array::{Benaphore, Ticket};
+use sudog_locks::waiting_array::{OnBucket, OnGrant};
+use sudog_sync::RawLock;
 
 use self::contest::Stalls;
 use self::doorway::{ByClock, ByTicket, Doorway, Permits};

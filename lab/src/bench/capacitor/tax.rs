@@ -4,9 +4,9 @@
 //! library would have. An inner lock that is not one of [`UNBOXED`] is in its box, bare as well as wrapped.
 
 use serde::Serialize;
+use sudog_locks::capacitor::{Admission, Always, ArriveDepart, Gated, Platoon, SlidingWindow, Wrapped};
+use sudog_locks::waiting_array::Benaphore;
 use sudog_sync::RawLock;
-use sudog_sync::capacitor::{Admission, Always, ArriveDepart, Gated, Platoon, SlidingWindow, Wrapped};
-use sudog_sync::semaphore::Benaphore;
 
 use crate::bench::uncontended::{Pairs, ROUND};
 use crate::cli::CapacitorArgs;

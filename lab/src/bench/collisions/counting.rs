@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use sudog_sync::semaphore::waiting_array::WaitPolicy;
+use sudog_locks::waiting_array::WaitPolicy;
 
 thread_local!(static WAITS_BEGUN: Cell<u64> = const { Cell::new(0) });
 
@@ -58,8 +58,8 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
 
-    use sudog_sync::semaphore::Benaphore;
-    use sudog_sync::semaphore::waiting_array::{Mixed, OnBucket, OnChain, TicketWait};
+    use sudog_locks::waiting_array::Benaphore;
+    use sudog_locks::waiting_array::{Mixed, OnBucket, OnChain, TicketWait};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Who shares a bucket with whom, without any threads: what the hashes come to.
 
 use serde::Serialize;
-use sudog_sync::semaphore::waiting_array::TicketHash;
+use sudog_locks::waiting_array::TicketHash;
 
 use super::{HashJob, HashName, with_hash};
 

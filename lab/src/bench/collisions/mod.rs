@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use serde::Serialize;
-use sudog_sync::semaphore::Benaphore;
-use sudog_sync::semaphore::waiting_array::{Mixed, OnBucket, OnChain, Orbits, Paired, Plain, TicketHash, TicketWait};
+use sudog_locks::waiting_array::Benaphore;
+use sudog_locks::waiting_array::{Mixed, OnBucket, OnChain, Orbits, Paired, Plain, TicketHash, TicketWait};
 
 use self::counting::{AtOnce, Counting, waits_begun};
 use crate::cli::CollisionsArgs;

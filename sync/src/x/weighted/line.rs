@@ -6,7 +6,7 @@ use sudog_runtime::AtomicU32;
 use sudog_runtime::sema::semgrant_many;
 use sudog_runtime::shim::Cell;
 
-use crate::waiting::without_switching;
+use sudog_runtime::goroutine::without_switching;
 
 pub(super) struct State {
     pub(super) held: u64,

@@ -1,0 +1,324 @@
+//! Lanes: several lines, so that those who arrive do not all meet in one. For study.
+//!
+//! | | dealt | departures are counted | bypass at most |
+//! |---|---|---|---|
+//! | [`Multilane`] | in turn | by all lanes together: the `L * B`-th gives `B` credits to each | `L * B - 1` |
+//! | [`SeparateLanes`] | in turn, by thread, or at random | by each lane for itself | see [`Dealing`] |
+//!
+//! The paper says of lanes that they "preserve the bounded bypass property". It depends on what is counted where, and on
+//! what is dealt. With a count of its own, each lane is a platoon: while V is late, its lane is closed, but the others
+//! go on, with all who are dealt to them. With one count, a platoon is the next `L * B` that are dealt, so each lane has
+//! `B` of them, and that they pass by different lines makes no difference to who is in it.
+//!
+//! **The number that is dealt is the ticket**: `n` is for lane `n % L`, and is its ticket `n / L`. Were the lane all that
+//! is dealt, and its ticket drawn in a second step, as any semaphore does, then those who stop between the two would put the
+//! lanes out of step, and the credits of one platoon go to two: each two who do so let one more pass
+//! (`locks/docs/capacitor.md`).
+//!
+//! A credit is for a number that has been dealt, so one that was dealt cannot give up. Who has a deadline is dealt
+//! nothing before its turn has come, and polls; and a goroutine that is unwound waits on until it is let through, and
+//! departs.
+//!
+//! Orderings: as in `platoon.rs`; credits are Release, and acquired by who is let through. Who sleeps is woken as in
+//! the sliding window, but for all numbers, whether dealt or not: so no other look is needed.
+//!
+//! Source: the paper's remark on multilane semaphores; the shared count is ours.
+
+use std::fmt;
+
+use crossbeam_utils::CachePadded;
+use sudog_runtime::shim::AtomicU64;
+use sudog_runtime::shim::Ordering::{Acquire, Relaxed, Release};
+use sudog_runtime::{Instant, fatal};
+
+use super::admission::draw;
+use super::arrival::{ArriveDepart, checked};
+use super::platoon::Platoon;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
+use crate::waiting_array::Benaphore;
+use crate::waiting_array::chain;
+use sudog_sync::Semaphore;
+use sudog_sync::internal::poll_until;
+use sudog_sync::internal::thread_index;
+
+/// The lanes of what is made without a number of them.
+pub const DEFAULT_LANES: u32 = 2;
+
+/// A platoon of `L * B`, dealt in turn to `L` lanes.
+///
+/// # Limits
+///
+/// `L * B` is at most 2^20. It cannot be in a `static`, as its lanes are on the heap.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_locks::capacitor::{ArriveDepart, Multilane};
+///
+/// let lanes = Multilane::with_lanes(2, 1);
+/// let [a, b] = [lanes.arrive(), lanes.arrive()];
+/// lanes.depart(a);
+/// assert!(lanes.try_arrive().is_none());
+/// lanes.depart(b);
+/// assert!(lanes.try_arrive().is_some());
+/// ```
+pub struct Multilane {
+    /// How many of each lane have been let through, or can be.
+    lanes: Box<[CachePadded<AtomicU64>]>,
+    dealt: CachePadded<AtomicU64>,
+    departed: CachePadded<AtomicU64>,
+    limit: u32,
+}
+
+impl Multilane {
+    /// With so many lanes, and this bypass limit for each.
+    ///
+    /// # Panics
+    ///
+    /// If there are none, or too many for the limit.
+    #[must_use]
+    pub fn with_lanes(lanes: u32, limit: u32) -> Self {
+        assert!(lanes >= 1, "there is a lane at least");
+        checked(limit.saturating_mul(lanes), 1 << 20);
+        Self {
+            lanes: (0..lanes).map(|_| CachePadded::new(AtomicU64::new(u64::from(limit)))).collect(),
+            dealt: CachePadded::new(AtomicU64::new(0)),
+            departed: CachePadded::new(AtomicU64::new(0)),
+            limit,
+        }
+    }
+
+    /// How many numbers have been dealt. For tests and the curious.
+    #[must_use]
+    pub fn dealt(&self) -> u64 {
+        self.dealt.load(Relaxed)
+    }
+
+    /// The lane of a number, and the ticket.
+    #[inline]
+    fn lane(&self, number: u64) -> (&AtomicU64, u64) {
+        let lanes = self.lanes.len() as u64;
+        (&self.lanes[(number % lanes) as usize], number / lanes)
+    }
+
+    fn credits(&self) -> u64 {
+        self.lanes.len() as u64 * u64::from(self.limit)
+    }
+
+    #[cold]
+    fn wait(lane: &AtomicU64, ticket: u64) {
+        let through = || lane.load(Acquire) > ticket;
+        let mut iter = 0;
+        while !through() {
+            if !SpinThenPark::pass_time(iter) {
+                chain::wait_ticket((&raw const *lane).addr(), ticket as u32, through, None);
+                return;
+            }
+            iter += 1;
+        }
+    }
+
+    /// The last of the platoon: lets the next one go.
+    #[cold]
+    fn complete(&self) {
+        self.departed.store(0, Relaxed);
+        for lane in &self.lanes {
+            let first = lane.fetch_add(u64::from(self.limit), Release);
+            for ticket in first..first + u64::from(self.limit) {
+                chain::signal_ticket((&raw const **lane).addr(), ticket as u32);
+            }
+        }
+    }
+}
+
+impl ArriveDepart for Multilane {
+    /// The number that was dealt, in the order in which they came.
+    type Ticket = u64;
+
+    const DEADLINES: bool = false;
+    const GATE: bool = false;
+
+    fn with_limit(limit: u32) -> Self {
+        Self::with_lanes(DEFAULT_LANES, limit)
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn bound(&self) -> Option<u64> {
+        Some(self.credits() - 1)
+    }
+
+    fn arrive(&self) -> u64 {
+        let number = self.dealt.fetch_add(1, Relaxed);
+        let (lane, ticket) = self.lane(number);
+        if lane.load(Acquire) <= ticket {
+            let waits = Waits { lanes: self, number };
+            Self::wait(lane, ticket);
+            std::mem::forget(waits);
+        }
+        number
+    }
+
+    fn try_arrive(&self) -> Option<u64> {
+        let mut dealt = self.dealt.load(Relaxed);
+        loop {
+            let (lane, ticket) = self.lane(dealt);
+            (lane.load(Acquire) > ticket).then_some(())?;
+            match self.dealt.compare_exchange_weak(dealt, dealt + 1, Relaxed, Relaxed) {
+                Ok(_) => return Some(dealt),
+                Err(now) => dealt = now,
+            }
+        }
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<u64> {
+        poll_until(deadline, || self.try_arrive())
+    }
+
+    fn depart(&self, _: u64) {
+        // Relaxed: as in platoon.rs, the last one's credits release the reset, and those of the next platoon acquire it.
+        let departed = self.departed.fetch_add(1, Relaxed) + 1;
+        if departed >= self.credits() {
+            if departed > self.credits() {
+                fatal("sync: departure without an arrival");
+            }
+            self.complete();
+        }
+        sudog_runtime::safepoint();
+    }
+}
+
+/// One that was dealt a number, and waits. Dropped when a goroutine is unwound, which does not happen to it again: it
+/// waits on, or its credit would never be used up.
+struct Waits<'a> {
+    lanes: &'a Multilane,
+    number: u64,
+}
+
+impl Drop for Waits<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let (lane, ticket) = self.lanes.lane(self.number);
+        Multilane::wait(lane, ticket);
+        self.lanes.depart(self.number);
+    }
+}
+
+/// How lanes are dealt. What lanes that are platoons, each for itself, bound depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dealing {
+    /// One after the other. The bypass depends on the number of threads, T: those that are dealt to the lane of one that
+    /// is late wait behind it, and soon all are there; in models it was `L * B - 1 + (L - 1) * (T - 2)` and `T - 1` more.
+    /// But whoever only tries is dealt another lane the next time, so with `try_lock` it is not bounded.
+    InTurn,
+    /// To each thread always the same. Not bounded: the threads of another lane pass again and again.
+    ByThread,
+    /// Any: the paper's "at random". Not bounded.
+    AtRandom,
+}
+
+/// Lanes that are platoons, each for itself.
+///
+/// # Examples
+///
+/// One that is late in its lane does not hold up the other:
+///
+/// ```
+/// use sudog_locks::capacitor::{ArriveDepart, Dealing, SeparateLanes};
+/// use sudog_locks::waiting_array::Benaphore;
+///
+/// let lanes: SeparateLanes<Benaphore> = SeparateLanes::with_lanes(2, 1, Dealing::InTurn);
+/// let _late = lanes.arrive();
+/// let other = lanes.arrive();
+/// lanes.depart(other);
+/// assert!(lanes.try_arrive().is_none(), "dealt to the lane of the one that is late");
+/// assert!(lanes.try_arrive().is_some(), "dealt to the other");
+/// ```
+pub struct SeparateLanes<S = Benaphore> {
+    lanes: Box<[Platoon<S>]>,
+    dealing: Dealing,
+    dealt: CachePadded<AtomicU64>,
+}
+
+impl<S: Semaphore> SeparateLanes<S> {
+    /// With so many lanes, and this bypass limit for each.
+    ///
+    /// # Panics
+    ///
+    /// If there are none, or the limit is one that a platoon cannot have.
+    #[must_use]
+    pub fn with_lanes(lanes: u32, limit: u32, dealing: Dealing) -> Self {
+        assert!(lanes >= 1, "there is a lane at least");
+        let lanes = (0..lanes).map(|_| Platoon::with_limit(limit)).collect();
+        Self { lanes, dealing, dealt: CachePadded::new(AtomicU64::new(0)) }
+    }
+
+    fn deal(&self) -> u32 {
+        let number = match self.dealing {
+            Dealing::InTurn => self.dealt.fetch_add(1, Relaxed),
+            Dealing::ByThread => thread_index() as u64,
+            Dealing::AtRandom => u64::from(draw()),
+        };
+        (number % self.lanes.len() as u64) as u32
+    }
+}
+
+impl<S: Semaphore> ArriveDepart for SeparateLanes<S> {
+    /// The number of the lane.
+    type Ticket = u32;
+
+    const DEADLINES: bool = S::DEADLINES;
+    const GATE: bool = false;
+
+    fn with_limit(limit: u32) -> Self {
+        Self::with_lanes(DEFAULT_LANES, limit, Dealing::AtRandom)
+    }
+
+    fn limit(&self) -> u32 {
+        self.lanes[0].limit()
+    }
+
+    fn bound(&self) -> Option<u64> {
+        if self.lanes.len() == 1 { self.lanes[0].bound() } else { None }
+    }
+
+    fn arrive(&self) -> u32 {
+        let lane = self.deal();
+        self.lanes[lane as usize].arrive();
+        lane
+    }
+
+    fn try_arrive(&self) -> Option<u32> {
+        let lane = self.deal();
+        self.lanes[lane as usize].try_arrive().map(|()| lane)
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
+        let lane = self.deal();
+        self.lanes[lane as usize].arrive_until(deadline).map(|()| lane)
+    }
+
+    fn depart(&self, lane: u32) {
+        self.lanes[lane as usize].depart(());
+    }
+}
+
+impl fmt::Debug for Multilane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Multilane")
+            .field("lanes", &self.lanes.len())
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Debug for SeparateLanes<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SeparateLanes")
+            .field("lanes", &self.lanes.len())
+            .field("dealing", &self.dealing)
+            .finish_non_exhaustive()
+    }
+}

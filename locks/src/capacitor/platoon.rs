@@ -1,0 +1,225 @@
+//! The platoon: `B` are let through, and the next `B` when all of these have departed. The paper's capacitor.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `sema` | credits, `B` at first: who arrives takes one |
+//! | `departed` | lower half: how many of the platoon that is out have departed; upper half: how many announcements have ended |
+//! | `announced` | how many announcements there were |
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | arrive | | takes a credit, in line |
+//! | depart | | `departed += (0, 1)`, or `(1, 1)` if announced; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
+//! | retract | | `departed += (1, 0)` |
+//! | gate | one that has the lock | loads `departed`, then `announced`: equal, so nobody is in between |
+//!
+//! Bound: while V has not departed, its platoon is out, so only the credits of that platoon can overtake it: `B - 1`.
+//! This needs a semaphore that is first come, first served, newcomers included; with one that lets a newcomer take a
+//! credit past a waiter, V could wait for ever at the semaphore.
+//!
+//! **One word for both counts.** The listings reset the count of departures by a store, which is right as nobody else is
+//! about then. Here the reset is an RMW, as the upper half goes on; and so a departure is one RMW with a gate or without.
+//!
+//! Orderings: the `B`-th departer takes off `B` before it releases the credits, and who departs next has acquired one of
+//! them: so the lower half never counts two platoons. The gate: a departure is Release, and comes after its announcement;
+//! so who has acquired `departed` sees all announcements of those it counts, and that of a V that has been announced
+//! before and has not departed, too: the counts differ.
+//!
+//! One that is late idles the lock: once the platoon's credits are used up, all wait for the last departure. That is what
+//! [`SlidingWindow`](super::SlidingWindow) is for.
+//!
+//! Source: listing 1 (over `Ticket`) and listing 2 (over `Twa`).
+
+use std::fmt;
+
+use crossbeam_utils::CachePadded;
+use sudog_runtime::shim::Ordering::{Acquire, Relaxed, Release};
+use sudog_runtime::shim::{AtomicU32, AtomicU64, mark};
+use sudog_runtime::{Instant, fatal};
+
+#[cfg(not(sudog_loom))]
+use super::DEFAULT_LIMIT;
+#[cfg(not(sudog_loom))]
+use super::arrival::ConstArriveDepart;
+use super::arrival::{ArriveDepart, checked};
+use crate::waiting_array::Benaphore;
+#[cfg(not(sudog_loom))]
+use sudog_sync::ConstPermits;
+use sudog_sync::{Order, Semaphore};
+
+/// The largest bypass limit.
+const MOST: u32 = 1 << 20;
+
+/// In the upper half of the word.
+const ONE: u64 = 1 << 32;
+
+/// The capacitor of the paper, over any semaphore that is first come, first served.
+///
+/// # Limits
+///
+/// A bypass limit of 2^20. 2^31 that have arrived and not departed. Over a semaphore that blocks its thread, goroutines of
+/// one worker must not wait for the inner lock, nor give way with the lock, while others of it wait to be let through: none
+/// of them would run again.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_locks::capacitor::{ArriveDepart, Platoon};
+/// use sudog_locks::waiting_array::Twa;
+///
+/// let platoon: Platoon<Twa> = Platoon::with_limit(2);
+/// let first = platoon.arrive();
+/// let second = platoon.arrive();
+/// platoon.depart(first);
+/// assert!(platoon.try_arrive().is_none(), "the second is still out");
+/// platoon.depart(second);
+/// assert!(platoon.try_arrive().is_some());
+/// ```
+pub struct Platoon<S = Benaphore> {
+    sema: CachePadded<S>,
+    tally: CachePadded<Tally>,
+}
+
+/// What is written by those who depart, and by those who announce themselves.
+struct Tally {
+    departed: AtomicU64,
+    announced: AtomicU32,
+    limit: u32,
+}
+
+impl<S: Semaphore> Platoon<S> {
+    const FIRST_COME_FIRST_SERVED: () =
+        assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
+
+    /// [`ArriveDepart::with_limit`], for a `static`: by a type parameter, as a trait's constants know the limit only so.
+    ///
+    /// ```
+    /// use sudog_locks::capacitor::{ArriveDepart, Platoon};
+    /// use sudog_locks::waiting_array::Benaphore;
+    ///
+    /// static DOOR: Platoon<Benaphore> = Platoon::const_with_limit::<8>();
+    /// assert_eq!(DOOR.bound(), Some(7));
+    /// ```
+    #[cfg(not(sudog_loom))]
+    #[must_use]
+    pub const fn const_with_limit<const N: u32>() -> Self
+    where
+        S: ConstPermits<N>,
+    {
+        let () = Self::FIRST_COME_FIRST_SERVED;
+        let limit = checked(N, MOST);
+        let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit };
+        Self { sema: CachePadded::new(S::HOLDING), tally: CachePadded::new(tally) }
+    }
+
+    /// The semaphore, to look at. Permits that are taken or given by hand void the bound; and if it is closed, arrivals
+    /// panic.
+    pub fn semaphore(&self) -> &S {
+        let () = Self::FIRST_COME_FIRST_SERVED;
+        &self.sema
+    }
+
+    #[inline]
+    fn count_off(&self, departure: u64) {
+        // Release: for the gate. The lower half does not run over: there are no more departures than credits.
+        let before = self.tally.departed.fetch_add(departure, Release) as u32;
+        if before + 1 >= self.tally.limit {
+            self.complete(before);
+        }
+        sudog_runtime::safepoint();
+    }
+
+    /// The last of the platoon: lets the next one go.
+    #[cold]
+    fn complete(&self, before: u32) {
+        let limit = self.tally.limit;
+        if before >= limit {
+            fatal("sync: departure without an arrival");
+        }
+        mark("a platoon is complete");
+        // Relaxed: the grant below releases it.
+        self.tally.departed.fetch_sub(u64::from(limit), Relaxed);
+        self.sema.grant_many(limit);
+    }
+}
+
+impl<S: Semaphore> ArriveDepart for Platoon<S> {
+    type Ticket = ();
+
+    const DEADLINES: bool = S::DEADLINES;
+    const GATE: bool = true;
+
+    fn with_limit(limit: u32) -> Self {
+        let () = Self::FIRST_COME_FIRST_SERVED;
+        let limit = checked(limit, MOST);
+        let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit };
+        Self { sema: CachePadded::new(S::new(limit)), tally: CachePadded::new(tally) }
+    }
+
+    fn limit(&self) -> u32 {
+        self.tally.limit
+    }
+
+    fn bound(&self) -> Option<u64> {
+        Some(u64::from(self.tally.limit) - 1)
+    }
+
+    #[inline]
+    fn arrive(&self) {
+        self.sema.acquire(Order::Fifo);
+    }
+
+    #[inline]
+    fn try_arrive(&self) -> Option<()> {
+        self.sema.try_acquire().then_some(())
+    }
+
+    #[inline]
+    fn arrive_until(&self, deadline: Instant) -> Option<()> {
+        self.sema.acquire_until(Order::Fifo, deadline).then_some(())
+    }
+
+    #[inline]
+    fn depart(&self, (): ()) {
+        self.count_off(1);
+    }
+
+    #[inline]
+    fn depart_and_retract(&self, (): ()) {
+        self.count_off(ONE + 1);
+    }
+
+    #[inline]
+    fn announce(&self) {
+        // Relaxed: it is before its own end, which is what the gate acquires.
+        self.tally.announced.fetch_add(1, Relaxed);
+    }
+
+    #[inline]
+    fn retract(&self) {
+        self.tally.departed.fetch_add(ONE, Release);
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        // This order: the other way round somebody could be announced, and another depart, between the two. That 2^32 be
+        // announced between the two is not expected.
+        let departed = (self.tally.departed.load(Acquire) / ONE) as u32;
+        self.tally.announced.load(Relaxed) == departed
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<S: ConstPermits<DEFAULT_LIMIT>> ConstArriveDepart for Platoon<S> {
+    const DEFAULT: Self = Self::const_with_limit::<DEFAULT_LIMIT>();
+}
+
+impl<S: fmt::Debug> fmt::Debug for Platoon<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Platoon")
+            .field("limit", &self.tally.limit)
+            .field("departed_of_platoon", &(self.tally.departed.load(Relaxed) as u32))
+            .field("semaphore", &*self.sema)
+            .finish()
+    }
+}

@@ -1,0 +1,125 @@
+//! The ticket lock: contenders draw numbers, and watch the one word that says whose turn it is.
+//!
+//! | word | meaning | written by |
+//! |---|---|---|
+//! | `next` | the next ticket to be drawn | contenders, by RMWs |
+//! | `grant` | the ticket that has the lock, or the next one to have it | the holder alone |
+//!
+//! | step | |
+//! |---|---|
+//! | lock | `tx = next++`; has the lock once `grant == tx` |
+//! | unlock | `grant = grant + 1` |
+//! | try | has the lock if `next` goes from `grant` to `grant + 1` |
+//!
+//! `grant <= next`, and the lock is free if they are equal. Tickets are of 64 bits and never come again, so a `next`
+//! that equals a `grant` which was read before has not been any other number in between.
+//!
+//! A try that fails has found `next` other than `grant`: then the lock was held when `grant` was read, or has been
+//! taken since. So at some moment of the try it was not free.
+//!
+//! Orderings: the holder's store of `grant` is a Release, which whoever has the lock next reads with Acquire, by `lock`
+//! or by `try_lock`. `next` is Relaxed: what a ticket gives is a place, not the lock. `grant` and `next` share a cache
+//! line: alone, that is one miss instead of two.
+//!
+//! Source: Reed and Kanodia, *Synchronization with eventcounts and sequencers*, 1979; Mellor-Crummey and Scott, 1991.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sudog_runtime::shim::AtomicU64;
+
+use super::{in_line, watch};
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
+use sudog_sync::RawLock;
+
+/// A ticket lock: first come, first served, and nothing to sleep on. 16 bytes.
+///
+/// A policy that would sleep yields instead. With more waiters than processors the one whose turn it is may not be
+/// running, and all others wait for it.
+///
+/// # Limits
+///
+/// Those of the [module](super).
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_locks::spin_lock::TicketLock;
+///
+/// static QUEUE: MutexOver<TicketLock, Vec<u32>> = MutexOver::new(Vec::new());
+/// QUEUE.lock().push(1);
+/// ```
+pub struct TicketLock<P = SpinThenPark> {
+    next: AtomicU64,
+    grant: AtomicU64,
+    policy: PhantomData<P>,
+}
+
+impl<P: WaitPolicy> TicketLock<P> {
+    #[cold]
+    fn wait(&self, tx: u64) {
+        in_line(|| watch::<P, _>(|| (self.grant.load(Acquire) == tx).then_some(())));
+    }
+
+    /// Changes as somebody joins the line. For tests.
+    #[doc(hidden)]
+    pub fn last_in_line(&self) -> u64 {
+        self.next.load(Relaxed)
+    }
+}
+
+// SAFETY: a ticket is drawn once, by an RMW of `next`, and has the lock while it is equal to `grant`; only its unlock
+// changes that. The orderings are above. The words know no address and no thread.
+unsafe impl<P: WaitPolicy> RawLock for TicketLock<P> {
+    type Guard = ();
+
+    const DEADLINES: bool = false;
+
+    fn new() -> Self {
+        Self { next: AtomicU64::new(0), grant: AtomicU64::new(0), policy: PhantomData }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        let tx = self.next.fetch_add(1, Relaxed);
+        if self.grant.load(Acquire) != tx {
+            self.wait(tx);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        let grant = self.grant.load(Acquire);
+        self.next.compare_exchange(grant, grant + 1, Relaxed, Relaxed).is_ok().then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        self.grant.store(self.grant.load(Relaxed) + 1, Release);
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        // Acquire: a `next` that is older than this `grant` would be below it.
+        let grant = self.grant.load(Acquire);
+        self.next.load(Relaxed) != grant
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<P: WaitPolicy> sudog_sync::ConstRawLock for TicketLock<P> {
+    const UNLOCKED: Self = Self { next: AtomicU64::new(0), grant: AtomicU64::new(0), policy: PhantomData };
+}
+
+impl<P> fmt::Debug for TicketLock<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let grant = self.grant.load(Acquire);
+        let waiting = self.next.load(Relaxed).saturating_sub(grant); // the holder included
+        f.debug_struct("TicketLock")
+            .field("locked", &(waiting != 0))
+            .field("waiters", &waiting.saturating_sub(1))
+            .finish_non_exhaustive()
+    }
+}

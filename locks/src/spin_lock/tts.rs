@@ -1,0 +1,140 @@
+//! Test-and-test-and-set: contenders look at one word, and write to it only when it looks free.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | FREE | nobody holds the lock; if somebody sleeps, one is being woken |
+//! | HELD | somebody holds it; as for sleepers, the same |
+//! | SLEEPERS | somebody holds it, and some may sleep |
+//!
+//! | step | word | then |
+//! |---|---|---|
+//! | lock, at first | FREE → HELD | has the lock |
+//! | mark, before a sleep | HELD → SLEEPERS | sleeps, unless the word has changed |
+//! | lock, after a sleep | FREE → SLEEPERS | has the lock; it cannot know whether it was the last to sleep |
+//! | unlock, if the policy sleeps | swap for FREE | it was SLEEPERS: wakes one |
+//! | unlock, if it does not | FREE | |
+//!
+//! Nobody is left asleep: an unlock that clears SLEEPERS wakes one, and that one is in this function until it has put
+//! SLEEPERS back, by its acquisition or as it sleeps again. The kernel's comparison of the word with SLEEPERS is
+//! atomic with the waking, so a sleep that begins after that unlock does not begin.
+//!
+//! Orderings: Acquire on the step that takes the lock, Release on the one that frees it. The mark is Relaxed: nothing
+//! but the word hangs on it, and as an RMW it continues the release sequence.
+//!
+//! Source: Rudolph and Segall, *Dynamic decentralized cache schemes for MIMD parallel processors*, 1984; for the sleep,
+//! Drepper, *Futexes Are Tricky*.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use sudog_runtime::shim::{AtomicU32, futex};
+
+use super::in_line;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
+use sudog_sync::RawLock;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const SLEEPERS: u32 = 2;
+
+/// A test-and-test-and-set lock: no line, no order, four bytes.
+///
+/// Whoever sees it free first has it: usually the one that has just freed it. Somebody may wait for ever. With many who
+/// spin, each unlock has them all fetch the word.
+///
+/// # Limits
+///
+/// Those of the [module](super).
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::MutexOver;
+/// use sudog_locks::spin_lock::{SpinThenYield, Tts};
+///
+/// static HITS: MutexOver<Tts<SpinThenYield>, u64> = MutexOver::new(0);
+/// *HITS.lock() += 1;
+/// ```
+pub struct Tts<P = SpinThenPark> {
+    word: AtomicU32,
+    policy: PhantomData<P>,
+}
+
+impl<P: WaitPolicy> Tts<P> {
+    #[cold]
+    fn lock_slow(&self) {
+        let mut held = HELD; // what the word says once the lock is ours
+        let mut iter: u32 = 0;
+        loop {
+            let word = self.word.load(Relaxed);
+            if word == FREE {
+                if self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok() {
+                    return;
+                }
+            } else if P::pass_time(iter) || !P::PARKS {
+                iter = iter.wrapping_add(1);
+            } else {
+                if word == SLEEPERS || self.word.compare_exchange(HELD, SLEEPERS, Relaxed, Relaxed).is_ok() {
+                    futex::wait(&self.word, SLEEPERS, None);
+                    held = SLEEPERS;
+                }
+                iter = 0;
+            }
+        }
+    }
+}
+
+// SAFETY: whoever takes the word from FREE has the lock, and only its holder puts FREE there. The orderings are above.
+// The word knows no address and no thread, so it may be moved, and unlocked by another thread.
+unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
+    type Guard = ();
+
+    const DEADLINES: bool = false;
+
+    fn new() -> Self {
+        Self { word: AtomicU32::new(FREE), policy: PhantomData }
+    }
+
+    #[inline]
+    fn lock(&self) {
+        if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            // Who leaves halfway may take a wake-up with it that the others need.
+            in_line(|| self.lock_slow());
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok().then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        if !P::PARKS {
+            self.word.store(FREE, Release);
+        } else if self.word.swap(FREE, Release) == SLEEPERS {
+            futex::wake(&raw const self.word, 1);
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != FREE
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<P: WaitPolicy> sudog_sync::ConstRawLock for Tts<P> {
+    const UNLOCKED: Self = Self { word: AtomicU32::new(FREE), policy: PhantomData };
+}
+
+impl<P> fmt::Debug for Tts<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.word.load(Relaxed);
+        f.debug_struct("Tts")
+            .field("locked", &(word != FREE))
+            .field("sleepers", &(word == SLEEPERS))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,184 @@
+//! Waiting for an address: chains of waiters that sleep on their own stacks, and a semaphore on them.
+//!
+//! | waiter | signaller |
+//! |---|---|
+//! | [`address_wait_until`]`(a, condition)` | makes the condition true; [`address_signal`]`(a)` |
+//! | pushes itself on the chain of `a`, looks at the condition again, waits before its gate | takes the whole chain off, wakes all of it |
+//!
+//! What is hashed is the address, as a number: nothing is ever read there. Different addresses may share a chain; who
+//! is woken for another's sake looks at its condition and waits on. `pop_stack.rs` has the protocol and the argument.
+//!
+//! The polite form of the signal only reads the chain if it is empty. It then needs a fence on both sides, between each
+//! side's write and its read, or else both read the old: the waiter a condition that is not yet true, the signaller a
+//! chain without the waiter. The listing, as printed, has sequentially consistent accesses there by default;
+//! acquire-release ones lose wake-ups (`locks/tests/loom_waiting_array.rs`).
+//!
+//! The semaphore waits for the address "semaphore and ticket", which wakes, barring collisions, the one that is next.
+//!
+//! Source: listing 3, *TWA-Semaphore with waiting chains*.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use sudog_runtime::Instant;
+
+use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
+use super::line::{TicketWait, Turn};
+use super::near::{self, Far};
+use super::pop_stack::{PopStack, Waited};
+use super::table::table;
+use super::ticket_sema::TicketSema;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
+
+table!(CHAINS: [PopStack; MAX_BUCKETS]);
+
+/// Waits until `condition` returns true. It is asked at once, and after each [`address_signal`] of this address.
+///
+/// Whoever makes the condition true must signal the address afterwards; what it did before the signal, the waiter sees.
+/// The address is a number: it may be any, and what it names may be gone. `condition` may be asked at any time in
+/// between, in vain. It may do what it likes, but while it waits for something it does not wait for this address.
+///
+/// The caller may be a thread or a goroutine. It allocates nothing.
+///
+/// # Panics
+///
+/// As `condition` does; the chain is left whole then.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use sudog_locks::waiting_array::{address_signal, address_wait_until};
+///
+/// static X: AtomicU32 = AtomicU32::new(0);
+/// let address = (&raw const X).addr();
+///
+/// let waiter = std::thread::spawn(move || address_wait_until(address, || X.load(Ordering::Acquire) == 1));
+/// X.store(1, Ordering::Release);
+/// address_signal(address);
+/// waiter.join().unwrap();
+/// ```
+pub fn address_wait_until(address: usize, condition: impl FnMut() -> bool) {
+    wait::<SpinThenPark>(&CHAINS[fibonacci(address, MAX_BUCKETS)], condition, None);
+}
+
+/// [`address_wait_until`] with a deadline: whether the condition became true. It is asked a last time at the deadline.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use sudog_locks::waiting_array::address_wait_until_deadline;
+///
+/// let soon = Instant::now() + Duration::from_millis(1);
+/// assert!(!address_wait_until_deadline(0x1234, || false, soon));
+/// ```
+pub fn address_wait_until_deadline(address: usize, condition: impl FnMut() -> bool, deadline: Instant) -> bool {
+    wait::<SpinThenPark>(&CHAINS[fibonacci(address, MAX_BUCKETS)], condition, Some(deadline))
+}
+
+/// Lets all who wait for this address look at their conditions again.
+///
+/// One exchange, and a wake-up for each waiter. A goroutine that has run for long gives way here, after the last of
+/// them.
+pub fn address_signal(address: usize) {
+    signal_and_go_on(address);
+    sudog_runtime::safepoint();
+}
+
+/// [`address_signal`] that only reads if nobody waits: for conditions that often change without a waiter.
+pub fn address_signal_polite(address: usize) {
+    CHAINS[fibonacci(address, MAX_BUCKETS)].flush_politely();
+    sudog_runtime::safepoint();
+}
+
+/// [`address_signal`] by a caller that has more to do before it may give way.
+pub(super) fn signal_and_go_on(address: usize) {
+    CHAINS[fibonacci(address, MAX_BUCKETS)].flush();
+}
+
+/// Waits once in the chain of an address, asleep, unless the condition is true.
+pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
+    CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>>(condition, deadline)
+}
+
+/// Waits, asleep, for a ticket of what is at this address, until `condition` returns true (true), or until the deadline.
+pub(crate) fn wait_ticket(
+    address: usize,
+    ticket: u32,
+    condition: impl FnMut() -> bool,
+    deadline: Option<Instant>,
+) -> bool {
+    wait::<Far<SpinThenPark>>(ticket_chain(address, ticket), condition, deadline)
+}
+
+/// Lets those who wait for this ticket look at their conditions again.
+#[inline]
+pub(crate) fn signal_ticket(address: usize, ticket: u32) {
+    ticket_chain(address, ticket).flush();
+}
+
+#[inline]
+fn ticket_chain(address: usize, ticket: u32) -> &'static PopStack {
+    &CHAINS[<Mixed>::bucket(address, u64::from(ticket)) % <Mixed>::BUCKETS]
+}
+
+#[inline]
+pub(super) fn wait<P: WaitPolicy>(
+    chain: &PopStack,
+    mut condition: impl FnMut() -> bool,
+    deadline: Option<Instant>,
+) -> bool {
+    loop {
+        if condition() {
+            return true;
+        }
+        match chain.wait::<P>(&mut condition, deadline) {
+            Waited::Satisfied => return true,
+            Waited::Woken => {}
+            Waited::TimedOut => return condition(),
+        }
+    }
+}
+
+/// Listing 3: waiters sleep in chains. See [`TwaChain`].
+#[derive(Debug)]
+pub struct OnChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+
+/// The semaphore with waiting chains, listing 3.
+///
+/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0.
+///
+/// A post is two RMWs or more, all but one in the waiting array, whether anybody waits or not. That of the
+/// [`Benaphore`](super::Benaphore) over the same chains is one if nobody waits.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_locks::waiting_array::TwaChain;
+/// use sudog_sync::{GoMutex, MutexOver};
+///
+/// static M: MutexOver<GoMutex<TwaChain>, u32> = MutexOver::new(1);
+/// assert_eq!(*M.lock(), 1);
+/// ```
+pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnChain<P, NEAR, H>>;
+
+// SAFETY: the turn has come when it says so. A wake flushes the ticket's chain, and `pop_stack.rs` argues that a waiter
+// which missed the turn before its push is in the chain by then. The semaphore's address is hashed.
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChain<P, NEAR, H> {
+    const NEAR: u32 = NEAR;
+
+    const LOOKS_AT_TICKETS: Option<u64> = None;
+
+    fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
+        let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
+        // To be near is to leave the chain, if one only watches there.
+        let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
+        near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>>(leaves, deadline))
+    }
+
+    #[inline]
+    fn wake(sema: usize, granted: Range<u64>) {
+        near::wake::<P, NEAR, H>(sema, granted, |bucket| CHAINS[bucket].flush());
+    }
+}

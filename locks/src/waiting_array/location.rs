@@ -1,0 +1,327 @@
+//! Waiting in two steps: the first call enlists the waiter at a location, and returns; the second one waits. And a
+//! semaphore on it.
+//!
+//! | call | the waiter's element is | what it does |
+//! |---|---|---|
+//! | [`LocationWaiter::wait`]`(a)` | nowhere | enlists it at `a`, returns: look again |
+//! | | at `a` | waits until it is woken; it is nowhere then |
+//! | | at another location | takes it from there: wakes all who are there, waits until it is woken itself; then as if nowhere |
+//! | [`location_wake_all`]`(a)` | | takes the whole chain of `a` off, and wakes its elements one after another |
+//!
+//! Between the two calls one looks at one's condition, so it is looked at after the enlisting. If it has come true the
+//! element is left where it is: nobody waits there, and whoever wakes that location next finds it. So an element is
+//! linked for longer than any call lasts, and its memory must not go: **elements come from a pool and are never
+//! freed.** In the listing they are thread-local, and the thread's destructor has to get them out; a thread that ends
+//! without its destructors, as Rust allows, would leave a chain that leads into freed memory. A goroutine, too, may
+//! have moved on. Here an element that is still linked goes back to the pool as it is; its next user finds out.
+//!
+//! Since an element that nobody waits with can not pass a wake-up on, the waker walks the chain, which it must be able
+//! to read: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time
+//! grows with the chain, left-over elements included.
+//!
+//! An element that is not where its next user needs it costs those who are there a wake-up in vain. In the semaphore,
+//! where each wait is at another location, that is the rule with few elements and no collisions; the pool therefore
+//! gives out an element that is nowhere, if its last three have one.
+//!
+//! Source: listing 5, *LocationWait*, whose conservative post wakes a ticket that is not the one granted.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr;
+
+use sudog_runtime::Instant;
+use sudog_runtime::shim::{AtomicPtr, AtomicUsize, Cell, Mutex, Ordering};
+
+use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
+use super::line::{TicketWait, Turn};
+use super::near::{self, Far};
+use super::pop_stack::Waited;
+use super::table::table;
+use super::ticket_sema::TicketSema;
+use crate::waiting::gate::Gate;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
+
+/// Never freed.
+#[repr(align(128))]
+struct Element {
+    gate: Gate,
+    below: AtomicPtr<Element>,
+    /// The index of the location where it has been enlisted and not been seen to be woken, plus one; its user's alone.
+    place: AtomicUsize,
+    /// The next one of the pool.
+    free: Cell<Option<&'static Element>>,
+}
+
+struct Location {
+    top: AtomicPtr<Element>,
+}
+
+table!(LOCATIONS: [Location; MAX_BUCKETS]);
+
+const NOWHERE: usize = 0;
+
+/// Wakes all who wait at this location, and ends the stay of those who have only enlisted there.
+///
+/// A location is an address, as a number; different ones may share a chain, so some may be woken in vain. What the
+/// caller did before, those who are woken see. A goroutine that has run for long gives way here, after the last of them.
+///
+/// # Examples
+///
+/// See [`LocationWaiter`].
+pub fn location_wake_all(location: usize) {
+    LOCATIONS[fibonacci(location, MAX_BUCKETS)].wake_all();
+    sudog_runtime::safepoint();
+}
+
+/// [`LocationWaiter::wait`].
+///
+/// # Examples
+///
+/// See [`LocationWaiter`].
+pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
+    waiter.wait(location);
+}
+
+/// Who waits at locations, one at a time.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use sudog_locks::waiting_array::{LocationWaiter, location_wake_all};
+///
+/// static OPEN: AtomicBool = AtomicBool::new(false);
+/// const HERE: usize = 42;
+///
+/// let t = std::thread::spawn(|| {
+///     let mut waiter = LocationWaiter::new();
+///     while !OPEN.load(Ordering::Acquire) {
+///         waiter.wait(HERE);
+///     }
+/// });
+/// OPEN.store(true, Ordering::Release);
+/// location_wake_all(HERE);
+/// t.join().unwrap();
+/// ```
+#[derive(Debug)]
+pub struct LocationWaiter {
+    element: &'static Element,
+    /// Nothing has been called yet. The element may be in its place, enlisted by an earlier user; but our caller may
+    /// have looked at its condition before that, and must look again before it waits.
+    fresh: bool,
+}
+
+impl LocationWaiter {
+    /// One of the pool; it allocates if the pool is empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { element: with_pool(Pool::take).unwrap_or_else(Element::leak), fresh: true }
+    }
+
+    /// Every first call enlists the waiter and returns; every second one waits, until the location is woken, or at once
+    /// if it has been. To be called in a loop, with a look at one's condition in between.
+    ///
+    /// Who calls it for another location than before begins anew.
+    pub fn wait(&mut self, location: usize) {
+        self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), None);
+    }
+
+    /// [`LocationWaiter::wait`] with a deadline. False: it passed. The waiter stays enlisted then.
+    pub fn wait_until(&mut self, location: usize, deadline: Instant) -> bool {
+        self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), Some(deadline))
+    }
+
+    fn wait_at<P: WaitPolicy>(&mut self, index: usize, deadline: Option<Instant>) -> bool {
+        let e = self.element;
+        let fresh = std::mem::take(&mut self.fresh);
+        let place = e.place.load(Ordering::Relaxed);
+        if place == index + 1 {
+            if fresh {
+                return true;
+            }
+            let woken = e.gate.wait::<P>(deadline);
+            if woken {
+                e.place.store(NOWHERE, Ordering::Relaxed);
+            }
+            return woken;
+        }
+        if place != NOWHERE {
+            if !e.gate.is_open() {
+                LOCATIONS[place - 1].wake_all();
+                // Somebody has taken our chain off before, and is on its way down to us; or that was us.
+                e.gate.wait::<SpinThenPark>(None);
+            }
+            e.place.store(NOWHERE, Ordering::Relaxed);
+        }
+        LOCATIONS[index].enlist(e);
+        e.place.store(index + 1, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Default for LocationWaiter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for LocationWaiter {
+    /// Back to the pool, as it is.
+    fn drop(&mut self) {
+        with_pool(|pool| pool.give(self.element));
+    }
+}
+
+impl std::fmt::Debug for Element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Element").field("place", &self.place.load(Ordering::Relaxed)).finish_non_exhaustive()
+    }
+}
+
+impl Location {
+    #[cfg(not(sudog_loom))]
+    const fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[cfg(sudog_loom)]
+    fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn enlist(&self, e: &'static Element) {
+        e.gate.shut();
+        let me = (&raw const *e).cast_mut();
+        let mut top = self.top.load(Ordering::Relaxed);
+        loop {
+            e.below.store(top, Ordering::Relaxed);
+            // Release: whoever takes the chain sees our gate and what is below. Acquire: if somebody took it before, we
+            // see what he did before that. That the top is the same again but not the same chain does no harm: what we
+            // point to is what is below us.
+            match self.top.compare_exchange_weak(top, me, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn wake_all(&self) {
+        let mut e = self.top.swap(ptr::null_mut(), Ordering::AcqRel).cast_const();
+        while !e.is_null() {
+            // SAFETY: elements are never freed. Until its gate is open it is in the chain that we took off, and `below`
+            // is not written; we are the one who opens that gate.
+            unsafe {
+                let below = (*e).below.load(Ordering::Relaxed);
+                Gate::open(&raw const (*e).gate);
+                e = below;
+            }
+        }
+    }
+}
+
+/// Elements that nobody uses. They may still be enlisted.
+struct Pool(Option<&'static Element>);
+
+impl Pool {
+    /// One that is nowhere, if one of the first few is; else the first.
+    fn take(&mut self) -> Option<&'static Element> {
+        let mut before: Option<&'static Element> = None;
+        let mut at = self.0?;
+        for _ in 0..3 {
+            let next = at.free.get();
+            if at.place.load(Ordering::Relaxed) == NOWHERE || at.gate.is_open() {
+                match before {
+                    Some(before) => before.free.set(next),
+                    None => self.0 = next,
+                }
+                return Some(at);
+            }
+            let Some(next) = next else { break };
+            before = Some(at);
+            at = next;
+        }
+        let first = self.0?;
+        self.0 = first.free.get();
+        Some(first)
+    }
+
+    fn give(&mut self, e: &'static Element) {
+        e.free.set(self.0);
+        self.0 = Some(e);
+    }
+}
+
+impl Element {
+    #[cold]
+    fn leak() -> &'static Self {
+        Box::leak(Box::new(Self {
+            gate: Gate::new(),
+            below: AtomicPtr::new(ptr::null_mut()),
+            place: AtomicUsize::new(NOWHERE),
+            free: Cell::new(None),
+        }))
+    }
+}
+
+// SAFETY: the gate's `sleeper` is written by the user, who is alone, and read by the opener once it is PARKED; `free`
+// is touched under the pool's lock.
+unsafe impl Sync for Element {}
+
+#[cfg(not(sudog_loom))]
+fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
+    static POOL: Mutex<Pool> = Mutex::new(Pool(None));
+    f(&mut POOL.lock())
+}
+
+#[cfg(sudog_loom)]
+fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
+    loom::lazy_static! { static ref POOL: Mutex<Pool> = Mutex::new(Pool(None)); }
+    f(&mut POOL.lock())
+}
+
+/// Listing 5: waiters enlist at a location. See [`TwaLocation`].
+#[derive(Debug)]
+pub struct OnLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+
+/// The semaphore with locations, listing 5.
+///
+/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0, or 1 with its
+/// conservative post.
+///
+/// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
+///
+/// # Examples
+///
+/// ```
+/// use sudog_locks::waiting_array::TwaLocation;
+///
+/// static SLOTS: TwaLocation = TwaLocation::new(2);
+/// SLOTS.acquire_many(1).unwrap();
+/// ```
+pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnLocation<P, NEAR, H>>;
+
+// SAFETY: the turn has come when it says so. A waiter looks at its turn after each enlisting; a wake takes off the
+// chain of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's push comes
+// after it and reads from it, so the look sees the turn. The semaphore's address is hashed.
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnLocation<P, NEAR, H> {
+    const NEAR: u32 = NEAR;
+
+    const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());
+
+    fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
+        let index = H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS;
+        let mut waiter = None;
+        // The first call enlists, so the turn is looked at once more before the second.
+        let wait = |()| match waiter.get_or_insert_with(LocationWaiter::new).wait_at::<Far<P>>(index, deadline) {
+            true => Waited::Woken,
+            false => Waited::TimedOut,
+        };
+        near::wait::<P, NEAR, _>(turn, deadline, || (), wait)
+    }
+
+    #[inline]
+    fn wake(sema: usize, granted: Range<u64>) {
+        near::wake::<P, NEAR, H>(sema, granted, |bucket| LOCATIONS[bucket].wake_all());
+    }
+}

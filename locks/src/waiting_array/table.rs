@@ -1,0 +1,31 @@
+//! The waiting arrays: one table for each protocol, in every process; in a model, a fresh one for each execution.
+
+/// Declares a table, to be indexed with what a `TicketHash` comes to.
+macro_rules! table {
+    ($NAME:ident: [$Bucket:ty; $n:expr]) => {
+        #[cfg(not(sudog_loom))]
+        static $NAME: crate::waiting_array::table::Pages<[$Bucket; $n]> =
+            crate::waiting_array::table::Pages([const { <$Bucket>::new() }; $n]);
+
+        #[cfg(sudog_loom)]
+        loom::lazy_static! {
+            static ref $NAME: Vec<$Bucket> = (0..$n).map(|_| <$Bucket>::new()).collect();
+        }
+    };
+}
+pub(super) use table;
+
+/// At the beginning of a page: fewer of them are touched.
+#[cfg(not(sudog_loom))]
+#[repr(align(4096))]
+pub(super) struct Pages<T>(pub(super) T);
+
+#[cfg(not(sudog_loom))]
+impl<T> std::ops::Deref for Pages<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}

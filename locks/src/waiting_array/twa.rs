@@ -1,0 +1,202 @@
+//! Buckets with a sequence each: those far from their turn watch their bucket, those near it the grant.
+//!
+//! | taker of ticket `tx` | poster of grant `g` |
+//! |---|---|
+//! | W1: reads its bucket's sequence | P1: `grant = g + 1` |
+//! | W2: reads the grant: enabled? near? | P2: advances the sequences of the buckets of whom that concerns |
+//! | W3: far: waits until the sequence is not as in W1; near: watches the grant | |
+//!
+//! `near.rs` says who is near. If a waiter's W1 reads P2's sequence, its W2 sees P1's grant; if not, the sequence is
+//! still to change. Release in P2 and acquire in W1 are enough for that.
+//!
+//! **A bucket** is 32 bits, so that the kernel can compare it: `sequence << 2 | GOROUTINES | THREADS`. The two bits say
+//! who sleeps, and are set by a compare-exchange from what W1 read, so a sequence that has changed fails it. P2 clears
+//! them and wakes whom they name: threads by futex, goroutines by the chains of listing 3, with the bucket's address.
+//! Nobody sleeps: no system call. That the sequence comes round to the same 30 bits *while* a thread is on its way into
+//! the kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same. (A
+//! goroutine that is woken looks at the grant, not at the sequence, before it sleeps again: a busy worker may keep it
+//! for long.)
+//!
+//! **The look at the tickets.** A post that finds no ticket drawn as far as the one that it would wake, wakes nobody:
+//! or else posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw,
+//! first look at the grant; grant, look at the tickets) are sequentially consistent, and **the semaphore must outlive
+//! the post**.
+//!
+//! Source: listing 2, *TWA-Semaphore*, `NEAR` being its `LongTermThreshold`.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+#[cfg(not(sudog_loom))]
+use std::time::Duration;
+
+#[cfg(any(target_os = "linux", sudog_loom))]
+use sudog_runtime::shim::futex;
+use sudog_runtime::shim::{AtomicU32, Ordering};
+use sudog_runtime::{G, Instant};
+
+use super::chain;
+use super::hash::{MAX_BUCKETS, Mixed, TicketHash};
+use super::line::{TicketWait, Turn};
+use super::near::{self, Far};
+use super::pop_stack::Waited;
+use super::table::table;
+use super::ticket_sema::TicketSema;
+use crate::waiting::gate::is_over;
+use crate::waiting::policy::{SpinThenPark, WaitPolicy};
+
+const THREADS: u32 = 1;
+const GOROUTINES: u32 = 2;
+const SEQUENCE: u32 = 4;
+
+/// 8 bytes, as in the paper: 17 of them are more than the 128 that processors fetch at once.
+#[repr(align(8))]
+struct Bucket {
+    word: AtomicU32,
+}
+
+table!(BUCKETS: [Bucket; MAX_BUCKETS]);
+
+impl Bucket {
+    #[cfg(not(sudog_loom))]
+    const fn new() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
+
+    #[cfg(sudog_loom)]
+    fn new() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
+
+    #[inline]
+    fn load(&self) -> u32 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// P2.
+    #[inline]
+    fn advance(&self) {
+        let mut old = self.word.load(Ordering::Relaxed);
+        // Release: whoever sees the sequence sees the grant.
+        while let Err(now) = self.word.compare_exchange_weak(
+            old,
+            (old | THREADS | GOROUTINES).wrapping_add(1), // the next sequence, nobody asleep
+            Ordering::Release,
+            Ordering::Relaxed,
+        ) {
+            old = now;
+        }
+        if old & (THREADS | GOROUTINES) != 0 {
+            self.wake(old);
+        }
+    }
+
+    #[cold]
+    fn wake(&self, sleepers: u32) {
+        #[cfg(any(target_os = "linux", sudog_loom))]
+        if sleepers & THREADS != 0 {
+            futex::wake(&raw const self.word, u32::MAX);
+        }
+        if sleepers & GOROUTINES != 0 {
+            chain::signal_and_go_on(self.address());
+        }
+    }
+
+    fn address(&self) -> usize {
+        (&raw const *self).addr()
+    }
+
+    /// W3: passes time until the word is not `seen` with sleepers added, or a little less.
+    fn wait<P: WaitPolicy>(&self, seen: u32, deadline: Option<Instant>) -> Waited {
+        let mut iter = 0;
+        while self.load() / SEQUENCE == seen / SEQUENCE {
+            if !P::pass_time(iter) {
+                return self.sleep(seen, deadline);
+            }
+            if !P::PARKS && is_over(deadline, iter) {
+                return Waited::TimedOut;
+            }
+            iter = iter.wrapping_add(1);
+        }
+        Waited::Woken
+    }
+
+    #[cold]
+    fn sleep(&self, seen: u32, deadline: Option<Instant>) -> Waited {
+        let me = if cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine() { THREADS } else { GOROUTINES };
+        if seen & me == 0 && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return Waited::Woken; // it has changed, if only by other sleepers: look again
+        }
+        #[cfg(any(target_os = "linux", sudog_loom))]
+        if me == THREADS {
+            return sleep_in_kernel(&self.word, seen | me, deadline);
+        }
+        let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
+        // Once: who is woken looks at the grant, as it may take long until it runs, and the sequence comes round.
+        chain::wait_once(self.address(), changed, deadline)
+    }
+}
+
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
+    /// See the module's comment on sequences that come round.
+    const LOOK_AGAIN: Duration = Duration::from_secs(4);
+    let look = Instant::now() + LOOK_AGAIN;
+    let until = deadline.map_or(look, |deadline| deadline.min(look));
+    let in_time = futex::wait(word, seen, Some(until));
+    if in_time || until == look { Waited::Woken } else { Waited::TimedOut }
+}
+
+/// A deadline has always passed already: the hardest case.
+#[cfg(sudog_loom)]
+fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
+    if deadline.is_some() {
+        return Waited::TimedOut;
+    }
+    futex::wait(word, seen, None);
+    Waited::Woken
+}
+
+/// Listing 2: waiters watch a bucket until their turn is near. See [`Twa`].
+#[derive(Debug)]
+pub struct OnBucket<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+
+/// The TWA semaphore, listing 2.
+///
+/// `NEAR` is how many waiters at the head of the line look at the grant, the paper's `LongTermThreshold`; 0: none.
+///
+/// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
+///
+/// # Examples
+///
+/// ```
+/// use sudog_locks::waiting_array::Twa;
+/// use sudog_locks::waiting_array::{Plain, Spin, SpinThenPark};
+///
+/// let ours = Twa::new(1);
+/// let as_printed: Twa<Spin, 1, Plain> = Twa::with_permits(1);
+/// let all_may_sleep: Twa<SpinThenPark, 0> = Twa::with_permits(1);
+/// # ours.acquire_many(1).unwrap();
+/// # as_printed.acquire_many(1).unwrap();
+/// # all_may_sleep.acquire_many(1).unwrap();
+/// ```
+pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnBucket<P, NEAR, H>>;
+
+// SAFETY: the turn has come when it says so. If the policy sleeps, the post of its own ticket advances its bucket; if
+// not, the post that makes it near does, after which it watches the grant. The semaphore's address is hashed.
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBucket<P, NEAR, H> {
+    const NEAR: u32 = NEAR;
+
+    const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());
+
+    fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
+        let bucket = &BUCKETS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
+        // W1, W2 and W3.
+        near::wait::<P, NEAR, _>(turn, deadline, || bucket.load(), |seen| bucket.wait::<Far<P>>(seen, deadline))
+    }
+
+    #[inline]
+    fn wake(sema: usize, granted: Range<u64>) {
+        near::wake::<P, NEAR, H>(sema, granted, |bucket| BUCKETS[bucket].advance());
+    }
+}

@@ -1,0 +1,86 @@
+//! How the models of what waits in the waiting array are run.
+#![allow(dead_code)] // compiled into each suite, and none needs all of it
+
+use std::{env, panic, process};
+
+use sudog_locks::waiting_array::{address_signal, key_monitor, location_wake_all};
+use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::must_reach;
+
+/// The tables' two buckets, by address, key or location.
+pub const HERE: usize = 0;
+pub const THERE: usize = 1;
+
+/// With the clock at rest: a deadline comes as soon as somebody sleeps, never before. Among the executions must be some
+/// that reach `states`.
+pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync + Send + 'static) {
+    explore_in_time(preemptions, 0, states, model);
+}
+
+/// With a clock that advances by `step` nanoseconds each time that somebody reads it.
+pub fn explore_in_time(
+    preemptions: usize,
+    step: u64,
+    states: &[&'static str],
+    model: impl Fn() + Sync + Send + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    let run = move || {
+        STEP.set(step);
+        set_clock(step);
+        // The tables first: the thread that makes one would hand on to the others what it had done before.
+        for bucket in [HERE, THERE] {
+            address_signal(bucket);
+            let _ = key_monitor(bucket);
+            location_wake_all(bucket);
+        }
+        model();
+    };
+    must_reach(states, || builder.check(run));
+}
+
+/// What the clock advances by.
+pub fn step() -> u64 {
+    STEP.get()
+}
+
+thread_local!(static STEP: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+
+/// Runs a model that must fail, and with this message, in a process of its own, which ends there. Were it unwound, the
+/// destructors on its stack would run in a model that has ended, and panic.
+pub fn fails(test: &str, message: &str, model: impl FnOnce()) {
+    const CHILD: &str = "SUDOG_MODEL_THAT_FAILS";
+    if env::var_os(CHILD).is_some() {
+        panic::set_hook(Box::new(|failure| {
+            eprintln!("{failure}");
+            process::exit(1);
+        }));
+        model();
+        process::exit(0);
+    }
+    let test = test.split_once("::").unwrap().1; // without the crate
+    let child = process::Command::new(env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD, "")
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&child.stderr);
+    assert!(!child.status.success(), "it passes");
+    assert!(output.contains(message), "it fails, but not so: {output}");
+}
+
+/// Tests of models that must fail: `name: "with this message", model;`
+#[allow(unused_macros)]
+macro_rules! must_fail {
+    ($($(#[$doc:meta])* $name:ident: $message:expr, $model:expr;)*) => { $(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            let test = concat!(module_path!(), "::", stringify!($name));
+            $crate::explore::fails(test, $message, || $model);
+        }
+    )* };
+}
+#[allow(unused_imports)]
+pub(crate) use must_fail;

@@ -1,0 +1,232 @@
+//! Models of the queue and spin locks: every interleaving, on loom's memory model, up to a bound of preemptions.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-locks --test loom_spin_lock`
+//!
+//! A lost wake-up, or a lost handover, shows as a deadlock; a lost exclusion, or a lost order, as a data race in loom's
+//! cell; what is left behind in what the lock says of itself at the end.
+//!
+//! A policy that parks does so at once in a model. One that yields lets the others go first. A thread's element, and
+//! its list of nodes, end with the modelled thread.
+#![cfg(sudog_loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenPark, SpinThenYield, TicketLock, Tts};
+use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TWO_SLEEP, YIELDS, mark, must_reach, waiting};
+use sudog_sync::RawLock;
+
+// What a model can come to, beside what a call can.
+const TRY: &str = "a try comes off";
+const TRY_FAILS: &str = "a try fails";
+const MAIN_FIRST: &str = "the main thread is first";
+const OTHER_FIRST: &str = "another thread is first";
+const ONE_AFTER_THE_OTHER: &str = "one has its turns after the other";
+const OVERTAKEN: &str = "one has its turns between two of the other";
+const ALTERNATE: &str = "the turns alternate";
+
+struct World<L> {
+    lock: L,
+    data: UnsafeCell<u32>,
+    /// Whose turns there were. No step of the model.
+    order: std::sync::Mutex<Vec<thread::ThreadId>>,
+    main: thread::ThreadId,
+}
+
+impl<L: RawLock + std::fmt::Debug> World<L> {
+    fn new() -> Self {
+        Self { lock: L::new(), data: UnsafeCell::new(0), order: Default::default(), main: thread::current().id() }
+    }
+
+    fn visit(&self) {
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        self.order.lock().unwrap().push(thread::current().id());
+    }
+
+    /// Who had its turns in which order: of the main thread's and the others'.
+    fn mark_order(&self) {
+        let order = self.order.lock().unwrap();
+        let changes = order.windows(2).filter(|turns| turns[0] != turns[1]).count();
+        let main = order.iter().position(|turn| *turn == self.main);
+        mark(if main == Some(0) { MAIN_FIRST } else { OTHER_FIRST });
+        mark(match changes {
+            0 | 1 => ONE_AFTER_THE_OTHER,
+            2 => OVERTAKEN,
+            _ => ALTERNATE,
+        });
+    }
+
+    fn turn(&self) {
+        let (guard, _) = waiting(|| self.lock.lock());
+        self.visit();
+        // SAFETY: locked above, on this thread.
+        unsafe { self.lock.unlock(guard) };
+    }
+
+    /// Says whether it came off.
+    fn quick_turn(&self) -> u32 {
+        let guard = self.lock.try_lock();
+        mark(if guard.is_some() { TRY } else { TRY_FAILS });
+        let Some(guard) = guard else { return 0 };
+        self.visit();
+        // SAFETY: locked above, on this thread.
+        unsafe { self.lock.unlock(guard) };
+        1
+    }
+
+    /// When all others are done: it can be had at once, and was had so often.
+    fn finish(&self, turns: u32) {
+        self.mark_order();
+        assert!(!self.lock.is_locked());
+        let guard = self.lock.try_lock().expect("it is free");
+        self.visit();
+        // SAFETY: locked above, on this thread.
+        unsafe { self.lock.unlock(guard) };
+        // SAFETY: as above.
+        assert_eq!(self.data.with(|data| unsafe { *data }), turns + 1);
+        assert!(!self.lock.is_locked());
+    }
+}
+
+fn check(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    let run = move || {
+        set_clock(0);
+        model();
+    };
+    must_reach(states, || builder.check(run));
+}
+
+/// So many threads have so many turns each, the first of them `quick` ones before, which need not come off.
+fn explore<L: RawLock + std::fmt::Debug + 'static, const THREADS: usize>(
+    preemptions: usize,
+    turns: [u32; THREADS],
+    quick: u32,
+    states: &[&'static str],
+) {
+    check(preemptions, states, move || {
+        let w = Arc::new(World::<L>::new());
+        let at_rest = format!("{:?}", w.lock);
+        let others = turns[1..].iter().map(|&turns| {
+            let w = w.clone();
+            thread::spawn(move || (0..turns).for_each(|_| w.turn()))
+        });
+        let others: Vec<_> = others.collect();
+        let quick: u32 = (0..quick).map(|_| w.quick_turn()).sum();
+        (0..turns[0]).for_each(|_| w.turn());
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(format!("{:?}", w.lock), at_rest);
+        w.finish(turns.iter().sum::<u32>() + quick);
+    });
+}
+
+const HOLDS_AND_WAITS: &str = "a thread that holds a lock waits for another";
+
+/// Both threads hold the first lock as they wait for the second; a third thread wants the second alone.
+fn explore_two_locks<L: RawLock + std::fmt::Debug + 'static>(preemptions: usize, states: &[&'static str]) {
+    fn both<L: RawLock + std::fmt::Debug>(outer: &World<L>, inner: &World<L>) {
+        let ((first, _), (second, waits)) = (waiting(|| outer.lock.lock()), waiting(|| inner.lock.lock()));
+        if waits {
+            mark(HOLDS_AND_WAITS);
+        }
+        outer.visit();
+        inner.visit();
+        // SAFETY: locked above, on this thread.
+        unsafe {
+            outer.lock.unlock(first); // in the order in which they were locked
+            inner.lock.unlock(second);
+        }
+    }
+    check(preemptions, states, || {
+        let worlds = Arc::new([World::<L>::new(), World::new()]);
+        let others = [0, 1].map(|other| {
+            let worlds = worlds.clone();
+            thread::spawn(move || match other {
+                0 => both(&worlds[0], &worlds[1]),
+                _ => worlds[1].turn(),
+            })
+        });
+        both(&worlds[0], &worlds[1]);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        worlds[0].finish(2);
+        worlds[1].finish(3);
+    });
+}
+
+/// By the policy, a thread that waits sleeps or yields.
+macro_rules! locks {
+    ($($name:ident: $Lock:ty, $waits:expr;)+) => { $(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn two_threads() {
+                explore::<$Lock, _>(3, [2, 2], 0, &[AT_ONCE, $waits, MAIN_FIRST, OTHER_FIRST, OVERTAKEN, ALTERNATE]);
+            }
+
+            #[test]
+            fn try_lock() {
+                explore::<$Lock, _>(3, [1, 1], 1, &[AT_ONCE, $waits, TRY, TRY_FAILS, MAIN_FIRST, OTHER_FIRST, OVERTAKEN]);
+            }
+
+            /// The other's turns bring the words round to what they were before.
+            #[test]
+            fn try_lock_beside_many_turns() {
+                explore::<$Lock, _>(3, [0, 4], 2, &[AT_ONCE, $waits, TRY, TRY_FAILS, MAIN_FIRST, OTHER_FIRST, OVERTAKEN]);
+            }
+        }
+    )+ };
+}
+
+locks! {
+    tts: Tts<SpinThenPark>, SLEEPS;
+    tts_yield: Tts<SpinThenYield>, YIELDS;
+    tts_spin: Tts<Spin>, YIELDS;
+    ticket: TicketLock<SpinThenYield>, YIELDS;
+    ticket_spin: TicketLock<Spin>, YIELDS;
+    mcs: Mcs<SpinThenPark>, SLEEPS;
+    mcs_yield: Mcs<SpinThenYield>, YIELDS;
+    clh: Clh<SpinThenPark>, SLEEPS;
+    clh_yield: Clh<SpinThenYield>, YIELDS;
+    lifo: Lifo<SpinThenPark>, SLEEPS;
+    lifo_yield: Lifo<SpinThenYield>, YIELDS;
+    reciprocating: Reciprocating<SpinThenPark>, SLEEPS;
+    reciprocating_yield: Reciprocating<SpinThenYield>, YIELDS;
+}
+
+/// Two that spin can go on yielding to each other for ever, which no bound of preemptions ends: so these are of those
+/// that park.
+macro_rules! locks_of_three {
+    ($($name:ident: $Lock:ty;)+) => {
+        mod three_threads {
+            use super::*;
+
+            $(#[test] fn $name() { explore::<$Lock, _>(2, [2, 1, 1], 0, &[AT_ONCE, SLEEPS, TWO_SLEEP, MAIN_FIRST, OTHER_FIRST, OVERTAKEN, ALTERNATE]); })+
+        }
+
+        mod two_locks {
+            use super::*;
+
+            $(#[test] fn $name() { explore_two_locks::<$Lock>(2, &[AT_ONCE, SLEEPS, TWO_SLEEP, HOLDS_AND_WAITS, MAIN_FIRST, OTHER_FIRST]); })+
+        }
+    };
+}
+
+locks_of_three! {
+    mcs: Mcs;
+    clh: Clh;
+    lifo: Lifo;
+    reciprocating: Reciprocating;
+}
+
+/// The model's futex has one bed for all words, so it is a model of one lock.
+#[test]
+fn three_threads_tts() {
+    explore::<Tts, _>(2, [2, 1, 1], 0, &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, MAIN_FIRST, OTHER_FIRST, ALTERNATE]);
+}

@@ -1,0 +1,492 @@
+//! Models of the semaphores with a waiting array.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-locks --test loom_waiting_array`
+//!
+//! A lost wake-up shows as a deadlock; a lost order as a data race in loom's cell; a permit lost or made at the end of
+//! the model. A deadline has always passed already when somebody sleeps, so it races with everything that comes after
+//! that.
+//!
+//! The tables have two buckets. `Mixed<1>` uses one, so all waiters collide; by `Mixed<2>` consecutive tickets are
+//! apart. With one bucket the models of `NEAR` 0 and 1 are the same, as a policy that sleeps does so at once in a
+//! model.
+#![cfg(sudog_loom)]
+
+mod explore;
+mod waiting_array;
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use explore::{explore, explore_in_time, must_fail};
+use loom::thread;
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{
+    Doorway, Mixed, OnBucket, OnChain, OnLocation, SpinThenPark, SpinThenYield, TicketSema, TicketWait, Tickets,
+};
+use sudog_runtime::model::{be_goroutine, each_site};
+use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
+use sudog_sync::Semaphore;
+use waiting_array::states::*;
+use waiting_array::{World, hasty_acquire};
+
+fn two_turns_each<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], || {
+        let w = World::<W, D>::new(1);
+        let other = w.spawn(|w| (0..2).for_each(|_| w.turn()));
+        (0..2).for_each(|_| w.turn());
+        other.join().unwrap();
+        assert_eq!(w.read(), 4);
+        w.finish(1);
+    });
+}
+
+fn three_threads<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], || {
+        let w = World::<W, D>::new(1);
+        let others = [w.spawn(World::turn), w.spawn(World::turn)];
+        w.turn();
+        others.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(w.read(), 3);
+        w.finish(1);
+    });
+}
+
+fn two_takers_two_posters<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], || {
+        let w = World::<W, D>::new(0);
+        let others = [w.spawn(|w| w.take(1)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(1))];
+        w.sema.post(1);
+        others.into_iter().for_each(|t| t.join().unwrap());
+        w.finish(0);
+    });
+}
+
+/// As a lock; of two who wait one gives up.
+fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
+    explore_in_time(preemptions, step, &[WAITS, IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
+        let w = World::<W, D>::new(0);
+        let patient = w.spawn(World::turn);
+        let hasty = w.spawn(World::hasty_turn);
+        w.write();
+        w.sema.post(1);
+        patient.join().unwrap();
+        let turns = 2 + hasty.join().unwrap();
+        assert_eq!(w.read(), turns);
+        w.finish(1);
+    });
+}
+
+/// Who gives up may have had one of two permits: that goes to the next.
+fn a_deadline_of_one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, GIVES_BACK, OVER_A_GAP], || {
+        let w = World::<W, D>::new(0);
+        let patient = w.spawn(World::turn);
+        let hasty = w.spawn(|w| assert!(!w.hasty(2), "there is only one"));
+        w.write();
+        w.sema.post(1);
+        patient.join().unwrap();
+        hasty.join().unwrap();
+        assert_eq!(w.read(), 2);
+        w.finish(1);
+    });
+}
+
+/// Two have given up; the permits are for who comes, through the gap or past it.
+fn posts_over_a_gap<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
+        let w = World::<W, D>::new(0);
+        assert!(!w.hasty(1) && !w.hasty(1));
+        let posters = [w.spawn(|w| w.sema.post(1)), w.spawn(|w| w.sema.post(1))];
+        w.take(1);
+        posters.into_iter().for_each(|t| t.join().unwrap());
+        w.finish(1);
+    });
+}
+
+fn two_deadlines<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, GRANTED_AT_LAST], || {
+        let w = World::<W, D>::new(0);
+        let hasty = [w.spawn(World::hasty_turn), w.spawn(World::hasty_turn)];
+        w.sema.post(1);
+        let turns: u32 = hasty.into_iter().map(|t| t.join().unwrap()).sum();
+        assert_eq!(w.read(), turns);
+        w.finish(1);
+    });
+}
+
+fn one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[WAITS], || {
+        let w = World::<W, D>::new(0);
+        let others = [w.spawn(|w| w.take(2)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(2))];
+        w.sema.post(1);
+        others.into_iter().for_each(|t| t.join().unwrap());
+        w.finish(0);
+    });
+}
+
+/// Were each to keep what it has found, each could have one.
+fn two_who_want_two<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], || {
+        let w = World::<W, D>::new(1);
+        let both = |w: &World<W, D>| {
+            w.take(2);
+            w.write();
+            w.sema.post(2);
+        };
+        let others = [w.spawn(both), w.spawn(both)];
+        w.sema.post(1);
+        others.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(w.read(), 2);
+        w.finish(2);
+    });
+}
+
+fn closing<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[TAKES, CLOSED_BEFORE, CLOSED], || {
+        let w = World::<W, D>::new(0);
+        let takers = [w.spawn(World::take_unless_closed), w.spawn(World::take_unless_closed)];
+        w.sema.post(1);
+        w.sema.close();
+        let taken: u32 = takers.into_iter().map(|t| t.join().unwrap()).sum();
+        assert!(taken <= 1);
+        assert_eq!(w.take_unless_closed(), 0);
+        assert!(!hasty_acquire(&w.sema, 1));
+    });
+}
+
+fn closing_at_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[CLOSED_BEFORE, CLOSED, CLOSED_AT_LAST, LEAVES_A_GAP], || {
+        let w = World::<W, D>::new(0);
+        let patient = w.spawn(World::take_unless_closed);
+        let hasty = w.spawn(|w| assert!(!hasty_acquire(&w.sema, 1)));
+        w.sema.close();
+        assert_eq!(patient.join().unwrap(), 0);
+        hasty.join().unwrap();
+    });
+}
+
+fn one_post_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], || {
+        let w = World::<W, D>::new(0);
+        let takers = [(); 2].map(|()| {
+            w.spawn(|w| {
+                w.take(1);
+                assert_eq!(w.read(), 1);
+            })
+        });
+        w.write();
+        w.sema.post(2);
+        takers.into_iter().for_each(|t| t.join().unwrap());
+        w.finish(0);
+    });
+}
+
+/// Twice: where the look at the grants is nothing but loads, loom does not try that of a spawned taker after the post.
+fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[WAITS], || {
+        let w = World::<W, D>::new(0);
+        let taker = w.spawn(|w| {
+            w.take(1);
+            w.read()
+        });
+        w.write();
+        w.sema.post(1);
+        assert_eq!(taker.join().unwrap(), 1);
+        w.finish(0);
+    });
+    explore(preemptions, &[AT_ONCE], || {
+        let w = World::<W, D>::new(0);
+        let poster = w.spawn(|w| {
+            w.write();
+            w.sema.post(1);
+        });
+        w.take(1);
+        assert_eq!(w.read(), 1);
+        poster.join().unwrap();
+        w.finish(0);
+    });
+}
+
+fn closing_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[CLOSED_BEFORE, CLOSED], || {
+        let w = World::<W, D>::new(0);
+        let taker = w.spawn(World::take_unless_closed);
+        w.sema.close();
+        assert_eq!(taker.join().unwrap(), 0);
+    });
+}
+
+/// The taker of the last permits frees the semaphore at once.
+fn freed_by_the_last_taker<W: TicketWait, D: Doorway>(preemptions: usize, posters: u32) {
+    explore(preemptions, &[AT_ONCE, SLEEPS, FREED_BEFORE, FREED_AFTER], move || {
+        let sema = Mortal::<W, D>::new();
+        let posters: Vec<_> = (0..posters).map(|_| sema.spawn_poster()).collect();
+        assert_eq!(waiting(|| sema.get().acquire_many(posters.len() as u32)).0, Ok(()));
+        sema.free();
+        posters.into_iter().for_each(|t| t.join().unwrap());
+    });
+}
+
+/// As above, after somebody has given up.
+fn freed_after_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, SLEEPS, FREED_AFTER], || {
+        let sema = Mortal::<W, D>::new();
+        assert!(!hasty_acquire(sema.get(), 1));
+        let poster = sema.spawn_poster();
+        assert_eq!(waiting(|| sema.get().acquire_many(1)).0, Ok(()));
+        sema.free();
+        poster.join().unwrap();
+    });
+}
+
+/// As above, while somebody gives up.
+fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, SLEEPS, FREED_AFTER], || {
+        let sema = Mortal::<W, D>::new();
+        let hasty = sema.clone();
+        let hasty = thread::spawn(move || {
+            if hasty_acquire(hasty.get(), 1) {
+                hasty.get().post(1);
+            }
+        });
+        let poster = sema.spawn_poster();
+        assert_eq!(waiting(|| sema.get().acquire_many(1)).0, Ok(()));
+        hasty.join().unwrap();
+        sema.free();
+        poster.join().unwrap();
+    });
+}
+
+/// A semaphore that ends before its memory goes, so that a use after that is seen by loom only.
+///
+/// Beside it how many posters have not returned. That is no step of the model.
+struct Mortal<W, D>(Arc<UnsafeCell<MaybeUninit<TicketSema<W, D>>>>, Arc<AtomicU32>);
+
+const FREED_BEFORE: &str = "it is freed before a poster returns";
+const FREED_AFTER: &str = "it is freed when the posters have returned";
+
+impl<W: TicketWait, D: Doorway> Clone for Mortal<W, D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), self.1.clone())
+    }
+}
+
+impl<W: TicketWait, D: Doorway> Mortal<W, D> {
+    fn new() -> Self {
+        World::<W, D>::new(0); // for the tables
+        Self(Arc::new(UnsafeCell::new(MaybeUninit::new(TicketSema::new(0)))), Arc::new(AtomicU32::new(0)))
+    }
+
+    fn get(&self) -> &TicketSema<W, D> {
+        // SAFETY: whoever calls it does so before `free`.
+        unsafe { (*self.0.get()).assume_init_ref() }
+    }
+
+    fn spawn_poster(&self) -> thread::JoinHandle<()> {
+        self.1.fetch_add(1, Relaxed);
+        let this = self.clone();
+        thread::spawn(move || {
+            // SAFETY: it is freed by whoever has taken all permits; that this is enough is what is tested.
+            unsafe { TicketSema::post_raw(this.0.get().cast::<TicketSema<W, D>>(), 1) };
+            this.1.fetch_sub(1, Relaxed);
+        })
+    }
+
+    fn free(&self) {
+        mark(if self.1.load(Relaxed) > 0 { FREED_BEFORE } else { FREED_AFTER });
+        // SAFETY: called once. The memory stays until the last thread has gone.
+        unsafe { (*self.0.get()).assume_init_drop() };
+    }
+}
+
+/// A sleeping thread and a sleeping goroutine on one bucket.
+fn thread_and_goroutine<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, SLEEPS, TWO_SLEEP], || {
+        let w = World::<W, D>::new(0);
+        let others = [
+            w.spawn(|w| w.take(1)),
+            w.spawn(|w| {
+                be_goroutine();
+                w.take(1);
+            }),
+        ];
+        w.sema.post(1);
+        w.sema.post(1);
+        others.into_iter().for_each(|t| t.join().unwrap());
+        w.finish(0);
+    });
+}
+
+trait Parts {
+    type W: TicketWait;
+    type D: Doorway;
+}
+
+impl<W: TicketWait, D: Doorway> Parts for TicketSema<W, D> {
+    type W = W;
+    type D = D;
+}
+
+macro_rules! models {
+    ($($model:ident($($arg:expr),*);)*) => { $(
+        #[test]
+        fn $model() {
+            super::$model::<W, D>($($arg),*);
+        }
+    )* };
+}
+
+macro_rules! of {
+    ($Sema:ty) => {
+        use super::*;
+        type W = <$Sema as Parts>::W;
+        type D = <$Sema as Parts>::D;
+    };
+}
+
+/// Bounds of preemptions: for two threads that have two turns each, for three threads, for those of which some have
+/// deadlines, for four threads.
+macro_rules! asleep {
+    ($($name:ident: $Sema:ty, $two:expr, $three:expr, $deadline:expr, $four:expr;)*) => { $(mod $name {
+        of!($Sema);
+        models! {
+            two_turns_each($two);
+            three_threads($three);
+            one_post_for_two($three);
+            two_who_want_two(std::cmp::max($four, 1));
+            closing($deadline);
+            a_deadline($deadline, 0);
+            two_deadlines($deadline);
+            posts_over_a_gap($three);
+            a_deadline_of_one_who_wants_two($deadline);
+            closing_at_a_deadline($deadline);
+            two_takers_two_posters($four);
+            one_who_wants_two($four);
+        }
+    })* };
+}
+
+asleep! {
+    twa: Twa<SpinThenPark, 1, Mixed<1>>, 4, 2, 2, 1;
+    chain: TwaChain<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
+    channel: TwaChannel<SpinThenPark, 1, Mixed<1>>, 3, 2, 1, 0;
+    location: TwaLocation<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
+    benaphore: Benaphore<OnChain<SpinThenPark, 1, Mixed<1>>>, 5, 3, 2, 2;
+    benaphore_on_bucket: Benaphore<OnBucket<SpinThenPark, 1, Mixed<1>>>, 4, 2, 2, 1;
+}
+
+/// Consecutive tickets in different buckets.
+macro_rules! apart {
+    ($($name:ident: $Sema:ty;)*) => { $(mod $name {
+        of!($Sema);
+        models! {
+            a_taker_and_a_poster(3);
+            three_threads(2);
+            one_post_for_two(3);
+            two_who_want_two(1);
+            closing(2);
+            a_deadline(1, 0);
+            a_deadline_of_one_who_wants_two(1);
+        }
+    })* };
+}
+
+apart! {
+    twa_apart: Twa<SpinThenPark, 1, Mixed<2>>;
+    twa_0_apart: Twa<SpinThenPark, 0, Mixed<2>>;
+    chain_apart: TwaChain<SpinThenPark, 1, Mixed<2>>;
+    chain_0_apart: TwaChain<SpinThenPark, 0, Mixed<2>>;
+    chain_2_apart: TwaChain<SpinThenPark, 2, Mixed<2>>;
+    channel_apart: TwaChannel<SpinThenPark, 1, Mixed<2>>;
+    location_apart: TwaLocation<SpinThenPark, 1, Mixed<2>>;
+    location_0_apart: TwaLocation<SpinThenPark, 0, Mixed<2>>;
+    benaphore_apart: Benaphore<OnChain<SpinThenPark, 1, Mixed<2>>>;
+}
+
+/// Policies that never sleep. One waiter at a time: loom does not end where two yield to each other.
+macro_rules! awake {
+    ($($name:ident: $Sema:ty;)*) => { $(mod $name {
+        of!($Sema);
+        models! {
+            two_turns_each(4);
+            a_taker_and_a_poster(4);
+            closing_for_one(4);
+            a_deadline(2, 1);
+        }
+    })* };
+}
+
+awake! {
+    ticket: Ticket;
+    twa_awake: Twa<SpinThenYield, 1, Mixed<1>>;
+    twa_0_awake: Twa<SpinThenYield, 0, Mixed<1>>;
+    chain_awake: TwaChain<SpinThenYield, 1, Mixed<1>>;
+    channel_awake: TwaChannel<SpinThenYield, 1, Mixed<1>>;
+    location_awake: TwaLocation<SpinThenYield, 1, Mixed<1>>;
+}
+
+macro_rules! mortal {
+    ($($name:ident: $Sema:ty;)*) => { $(mod $name {
+        of!($Sema);
+        #[test]
+        fn freed_by_the_last_taker() {
+            assert!(!<$Sema>::OUTLIVES_GRANT);
+            super::freed_by_the_last_taker::<W, D>(5, 1);
+            super::freed_by_the_last_taker::<W, D>(2, 2);
+        }
+        models! {
+            freed_after_a_deadline(4);
+            freed_beside_a_deadline(2);
+        }
+    })* };
+}
+
+mortal! {
+    mortal_benaphore: Benaphore;
+    mortal_benaphore_on_bucket: Benaphore<OnBucket>;
+    mortal_chain: TwaChain;
+    mortal_channel: TwaChannel;
+}
+
+#[test]
+fn threads_and_goroutines_in_one_bucket() {
+    thread_and_goroutine::<OnBucket<SpinThenPark, 1, Mixed<1>>, Tickets>(2);
+}
+
+const ONCE_USED_AFTER_IT_WAS_FREED: &str = "Causality violation";
+
+must_fail! {
+    twa_must_outlive_its_posts: ONCE_USED_AFTER_IT_WAS_FREED, {
+        const { assert!(Twa::<SpinThenPark>::OUTLIVES_GRANT) };
+        freed_by_the_last_taker::<OnBucket, Tickets>(3, 1);
+    };
+    twa_location_must_outlive_its_posts: ONCE_USED_AFTER_IT_WAS_FREED, {
+        const { assert!(TwaLocation::<SpinThenPark>::OUTLIVES_GRANT) };
+        freed_by_the_last_taker::<OnLocation, Tickets>(3, 1);
+    };
+}
+
+/// The look at the tickets is a Dekker pair: acquire and release are not enough for it.
+const OF_THE_LOOK: [&str; 4] = [
+    "line.rs, draw: fetch_add",
+    "line.rs, are_granted: load",
+    "line.rs, grant: compare_exchange",
+    "line.rs, grant: load",
+];
+/// The same constants, but no look follows.
+const WITHOUT_A_LOOK: [&str; 2] = ["line.rs, try_draw: compare_exchange", "line.rs, grant_slow: compare_exchange"];
+
+#[test]
+fn a_look_at_the_tickets_finds_who_waits() {
+    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits");
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<OnBucket, Tickets>(4));
+}
+
+#[test]
+fn a_look_at_the_tickets_finds_who_waits_at_a_location() {
+    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits_at_a_location");
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<OnLocation, Tickets>(4));
+}

@@ -1,0 +1,167 @@
+//! What the models of the waiting arrays share.
+
+mod addresses;
+mod keys;
+mod locations;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicBool;
+use loom::thread;
+use sudog_locks::waiting_array::{Closed, Doorway, TicketSema, TicketWait};
+use sudog_runtime::Instant;
+use sudog_runtime::model::set_clock;
+use sudog_runtime::reached::{mark, unmarked, waiting};
+use sudog_sync::Semaphore;
+
+use crate::explore::step;
+
+/// What a model can come to, beside what a call can. Some of it the line marks by itself.
+pub mod states {
+    pub const WAITS: &str = "a taker waits";
+    pub const IN_TIME: &str = "one in haste has its permit";
+    pub const GIVES_UP: &str = "one in haste gives up";
+    pub const TAKES: &str = "a taker has its permit before the closing";
+    pub const CLOSED_BEFORE: &str = "a taker finds the semaphore closed";
+    pub const CLOSED: &str = "a taker waits, and is told of the closing";
+
+    pub const LEAVES_A_GAP: &str = "who gives up leaves a gap";
+    pub const GRANTED_AT_LAST: &str = "who gives up has been granted its permit";
+    pub const CLOSED_AT_LAST: &str = "who gives up has been told of the closing";
+    pub const GIVES_BACK: &str = "who gives up gives back a part";
+    pub const OVER_A_GAP: &str = "a grant goes over a gap";
+}
+use states::*;
+
+/// Takes permits if they are there when it would sleep; if it never sleeps, some readings of the clock later.
+pub fn hasty_acquire<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>, n: u32) -> bool {
+    let (got, _) = waiting(|| sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)).is_ok());
+    mark(if got { IN_TIME } else { GIVES_UP });
+    got
+}
+
+/// A semaphore, and data for those who have permits.
+pub struct World<W, D> {
+    pub sema: TicketSema<W, D>,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+unsafe impl<W: TicketWait, D: Doorway> Sync for World<W, D> {}
+
+impl<W: TicketWait, D: Doorway> World<W, D> {
+    /// Not `loom`'s `Arc`: its counting would order the threads, and be steps to explore.
+    pub fn new(permits: u32) -> Arc<Self> {
+        let world = Arc::new(Self { sema: TicketSema::new(0), data: UnsafeCell::new(0) });
+        world.touch_tables();
+        world.sema.post(permits);
+        world
+    }
+
+    /// As in [`explore`], by a wait that is given up, and the grant that finds it so.
+    fn touch_tables(&self) {
+        set_clock(1);
+        unmarked(|| {
+            assert!(!self.hasty(1));
+            self.sema.post(1);
+            assert!(self.sema.try_acquire_many(1));
+        });
+        set_clock(step());
+    }
+
+    pub fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+        let world = self.clone();
+        thread::spawn(move || f(&world))
+    }
+
+    pub fn write(&self) {
+        // SAFETY: as above.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+    }
+
+    pub fn read(&self) -> u32 {
+        // SAFETY: as above.
+        self.data.with(|data| unsafe { *data })
+    }
+
+    pub fn take(&self, n: u32) {
+        let (taken, waits) = waiting(|| self.sema.acquire_many(n));
+        assert_eq!(taken, Ok(()));
+        if waits {
+            mark(WAITS);
+        }
+    }
+
+    pub fn hasty(&self, n: u32) -> bool {
+        hasty_acquire(&self.sema, n)
+    }
+
+    /// As a lock.
+    pub fn turn(&self) {
+        self.take(1);
+        self.write();
+        self.sema.post(1);
+    }
+
+    pub fn hasty_turn(&self) -> u32 {
+        let got = self.hasty(1);
+        if got {
+            self.write();
+            self.sema.post(1);
+        }
+        u32::from(got)
+    }
+
+    pub fn take_unless_closed(&self) -> u32 {
+        let (taken, waits) = waiting(|| self.sema.acquire_many(1));
+        mark(match (taken, waits) {
+            (Ok(()), _) => TAKES,
+            (Err(Closed), true) => CLOSED,
+            (Err(Closed), false) => CLOSED_BEFORE,
+        });
+        u32::from(taken.is_ok())
+    }
+
+    /// All have gone, and left so many permits. If somebody had left tickets behind that nobody passes, the last permit
+    /// would not be found.
+    pub fn finish(&self, permits: u32) {
+        assert_eq!(self.sema.wanted(), 0);
+        self.sema.post(1);
+        assert_eq!(self.sema.available(), u64::from(permits) + 1);
+        for _ in 0..=permits {
+            assert!(self.sema.try_acquire_many(1), "a permit is lost");
+        }
+        assert!(!self.sema.try_acquire_many(1), "a permit too many");
+    }
+}
+
+/// What is waited for. Relaxed: that a wake-up is not lost must not hang on it.
+#[derive(Clone)]
+pub struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    pub fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(false)))
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    pub fn raise(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub fn spawn<T: 'static>(&self, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+        let flag = self.clone();
+        thread::spawn(move || f(&flag))
+    }
+}
+
+/// Passed as soon as somebody sleeps.
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_nanos(1)
+}
