@@ -44,97 +44,14 @@
 
 #![cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
 
-pub(crate) mod global_queue;
-pub(crate) mod idle;
-pub(crate) mod inbox;
-pub(crate) mod placed;
-pub(crate) mod retirement;
-pub(crate) mod ring;
-mod signal;
+pub(crate) mod protocol;
+
+#[cfg(all(unix, not(sudog_loom)))]
+mod native;
+#[cfg(all(unix, not(sudog_loom)))]
+pub use native::*;
 
 #[cfg(any(sudog_loom, not(unix)))]
-mod absent;
+mod stub;
 #[cfg(any(sudog_loom, not(unix)))]
-pub(crate) use absent::*;
-#[cfg(any(sudog_loom, not(unix)))]
-#[doc(hidden)]
-pub use absent::{MustReturn, without_switching};
-
-#[cfg(all(unix, not(sudog_loom)))]
-mod alarms;
-#[cfg(all(unix, not(sudog_loom)))]
-mod api;
-#[cfg(all(unix, not(sudog_loom)))]
-mod blocking;
-#[cfg(all(unix, not(sudog_loom)))]
-mod builder;
-#[cfg(all(unix, not(sudog_loom)))]
-mod context;
-#[cfg(all(unix, not(sudog_loom)))]
-mod deadlock;
-#[cfg(all(unix, not(sudog_loom)))]
-mod deferred;
-#[cfg(all(unix, not(sudog_loom)))]
-mod fibre;
-#[cfg(all(unix, not(sudog_loom)))]
-mod job;
-#[cfg(all(unix, not(sudog_loom)))]
-mod locals;
-#[cfg(all(unix, not(sudog_loom)))]
-mod overflow;
-#[cfg(all(unix, not(sudog_loom)))]
-mod procs;
-#[cfg(all(unix, not(sudog_loom)))]
-mod reclaim;
-#[cfg(all(unix, not(sudog_loom)))]
-mod report;
-#[cfg(all(unix, not(sudog_loom)))]
-mod run;
-#[cfg(all(unix, not(sudog_loom)))]
-mod search;
-#[cfg(all(unix, not(sudog_loom)))]
-mod set;
-#[cfg(all(unix, not(sudog_loom)))]
-mod slices;
-#[cfg(all(unix, not(sudog_loom)))]
-mod spares;
-#[cfg(all(unix, not(sudog_loom)))]
-mod stack;
-#[cfg(all(unix, not(sudog_loom)))]
-mod task;
-#[cfg(all(unix, not(sudog_loom)))]
-mod time;
-#[cfg(all(unix, not(sudog_loom)))]
-mod timer_heap;
-#[cfg(all(unix, not(sudog_loom)))]
-mod unwinding;
-#[cfg(all(unix, not(sudog_loom), debug_assertions))]
-mod wait_check;
-#[cfg(all(unix, not(sudog_loom)))]
-mod watcher;
-#[cfg(all(unix, not(sudog_loom)))]
-mod worker;
-
-#[cfg(all(unix, not(sudog_loom)))]
-pub use self::{
-    api::{Goexit, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, spawn},
-    blocking::blocking,
-    builder::{Builder, JoinHandle, OnPanic, Placement},
-    context::{on_goroutine, without_switching},
-    locals::LocalKey,
-    run::{ActiveSet, Outside, run, run_local},
-    task::{block_on, go_async, spawn_async},
-    time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async},
-};
-
-// For the crates of this project.
-#[cfg(all(unix, not(sudog_loom)))]
-#[doc(hidden)]
-pub use self::{
-    context::MustReturn,
-    deferred::{Alarm, Home, alarm},
-    set::{Census, census},
-};
-
-#[cfg(all(unix, not(sudog_loom)))]
-pub(crate) use self::context::{FibreRef, current, give_way, id, may_spin, note_wait, safepoint, yield_now};
+pub use stub::*;

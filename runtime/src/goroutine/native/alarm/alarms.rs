@@ -1,0 +1,210 @@
+//! Alarms: wakers that are woken at a time. The timers of async tasks and of contexts.
+//!
+//! A waker is user code. It may wait, for another alarm even; so it runs on a thread that only wakes, never on the
+//! watcher or on a worker, and no waker keeps another from being woken:
+//!
+//! | thread | does | next |
+//! |---|---|---|
+//! | leader, at most one | sleeps until the first alarm is due | takes it off, and is no leader |
+//! | a thread that wakes | runs one waker | leader, if there is none; else ends |
+//! | the watcher | looks whether an alarm has been due for a tick, while no thread has begun to wake another | starts a thread, which leads |
+//!
+//! As long as wakers do not wait there is one thread, and it needs no help to wake them all.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use crate::goroutine::native::builder::drop_payload;
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::sysmon;
+use crate::goroutine::native::sched::worker::Worker;
+
+/// For how long a leader without alarms stays.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// Names an alarm: when it is due, and a number that tells equal times apart.
+pub(crate) type Key = (Instant, u64);
+
+struct State {
+    /// In the order of time.
+    alarms: BTreeMap<Key, Alarm>,
+    next: u64,
+    /// A thread waits for the first alarm.
+    led: bool,
+    threads: usize,
+    /// Threads that run a waker.
+    waking: usize,
+    /// How many wakers have been begun.
+    begun: u64,
+    /// `begun`, as the watcher last saw it.
+    seen: u64,
+    /// When the watcher looks next, if it sleeps. None: when it is roused.
+    look: Option<Instant>,
+}
+
+struct Alarm {
+    waker: Waker,
+    _awaited: Option<Awaited>,
+}
+
+/// Keeps a set from being at rest until its waker has been woken or dropped.
+struct Awaited(&'static Set);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.outside_ends();
+    }
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    alarms: BTreeMap::new(),
+    next: 0,
+    led: false,
+    threads: 0,
+    waking: 0,
+    begun: 0,
+    seen: 0,
+    look: None,
+});
+/// The first alarm is another one now.
+static CHANGED: Condvar = Condvar::new();
+
+/// No user code runs under this lock.
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
+pub(crate) fn set(when: Instant, waker: Waker) -> Key {
+    sysmon::start();
+    let awaited = current::worker().map(Worker::set).map(|set| {
+        set.idle.outside_begins();
+        Awaited(set)
+    });
+    let mut state = lock();
+    let key = (when, state.next);
+    state.next += 1;
+    state.alarms.insert(key, Alarm { waker, _awaited: awaited });
+    if state.alarms.first_key_value().is_some_and(|(first, _)| *first == key) {
+        let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > sysmon::TICK);
+        if state.led {
+            CHANGED.notify_one();
+        }
+        if state.threads == 0 {
+            start(state)
+        } else {
+            drop(state)
+        }
+        if too_late {
+            sysmon::rouse();
+        }
+    }
+    key
+}
+
+/// Forgets an alarm, and drops its waker.
+pub(crate) fn cancel(key: Key) {
+    let alarm = lock().alarms.remove(&key);
+    if let Some(alarm) = alarm {
+        end(alarm, drop);
+    }
+}
+
+/// Whether a waker is still to be woken, or is being woken.
+pub(crate) fn are_set() -> bool {
+    let state = lock();
+    !state.alarms.is_empty() || state.waking > 0
+}
+
+/// How many threads there are.
+pub(crate) fn threads() -> usize {
+    lock().threads
+}
+
+/// For the watcher, at each look: starts another thread if an alarm is due and all threads are held up by their wakers.
+pub(crate) fn supervise(now: Instant) {
+    let mut state = lock();
+    let held_up = !state.led && state.begun == state.seen;
+    state.seen = state.begun;
+    if held_up && state.first().is_some_and(|first| first <= now) {
+        start(state);
+    }
+}
+
+/// For the watcher, before it sleeps: when it must look again. None: an alarm that is set later will rouse it.
+pub(crate) fn next_look(now: Instant) -> Option<Instant> {
+    let mut state = lock();
+    // One that is due at the end of time needs no look.
+    state.look = state.first().and_then(|first| first.max(now).checked_add(sysmon::TICK));
+    state.look
+}
+
+fn start(mut state: MutexGuard<'static, State>) {
+    state.led = true;
+    state.threads += 1;
+    let none_before = state.threads == 1;
+    drop(state);
+    if let Err(error) = std::thread::Builder::new().name("sudog-alarms".into()).spawn(lead) {
+        if none_before {
+            crate::fatal(&format!("sudog: no thread for timers: {error}"));
+        }
+        let mut state = lock(); // the watcher will try again
+        state.led = false;
+        state.threads -= 1;
+    }
+}
+
+/// A thread that is the leader.
+fn lead() {
+    let mut state = lock();
+    loop {
+        let now = Instant::now();
+        let Some(first) = state.first() else {
+            let (back, timeout) = CHANGED.wait_timeout(state, KEEP).unwrap_or_else(PoisonError::into_inner);
+            state = back;
+            if timeout.timed_out() && state.alarms.is_empty() {
+                break;
+            }
+            continue;
+        };
+        if first > now {
+            state = CHANGED.wait_timeout(state, first - now).unwrap_or_else(PoisonError::into_inner).0;
+            continue;
+        }
+        let (_, alarm) = state.alarms.pop_first().expect("looked at above");
+        state.led = false;
+        state.begun += 1;
+        state.waking += 1;
+        drop(state);
+        end(alarm, Waker::wake);
+        state = lock();
+        state.waking -= 1;
+        if state.led {
+            // Another thread was started while the waker held this one up.
+            state.threads -= 1;
+            return;
+        }
+        state.led = true;
+    }
+    state.led = false;
+    state.threads -= 1;
+}
+
+/// Does with a waker what there is to do: user code, which may panic.
+fn end(alarm: Alarm, f: fn(Waker)) {
+    let Alarm { waker, _awaited } = alarm;
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(waker))) {
+        drop_payload(payload);
+    }
+}
+
+impl State {
+    /// When the first alarm is due.
+    fn first(&self) -> Option<Instant> {
+        self.alarms.first_key_value().map(|((when, _), _)| *when)
+    }
+}

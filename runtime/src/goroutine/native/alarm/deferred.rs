@@ -1,0 +1,58 @@
+//! What is to happen later, in the name of whoever asks now: timers and calls, for the contexts of `sudog-sync`.
+
+use std::task::Waker;
+use std::time::Instant;
+
+use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::scheduler::Set;
+
+/// A timer that is set. Forgotten, it goes off all the same.
+#[derive(Debug)]
+pub struct Alarm(alarms::Key);
+
+/// Wakes `waker` at `when`, on a thread for that.
+///
+/// Until then, or until it is called off, the caller's [`ActiveSet`](crate::goroutine::ActiveSet) is not at rest, and nobody is
+/// told of a deadlock.
+#[must_use]
+pub fn alarm(when: Instant, waker: Waker) -> Alarm {
+    Alarm(alarms::set(when, waker))
+}
+
+impl Alarm {
+    /// Drops the waker, unless it is being woken.
+    pub fn call_off(self) {
+        alarms::cancel(self.0);
+    }
+}
+
+/// Where the caller's goroutines are at home, for a goroutine that somebody else may start, later: it belongs to the
+/// same [`run`](fn@crate::goroutine::native::run) or [`ActiveSet`](crate::goroutine::ActiveSet), whoever starts it.
+#[derive(Clone, Copy)]
+pub struct Home {
+    pub(crate) set: &'static Set,
+    pub(crate) epoch: u64,
+}
+
+impl Home {
+    /// The caller's.
+    #[must_use]
+    pub fn here() -> Self {
+        let set = Set::here();
+        let epoch = current::worker().map_or_else(|| set.idle.epoch(), |worker| worker.sleeper.epoch.get());
+        Self { set, epoch }
+    }
+
+    /// [`go`](fn@crate::goroutine::go), at home. If what was there has ended, `f` is dropped here, as are all goroutines of it that
+    /// have not begun.
+    pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
+        self.set.submit_late(f, self.epoch);
+    }
+}
+
+impl std::fmt::Debug for Home {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Home").field("over", &self.set.idle.is_over(self.epoch)).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,184 @@
+//! The short calls.
+
+use crate::G;
+use crate::goroutine::native::builder;
+use crate::goroutine::native::builder::{Builder, JoinHandle, Placement};
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Set};
+
+/// Runs `f` as a goroutine: Go's `go` statement.
+///
+/// It starts on some worker, as soon as one has time, and stays there. (The process ends if there is no memory for a
+/// stack, or no thread for a first worker.) A panic in it ends the process, as in Go; for a result, or a panic that can
+/// be caught, use [`spawn`].
+///
+/// What `f` calls may wait, with [two exceptions](crate::goroutine#what-a-goroutine-may-not-do): the initialiser of a
+/// lazy `std::thread_local!` must not (it would be undefined behaviour), nor that of a `std::sync::LazyLock`.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::goroutine::go;
+/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+///
+/// static DONE: AtomicU32 = AtomicU32::new(0);
+///
+/// go(|| semrelease(&DONE, Wake::Normal));
+/// semacquire(&DONE); // this thread waits, as no goroutine called
+/// ```
+#[inline]
+pub fn go<F: FnOnce() + Send + 'static>(f: F) {
+    builder::start(f, None, Placement::Any);
+}
+
+/// [`go`](fn@go) as a statement. A closure that is written out is called; any other expression is evaluated in the
+/// goroutine, which takes what it uses by move. So `go!(f)` calls nothing: write `go!(f())` or `go(f)`.
+///
+/// Unlike in Go, arguments are evaluated in the goroutine too: Go's `go f(g())` is `let x = g(); go!(f(x))`.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use sudog_runtime::go;
+///
+/// let (sender, receiver) = channel();
+/// let another = sender.clone();
+/// go!(move || sender.send(1).unwrap());
+/// go!(another.send(2).unwrap());
+/// assert_eq!(receiver.into_iter().sum::<i32>(), 3);
+/// ```
+#[macro_export]
+macro_rules! go {
+    (move || $body:expr) => {
+        $crate::goroutine::go(move || {
+            $body;
+        })
+    };
+    (|| $body:expr) => {
+        $crate::goroutine::go(|| {
+            $body;
+        })
+    };
+    ($body:expr) => {
+        $crate::goroutine::go(move || {
+            $body;
+        })
+    };
+}
+
+/// [`go`] with a handle for the result.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::spawn;
+///
+/// assert_eq!(spawn(|| 6 * 7).join().unwrap(), 42);
+/// assert!(spawn(|| panic!("caught by join")).join().is_err());
+/// ```
+pub fn spawn<T, F>(f: F) -> JoinHandle<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    Builder::new().spawn(f)
+}
+
+/// Lets the other goroutines of this worker run first. For a thread, gives up its processor. Go's `runtime.Gosched`.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use sudog_runtime::goroutine::{go, gosched, run};
+///
+/// static DONE: AtomicBool = AtomicBool::new(false);
+///
+/// run(|| {
+///     go(|| DONE.store(true, Ordering::Relaxed));
+///     while !DONE.load(Ordering::Relaxed) {
+///         gosched();
+///     }
+/// });
+/// ```
+#[inline]
+pub fn gosched() {
+    G::yield_now();
+}
+
+/// What [`goexit`] unwinds with; and what `join` returns for a goroutine that was given up with its set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Goexit;
+
+impl std::fmt::Display for Goexit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the goroutine ended by goexit")
+    }
+}
+
+impl std::error::Error for Goexit {}
+
+/// Ends the calling goroutine: unwinds it, so that its destructors run. Go's `runtime.Goexit`.
+///
+/// Unlike in Go, `catch_unwind` can stop it; whoever does should `resume_unwind` with what it caught.
+///
+/// # Panics
+///
+/// If the caller is no goroutine (inside [`blocking`](fn@crate::goroutine::native::blocking), for instance). Where panics abort the
+/// process, this does.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{Goexit, goexit, spawn};
+///
+/// let result = spawn(|| goexit()).join();
+/// assert!(result.unwrap_err().is::<Goexit>());
+/// ```
+pub fn goexit() -> ! {
+    assert!(current::on_goroutine(), "goexit was called outside of a goroutine");
+    current::unwind()
+}
+
+/// How many goroutines have not ended, stackful and stackless ones: of the [`run`](fn@crate::goroutine::native::run) or the
+/// [`ActiveSet`](crate::goroutine::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in the
+/// background. Go's `runtime.NumGoroutine`.
+#[must_use]
+pub fn num_goroutine() -> usize {
+    Set::here().live()
+}
+
+/// How many workers run goroutines at a time, at most: those of the caller's [`run`](fn@crate::goroutine::native::run), or those in the
+/// background. In an [`ActiveSet`](crate::goroutine::ActiveSet) its workers are the threads that call `run_local`, 256 at most.
+/// Go's `runtime.GOMAXPROCS(0)`.
+#[must_use]
+pub fn max_procs() -> usize {
+    Set::here().procs()
+}
+
+/// Sets [`max_procs`], and returns what it was. Go's `runtime.GOMAXPROCS`.
+///
+/// If it becomes less, goroutines that have started on a worker which is now too many stay there, and it runs them, but
+/// takes no others. More than 256 counts as 256. Called by a thread that is no worker, it is for each
+/// [`run`](fn@crate::goroutine::native::run) to come, too.
+///
+/// # Panics
+///
+/// If `n` is 0.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{max_procs, run, set_max_procs};
+///
+/// run(|| {
+///     set_max_procs(1); // goroutines take turns, and never run at the same time
+///     assert_eq!(max_procs(), 1);
+/// });
+/// ```
+pub fn set_max_procs(n: usize) -> usize {
+    assert!(n > 0, "at least one worker is needed");
+    Set::here().set_procs(n.min(MAX_WORKERS))
+}

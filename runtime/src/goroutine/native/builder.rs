@@ -1,0 +1,398 @@
+//! Starting goroutines, and waiting for their results.
+
+use std::cell::UnsafeCell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use crate::goroutine::Goexit;
+use crate::goroutine::native::alarm::deferred::Home;
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fibre::job;
+use crate::goroutine::native::fibre::job::Details;
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::{run, stack};
+use crate::goroutine::protocol::runq::Work;
+pub(crate) use crate::panics::drop_payload;
+use crate::sema::{self, Wake};
+use crate::shim::Mutex;
+
+/// How a goroutine is started: its name, its stack, its place.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{Builder, run};
+///
+/// run(|| {
+///     let handle = Builder::new().name("adder").stack_size(64 << 10).spawn(|| 1 + 1);
+///     assert_eq!(handle.join().unwrap(), 2);
+/// });
+/// ```
+#[derive(Default)]
+#[must_use = "a builder starts nothing until `go` or `spawn` is called"]
+pub struct Builder {
+    details: Details,
+    any_details: bool,
+    placement: Placement,
+}
+
+/// Which worker starts a goroutine, and so runs it to its end.
+///
+/// # Examples
+///
+/// Two that talk to each other a lot are better off on one worker.
+///
+/// ```
+/// use std::thread::current;
+/// use sudog_runtime::goroutine::{Builder, Placement, run};
+///
+/// run(|| {
+///     let neighbour = Builder::new().on(Placement::Here).spawn(|| current().id());
+///     assert_eq!(neighbour.join().unwrap(), current().id());
+/// });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// Whichever has time for it.
+    #[default]
+    Any,
+    /// The one that the caller runs on. For a caller that is no goroutine: any.
+    Here,
+    /// The one with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`. In an
+    /// [`ActiveSet`](crate::goroutine::ActiveSet): a scheduler that has entered it.
+    Worker(usize),
+}
+
+/// What a panic does that leaves a goroutine which nobody joins.
+///
+/// # Examples
+///
+/// A server that outlives the panics of its handlers.
+///
+/// ```
+/// use sudog_runtime::goroutine::{Builder, OnPanic, gosched, num_goroutine, run};
+///
+/// run(|| {
+///     Builder::new().name("handler").on_panic(OnPanic::EndGoroutine).go(|| panic!("a bad request"));
+///     while num_goroutine() > 1 {
+///         gosched();
+///     }
+/// });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnPanic {
+    /// Ends the process, as in Go: `panic: ...` and status 2.
+    #[default]
+    EndProcess,
+    /// Ends the goroutine only. The panic hook has had its say.
+    EndGoroutine,
+}
+
+impl Builder {
+    /// A goroutine without a name, with a stack of the default size (256 KiB), on any worker.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names it, for the reports of panics, deadlocks and stack overflows.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.details.name = Some(name.into());
+        self.any_details = true;
+        self
+    }
+
+    /// Gives it a stack of at least this many bytes, with a guard below. Stacks do not grow. One that is not of the
+    /// default size is made for this goroutine, which costs two system calls, and freed after it.
+    ///
+    /// # Panics
+    ///
+    /// If the size is absurd: more than 64 GiB.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        if let Err(error) = stack::check(bytes) {
+            panic!("{error}");
+        }
+        self.details.stack_size = Some(bytes);
+        self.any_details = true;
+        self
+    }
+
+    /// Says where it runs.
+    pub fn on(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Says what a panic does if nobody joins it.
+    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
+        self.details.on_panic = on_panic;
+        self.any_details = true;
+        self
+    }
+
+    /// Starts it: [`go`](crate::goroutine::go).
+    ///
+    /// # Panics
+    ///
+    /// If it is placed on a worker that does not exist.
+    pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
+        let details = self.any_details.then(|| Box::new(self.details));
+        start(f, details, self.placement);
+    }
+
+    /// Starts it, with a handle for its result: [`spawn`](crate::goroutine::spawn).
+    ///
+    /// # Panics
+    ///
+    /// If it is placed on a worker that does not exist.
+    pub fn spawn<T, F>(self, f: F) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (sender, handle) = packet(self.details.on_panic);
+        if const { size_of::<F>() > LARGE } {
+            let f: Box<dyn FnOnce() -> T + Send> = Box::new(f);
+            self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
+            return handle;
+        }
+        self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
+        handle
+    }
+}
+
+impl Builder {
+    /// [`run`](fn@crate::goroutine::native::run) with a name and a stack size of one's own for the main goroutine. Its place is the
+    /// calling thread, whatever [`Builder::on`] said, and its panic is the caller's, whatever [`Builder::on_panic`]
+    /// said. On a goroutine it just calls `main`.
+    ///
+    /// # Panics
+    ///
+    /// As `main` does.
+    pub fn run<T>(self, main: impl FnOnce() -> T) -> T {
+        run::run_with(main, Box::new(self.details))
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.details.name)
+            .field("stack_size", &self.details.stack_size)
+            .field("on", &self.placement)
+            .field("on_panic", &self.details.on_panic)
+            .finish()
+    }
+}
+
+/// Closures of more bytes are boxed by the caller.
+const LARGE: usize = 1024;
+
+#[inline]
+pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
+    if const { size_of::<F>() > LARGE } {
+        // On the way to its call a closure is moved a few times, on a stack that is not large.
+        let f: Box<dyn FnOnce() + Send> = Box::new(f);
+        return start(f, details, placement);
+    }
+    match (placement, current::worker()) {
+        (Placement::Any, Some(worker)) => {
+            worker.count_made();
+            worker.submit(job::pack(f, details, Some(worker)));
+        }
+        (placement, worker) => start_elsewhere(job::pack(f, details, worker), placement),
+    }
+}
+
+#[cold]
+fn start_elsewhere(work: Work, placement: Placement) {
+    let home = Home::here();
+    let set = home.set;
+    let place = match placement {
+        Placement::Any => None,
+        // With a stack it is this worker's.
+        Placement::Here if let Some(worker) = current::worker().filter(|worker| !worker.is_over()) => {
+            worker.count_made();
+            return worker.begin_with(work);
+        }
+        Placement::Here => None,
+        Placement::Worker(index) if set.start_up_to(index) => set.worker(index),
+        // From a destructor of a set that is over, which must not panic: dropped wherever it is.
+        Placement::Worker(_) if current::worker().is_some_and(Worker::is_over) => None,
+        Placement::Worker(index) => {
+            // SAFETY: just packed, and in no queue.
+            unsafe { job::discard_work(work) };
+            panic!("no worker {index}: there are {}, numbered from 0", set.limit());
+        }
+    };
+    set.count_made();
+    let placed = match place {
+        None => Err(work),
+        Some(worker) => set.place(worker, work),
+    };
+    // A worker that has left has no use for it, nor has its set: it is dropped wherever it is.
+    if let Err(work) = placed.or_else(|work| set.submit(work, home.epoch)) {
+        set.count_end();
+        // SAFETY: packed, and in no queue.
+        unsafe { job::discard_work(work) };
+    }
+}
+
+/// The result of a goroutine to come.
+///
+/// Dropped without a [`join`](JoinHandle::join), it lets the goroutine run on; if that panics, or has panicked, it ends
+/// the process (unless the [`Builder`] said otherwise).
+///
+/// It is a future too, so that an async task can wait for a goroutine.
+pub struct JoinHandle<T> {
+    packet: Option<Arc<Packet<T>>>,
+}
+
+/// Where a goroutine leaves its result.
+struct Packet<T> {
+    /// A permit once the result is there.
+    done: AtomicU32,
+    /// `DETACHED | PANICKED`.
+    fate: AtomicU32,
+    on_panic: OnPanic,
+    waker: Mutex<Option<Waker>>,
+    result: UnsafeCell<Option<thread::Result<T>>>,
+}
+
+// SAFETY: the result is written by the sender before the permit is released, and read by the one who takes the permit,
+// or by the last owner.
+unsafe impl<T: Send> Sync for Packet<T> {}
+
+const DETACHED: u32 = 1;
+const PANICKED: u32 = 2;
+
+/// The goroutine's half of a packet.
+pub(crate) struct Sender<T> {
+    packet: Option<Arc<Packet<T>>>,
+}
+
+pub(crate) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
+    let packet = Arc::new(Packet {
+        done: AtomicU32::new(0),
+        fate: AtomicU32::new(0),
+        on_panic,
+        waker: Mutex::new(None),
+        result: UnsafeCell::new(None),
+    });
+    (Sender { packet: Some(packet.clone()) }, JoinHandle { packet: Some(packet) })
+}
+
+impl<T> Sender<T> {
+    /// By the goroutine that ends with this result.
+    pub(crate) fn send(mut self, result: thread::Result<T>) {
+        job::is_through();
+        if let Some(packet) = self.packet.take() {
+            packet.complete(result);
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    /// It will never run, or was unwound.
+    fn drop(&mut self) {
+        if let Some(packet) = self.packet.take() {
+            packet.complete(Err(Box::new(Goexit)));
+        }
+    }
+}
+
+impl<T> Packet<T> {
+    fn complete(&self, result: thread::Result<T>) {
+        let panicked = matches!(&result, Err(payload) if !payload.is::<Goexit>());
+        // SAFETY: the one sender writes, once, and nobody reads before the permit below.
+        unsafe { *self.result.get() = Some(result) };
+        // AcqRel: whichever of us comes second sees what the other did.
+        if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
+            // SAFETY: the handle is gone, so nobody else reads.
+            self.die(unsafe { &*self.result.get() });
+        }
+        // The goroutine that joins is woken before another has a turn here.
+        current::without_switching(|| sema::semrelease(&self.done, Wake::Normal));
+        let waker = self.waker.lock().take();
+        // User code, which may wait; and this may be a destructor's call, out of which no panic may come.
+        if let Some(waker) = waker
+            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake()))
+        {
+            drop_payload(payload);
+        }
+    }
+
+    fn die(&self, result: &Option<thread::Result<T>>) {
+        if let (OnPanic::EndProcess, Some(Err(payload))) = (self.on_panic, result) {
+            report::die_of_panic(&**payload);
+        }
+    }
+
+    /// The result, for the one who has taken the permit.
+    fn take(&self) -> thread::Result<T> {
+        // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
+        unsafe { (*self.result.get()).take() }.expect("a permit means a result")
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the goroutine to end, and returns its result.
+    ///
+    /// # Errors
+    ///
+    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit), or was given up with its
+    /// scheduler.
+    pub fn join(mut self) -> thread::Result<T> {
+        let packet = self.packet.take().expect("joined once");
+        current::note_wait("join", std::ptr::null());
+        sema::semacquire(&packet.done);
+        packet.take()
+    }
+
+    /// Whether the goroutine has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.packet.as_ref().is_none_or(|packet| packet.done.load(Ordering::Acquire) != 0)
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = thread::Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let packet = self.packet.as_ref().expect("polled after it was ready");
+        if !sema::try_semacquire(&packet.done) {
+            let waker = cx.waker().clone();
+            let old = packet.waker.lock().replace(waker);
+            drop(old);
+            // The sender releases the permit, then takes the waker: one of us sees the other, by the lock.
+            if !sema::try_semacquire(&packet.done) {
+                return Poll::Pending;
+            }
+        }
+        let packet = self.packet.take().expect("looked at above");
+        Poll::Ready(packet.take())
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if let Some(packet) = self.packet.take()
+            && packet.fate.fetch_or(DETACHED, Ordering::AcqRel) & PANICKED != 0
+        {
+            // SAFETY: the sender has written and will not write again, and this was the only handle.
+            packet.die(unsafe { &*packet.result.get() });
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish_non_exhaustive()
+    }
+}

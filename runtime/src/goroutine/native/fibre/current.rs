@@ -1,0 +1,365 @@
+//! Which worker this thread is, which goroutine runs on it, and what a goroutine does to wait.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+
+use crate::goroutine::Goexit;
+use crate::goroutine::native::fibre::landing_pads::reaches_a_catch;
+use crate::goroutine::native::fibre::{Dying, Fibre, State, Wait};
+use crate::goroutine::native::sched::sysmon;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::stack::overflow::Running;
+use crate::{Instant, Unparked, shim};
+
+struct Here {
+    worker: Cell<Option<&'static Worker>>,
+    fibre: Cell<Option<&'static Fibre>>,
+    /// How many `without_switching` are under way.
+    fixed: Cell<u32>,
+    /// The thread was panicking when it became a worker: `run` was called by a destructor.
+    panicked_before: Cell<bool>,
+}
+
+thread_local! {
+    // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep its address
+    // across a switch, as a goroutine never changes its thread.
+    static HERE: Here = const {
+        Here {
+            worker: Cell::new(None),
+            fibre: Cell::new(None),
+            fixed: Cell::new(0),
+            panicked_before: Cell::new(false),
+        }
+    };
+}
+
+/// The worker that the calling thread is.
+#[inline]
+pub(crate) fn worker() -> Option<&'static Worker> {
+    HERE.with(|here| here.worker.get())
+}
+
+pub(crate) fn set_worker(worker: Option<&'static Worker>) {
+    HERE.with(|here| {
+        here.worker.set(worker);
+        here.panicked_before.set(thread::panicking());
+    });
+}
+
+/// The goroutine that runs on the calling thread, whether it may switch or not.
+#[inline]
+pub(crate) fn fibre() -> Option<&'static Fibre> {
+    HERE.with(|here| here.fibre.get())
+}
+
+/// Runs a fibre on this thread until it suspends.
+#[inline]
+pub(crate) fn resume(fibre: &'static Fibre) {
+    HERE.with(|here| {
+        here.fibre.set(Some(fibre));
+        fibre.resume();
+        here.fibre.set(None);
+    });
+}
+
+/// For the report of a stack overflow, from a signal handler.
+pub(crate) fn running() -> Option<Running> {
+    let fibre = HERE.try_with(|here| here.fibre.get()).ok().flatten()?;
+    // SAFETY: the thread that would change the name is the one that has stopped here.
+    let name = unsafe { &*fibre.name.as_ptr() };
+    let name: *const [u8] = name.as_ref().map_or(&[], |name| name.as_bytes());
+    Some(Running { guard: fibre.extent.guard(), size: fibre.extent.size(), name, id: fibre.id.get() })
+}
+
+/// A goroutine that waits, or may.
+///
+/// It says who, no more: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and
+/// those who have found it to be the running one look into the fibre.
+#[derive(Clone, Copy)]
+pub(crate) struct FibreRef(NonNull<Fibre>);
+
+/// The calling goroutine, if it may switch.
+#[inline]
+pub(crate) fn current() -> Option<FibreRef> {
+    switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
+}
+
+#[inline]
+fn switchable() -> Option<&'static Fibre> {
+    HERE.with(|here| match here.fibre.get() {
+        Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || may_switch_panicking(here, fibre)) => {
+            Some(fibre)
+        }
+        _ => None,
+    })
+}
+
+/// A goroutine that switched while its thread panics would make the others look as if they panicked. That does no harm
+/// where they look so anyway: once the set is over, when all are unwound, and in a `run` that began in a panic.
+#[cold]
+fn may_switch_panicking(here: &Here, fibre: &Fibre) -> bool {
+    fibre.is_dying() || here.panicked_before.get()
+}
+
+impl FibreRef {
+    #[inline]
+    pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
+        let fibre = self.running();
+        // Before anything else, as it may be a user's: it may panic, wait, or end the goroutine, and finds a fibre that
+        // runs, without a timer. A `ready` that comes meanwhile leaves a token.
+        commit();
+        if fibre.is_dying() {
+            unwind_if_due(fibre);
+        }
+        if fibre.token.take() {
+            return Unparked::Ready;
+        }
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            // Who polls like this must not keep the others out. A `ready` meanwhile leaves a token.
+            safepoint();
+            return Unparked::Deadline;
+        }
+        if switchable().is_none() {
+            return stay(fibre, deadline);
+        }
+        let was_dying = fibre.is_dying();
+        suspend_parked(fibre, deadline);
+        if fibre.is_dying() && !was_dying {
+            killed(fibre, deadline);
+        }
+        fibre.wait.set(Wait::NONE);
+        fibre.unparked.get()
+    }
+
+    pub(crate) fn await_ready(self) {
+        stay(self.running(), None);
+    }
+
+    /// The fibre, which must be the one that runs here: a `G` can be left where another goroutine of this thread finds
+    /// it.
+    #[inline]
+    fn running(self) -> &'static Fibre {
+        match fibre() {
+            Some(fibre) if ptr::eq(fibre, self.0.as_ptr()) => fibre,
+            _ => panic!("a G was parked by another than the goroutine that it stands for"),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The goroutine is parked, or about to be, and this is the one `ready` for that.
+    #[inline]
+    pub(crate) unsafe fn ready(self) {
+        // SAFETY: it waits, so it is alive.
+        let home = unsafe { self.0.as_ref() }.worker;
+        if worker().is_some_and(|here| ptr::eq(here, home)) {
+            // SAFETY: as above; and it is a fibre of this thread.
+            home.deliver(unsafe { self.0.as_ref() }, true);
+        } else {
+            // The link is the fibre's first field.
+            // SAFETY: in no inbox, as this is its one `ready`; and it stays alive until its worker has read the inbox.
+            unsafe { home.inbox.push(self.0.cast().as_ptr()) };
+            // The fibre may be gone by now; a worker never is.
+            home.wake();
+        }
+    }
+}
+
+#[inline]
+fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
+    fibre.state.set(State::Parked);
+    if let Some(deadline) = deadline {
+        fibre.worker.set_timer(fibre, deadline);
+    }
+    fibre.suspend();
+}
+
+/// The set of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied, or its
+/// deadline has come, if it cannot be unwound here.
+#[cold]
+fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
+    unwind_if_due(fibre);
+    if fibre.token.take() {
+        fibre.unparked.set(Unparked::Ready);
+    } else {
+        suspend_parked(fibre, deadline);
+    }
+}
+
+/// Unwinds a goroutine whose set is over; again, if it has caught its end and goes on. Not while it is being unwound:
+/// destructors may wait. Nor where a panic would end the process.
+#[cold]
+pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
+    let due = match fibre.dying.get() {
+        Dying::Doomed => true,
+        Dying::Unwound => !thread::panicking(),
+        Dying::No | Dying::Drops => false,
+    };
+    if due && fibre.must_return.get() == 0 && reaches_a_catch() {
+        fibre.dying.set(Dying::Unwound);
+        unwind();
+    }
+}
+
+/// Waits for `ready` without switching: the whole worker waits.
+#[cold]
+fn stay(fibre: &'static Fibre, deadline: Option<Instant>) -> Unparked {
+    while !fibre.token.take() {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Unparked::Deadline;
+        }
+        fibre.worker.take_inbox();
+        shim::yield_now();
+    }
+    Unparked::Ready
+}
+
+/// Ends the calling goroutine by unwinding it.
+pub(crate) fn unwind() -> ! {
+    std::panic::resume_unwind(Box::new(Goexit))
+}
+
+/// The end of a release that has handed over: the others go first.
+#[inline]
+pub(crate) fn give_way() {
+    if let Some(fibre) = switchable() {
+        fibre.worker.requeue(fibre);
+    }
+}
+
+/// `gosched`. False if the caller is not a goroutine, or may not switch.
+///
+/// Always inline: a return after a switch is one that the processor has predicted for another stack, and costs more
+/// than the switch itself.
+#[inline(always)]
+pub(crate) fn yield_now() -> bool {
+    let Some(fibre) = switchable() else { return false };
+    if fibre.is_dying() {
+        yield_dying(fibre);
+    } else {
+        fibre.worker.requeue(fibre);
+    }
+    true
+}
+
+#[cold]
+pub(crate) fn yield_dying(fibre: &'static Fibre) {
+    unwind_if_due(fibre);
+    fibre.worker.requeue_dying(fibre);
+}
+
+/// A call into the runtime: the place where a goroutine that has run for long gives way.
+#[inline(always)]
+pub(crate) fn safepoint() {
+    if let Some(fibre) = fibre() {
+        of_goroutine(fibre);
+    }
+
+    /// Out of line: threads come by often, and pay for one look.
+    #[inline(never)]
+    fn of_goroutine(fibre: &Fibre) {
+        if fibre.worker.is_slice_over() {
+            give_way();
+        }
+    }
+}
+
+/// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker may run
+/// whom it waits for, and its own has nothing else to run, or it is the first round.
+#[inline]
+pub(crate) fn may_spin(iter: u32) -> bool {
+    // One that cannot switch lets nobody else of its worker run, however it waits.
+    switchable().is_none_or(|fibre| fibre.worker.set().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
+}
+
+/// Whether the caller is a goroutine.
+#[inline]
+#[must_use]
+pub fn on_goroutine() -> bool {
+    fibre().is_some()
+}
+
+/// Runs `f` with switching forbidden: whatever blocks in it blocks the whole worker, as it would a thread.
+///
+/// For code that relies on the frames of a thread being strictly nested: a scope that some library keeps in a
+/// thread-local by saving and restoring the outer one. Other goroutines of this worker run only when `f` has returned;
+/// should `f` wait for one of them, it waits for ever.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{run, without_switching};
+///
+/// run(|| without_switching(|| { /* enters and leaves a scoped thread-local */ }));
+/// ```
+pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            HERE.with(|here| here.fixed.set(here.fixed.get() - 1));
+        }
+    }
+    HERE.with(|here| here.fixed.set(here.fixed.get() + 1));
+    let _leave = Leave;
+    f()
+}
+
+/// While it is there the calling goroutine is not unwound where it waits, even when its set is over: a frame below cannot
+/// do without what the goroutine waits for. So its worker does not end before the wait does.
+pub struct MustReturn(Option<&'static Fibre>);
+
+impl MustReturn {
+    /// From here on.
+    #[cold]
+    pub fn begin() -> Self {
+        let fibre = fibre();
+        if let Some(fibre) = fibre {
+            fibre.must_return.set(fibre.must_return.get() + 1);
+        }
+        Self(fibre)
+    }
+
+    /// Nothing of the kind: what may be unwound.
+    #[inline]
+    pub fn no() -> Self {
+        Self(None)
+    }
+
+    #[cold]
+    fn end(fibre: &Fibre) {
+        fibre.must_return.set(fibre.must_return.get() - 1);
+    }
+}
+
+impl Drop for MustReturn {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(fibre) = self.0 {
+            Self::end(fibre);
+        }
+    }
+}
+
+/// Says what the calling goroutine is about to wait for, and whose it is: for the deadlock report. `holder`, if not
+/// null, points to the id of the goroutine that holds it, and is alive for as long as the wait.
+#[inline]
+pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
+    if let Some(fibre) = fibre() {
+        fibre.wait.set(Wait { what, since: sysmon::coarse_now(), holder });
+    }
+}
+
+/// The id of the calling goroutine, or 0.
+#[inline]
+pub(crate) fn id() -> u64 {
+    fibre().map_or(0, |fibre| fibre.id.get())
+}
+
+pub(crate) fn set_name(name: Option<Arc<str>>) {
+    if let Some(fibre) = fibre() {
+        fibre.name.set(name);
+    }
+}

@@ -1,0 +1,279 @@
+//! A goroutine that has not started: its closure, in 64 bytes that any worker may take.
+//!
+//! ```text
+//!  ┌──────┬────────┬─────────┬───────────────────────────────┐
+//!  │ link │ vtable │ details │ closure, or a box that has it │
+//!  └──────┴────────┴─────────┴───────────────────────────────┘
+//! ```
+//!
+//! A job is [`Work`] with bit 0 clear. With bit 0 set, the work is an async task that wants to be polled. Both are
+//! `Send`, so they may go from worker to worker; the stack on which they run is bound when they do.
+
+use std::any::Any;
+use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use async_task::Runnable;
+
+use crate::goroutine::native::builder::{OnPanic, drop_payload};
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::protocol::inbox::Link;
+use crate::goroutine::protocol::runq::Work;
+
+/// How many words of closure a job holds itself.
+const WORDS: usize = 5;
+
+/// See the top of this file.
+#[repr(C)]
+pub(crate) struct Job {
+    /// First, so that an inbox's link is the job. Also the link of the list of spare jobs.
+    pub(crate) link: Link,
+    vtable: &'static Vtable,
+    details: Option<Box<Details>>,
+    closure: [MaybeUninit<usize>; WORDS],
+}
+
+struct Vtable {
+    /// Takes the closure out, frees the job, and runs the closure. Never unwinds.
+    run: unsafe fn(NonNull<Job>, &'static Worker),
+    /// Drops the closure, and frees the job.
+    discard: unsafe fn(NonNull<Job>),
+}
+
+/// What a [`Builder`](crate::goroutine::Builder) adds. Most goroutines have none of it.
+#[derive(Default)]
+pub(crate) struct Details {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) on_panic: OnPanic,
+}
+
+/// What to do with a piece of work.
+pub(crate) enum Unpacked {
+    Job(NonNull<Job>),
+    Task(Runnable),
+}
+
+const _: () = assert!(size_of::<Job>() == 64 || size_of::<usize>() != 8);
+
+/// Whether a closure fits into a job.
+const fn is_inline<F>() -> bool {
+    size_of::<F>() <= WORDS * size_of::<usize>() && align_of::<F>() <= align_of::<usize>()
+}
+
+/// Packs a closure.
+#[inline]
+pub(crate) fn pack<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+where
+    F: FnOnce() + Send + 'static,
+{
+    // SAFETY: it may go to any thread, and live for as long as it likes.
+    unsafe { pack_unchecked(f, details, worker) }
+}
+
+/// [`pack`] for any closure.
+///
+/// # Safety
+///
+/// It is run or dropped on a thread that may have it, before what it borrows ends.
+#[inline]
+pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+where
+    F: FnOnce(),
+{
+    let vtable = const { &Vtable { run: run::<F>, discard: discard::<F> } };
+    let job = worker.and_then(Worker::spare_job).unwrap_or_else(new_job);
+    let closure = [MaybeUninit::uninit(); WORDS];
+    // SAFETY: `job` is unused memory of the right layout, and ours alone.
+    unsafe { job.write(Job { link: Link::new(), vtable, details, closure }) };
+    // SAFETY: in bounds of the job just made; no reference is made to it.
+    let place = unsafe { &raw mut (*job.as_ptr()).closure };
+    if is_inline::<F>() {
+        // SAFETY: it fits, and its alignment is no greater than a word's.
+        unsafe { place.cast::<F>().write(f) };
+    } else {
+        // SAFETY: a thin pointer fits into a word.
+        unsafe { place.cast::<Box<F>>().write(Box::new(f)) };
+    }
+    Work(job.addr_and_expose())
+}
+
+#[cold]
+fn new_job() -> NonNull<Job> {
+    NonNull::from(Box::leak(Box::<MaybeUninit<Job>>::new_uninit())).cast()
+}
+
+trait Expose {
+    fn addr_and_expose(self) -> NonZeroUsize;
+}
+
+impl<T> Expose for NonNull<T> {
+    fn addr_and_expose(self) -> NonZeroUsize {
+        // Never 0, as the pointer is not null.
+        NonZeroUsize::new(self.as_ptr().expose_provenance()).expect("a pointer that is not null")
+    }
+}
+
+/// Packs an async task that wants to be polled.
+pub(crate) fn pack_task(task: Runnable) -> Work {
+    let raw = task.into_raw().addr_and_expose();
+    debug_assert_eq!(raw.get() & 1, 0);
+    Work(raw | 1)
+}
+
+/// Looks into a piece of work.
+///
+/// # Safety
+///
+/// The work came from [`pack`] or [`pack_task`], and no copy of it is used again.
+pub(crate) unsafe fn unpack(work: Work) -> Unpacked {
+    let raw = work.0.get();
+    if raw & 1 == 0 {
+        Unpacked::Job(NonNull::new(ptr::with_exposed_provenance_mut(raw)).expect("packed from a NonNull"))
+    } else {
+        let task = NonNull::new(ptr::with_exposed_provenance_mut(raw & !1)).expect("packed from a NonNull");
+        // SAFETY: from `Runnable::into_raw` in `pack_task`, and used once, by the contract.
+        Unpacked::Task(unsafe { Runnable::from_raw(task) })
+    }
+}
+
+/// Drops work that will never run, and with it what its closure or future holds.
+///
+/// # Safety
+///
+/// As for [`unpack`].
+pub(crate) unsafe fn discard_work(work: Work) {
+    // SAFETY: by the contract.
+    match unsafe { unpack(work) } {
+        // SAFETY: a packed job that nobody else has, by the contract.
+        Unpacked::Job(job) => unsafe { (job.as_ref().vtable.discard)(job) },
+        Unpacked::Task(task) => drop(task),
+    }
+}
+
+/// Whether it is a job, and no task.
+pub(crate) fn is_job(work: Work) -> bool {
+    work.0.get() & 1 == 0
+}
+
+/// The size of stack that a piece of work asks for.
+#[inline]
+pub(crate) fn stack_size(work: Work) -> Option<usize> {
+    if work.0.get() & 1 != 0 {
+        return None;
+    }
+    let job: *const Job = ptr::with_exposed_provenance(work.0.get());
+    // SAFETY: a packed job, which the caller has taken from a queue and not yet unpacked.
+    unsafe { (*job).details.as_ref() }.and_then(|details| details.stack_size)
+}
+
+/// Links a job that nobody uses before others such.
+#[inline]
+pub(crate) fn link_spare(job: NonNull<Job>, next: Option<NonNull<Job>>) {
+    // SAFETY: memory for a job that nobody uses: its first word is ours.
+    unsafe { job.cast::<Option<NonNull<Job>>>().write(next) };
+}
+
+/// What `link_spare` wrote.
+#[inline]
+pub(crate) fn next_spare(job: NonNull<Job>) -> Option<NonNull<Job>> {
+    // SAFETY: written by `link_spare`.
+    unsafe { job.cast::<Option<NonNull<Job>>>().read() }
+}
+
+impl Job {
+    /// Runs it, on the stack of the caller, which is a goroutine's.
+    ///
+    /// # Safety
+    ///
+    /// `this` was packed, and nobody else has it.
+    #[inline]
+    pub(crate) unsafe fn run(this: NonNull<Self>, worker: &'static Worker) {
+        // SAFETY: alive and ours, by the contract.
+        unsafe { (this.as_ref().vtable.run)(this, worker) };
+    }
+}
+
+/// Takes out what a job holds, and frees it.
+///
+/// # Safety
+///
+/// `job` was packed from an `F`, and nobody else has it.
+#[inline]
+unsafe fn open<F>(job: NonNull<Job>, worker: Option<&'static Worker>) -> (F, Option<Box<Details>>) {
+    // SAFETY: ours alone, by the contract; the fields are read once each, and the memory is not used as a job again.
+    let details = unsafe { ptr::read(&raw const (*job.as_ptr()).details) };
+    // SAFETY: as above.
+    let place = unsafe { &raw const (*job.as_ptr()).closure };
+    let f = if is_inline::<F>() {
+        // SAFETY: what `pack` wrote there.
+        unsafe { place.cast::<F>().read() }
+    } else {
+        // SAFETY: as above.
+        *unsafe { place.cast::<Box<F>>().read() }
+    };
+    match worker {
+        Some(worker) => worker.keep_job(job),
+        // SAFETY: packed, and empty now.
+        None => unsafe { free(job) },
+    }
+    (f, details)
+}
+
+unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
+    // SAFETY: by the contract of the vtable.
+    let (f, details) = unsafe { open::<F>(job, Some(worker)) };
+    let on_panic = match details {
+        None => OnPanic::default(),
+        Some(details) => {
+            current::set_name(details.name);
+            details.on_panic
+        }
+    };
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        is_through();
+        ended_by_panic(payload, on_panic);
+    }
+}
+
+/// The running goroutine is at its end: see [`Fibre::is_through`](crate::goroutine::native::fibre::Fibre::is_through). To be called before
+/// user code that comes after its own: most goroutines have none, and need not pay for this.
+#[inline]
+pub(crate) fn is_through() {
+    if let Some(fibre) = current::fibre() {
+        fibre.is_through();
+    }
+}
+
+unsafe fn discard<F>(job: NonNull<Job>) {
+    // SAFETY: by the contract of the vtable.
+    let (f, details) = unsafe { open::<F>(job, current::worker()) };
+    let on_panic = details.map_or_else(OnPanic::default, |details| details.on_panic);
+    // What a closure's captures do in their destructors is the user's; it must not tear the scheduler down.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(f))) {
+        ended_by_panic(payload, on_panic);
+    }
+}
+
+#[cold]
+fn ended_by_panic(payload: Box<dyn Any + Send>, on_panic: OnPanic) {
+    if !payload.is::<crate::goroutine::Goexit>() && on_panic == OnPanic::EndProcess {
+        report::die_of_panic(&*payload);
+    }
+    drop_payload(payload);
+}
+
+/// Gives a job's memory back to the allocator.
+///
+/// # Safety
+///
+/// The memory came from [`pack`], and nobody uses it.
+pub(crate) unsafe fn free(job: NonNull<Job>) {
+    // SAFETY: allocated as this box, by the contract.
+    drop(unsafe { Box::from_raw(job.cast::<MaybeUninit<Job>>().as_ptr()) });
+}

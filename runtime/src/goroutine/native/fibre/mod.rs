@@ -1,0 +1,284 @@
+//! A stack, and the goroutine that runs on it.
+//!
+//! ```text
+//!  low                                                                                high
+//!  ┌───────┬─────────────────────────────────┬───────────────────────────────┬────────┐
+//!  │ guard │ room                     ◀ grows│ goroutine's frames  body, loop │ Fibre  │
+//!  └───────┴─────────────────────────────────┴───────────────────────────────┴────────┘
+//! ```
+//!
+//! The control block lives at the high end of the stack that it controls, so that a blocked goroutine costs one page.
+//! A fibre belongs to one worker from its making to its end. It runs one goroutine after another: when one has ended
+//! and the next piece of work has not started yet, it runs that at once; otherwise it lies in its worker's list of
+//! spare fibres, its stack warm.
+//!
+//! | state | it is | next |
+//! |---|---|---|
+//! | `Spare` | in the list of spare fibres | `Running`, with work in its `work` |
+//! | `Running` | the one that runs on its worker | `Parked`, `Queued` (it yields) or `Spare` |
+//! | `Parked` | where its waker finds it, and perhaps in the timers | `Queued`, by `ready` or by its timer |
+//! | `Queued` | in its worker's run queue | `Running` |
+//!
+//! Everything here but `link` and `worker` is touched by the thread of its worker only (and read by the deadlock
+//! report, while no worker can wake). That is why no field is atomic, and why a goroutine may unlock a queue before it
+//! switches away: its waker can only put it into the inbox, which this thread will read.
+
+pub(crate) mod current;
+pub(crate) mod job;
+pub(crate) mod landing_pads;
+pub(crate) mod pool;
+pub(crate) mod unwind;
+#[cfg(debug_assertions)]
+pub(crate) mod wait_check;
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::Unparked;
+use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
+use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
+use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::stack;
+use crate::goroutine::native::stack::{Extent, PooledStack};
+use crate::goroutine::protocol::inbox::Link;
+use crate::goroutine::protocol::runq::Work;
+
+type Routine = Coroutine<(), (), (), PooledStack>;
+
+/// The control block: see the top of this file.
+#[repr(C)]
+pub(crate) struct Fibre {
+    /// In an inbox. First, so that the link is the fibre.
+    pub(crate) link: Link,
+    pub(crate) worker: &'static Worker,
+    routine: UnsafeCell<MaybeUninit<Routine>>,
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// In the run queue or in the list of spare fibres.
+    pub(crate) next: Cell<Option<&'static Fibre>>,
+    /// Among all fibres of its worker.
+    pub(crate) older: Cell<Option<&'static Fibre>>,
+    pub(crate) younger: Cell<Option<&'static Fibre>>,
+    pub(crate) state: Cell<State>,
+    /// Why it goes on.
+    pub(crate) unparked: Cell<Unparked>,
+    /// A `ready` that came when it was not parked: after its deadline.
+    pub(crate) token: Cell<bool>,
+    pub(crate) dying: Cell<Dying>,
+    /// How many [`MustReturn`](crate::goroutine::MustReturn) there are.
+    pub(crate) must_return: Cell<u32>,
+    /// Its stack is of the usual size: it may be used again.
+    pub(crate) usual: bool,
+    pub(crate) extent: Extent,
+    /// It has run since its stack was last trimmed.
+    pub(crate) used: Cell<bool>,
+    timer: Cell<u32>,
+    /// What to run when it is resumed as a spare one. None: end.
+    pub(crate) work: Cell<Option<Work>>,
+    pub(crate) id: Cell<u64>,
+    pub(crate) name: Cell<Option<Arc<str>>>,
+    pub(crate) wait: Cell<Wait>,
+    pub(crate) locals: Cell<Option<Box<Locals>>>,
+}
+
+/// Goroutine-locals, by the address of their key.
+pub(crate) type Locals = HashMap<usize, Box<dyn Any>>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Spare,
+    Running,
+    Parked,
+    Queued,
+}
+
+/// What happens to it because its set is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dying {
+    No,
+    /// It is to be unwound where it waits or yields next, if it can be unwound there.
+    Doomed,
+    /// It is being unwound: its destructors may wait. Should it have caught its end, to wait panics again.
+    Unwound,
+    /// It drops work that nobody will do, or what has been left of itself: destructors, which may wait.
+    Drops,
+}
+
+/// What a goroutine waits for, for the deadlock report.
+#[derive(Clone, Copy)]
+pub(crate) struct Wait {
+    pub(crate) what: &'static str,
+    pub(crate) since: u64,
+    /// Who holds it: the goroutine's id, if that is known.
+    pub(crate) holder: *const AtomicU64,
+}
+
+impl Wait {
+    pub(crate) const NONE: Self = Self { what: "", since: 0, holder: ptr::null() };
+}
+
+const _: () = assert!(size_of::<Fibre>() <= stack::HEADER && align_of::<Fibre>() <= stack::HEADER_ALIGN);
+
+impl Fibre {
+    /// A spare fibre, not yet in any list.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for its stack.
+    pub(crate) fn new(worker: &'static Worker, size: Option<usize>) -> io::Result<&'static Self> {
+        let stack = stack::take(size)?;
+        let place = stack.header().cast::<Self>();
+        let fibre = Self {
+            link: Link::new(),
+            worker,
+            routine: UnsafeCell::new(MaybeUninit::uninit()),
+            yielder: Cell::new(ptr::null()),
+            next: Cell::new(None),
+            older: Cell::new(None),
+            younger: Cell::new(None),
+            state: Cell::new(State::Spare),
+            unparked: Cell::new(Unparked::Ready),
+            token: Cell::new(false),
+            dying: Cell::new(Dying::No),
+            must_return: Cell::new(0),
+            usual: size.is_none(),
+            extent: stack.extent(),
+            used: Cell::new(false),
+            timer: Cell::new(NONE),
+            work: Cell::new(None),
+            id: Cell::new(0),
+            name: Cell::new(None),
+            wait: Cell::new(Wait::NONE),
+            locals: Cell::new(None),
+        };
+        // SAFETY: the header has room and alignment for a fibre, and nobody else uses it.
+        unsafe { place.write(fibre) };
+        // SAFETY: just written; it stays until `end`, after which nobody uses it.
+        let fibre: &'static Self = unsafe { place.as_ref() };
+        let routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| fibre.body(yielder));
+        // SAFETY: only this thread knows the fibre.
+        unsafe { (*fibre.routine.get()).write(routine) };
+        Ok(fibre)
+    }
+
+    /// What runs on the stack: one goroutine after another.
+    fn body(&'static self, yielder: &Yielder<(), ()>) {
+        self.yielder.set(yielder);
+        while let Some(work) = self.work.take() {
+            self.run(work);
+            while self.usual
+                && let Some(work) = self.worker.pick_work()
+            {
+                self.run(work);
+            }
+            self.worker.spare(self);
+            yielder.suspend(());
+        }
+    }
+
+    #[inline]
+    fn run(&'static self, work: Work) {
+        self.worker.begin(self);
+        // SAFETY: packed by those who made it, and taken out of its queue by us.
+        match unsafe { unpack(work) } {
+            Unpacked::Job(job) => {
+                // SAFETY: as above.
+                unsafe { Job::run(job, self.worker) };
+                self.worker.end(self);
+            }
+            // A poll does not unwind: the future is wrapped in a `catch_unwind`.
+            Unpacked::Task(task) => {
+                // `async-task` frees a task whose last reference goes at the end of a poll, without dropping its future.
+                // A waker's end, if that is the last, has the future dropped.
+                let waker = task.waker();
+                task.run();
+                drop(waker);
+                self.worker.end_poll(self);
+            }
+        }
+    }
+
+    /// Runs it until it suspends. By the worker's loop only.
+    #[inline]
+    pub(crate) fn resume(&'static self) {
+        // SAFETY: initialised in `new`; the thread of its worker alone touches it, and it is suspended: the loop runs.
+        let routine = unsafe { (*self.routine.get()).assume_init_mut() };
+        let result = routine.resume(());
+        debug_assert!(matches!(result, CoroutineResult::Yield(())));
+    }
+
+    /// Back to the worker's loop, until it resumes this fibre. By the fibre itself only.
+    #[inline]
+    pub(crate) fn suspend(&'static self) {
+        #[cfg(debug_assertions)]
+        crate::goroutine::native::fibre::wait_check::check();
+        // SAFETY: the yielder stands in the frame of `body`'s caller, below us on this stack.
+        unsafe { (*self.yielder.get()).suspend(()) };
+    }
+
+    /// Ends a spare fibre that is in no list, and frees its stack.
+    pub(crate) fn finish(&'static self) {
+        debug_assert_eq!(self.state.get(), State::Spare);
+        // SAFETY: as in `resume`; moved out, since the control block goes with the stack, and never used again.
+        let mut routine = unsafe { (*self.routine.get()).assume_init_read() };
+        // Without work it leaves its loop. One that has never run is dropped unstarted.
+        if routine.started() {
+            let result = routine.resume(());
+            debug_assert!(matches!(result, CoroutineResult::Return(())));
+        }
+        drop(routine);
+    }
+
+    /// Gives back the memory of deep calls. Of a spare fibre only.
+    pub(crate) fn trim(&self) {
+        if self.used.replace(false) {
+            // SAFETY: spare, so nothing of its stack is in use but the frames of `body` and below, at the high end.
+            unsafe { self.extent.trim() };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_dying(&self) -> bool {
+        self.dying.get() != Dying::No
+    }
+
+    /// Its closure has returned, or has been unwound, or its poll. What comes now are destructors, of its result and its
+    /// locals. They may wait, as those may which the unwinding runs.
+    pub(crate) fn is_through(&self) {
+        if self.is_dying() {
+            self.dying.set(Dying::Drops);
+        }
+    }
+
+    pub(crate) fn has_timer(&self) -> bool {
+        self.timer.get() != NONE
+    }
+
+    /// A reference from the link of an inbox.
+    ///
+    /// # Safety
+    ///
+    /// The link is a fibre's.
+    pub(crate) unsafe fn from_link(link: *mut Link) -> &'static Self {
+        // SAFETY: `link` is the first field of a `repr(C)` struct; a fibre that is in an inbox is alive.
+        unsafe { NonNull::new_unchecked(link).cast::<Self>().as_ref() }
+    }
+}
+
+/// In the timers of its worker.
+impl HeapItem for &'static Fibre {
+    fn set_position(self, position: u32) {
+        self.timer.set(position);
+    }
+
+    fn position(self) -> u32 {
+        self.timer.get()
+    }
+}

@@ -1,0 +1,157 @@
+//! What a worker keeps for the next goroutine: fibres, stacks and all, and jobs; and when it gives them back.
+//!
+//! | what | kept | given back |
+//! |---|---|---|
+//! | fibres | all that have ended, the last one first out | half of those that nobody has needed for a second, above 64 |
+//! | the memory of their stacks | with them | what deep calls took, after a second |
+//! | jobs | 256 | above that, at once |
+
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use crate::Instant;
+use crate::goroutine::native::fibre::job;
+use crate::goroutine::native::fibre::job::Job;
+use crate::goroutine::native::fibre::{Fibre, State};
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::worker::Worker;
+
+/// How often spare memory is given back.
+pub(crate) const TRIM: Duration = Duration::from_secs(1);
+/// How many spare fibres and jobs a worker keeps whatever happens.
+const SPARE_FIBRES: usize = 64;
+const SPARE_JOBS: u32 = 256;
+/// How many fibres it looks at then: a millisecond's work.
+const TRIM_AT_ONCE: usize = 1024;
+
+impl Worker {
+    /// A spare fibre, or a new one.
+    #[inline]
+    pub(crate) fn fibre_for(&'static self, stack_size: Option<usize>) -> &'static Fibre {
+        if stack_size.is_none()
+            && let Some(fibre) = self.own.spare.get()
+        {
+            self.own.spare.set(fibre.next.get());
+            let spares = self.own.spares.get() - 1;
+            self.own.spares.set(spares);
+            self.own.least_spares.set(self.own.least_spares.get().min(spares));
+            return fibre;
+        }
+        self.new_fibre(stack_size)
+    }
+
+    #[cold]
+    fn new_fibre(&'static self, stack_size: Option<usize>) -> &'static Fibre {
+        match Fibre::new(self, stack_size) {
+            Ok(fibre) => {
+                let older = self.own.fibres.replace(Some(fibre));
+                fibre.older.set(older);
+                if let Some(older) = older {
+                    older.younger.set(Some(fibre));
+                }
+                fibre
+            }
+            Err(error) => report::no_stack(&error),
+        }
+    }
+
+    /// A fibre has nothing to run.
+    #[inline]
+    pub(crate) fn spare(&self, fibre: &'static Fibre) {
+        fibre.state.set(State::Spare);
+        if fibre.usual {
+            fibre.next.set(self.own.spare.replace(Some(fibre)));
+            self.own.spares.set(self.own.spares.get() + 1);
+        }
+    }
+
+    /// Frees a spare fibre that is not in the list of spare ones.
+    #[cold]
+    pub(crate) fn forget(&self, fibre: &'static Fibre) {
+        let (older, younger) = (fibre.older.get(), fibre.younger.get());
+        match younger {
+            Some(younger) => younger.older.set(older),
+            None => self.own.fibres.set(older),
+        }
+        if let Some(older) = older {
+            older.younger.set(younger);
+        }
+        fibre.finish();
+    }
+
+    /// Gives back memory that has not been used for a while: half of the fibres that nobody needed since the last
+    /// time, and what deep calls took of the stacks of the others.
+    #[cold]
+    pub(crate) fn trim(&self, now: Instant) {
+        let own = &*self.own;
+        match own.trimmed.get() {
+            Some(last) if now.saturating_duration_since(last) < TRIM => return,
+            _ => own.trimmed.set(Some(now)),
+        }
+        let unneeded = own.least_spares.get().saturating_sub(SPARE_FIBRES).div_ceil(2);
+        for _ in 0..unneeded.min(TRIM_AT_ONCE) {
+            let Some(fibre) = own.spare.get() else { break };
+            own.spare.set(fibre.next.get());
+            own.spares.set(own.spares.get() - 1);
+            self.forget(fibre);
+        }
+        if unneeded > TRIM_AT_ONCE {
+            own.trimmed.set(now.checked_sub(TRIM * 49 / 50)); // more of it soon
+        }
+        own.least_spares.set(own.spares.get());
+        let mut at = own.spare.get();
+        for _ in 0..TRIM_AT_ONCE {
+            let Some(fibre) = at else { break };
+            fibre.trim();
+            at = fibre.next.get();
+        }
+    }
+
+    /// All fibres have been forgotten, and the spare jobs go to the allocator.
+    pub(crate) fn forget_spares(&self) {
+        self.own.spare.set(None);
+        self.own.spares.set(0);
+        self.own.least_spares.set(0);
+        self.own.job_count.set(0);
+        let mut at = self.own.jobs.take();
+        while let Some(job) = at {
+            at = job::next_spare(job);
+            // SAFETY: spare, so nobody uses it.
+            unsafe { job::free(job) };
+        }
+    }
+
+    /// When there will be something to trim.
+    pub(crate) fn next_trim(&self, now: Instant) -> Option<Instant> {
+        self.wants_trim().then(|| self.own.trimmed.get().unwrap_or(now) + TRIM)
+    }
+
+    pub(crate) fn wants_trim(&self) -> bool {
+        self.own.spares.get() > SPARE_FIBRES
+    }
+
+    #[inline]
+    pub(crate) fn spare_job(&self) -> Option<NonNull<Job>> {
+        let job = self.own.jobs.get()?;
+        self.own.jobs.set(job::next_spare(job));
+        self.own.job_count.set(self.own.job_count.get() - 1);
+        Some(job)
+    }
+
+    #[inline]
+    pub(crate) fn keep_job(&self, job: NonNull<Job>) {
+        if self.own.job_count.get() < SPARE_JOBS {
+            job::link_spare(job, self.own.jobs.get());
+            self.own.jobs.set(Some(job));
+            self.own.job_count.set(self.own.job_count.get() + 1);
+        } else {
+            // SAFETY: opened by the caller, who has no more use for it.
+            unsafe { job::free(job) };
+        }
+    }
+
+    /// All fibres, the youngest first. By the owner; or by anybody while all workers of the set sleep and cannot wake.
+    pub(crate) fn fibres(&self) -> impl Iterator<Item = &'static Fibre> {
+        std::iter::successors(self.own.fibres.get(), |fibre| fibre.older.get())
+    }
+}

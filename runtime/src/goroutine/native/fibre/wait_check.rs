@@ -1,0 +1,43 @@
+//! A check for debug builds: does a goroutine wait inside a call that `std` relies on to be nested?
+//!
+//! The initialiser of a `thread_local!`, of a `LazyLock`, a `OnceLock` or a `Once` must not wait as a goroutine does
+//! (docs/goroutines.md, "What std assumes about threads"). Nothing tells the library that one runs: but its callers are on
+//! the stack. With `SUDOG_CHECK_WAITS` set, each wait and yield looks there, and ends the process if it finds one.
+//! A look takes milliseconds, and needs the names of functions: it is for tests.
+
+use std::backtrace::Backtrace;
+use std::sync::OnceLock;
+
+use crate::goroutine::native::sched::report;
+
+/// What stands in the name of a function that runs an initialiser, and what that is.
+const INITIALISERS: [(&str, &str); 4] = [
+    ("std::sys::thread_local::", "a std::thread_local!"),
+    ("std::sync::lazy_lock::", "a std::sync::LazyLock"),
+    ("std::sync::once_lock::", "a std::sync::OnceLock"),
+    ("std::sync::once::", "a std::sync::Once"),
+];
+/// The name of a function below all frames of a goroutine. Below that are those of its worker.
+const BOTTOM: &str = "sudog_runtime::goroutine::native::fibre::job::run";
+
+/// To be called by a goroutine that is about to be suspended.
+pub(crate) fn check() {
+    static ON: OnceLock<bool> = OnceLock::new();
+    if *ON.get_or_init(|| std::env::var_os("SUDOG_CHECK_WAITS").is_some_and(|value| value != "0")) {
+        look();
+    }
+}
+
+#[cold]
+fn look() {
+    let stack = Backtrace::force_capture().to_string();
+    let goroutine = stack.split(BOTTOM).next().unwrap_or(&stack);
+    let found = INITIALISERS.iter().find(|(name, _)| goroutine.contains(name));
+    if let Some((_, what)) = found {
+        report::say(&format!(
+            "fatal error: sudog: a goroutine waits in the initialiser of {what}, which other goroutines of its thread \
+             may enter meanwhile\n\n{goroutine}\n"
+        ));
+        std::process::abort();
+    }
+}

@@ -1,0 +1,37 @@
+//! Goroutines on Unix, but in models: what users call is here, and below it
+//!
+//! * [`sched`]: workers, what runs next, timers, the thread that watches;
+//! * [`fibre`]: a goroutine's stack with what runs on it, and how it ends;
+//! * [`stack`]: memory for stacks, and the report of an overflow;
+//! * [`mod@alarm`]: threads that run users' code when its time comes.
+
+mod alarm;
+mod api;
+mod blocking;
+mod builder;
+mod fibre;
+mod locals;
+mod run;
+mod sched;
+mod stack;
+mod task;
+mod time;
+
+pub use api::{Goexit, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, spawn};
+pub use blocking::blocking;
+pub use builder::{Builder, JoinHandle, OnPanic, Placement};
+pub use fibre::current::{on_goroutine, without_switching};
+pub use locals::LocalKey;
+pub use run::{ActiveSet, Outside, run, run_local};
+pub use task::{block_on, go_async, spawn_async};
+pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
+
+// For the crates of this project.
+#[doc(hidden)]
+pub use alarm::deferred::{Alarm, Home, alarm};
+#[doc(hidden)]
+pub use fibre::current::MustReturn;
+#[doc(hidden)]
+pub use sched::scheduler::{Census, census};
+
+pub(crate) use fibre::current::{FibreRef, current, give_way, id, may_spin, note_wait, safepoint, yield_now};

@@ -1,0 +1,292 @@
+//! Making the calling thread a worker: [`run`], and schedulers of one's own, [`run_local`] and [`ActiveSet`].
+
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+use crate::goroutine::Goexit;
+use crate::goroutine::native::fibre::{current, job};
+use crate::goroutine::native::locals;
+use crate::goroutine::native::sched::scheduler;
+use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::stack::overflow;
+
+/// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
+///
+/// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow;
+/// on a stack of 8 MiB. Other workers are started when there is work for them, as many as
+/// [`max_procs`](crate::goroutine::max_procs) says, this one included. What the goroutines of this `run` start belongs to it.
+///
+/// When `main` returns, so does this; it waits for nobody else, and is over with the others. Goroutines that have not
+/// begun are dropped. Those that have are unwound as by [`goexit`](crate::goroutine::goexit), so that their destructors run: those
+/// of the calling thread before this returns, those on other workers at their next wait or yield, which may be after it
+/// has returned, or never if the process ends first. A stackless one that waits is dropped when its waker is next used,
+/// so perhaps never. A caller that needs destructors to run waits for the goroutines (by a wait group, or `join`), or
+/// uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
+///
+/// A goroutine that waits where a panic would end the process, in an `extern "C"` function for instance, is not unwound
+/// there. This waits for it for a second after the last other goroutine has ended, and then leaves its stack as it is,
+/// with all that it holds.
+///
+/// If `main` ends by [`goexit`](crate::goroutine::goexit) the others go on, as in Go; when none is left, the process ends.
+///
+/// Several threads may call `run` at a time. Goroutines started by a thread that is no worker belong to none, and run
+/// in the background as long as the process.
+///
+/// Called from a goroutine it just calls `main`: what that starts belongs to the `run` around it, and does not end with
+/// this call.
+///
+/// If nothing can ever wake the main goroutine, the process ends with `fatal error: all goroutines are asleep -
+/// deadlock!`, status 2, and a list of them. That can be proven only on Linux, and only if every thread of the process
+/// is one of this runtime's.
+///
+/// # Panics
+///
+/// As `main` does.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::goroutine::{go, run};
+/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+///
+/// static DONE: AtomicU32 = AtomicU32::new(0);
+///
+/// let answer = run(|| {
+///     go(|| semrelease(&DONE, Wake::Normal));
+///     semacquire(&DONE);
+///     42
+/// });
+/// assert_eq!(answer, 42);
+/// ```
+pub fn run<T>(main: impl FnOnce() -> T) -> T {
+    run_with(main, Box::default())
+}
+
+pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) -> T {
+    if current::worker().is_some() {
+        return main();
+    }
+    let set = Set::of_run();
+    let worker = set.enter();
+    let result = on_worker(worker, main, as_main(details), || set.idle.shut_down());
+    match result {
+        Ok(result) => result,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Goroutines of their own, run by one or more threads, until nothing is left to do.
+///
+/// The schedulers of Skaller's *Communicating Sequential Processes in C++* (6.1): several share one active set, or each
+/// has its own. A scheduler is a call of [`ActiveSet::run_local`]; goroutines that its goroutines start belong to the
+/// set, and are started by any of its schedulers; once started they stay there.
+///
+/// The set is *at rest* when nobody in it can run: no goroutine is ready, no timer set, no blocking call under way, and
+/// no [`Outside`] handle alive. Then all its schedulers return, and the goroutines that still wait, for what can no
+/// longer come, are unwound: their destructors run.
+///
+/// # Examples
+///
+/// Two threads run the goroutines of one set.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use sudog_runtime::goroutine::{ActiveSet, go};
+///
+/// static RUNS: AtomicU32 = AtomicU32::new(0);
+///
+/// let set = ActiveSet::new();
+/// std::thread::scope(|s| {
+///     for _ in 0..2 {
+///         s.spawn(|| set.run_local(|| (0..10).for_each(|_| go(|| _ = RUNS.fetch_add(1, Ordering::Relaxed)))));
+///     }
+/// });
+/// assert_eq!(RUNS.load(Ordering::Relaxed), 20);
+/// ```
+pub struct ActiveSet {
+    set: &'static Set,
+}
+
+/// Says that a foreign thread may still wake a goroutine of an [`ActiveSet`]: while it lives, the
+/// set is not at rest.
+///
+/// Without one, a foreign thread may wake goroutines all the same, but the set may be over by then; the wake-up then
+/// finds nobody.
+#[must_use = "the set does not wait for a handle that has been dropped"]
+pub struct Outside<'a> {
+    set: &'static Set,
+    _set: std::marker::PhantomData<&'a ActiveSet>,
+}
+
+/// Runs `main` and all goroutines that come of it on the calling thread, until nothing is left to do; then unwinds
+/// those that wait for what can no longer come. [`ActiveSet::run_local`] on a set of its own.
+///
+/// # Panics
+///
+/// As [`ActiveSet::run_local`].
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{go, run_local};
+///
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// run_local(move || {
+///     for i in 0..3 {
+///         let sender = sender.clone();
+///         go(move || sender.send(i).unwrap());
+///     }
+/// });
+/// assert_eq!(receiver.into_iter().sum::<i32>(), 3); // run_local has waited for all three
+/// ```
+pub fn run_local<T>(main: impl FnOnce() -> T) -> T {
+    ActiveSet::new().run_local(main)
+}
+
+impl ActiveSet {
+    /// A set without goroutines.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { set: Set::local() }
+    }
+
+    /// A scheduler: runs `main`, and goroutines of this set, on the calling thread, until the set is at rest.
+    ///
+    /// # Panics
+    ///
+    /// When all is done: as `main` does, or because `main` waited for what could no longer come. At once, if the caller
+    /// is a goroutine: its worker has other things to do.
+    pub fn run_local<T>(&self, main: impl FnOnce() -> T) -> T {
+        assert!(current::worker().is_none(), "run_local was called from a goroutine");
+        let worker = self.set.enter();
+        match on_worker(worker, main, as_main(Box::default()), || ()) {
+            Ok(result) => result,
+            Err(payload) if payload.is::<Goexit>() => {
+                panic!("the main goroutine of run_local waited for what could no longer come, or called goexit")
+            }
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    /// A handle for a foreign thread that will wake goroutines of this set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::AtomicU32;
+    /// use sudog_runtime::goroutine::ActiveSet;
+    /// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+    ///
+    /// static EVENT: AtomicU32 = AtomicU32::new(0);
+    ///
+    /// let set = ActiveSet::new();
+    /// let outside = set.outside(); // without it the set might be over before the event
+    /// std::thread::scope(|s| {
+    ///     s.spawn(move || {
+    ///         semrelease(&EVENT, Wake::Normal);
+    ///         drop(outside);
+    ///     });
+    ///     set.run_local(|| semacquire(&EVENT));
+    /// });
+    /// ```
+    pub fn outside(&self) -> Outside<'_> {
+        self.set.idle.outside_begins();
+        Outside { set: self.set, _set: std::marker::PhantomData }
+    }
+
+    /// How many goroutines of this set have not ended.
+    #[must_use]
+    pub fn num_goroutine(&self) -> usize {
+        self.set.live()
+    }
+}
+
+impl Default for ActiveSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for ActiveSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ActiveSet").field("num_goroutine", &self.num_goroutine()).finish()
+    }
+}
+
+impl Drop for ActiveSet {
+    fn drop(&mut self) {
+        self.set.retire();
+    }
+}
+
+impl Drop for Outside<'_> {
+    fn drop(&mut self) {
+        self.set.outside_ends();
+    }
+}
+
+impl std::fmt::Debug for Outside<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("Outside")
+    }
+}
+
+/// Runs `main` as a goroutine of this worker, and the worker until it stops or its set is over; then reclaims it.
+fn on_worker<T>(
+    worker: &'static Worker,
+    main: impl FnOnce() -> T,
+    details: Box<job::Details>,
+    ended: impl FnOnce(),
+) -> thread::Result<T> {
+    let _stack = overflow::prepare_thread();
+    let set = worker.set();
+    let result = UnsafeCell::new(None);
+    let place = result.get();
+    let body = move || {
+        let outcome = catch_unwind(AssertUnwindSafe(main));
+        let exited = matches!(&outcome, Err(payload) if payload.is::<Goexit>());
+        // SAFETY: `result` outlives this goroutine, which runs on this thread and is over before `reclaim` returns.
+        unsafe { *place = Some(outcome) };
+        if let Some(fibre) = current::fibre() {
+            // Before the set is over, and this goroutine would be given up while its locals' destructors wait.
+            fibre.is_through();
+            locals::clear(fibre);
+        }
+        if exited && !set.ends_at_rest() && !worker.is_over() {
+            set.set_main(scheduler::main::EXITED); // and the others go on
+        } else {
+            ended();
+        }
+    };
+    set.count_made();
+    // SAFETY: the closure stays on this thread, and all that it borrows outlives this call, which does not return
+    // before the closure has been run or dropped.
+    let work = unsafe { job::pack_unchecked(body, Some(details), Some(worker)) };
+    worker.begin_with(work);
+    worker.run();
+    let clean = worker.reclaim();
+    set.leave(worker, clean);
+    if !clean && !ended_normally(&result) {
+        // Panics abort, so the main goroutine cannot be unwound; and it may have lent out what it borrows from our
+        // caller.
+        crate::fatal("all goroutines are asleep - deadlock!");
+    }
+    result.into_inner().unwrap_or_else(|| Err(Box::new(Goexit)))
+}
+
+fn ended_normally<T>(result: &UnsafeCell<Option<T>>) -> bool {
+    // SAFETY: the main goroutine, which writes it, does not run any more.
+    unsafe { (*result.get()).is_some() }
+}
+
+/// What the main thread of a process has as a rule: programs were written for it.
+const MAIN_STACK: usize = 8 << 20;
+
+fn as_main(mut details: Box<job::Details>) -> Box<job::Details> {
+    details.name.get_or_insert_with(|| "main".into());
+    details.stack_size.get_or_insert(MAIN_STACK);
+    details
+}

@@ -1,0 +1,50 @@
+//! All goroutines are asleep: can it be proven?
+//!
+//! Go's `checkdead` looks at its own threads alone, and gives up in programs with C code. Here any thread of the
+//! process may hold a lock of ours, so more must be known: that no worker is awake, no timer is set, no blocking call
+//! is under way, no work is queued, and that *every* thread of the process is one of ours. The last is read from
+//! `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
+
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::scheduler::{Set, main};
+use crate::goroutine::native::{alarm::alarms, blocking};
+
+/// Ends the process if nothing can ever wake the main goroutine of a `run`.
+pub(crate) fn look(sets: &[&'static Set]) {
+    let mut mains = sets.iter().filter(|set| set.main() != main::NONE);
+    // With several `run`s there is no saying whose deadlock it is.
+    let (Some(set), None) = (mains.next(), mains.next()) else { return };
+    if alarms::are_set() {
+        return;
+    }
+    while_all_rest(sets, &|| {
+        // No worker of any set can be woken while this runs: to wake one takes the lock of its set. So what they own
+        // may be read here.
+        let queued = |set: &&Set| set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
+        if sets.iter().any(|set| queued(&&**set)) || !all_threads_are_ours(sets) {
+            return;
+        }
+        let list: String = sets.iter().map(|set| report::goroutines(set)).collect();
+        report::say(&if set.main() == main::EXITED && list.is_empty() {
+            "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()
+        } else {
+            format!("fatal error: all goroutines are asleep - deadlock!\n\n{list}")
+        });
+        std::process::exit(2);
+    });
+}
+
+/// Runs `f` if all sets are at rest, with the locks of all of them. No thread takes two of these locks but this one.
+fn while_all_rest(sets: &[&'static Set], f: &dyn Fn()) {
+    match sets {
+        [] => f(),
+        [set, others @ ..] => set.idle.if_at_rest(|| while_all_rest(others, f)),
+    }
+}
+
+/// Whether the process has no thread but workers, the watcher, and idle threads for blocking calls and for alarms.
+fn all_threads_are_ours(sets: &[&'static Set]) -> bool {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
+    let workers: usize = sets.iter().map(|set| set.workers().count()).sum();
+    tasks.count() == workers + blocking::threads() + alarms::threads() + 1
+}

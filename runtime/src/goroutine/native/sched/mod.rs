@@ -1,0 +1,11 @@
+//! The scheduler: workers, each a thread; what they run next; timers; and the thread that watches them.
+
+pub(crate) mod deadlock;
+pub(crate) mod preempt;
+pub(crate) mod procs;
+pub(crate) mod report;
+pub(crate) mod scheduler;
+pub(crate) mod steal;
+pub(crate) mod sysmon;
+pub(crate) mod timer_heap;
+pub(crate) mod worker;

@@ -1,0 +1,83 @@
+//! The clock of a worker: goroutines that wait with a deadline, and the time slice of the one that runs.
+//!
+//! A slice begins at the first choice that is not `next`, and is measured from the 64th call after that, or the first
+//! after the watcher has asked: the clock is read once in 64 calls. It ends only if somebody else is there to have the
+//! next one.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::timer_heap::TimerHeap;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::{Instant, Unparked};
+
+/// For how long a goroutine runs beside others before a call into the runtime makes it give way.
+const SLICE: Duration = Duration::from_micros(100);
+
+impl Worker {
+    fn timers<R>(&self, f: impl FnOnce(&mut TimerHeap<&'static Fibre>) -> R) -> R {
+        // SAFETY: the owner's, and `f`, which is ours, does not come back here.
+        f(unsafe { &mut *self.own.timers.get() })
+    }
+
+    pub(crate) fn set_timer(&self, fibre: &'static Fibre, when: Instant) {
+        self.timers(|timers| timers.insert(when, fibre));
+    }
+
+    /// Takes a fibre out of the timers.
+    pub(crate) fn disarm(&self, fibre: &'static Fibre) {
+        if fibre.has_timer() {
+            self.timers(|timers| timers.remove(fibre));
+        }
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers(|timers| timers.next())
+    }
+
+    pub(crate) fn fire_timers(&'static self) {
+        if self.next_timer().is_none() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some(fibre) = self.timers(|timers| timers.pop_due(now)) {
+            self.enqueue(fibre, Unparked::Deadline, false);
+        }
+    }
+
+    /// Whether the running goroutine has had its slice, and somebody else is there to have one. Asks the clock only at
+    /// every 64th call.
+    #[inline]
+    pub(crate) fn is_slice_over(&self) -> bool {
+        let calls = self.own.calls.get().wrapping_add(1);
+        self.own.calls.set(calls);
+        (calls.is_multiple_of(64) || self.preempt.load(Ordering::Relaxed)) && self.ask_clock()
+    }
+
+    #[cold]
+    fn ask_clock(&self) -> bool {
+        let now = Instant::now();
+        let over = match self.own.slice.get() {
+            None => {
+                self.own.slice.set(Some(now));
+                false
+            }
+            Some(since) => now - since > SLICE,
+        };
+        // The watcher has seen it run for many slices, whatever this clock says.
+        let preempted = self.preempt.load(Ordering::Relaxed);
+        if preempted {
+            self.preempt.store(false, Ordering::Relaxed);
+        }
+        let due = || self.next_timer().is_some_and(|when| when <= now);
+        let gives_way = (over || preempted) && (self.has_work() || due());
+        if gives_way && current::fibre().is_some() && current::current().is_none() {
+            // Inside `without_switching`. The next call is asked, too: a round of two calls, of which each 64th is this
+            // one, would else never give way.
+            self.preempt.store(true, Ordering::Relaxed);
+        }
+        gives_way
+    }
+}

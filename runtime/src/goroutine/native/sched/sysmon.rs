@@ -1,0 +1,118 @@
+//! The watcher: a thread that sees what the workers do not. Go's `sysmon`.
+//!
+//! Every [`TICK`], while a worker is awake, it asks goroutines that have run for a whole tick to give way at their next
+//! call into the runtime, and wakes a worker for queued work. When all workers sleep it looks whether they can
+//! ever wake ([`deadlock`]), and then sleeps itself. It also sees to it that no waker holds up the [`alarms`]. No user
+//! code runs here.
+
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::sched::deadlock;
+use crate::goroutine::native::sched::scheduler::Set;
+
+/// How often it looks, and how long a goroutine may run.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// Milliseconds since the watcher started, as of its last look: what a wait is dated by, free of charge.
+static COARSE: AtomicU64 = AtomicU64::new(0);
+
+/// The watcher sleeps until [`rouse`]. Written under the lock.
+static DOZING: AtomicBool = AtomicBool::new(false);
+static LOCK: Mutex<()> = Mutex::new(());
+static ROUSED: Condvar = Condvar::new();
+
+/// See [`COARSE`].
+#[inline]
+pub(crate) fn coarse_now() -> u64 {
+    COARSE.load(Ordering::Relaxed)
+}
+
+/// Starts the watcher, if it has not been started.
+pub(crate) fn start() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        // Without it goroutines run all the same, less fairly: nothing to die for.
+        let _ = std::thread::Builder::new().name("sudog-watcher".into()).spawn(watch);
+    });
+}
+
+fn lock() -> MutexGuard<'static, ()> {
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A worker is awake, perhaps after all slept. It was counted as awake before; see the end of [`watch`].
+#[inline]
+pub(crate) fn rouse() {
+    if DOZING.load(Ordering::Relaxed) {
+        rouse_slow();
+    }
+}
+
+#[cold]
+fn rouse_slow() {
+    let _lock = lock();
+    DOZING.store(false, Ordering::Relaxed);
+    ROUSED.notify_one();
+}
+
+fn watch() {
+    let begun = Instant::now();
+    // Where each worker was at the last look. Workers are never freed, so their address is their name.
+    let mut turns: HashMap<usize, u32> = HashMap::new();
+    let mut quiet = 0;
+    loop {
+        let now = Instant::now();
+        COARSE.store((now - begun).as_millis() as u64, Ordering::Relaxed);
+        alarms::supervise(now);
+        let sets = Set::all();
+        let mut awake = false;
+        let before = std::mem::take(&mut turns);
+        for worker in sets.iter().flat_map(|set| set.workers()).filter(|worker| !worker.sleeper.is_asleep()) {
+            awake = true;
+            let (name, seen) = (ptr::from_ref(worker).addr(), worker.turns.load(Ordering::Relaxed));
+            if before.get(&name) == Some(&seen) {
+                worker.preempt.store(true, Ordering::Relaxed);
+            }
+            turns.insert(name, seen);
+        }
+        if awake {
+            quiet = 0;
+            for set in sets.iter().filter(|set| set.has_global_work() || set.has_work_in_rings()) {
+                set.wake_for_work();
+            }
+        } else {
+            quiet += 1;
+            // Twice, so that a thread that is about to be counted is.
+            if quiet == 2 {
+                deadlock::look(&sets);
+            }
+        }
+        let lock = lock();
+        DOZING.store(quiet >= 2, Ordering::Relaxed);
+        // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
+        // before we read the count under that lock: so we see the count, or it sees that we doze.
+        if quiet >= 2 && Set::all().iter().any(|set| set.idle.awake() > 0) {
+            DOZING.store(false, Ordering::Relaxed);
+            quiet = 0;
+            continue;
+        }
+        // Likewise: an alarm is set under the lock of `alarms`, before its caller reads `DOZING`.
+        let nap = match quiet {
+            0 | 1 => Some(TICK),
+            _ => alarms::next_look(now).map(|look| look.saturating_duration_since(now)),
+        };
+        let lock = match nap {
+            Some(nap) => ROUSED.wait_timeout(lock, nap).unwrap_or_else(PoisonError::into_inner).0,
+            None => ROUSED.wait(lock).unwrap_or_else(PoisonError::into_inner),
+        };
+        if quiet >= 2 && !DOZING.swap(false, Ordering::Relaxed) {
+            quiet = 0;
+        }
+        drop(lock);
+    }
+}

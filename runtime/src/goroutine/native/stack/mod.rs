@@ -1,0 +1,317 @@
+//! Stacks for goroutines: slots of one region of reserved addresses, each above a guard.
+//!
+//! ```text
+//! region  [slot 0][slot 1]....[slot n]|....................................|   reserved once, never unmapped
+//!          read-write, 128 slots more |  PROT_NONE
+//!          whenever they run out      |
+//!
+//! slot    | guard | ............................ stack | header | colour |    top is the end of a page
+//!         limit   floor                               base              top
+//! ```
+//!
+//! * **Writable in steps**, as under `vm.overcommit_memory=2` the kernel sets memory aside for all that is writable,
+//!   touched or not. Neighbours of equal protection merge, so the region stays at two mappings.
+//! * **The guard** is made of `MADV_GUARD_INSTALL`'s markers (Linux 6.13): they are page table entries, cost no
+//!   mapping, and outlast the `MADV_DONTNEED` that empties a stack. Where there are none, the guard is `PROT_NONE`;
+//!   each stack then costs two mappings, and `vm.max_map_count` (65,530 by default) ends it at 32,000 stacks. One page
+//!   would stop Rust, whose functions touch each page of their frames in turn from the top. Four also stop C code,
+//!   which does not as a rule, as long as its frames are below 16 KiB.
+//! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack: the header,
+//!   for the caller's control block, and the *colour* are in it. The colour shifts header and stack by a multiple of
+//!   128 bytes, eight in turn: at equal offsets in their pages, what many goroutines use most would share few sets of
+//!   the L1 cache. Huge pages are off, they would make each stack 2 MiB.
+
+pub(crate) mod overflow;
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use corosensei::stack::{Stack, StackPointer};
+
+use self::memory::{context, discard, guard_len, map, markers_work, page, protect, set_protection, unmap};
+use crate::shim::{AtomicU32, Mutex, Ordering};
+
+pub(crate) mod memory;
+
+/// What a stack has unless one asks: usable bytes, header and colour included.
+pub(crate) const DEFAULT_SIZE: usize = 256 << 10;
+/// The bytes of [`PooledStack::header`].
+pub(crate) const HEADER: usize = 256;
+/// The alignment of [`PooledStack::header`].
+pub(crate) const HEADER_ALIGN: usize = 64;
+
+const MIN_SIZE: usize = 16 << 10;
+/// More is a mistake: a negative number, say, or a count of bits.
+const MAX_SIZE: usize = if cfg!(target_pointer_width = "64") { 1 << 36 } else { 1 << 28 };
+/// What [`Extent::trim`] leaves, rounded up to pages.
+const KEEP: usize = 16 << 10;
+const COLOUR_STEP: usize = 128;
+const COLOURS: u32 = 8;
+const _: () = assert!(HEADER.is_multiple_of(HEADER_ALIGN) && COLOUR_STEP.is_multiple_of(HEADER_ALIGN));
+/// Addresses to reserve, and the fewest that are worth having. 4 TiB are 16 million stacks.
+const RESERVE: usize = if cfg!(target_pointer_width = "64") { 1 << 42 } else { 1 << 29 };
+const RESERVE_MIN: usize = 1 << 26;
+/// How many slots become writable at a time: 34 MiB.
+const GROW: u32 = 128;
+
+static POOL: Pool = Pool::new(RESERVE, markers_work);
+
+/// A stack from the pool, for everything but [`DEFAULT_SIZE`] one of its own mapping.
+///
+/// # Errors
+///
+/// `InvalidInput` for an absurd size; else what the system says, and what it was asked for.
+pub(crate) fn take(size: Option<usize>) -> io::Result<PooledStack> {
+    match round(size.unwrap_or(DEFAULT_SIZE))? {
+        DEFAULT_SIZE => POOL.take(),
+        size => own(size, markers_work()),
+    }
+}
+
+/// Whether [`take`] would try.
+///
+/// # Errors
+///
+/// As its `InvalidInput`.
+pub(crate) fn check(size: usize) -> io::Result<()> {
+    round(size).map(|_| ())
+}
+
+fn round(size: usize) -> io::Result<usize> {
+    if size > MAX_SIZE {
+        let text = format!("a goroutine's stack of {size} bytes: more than the {MAX_SIZE} that are allowed");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(size.max(MIN_SIZE).next_multiple_of(page()))
+}
+
+/// A stack in a mapping of its own.
+fn own(size: usize, markers: bool) -> io::Result<PooledStack> {
+    static COLOUR: AtomicU32 = AtomicU32::new(0);
+    let low = map(size + guard_len(), libc::PROT_READ | libc::PROT_WRITE)
+        .map_err(|e| context(format_args!("no memory for a goroutine's stack of {size} bytes"), e))?;
+    // Relaxed: any colour will do.
+    // SAFETY: mapped above: guard and stack.
+    let stack = unsafe { PooledStack::new(low, size, COLOUR.fetch_add(1, Ordering::Relaxed), Home::Own) };
+    // SAFETY: the lower end of it, not in use. If this fails, `stack` unmaps it all.
+    unsafe { protect(low, markers) }?;
+    Ok(stack)
+}
+
+/// A stack to run a coroutine on. Dropping it gives back its memory, and its place in the pool.
+pub(crate) struct PooledStack {
+    extent: Extent,
+    header: NonNull<u8>,
+    home: Home,
+}
+
+#[derive(Clone, Copy)]
+enum Home {
+    Slot(&'static Pool, u32),
+    Own,
+}
+
+// SAFETY: it owns the memory that it points to, and no thread has a special claim on that.
+unsafe impl Send for PooledStack {}
+
+// SAFETY: `base` and `limit` are those of mapped memory that this owns; between are at least MIN_SIZE - HEADER - colour
+// bytes, more than the 4096 wanted; the lowest GUARD of them trap; both are multiples of 128 and so aligned.
+unsafe impl Stack for PooledStack {
+    #[inline]
+    fn base(&self) -> StackPointer {
+        self.header.expose_provenance()
+    }
+
+    #[inline]
+    fn limit(&self) -> StackPointer {
+        self.extent.low.expose_provenance()
+    }
+}
+
+impl PooledStack {
+    /// # Safety
+    /// From `low` on there are a guard and `size` bytes of writable memory, which belong to the caller and now to this.
+    unsafe fn new(low: NonNull<u8>, size: usize, colour: u32, home: Home) -> Self {
+        let colour = (colour % COLOURS) as usize * COLOUR_STEP;
+        // SAFETY: inside the memory that the caller vouches for: MIN_SIZE is more than colour and header.
+        let (floor, header) = unsafe {
+            let floor = low.add(guard_len());
+            (floor, floor.add(size - colour - HEADER))
+        };
+        Self { extent: Extent { low, floor, size }, header, home }
+    }
+
+    /// [`HEADER`] bytes for the caller, above the stack, aligned to [`HEADER_ALIGN`]; zero or what was there before.
+    #[inline]
+    pub(crate) fn header(&self) -> NonNull<u8> {
+        self.header
+    }
+
+    /// Where it is.
+    #[inline]
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+}
+
+/// Where a stack is, for those who do not own it.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    low: NonNull<u8>,
+    floor: NonNull<u8>,
+    size: usize,
+}
+
+impl Extent {
+    /// The addresses below the stack that trap.
+    #[inline]
+    pub(crate) fn guard(&self) -> Range<usize> {
+        self.low.addr().get()..self.floor.addr().get()
+    }
+
+    /// Usable bytes, header and colour included.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Gives all but the uppermost 16 KiB back to the system: for an idle stack that has been used deeply.
+    ///
+    /// # Safety
+    /// - The stack is alive.
+    /// - Nothing below the uppermost 16 KiB is in use.
+    #[cold]
+    pub(crate) unsafe fn trim(&self) {
+        let keep = KEEP.next_multiple_of(page());
+        // SAFETY: the stack's memory, and not in use by the contract. MIN_SIZE in pages is not less than `keep`.
+        unsafe { discard(self.floor, self.size - keep) };
+    }
+}
+
+impl Drop for PooledStack {
+    fn drop(&mut self) {
+        let Extent { low, floor, size } = self.extent;
+        match self.home {
+            Home::Slot(pool, slot) => {
+                // Before anybody else can have it.
+                // SAFETY: this memory is ours, for the last time.
+                unsafe { discard(floor, size) };
+                pool.state.lock().free.push(slot); // does not allocate: see `fresh`
+            }
+            // SAFETY: as mapped by `own`, and nobody else's.
+            Home::Own => unsafe { unmap(low, size + guard_len()) },
+        }
+    }
+}
+
+struct Pool {
+    reserve: usize,
+    markers: fn() -> bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The region, if `slots` is not 0.
+    low: NonNull<u8>,
+    slots: u32,
+    /// How many of them are writable.
+    writable: u32,
+    /// How many of them have a guard, and have ever been taken.
+    used: u32,
+    /// Those that are not taken now. The last one given back is the first to go: its page tables may still be cached.
+    free: Vec<u32>,
+}
+
+// SAFETY: `low` is where the pool's own memory is; no thread has a special claim on that.
+unsafe impl Send for State {}
+
+impl Pool {
+    const fn new(reserve: usize, markers: fn() -> bool) -> Self {
+        let state = State { low: NonNull::dangling(), slots: 0, writable: 0, used: 0, free: Vec::new() };
+        Self { reserve, markers, state: Mutex::new(state) }
+    }
+
+    fn take(&'static self) -> io::Result<PooledStack> {
+        let mut state = self.state.lock();
+        let slot = match state.free.pop() {
+            Some(slot) => slot,
+            None => state.fresh(self)?,
+        };
+        let low = state.at(slot);
+        drop(state);
+        // SAFETY: a slot that is writable, has a guard, and was free.
+        Ok(unsafe { PooledStack::new(low, DEFAULT_SIZE, slot, Home::Slot(self, slot)) })
+    }
+}
+
+impl State {
+    fn at(&self, slot: u32) -> NonNull<u8> {
+        debug_assert!(slot < self.slots);
+        // SAFETY: inside the region.
+        unsafe { self.low.add(slot as usize * stride()) }
+    }
+
+    /// A slot that has never been used.
+    #[cold]
+    fn fresh(&mut self, pool: &Pool) -> io::Result<u32> {
+        if self.slots == 0 {
+            (self.low, self.slots) = reserve(pool.reserve)?;
+        }
+        let slot = self.used;
+        if slot == self.slots {
+            let text = format!("all {slot} stacks that the reserved addresses have room for are taken");
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+        }
+        if slot == self.writable {
+            let n = GROW.min(self.slots - slot);
+            let len = n as usize * stride();
+            // SAFETY: slots of the region that nobody uses yet.
+            unsafe { set_protection(self.at(slot), len, libc::PROT_READ | libc::PROT_WRITE) }
+                .map_err(|e| context(format_args!("no memory for {n} more stacks, {len} bytes"), e))?;
+            self.writable += n;
+        }
+        // Room for every slot that there is, here, where it may fail.
+        self.free.try_reserve(slot as usize + 1)?;
+        // SAFETY: the lower end of a slot that nobody uses yet.
+        unsafe { protect(self.at(slot), (pool.markers)()) }?;
+        self.used += 1;
+        Ok(slot)
+    }
+}
+
+/// Reserves addresses for slots, and says how many.
+fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
+    let mut len = most.min(address_limit() / 4).max(RESERVE_MIN);
+    loop {
+        match map(len, libc::PROT_NONE) {
+            Ok(low) => return Ok((low, (len / stride()) as u32)),
+            Err(e) if len == RESERVE_MIN => {
+                return Err(context(format_args!("cannot reserve {len} bytes of addresses for stacks"), e));
+            }
+            Err(_) => len = (len / 2).max(RESERVE_MIN),
+        }
+    }
+}
+
+/// What this process may have, as by `ulimit -v`: whoever halves until it fits may get nearly all of it, too.
+#[cfg(target_os = "linux")]
+fn address_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: writes the struct it is given, or fails and leaves it.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn address_limit() -> usize {
+    usize::MAX
+}
+
+fn stride() -> usize {
+    DEFAULT_SIZE.next_multiple_of(page()) + guard_len()
+}
+
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
+#[path = "stack_tests.rs"]
+pub(crate) mod tests;

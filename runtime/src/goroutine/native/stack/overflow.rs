@@ -1,0 +1,233 @@
+//! The end of a goroutine that has overflowed its stack: a handler for the fault in its guard, which names it.
+//!
+//! Whatever else faults is none of our business, and goes to the handler that was there before: `std`'s, as a rule,
+//! which reports threads that have overflowed theirs. Ours is called first as it was installed last.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::{Once, OnceLock};
+
+use crate::goroutine::native::stack::memory::{guard_len, map, set_protection, unmap};
+
+/// What runs on a thread at this moment.
+pub(crate) struct Running {
+    /// The addresses below the goroutine's stack.
+    pub(crate) guard: Range<usize>,
+    /// The bytes above them.
+    pub(crate) size: usize,
+    /// May be empty. Must be readable while the goroutine runs.
+    pub(crate) name: *const [u8],
+    /// The goroutine's number.
+    pub(crate) id: u64,
+}
+
+struct Handlers {
+    describe: fn() -> Option<Running>,
+    /// Who handled SIGSEGV and SIGBUS before.
+    before: [libc::sigaction; 2],
+}
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// Written before the handler is installed, and so before it can run.
+static HANDLERS: OnceLock<Handlers> = OnceLock::new();
+
+/// Installs the handler; the first call of the process counts, and every call returns when it is installed.
+///
+/// `describe` says which goroutine runs on the calling thread. It is called in the handler: it must be
+/// async-signal-safe, which a `const` thread-local without a destructor is.
+pub(crate) fn install(describe: fn() -> Option<Running>) {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        HANDLERS.get_or_init(|| Handlers { describe, before: SIGNALS.map(installed) });
+        // SAFETY: all zeros are a sigaction: no flags, an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        for signal in SIGNALS {
+            // SAFETY: the handler is async-signal-safe, and of the type that SA_SIGINFO asks for.
+            unsafe { libc::sigaction(signal, &raw const action, null_mut()) };
+        }
+    });
+}
+
+fn installed(signal: libc::c_int) -> libc::sigaction {
+    let mut action = MaybeUninit::uninit();
+    // SAFETY: changes nothing, and fills `action`: it fails for unknown signals only.
+    unsafe {
+        libc::sigaction(signal, null(), action.as_mut_ptr());
+        action.assume_init()
+    }
+}
+
+/// Async-signal-safe throughout: no allocation, no lock, nothing of `std`'s I/O. It must do with `std`'s alternate
+/// stack, of which the kernel leaves it some 5 KiB.
+unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
+    let Some(handlers) = HANDLERS.get() else { return };
+    // SAFETY: the kernel hands over the siginfo of a fault, which has an address.
+    let at = unsafe { (*info).si_addr() } as usize;
+    match (handlers.describe)() {
+        Some(running) if running.guard.contains(&at) => die(&running),
+        _ => {}
+    }
+    let before = &handlers.before[usize::from(signal == SIGNALS[1])];
+    match before.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // The fault recurs on return, and finds its old master; the kernel lets nobody ignore it.
+            // SAFETY: this action has been in force before.
+            unsafe { libc::sigaction(signal, before, null_mut()) };
+        }
+        f if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: whoever installed it with SA_SIGINFO says that it is of this type; it gets what the kernel gave.
+            let f: unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute(f) };
+            // SAFETY: as above.
+            unsafe { f(signal, info, ucontext) }
+        }
+        f => {
+            // SAFETY: whoever installed it without SA_SIGINFO says that it is of this type.
+            let f: unsafe extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(f) };
+            // SAFETY: as above.
+            unsafe { f(signal) }
+        }
+    }
+}
+
+#[cold]
+fn die(running: &Running) -> ! {
+    // SAFETY: readable while the goroutine runs, and it does not run on.
+    let name = unsafe { &*running.name };
+    let mut text = Text { bytes: [0; 256], len: 0 };
+    text.write(b"runtime: goroutine stack exceeds ");
+    text.number(running.size as u64);
+    text.write(b"-byte limit\ngoroutine ");
+    text.number(running.id);
+    if !name.is_empty() {
+        text.write(b" \"");
+        text.write(name);
+        text.write(b"\"");
+    }
+    text.write(b" [running]\nfatal error: stack overflow\n");
+    text.flush();
+    // SAFETY: does not return.
+    unsafe { libc::abort() }
+}
+
+/// Collects what is to be written, so that lines of several threads do not mix.
+struct Text {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Text {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if self.len == self.bytes.len() {
+                self.flush();
+            }
+            self.bytes[self.len] = byte;
+            self.len += 1;
+        }
+    }
+
+    fn number(&mut self, mut n: u64) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        self.write(&digits[at..]);
+    }
+
+    fn flush(&mut self) {
+        let mut rest = &self.bytes[..self.len];
+        while !rest.is_empty() {
+            // SAFETY: the bytes are there.
+            let n = unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) };
+            if n <= 0 {
+                break; // nothing can be done
+            }
+            rest = &rest[n as usize..];
+        }
+        self.len = 0;
+    }
+}
+
+/// The alternate signal stack of a thread: no handler runs on a stack that has overflowed.
+pub(crate) struct AltStack {
+    /// With a guard at the low end. None if the thread had an alternate stack, or there is no memory for one.
+    /// A pointer, which is not `Send`: it is this thread's.
+    memory: Option<(NonNull<u8>, usize)>,
+}
+
+/// Sees to it that the calling thread has an alternate signal stack, until what this returns is dropped.
+///
+/// `std` gives one to its own threads and to the main one; this is for those of others. If there is no memory for it,
+/// an overflow on this thread ends the process by SIGSEGV, without a word.
+pub(crate) fn prepare_thread() -> AltStack {
+    let memory = (alternate().ss_flags & libc::SS_DISABLE != 0).then(|| make_alternate().ok()).flatten();
+    AltStack { memory }
+}
+
+fn alternate() -> libc::stack_t {
+    let mut stack = MaybeUninit::uninit();
+    // SAFETY: changes nothing, and fills `stack`: it cannot fail.
+    unsafe {
+        libc::sigaltstack(null(), stack.as_mut_ptr());
+        stack.assume_init()
+    }
+}
+
+fn make_alternate() -> io::Result<(NonNull<u8>, usize)> {
+    // What the kernel saves there grows with the processor's registers.
+    #[cfg(target_os = "linux")]
+    // SAFETY: looks a number up; 0 if the kernel does not know it.
+    let saved = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
+    #[cfg(not(target_os = "linux"))]
+    let saved = 0_usize;
+    let size = (saved + (64 << 10)).next_multiple_of(guard_len());
+    let len = size + guard_len();
+    let low = map(len, libc::PROT_READ | libc::PROT_WRITE)?;
+    // SAFETY: the lower end of what was mapped above.
+    let guarded = unsafe { set_protection(low, guard_len(), libc::PROT_NONE) };
+    let installed = guarded.and_then(|()| {
+        // SAFETY: above the guard are `size` bytes.
+        let sp = unsafe { low.add(guard_len()) };
+        let stack = libc::stack_t { ss_sp: sp.as_ptr().cast(), ss_size: size, ss_flags: 0 };
+        // SAFETY: memory that is writable, and stays until `AltStack` takes it away again.
+        match unsafe { libc::sigaltstack(&raw const stack, null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    });
+    if installed.is_err() {
+        // SAFETY: as mapped above, and not in use.
+        unsafe { unmap(low, len) };
+    }
+    installed.map(|()| (low, len))
+}
+
+impl Drop for AltStack {
+    fn drop(&mut self) {
+        let Some((low, len)) = self.memory else { return };
+        let mut stack = alternate();
+        if stack.ss_sp.addr() == low.addr().get() + guard_len() {
+            stack.ss_flags = libc::SS_DISABLE;
+            // SAFETY: takes away what `make_alternate` has installed, on the same thread; no handler returns to here.
+            unsafe { libc::sigaltstack(&raw const stack, null_mut()) };
+        }
+        // SAFETY: as mapped by `make_alternate`; the thread does not use it any more.
+        unsafe { unmap(low, len) };
+    }
+}
+
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
+#[path = "overflow_tests.rs"]
+mod tests;

@@ -1,0 +1,234 @@
+//! Stackless goroutines: `Send` futures on the same workers.
+//!
+//! A task that is ready stands in a worker's ring, as a goroutine that has not started does, and may be stolen from
+//! there every time: so tasks spread over the workers whatever they waited for. Between polls it has no stack.
+//!
+//! A poll runs on a goroutine's stack. So a task that blocks (locks a mutex of ours the blocking way) blocks no worker:
+//! it is then a stackful goroutine until it is unblocked, pinned to where it is.
+
+use std::any::Any;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use async_task::Runnable;
+
+use crate::goroutine::native::alarm::deferred::Home;
+use crate::goroutine::native::builder;
+use crate::goroutine::native::builder::{JoinHandle, OnPanic, drop_payload};
+use crate::goroutine::native::fibre::{current, job};
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::protocol::signal::Signal;
+
+/// Runs a future as a goroutine without a stack.
+///
+/// Its memory is the future and some hundred bytes. Like [`go`](crate::goroutine::go), it ends the process if the future panics.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use sudog_runtime::goroutine::{go_async, run};
+/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+///
+/// static DONE: AtomicU32 = AtomicU32::new(0);
+///
+/// run(|| {
+///     go_async(async { semrelease(&DONE, Wake::Normal) });
+///     semacquire(&DONE);
+/// });
+/// ```
+pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
+    start(future, |result: thread::Result<()>| {
+        if let Err(payload) = result {
+            die_of(payload);
+        }
+    });
+}
+
+/// [`go_async`] with a handle for the result.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{run, spawn_async};
+///
+/// let sum = run(|| spawn_async(async { 1 + 1 }).join().unwrap());
+/// assert_eq!(sum, 2);
+/// ```
+pub fn spawn_async<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let (sender, handle) = builder::packet(OnPanic::EndProcess);
+    start(future, move |result| sender.send(result));
+    handle
+}
+
+fn start<F, D>(future: F, done: D)
+where
+    F: Future + Send + 'static,
+    D: FnOnce(thread::Result<F::Output>) + Send + 'static,
+{
+    let Home { set, epoch } = Home::here();
+    set.count_made();
+    let name = set.name_task();
+    let future = ManuallyDrop::new(future);
+    let body = Body { future, done: Some(done), ended: false, _live: Live(set, name) };
+    let schedule = move |runnable: Runnable| {
+        // No worker of a set that is over would run it: dropped, it drops the future, here.
+        if let Err(work) = set.submit(job::pack_task(runnable), epoch) {
+            // SAFETY: packed just now, and in no queue.
+            unsafe { job::discard_work(work) };
+        }
+    };
+    let (runnable, task) = async_task::spawn(body, schedule);
+    match name {
+        Some(name) => set.keep_task(name, task), // before it can end
+        None => task.detach(),
+    }
+    runnable.schedule();
+}
+
+/// What a task is made of. Written out, not an `async` block: that would hold the future twice, before and in its
+/// await.
+struct Body<F, D> {
+    /// There until it has ended.
+    future: ManuallyDrop<F>,
+    done: Option<D>,
+    ended: bool,
+    _live: Live,
+}
+
+impl<F, D> Body<F, D> {
+    /// Drops the future, once.
+    fn end(&mut self) -> thread::Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        // SAFETY: not dropped before, and not used after; it is dropped where it was pinned.
+        let drops = || unsafe { ManuallyDrop::drop(&mut self.future) };
+        catch_unwind(AssertUnwindSafe(drops))
+    }
+}
+
+impl<F, D> Drop for Body<F, D> {
+    fn drop(&mut self) {
+        if let Err(payload) = self.end() {
+            die_of(payload);
+        }
+    }
+}
+
+fn die_of(payload: Box<dyn Any + Send>) {
+    if !payload.is::<crate::goroutine::Goexit>() {
+        report::die_of_panic(&*payload);
+    }
+    drop_payload(payload);
+}
+
+/// Drops a result that another panic has overtaken.
+#[cold]
+fn forget_result<T>(result: thread::Result<T>) {
+    match result {
+        Err(payload) => drop_payload(payload),
+        Ok(output) => {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(output))) {
+                drop_payload(payload);
+            }
+        }
+    }
+}
+
+/// Counts the task's end, however it ends.
+struct Live(&'static Set, Option<u64>);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(name) = self.1 {
+            self.0.forget_task(name);
+        }
+        self.0.count_end(); // the last use of the set, which may be another's from now on
+    }
+}
+
+impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: nothing is moved out of the pin but `done`, which is never pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.ended {
+            return Poll::Ready(());
+        }
+        // SAFETY: the projection of a pin to a field that is always pinned: it is dropped in place, and never moved.
+        let future = unsafe { Pin::new_unchecked(&mut *this.future) };
+        let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(payload) => Err(payload),
+        };
+        job::is_through();
+        // A panic as it is dropped is a panic of the task, like one of a closure that has returned.
+        let result = match this.end() {
+            Ok(()) => result,
+            Err(payload) => {
+                forget_result(result);
+                Err(payload)
+            }
+        };
+        let done = this.done.take();
+        // A result that nobody wants is dropped there, and wakers are woken: all of it somebody else's code.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| done.map(|done| done(result)))) {
+            die_of(payload);
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Runs a future on the calling goroutine or thread, which waits whenever it does.
+///
+/// A goroutine that has run for long gives way here before the first poll, also if the future is ready.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::block_on;
+///
+/// assert_eq!(block_on(async { 42 }), 42);
+/// ```
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let signal = Arc::new(Unblock(Signal::new()));
+    let waker = Waker::from(signal.clone());
+    let mut future = pin!(future);
+    // Before the poll: a goroutine that is unwound here has not been given anything.
+    current::safepoint();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        current::note_wait("block_on", std::ptr::null());
+        signal.0.wait();
+        // A future that wakes itself never waits here.
+        current::safepoint();
+    }
+}
+
+/// Wakes a `block_on`.
+struct Unblock(Signal);
+
+impl Wake for Unblock {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake();
+    }
+}

@@ -1,0 +1,285 @@
+//! Sleeping, timers, tickers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::G;
+use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::fibre::current;
+use crate::sema::NotifyList;
+
+/// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
+///
+/// In a goroutine less than a microsecond, zero included, is a [`gosched`](crate::goroutine::gosched), and may be over sooner.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::{run, sleep};
+///
+/// run(|| sleep(Duration::from_millis(1)));
+/// ```
+pub fn sleep(d: Duration) {
+    if current::current().is_none() {
+        return thread::sleep(d);
+    }
+    if d < Duration::from_micros(1) {
+        return G::yield_now(); // it would be over before it begins, and nobody else would have run
+    }
+    current::note_wait("sleep", std::ptr::null());
+    // Nobody knows this G, so nobody readies it. A sleep past the end of time has no end.
+    G::current().park(Instant::now().checked_add(d), || ());
+}
+
+/// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::{block_on, sleep_async};
+///
+/// block_on(sleep_async(Duration::from_millis(1)));
+/// ```
+#[must_use = "a future does nothing unless it is awaited"]
+pub fn sleep_async(d: Duration) -> SleepAsync {
+    SleepAsync { when: Instant::now().checked_add(d), timer: None }
+}
+
+/// See [`sleep_async`].
+#[derive(Debug)]
+pub struct SleepAsync {
+    /// None: never.
+    when: Option<Instant>,
+    timer: Option<alarms::Key>,
+}
+
+impl Future for SleepAsync {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(old) = self.timer.take() {
+            alarms::cancel(old);
+        }
+        match self.when {
+            Some(when) if when <= Instant::now() => Poll::Ready(()),
+            Some(when) => {
+                self.timer = Some(alarms::set(when, cx.waker().clone()));
+                Poll::Pending
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for SleepAsync {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            alarms::cancel(timer);
+        }
+    }
+}
+
+/// Fires once, after a while, unless it is stopped. Go's `time.Timer`, without the channel.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::Timer;
+///
+/// let timer = Timer::new(Duration::from_millis(1));
+/// assert!(timer.wait());
+/// assert!(!timer.stop()); // it has fired
+/// ```
+#[derive(Debug)]
+pub struct Timer {
+    /// None: stopped, or its firing has been waited for.
+    when: Mutex<Option<Instant>>,
+    /// It has been stopped, or set anew.
+    changed: NotifyList,
+}
+
+/// A [`Timer`] that fires after `d`. Go's `time.After`: wait by [`Timer::wait`].
+#[must_use]
+pub fn after(d: Duration) -> Timer {
+    Timer::new(d)
+}
+
+/// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be
+/// called once only, it cannot be set anew.
+///
+/// Until then it is a goroutine of the caller's set, one that waits: it counts in
+/// [`num_goroutine`](crate::goroutine::num_goroutine), keeps an [`ActiveSet`](crate::goroutine::ActiveSet) from being at rest, and ends with
+/// its set.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::after_func;
+///
+/// let call = after_func(Duration::from_secs(3600), || unreachable!());
+/// assert!(call.stop());
+/// ```
+pub fn after_func(d: Duration, f: impl FnOnce() + Send + 'static) -> AfterFunc {
+    let timer = Arc::new(Timer::new(d));
+    let fires = timer.clone();
+    crate::goroutine::go(move || {
+        if fires.wait() {
+            f();
+        }
+    });
+    AfterFunc { timer }
+}
+
+/// See [`after_func`]. Dropped, it lets the call happen.
+#[derive(Debug)]
+pub struct AfterFunc {
+    timer: Arc<Timer>,
+}
+
+impl AfterFunc {
+    /// Keeps the call from happening. False if it has happened, or is under way, or was stopped.
+    pub fn stop(&self) -> bool {
+        self.timer.stop()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Further away than anybody waits.
+fn saturating_add(d: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(d).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))
+}
+
+impl Timer {
+    /// A timer that fires after `d`.
+    #[must_use]
+    pub fn new(d: Duration) -> Self {
+        Self { when: Mutex::new(Some(saturating_add(d))), changed: NotifyList::new() }
+    }
+
+    /// Waits until it fires: true. False if it is stopped, before or meanwhile, or has fired and somebody has waited
+    /// for that. (In Go, a receive from a stopped timer blocks for ever.)
+    ///
+    /// A goroutine that has run for long gives way first.
+    pub fn wait(&self) -> bool {
+        current::safepoint(); // before it takes anything: a goroutine may be unwound there
+        loop {
+            let mut state = lock(&self.when);
+            let Some(when) = *state else { return false };
+            if when <= Instant::now() {
+                *state = None;
+                return true;
+            }
+            self.wait_for_change(state, when, "timer");
+        }
+    }
+
+    /// Waits until it is stopped or set anew, or until `when`.
+    fn wait_for_change(&self, state: MutexGuard<'_, Option<Instant>>, when: Instant, what: &'static str) {
+        self.changed.with_ticket(|ticket| {
+            drop(state); // with a ticket: no change from now on is missed
+            current::note_wait(what, std::ptr::null());
+            ticket.wait(Some(when));
+        });
+    }
+
+    /// Stops it. False if it was stopped, or has fired and somebody has waited for that.
+    pub fn stop(&self) -> bool {
+        self.change(None)
+    }
+
+    /// Lets it fire `d` from now, whatever it did before. The result is that of [`Timer::stop`].
+    pub fn reset(&self, d: Duration) -> bool {
+        self.change(Some(saturating_add(d)))
+    }
+
+    fn change(&self, when: Option<Instant>) -> bool {
+        let was_set = std::mem::replace(&mut *lock(&self.when), when).is_some();
+        self.changed.notify_all();
+        was_set
+    }
+}
+
+/// Ticks at regular intervals. Go's `time.Ticker`, without the channel: ticks that nobody waits for in time are
+/// dropped.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::Ticker;
+///
+/// let ticker = Ticker::new(Duration::from_millis(1));
+/// assert!(ticker.tick() && ticker.tick());
+/// ticker.stop();
+/// assert!(!ticker.tick());
+/// ```
+#[derive(Debug)]
+pub struct Ticker {
+    timer: Timer,
+    period: Mutex<Duration>,
+}
+
+impl Ticker {
+    /// A ticker whose first tick comes after one period.
+    ///
+    /// # Panics
+    ///
+    /// If the period is zero: `non-positive interval for NewTicker`, as in Go.
+    #[must_use]
+    pub fn new(period: Duration) -> Self {
+        assert!(!period.is_zero(), "non-positive interval for NewTicker");
+        Self { timer: Timer::new(period), period: Mutex::new(period) }
+    }
+
+    /// Waits for the next tick: true. False if the ticker is stopped. Each tick is for one who waits.
+    ///
+    /// A goroutine that has run for long gives way first: so one whose work takes longer than the period does not keep
+    /// its neighbours out.
+    pub fn tick(&self) -> bool {
+        current::safepoint(); // before it takes a tick: a goroutine may be unwound there
+        loop {
+            // The next tick is set from the time of this one, so that they do not drift; those that were missed are
+            // left out.
+            let mut state = lock(&self.timer.when);
+            let Some(when) = *state else { return false };
+            let now = Instant::now();
+            if when <= now {
+                let period = *lock(&self.period);
+                let missed = (now - when).as_nanos() / period.as_nanos().max(1);
+                let missed = u32::try_from(missed).unwrap_or(u32::MAX);
+                let next = when.checked_add(period.saturating_mul(missed.saturating_add(1)));
+                *state = Some(next.filter(|&next| next > now).unwrap_or_else(|| saturating_add(period)));
+                return true;
+            }
+            self.timer.wait_for_change(state, when, "ticker");
+        }
+    }
+
+    /// No more ticks.
+    pub fn stop(&self) {
+        self.timer.stop();
+    }
+
+    /// Ticks every `period` from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the period is zero: `non-positive interval for Ticker.Reset`, as in Go.
+    pub fn reset(&self, period: Duration) {
+        assert!(!period.is_zero(), "non-positive interval for Ticker.Reset");
+        *lock(&self.period) = period;
+        self.timer.reset(period);
+    }
+}

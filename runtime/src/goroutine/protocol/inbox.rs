@@ -1,0 +1,374 @@
+//! Wake-ups from elsewhere: a stack that many push on, and one takes away whole.
+//!
+//! ```text
+//!  top ──▶ third ──▶ second ──▶ first ──▶ null        take_all: swaps null in, turns the list round
+//! ```
+//!
+//! The links are in what is pushed, so a push allocates nothing. Nobody takes a single link off, so it does no harm if
+//! between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points to
+//! it.
+//!
+//! *No wake-up is lost*, if the one who takes also sleeps. It is a Dekker pair with a full fence on each side, of which
+//! both are in `idle.rs`:
+//!
+//! | pusher | sleeper |
+//! |---|---|
+//! | P1: `push`: an RMW of the top | S1: says that it sleeps |
+//! | P2: a full fence, then looks whether the other sleeps: `Idle::wake` | S2: a full fence: `Idle::prepare`; then `is_empty` |
+//!
+//! If S2 does not see P1, the sleeper's fence is before the pusher's in the order of all sequentially consistent
+//! operations, so P2 sees S1. The accesses themselves may be of any ordering.
+
+use std::ptr;
+
+use crate::shim::{AtomicPtr, Cell, Ordering, mark};
+
+/// What stands in an inbox.
+pub(crate) struct Link {
+    /// The pusher's before the push, the drainer's after.
+    next: Cell<*mut Link>,
+}
+
+/// See the top of this file.
+pub(crate) struct Inbox {
+    top: AtomicPtr<Link>,
+}
+
+impl Link {
+    #[cfg(not(sudog_loom))]
+    pub(crate) const fn new() -> Self {
+        Self { next: Cell::new(ptr::null_mut()) }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(crate) fn new() -> Self {
+        Self { next: Cell::new(ptr::null_mut()) }
+    }
+}
+
+impl Inbox {
+    #[cfg(not(sudog_loom))]
+    pub(crate) const fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(crate) fn new() -> Self {
+        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Puts a link in. What the caller wrote before, the drainer sees.
+    ///
+    /// # Safety
+    ///
+    /// - The link is alive until a [`Drain`] has given it back.
+    /// - From this call until then, nobody else touches it, and it is in no inbox. The caller has lost it as soon as
+    ///   this call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
+    #[inline]
+    pub(crate) unsafe fn push(&self, link: *mut Link) {
+        let mut top = self.guess_top();
+        loop {
+            // SAFETY: alive and ours, by the contract, until the compare-exchange below succeeds.
+            unsafe { (*link).next.set(top) };
+            // Release, for the drainer. It sees what is further down too: every change of the top is an RMW,
+            // so the pushes before ours head release sequences that ours continues.
+            match self.top.compare_exchange_weak(top, link, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => {
+                    mark("a pusher finds another top");
+                    top = now;
+                }
+            }
+        }
+    }
+
+    /// It need not be right. Relaxed: nobody looks into the link because of this.
+    ///
+    /// To a model any guess is as good, and no load is better: loom remembers one access to an atomic, the last, so
+    /// that it does not try the interleavings in which a load comes later if another thread's load came in between.
+    #[inline]
+    fn guess_top(&self) -> *mut Link {
+        if cfg!(sudog_loom) { ptr::null_mut() } else { self.top.load(Ordering::Relaxed) }
+    }
+
+    /// Takes all links out, in the order in which they were pushed. They are lost if they are not taken from the
+    /// [`Drain`].
+    ///
+    /// It is no look before sleeping: that is [`is_empty`](Self::is_empty).
+    #[inline]
+    pub(crate) fn take_all(&self) -> Drain {
+        // The usual case costs no write to a line that the pushers want.
+        if !cfg!(sudog_loom) && self.guess_top().is_null() {
+            return Drain { first: ptr::null_mut() };
+        }
+        Drain::of_stack(self.top.swap(ptr::null_mut(), Ordering::Acquire))
+    }
+
+    /// Whether there was nothing in it: the sleeper's half of the Dekker pair, after its fence. Relaxed: who finds
+    /// something takes it, and acquires it by that.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.top.load(Ordering::Relaxed).is_null()
+    }
+}
+
+/// What was in an inbox. Each link belongs to the caller again as it is returned.
+#[must_use = "what is in it is in the inbox no more"]
+pub(crate) struct Drain {
+    first: *mut Link,
+}
+
+impl Drain {
+    fn of_stack(mut top: *mut Link) -> Self {
+        let mut first = ptr::null_mut();
+        while !top.is_null() {
+            // SAFETY: pushed and not yet given back, so alive, and ours alone since the swap.
+            let below = unsafe { (*top).next.replace(first) };
+            first = top;
+            top = below;
+        }
+        Self { first }
+    }
+}
+
+impl Iterator for Drain {
+    type Item = *mut Link;
+
+    #[inline]
+    fn next(&mut self) -> Option<*mut Link> {
+        let link = self.first;
+        if link.is_null() {
+            return None;
+        }
+        // SAFETY: as above. It is read before the caller gets the link, and may push it again.
+        self.first = unsafe { (*link).next.get() };
+        Some(link)
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_in_first_out() {
+        let inbox = Inbox::new();
+        let links: [_; 5] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
+        for _ in 0..2 {
+            assert!(inbox.is_empty() && inbox.take_all().next().is_none());
+            for link in links {
+                // SAFETY: alive to the end of the test, and in no inbox.
+                unsafe { inbox.push(link) };
+                assert!(!inbox.is_empty());
+            }
+            assert!(inbox.take_all().eq(links));
+        }
+        // SAFETY: they come from boxes, and are in no inbox.
+        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
+    }
+
+    #[test]
+    fn a_link_may_be_pushed_again_while_the_rest_is_drained() {
+        let inbox = Inbox::new();
+        let links: [_; 3] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
+        // SAFETY: alive to the end of the test, and in no inbox.
+        links.into_iter().for_each(|link| unsafe { inbox.push(link) });
+        let mut seen = Vec::new();
+        for link in inbox.take_all() {
+            seen.push(link);
+            // SAFETY: alive to the end of the test, and given back.
+            unsafe { inbox.push(link) };
+        }
+        assert_eq!(seen, links);
+        assert!(inbox.take_all().eq(links));
+        // SAFETY: they come from boxes, and are in no inbox.
+        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
+    }
+}
+
+/// `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --lib inbox`
+#[cfg(all(test, sudog_loom))]
+mod models {
+    use super::*;
+    use crate::goroutine::protocol::idle::{Idle, Sleeper, Woken};
+    use crate::shim::model::each_site;
+    use crate::shim::reached::{SLEEPS, must_reach, times};
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[repr(C)]
+    struct Letter {
+        link: Link,
+        text: Cell<usize>,
+    }
+
+    struct World {
+        inbox: Inbox,
+        letters: [Letter; 4],
+    }
+
+    impl World {
+        fn new() -> Arc<Self> {
+            let letters = std::array::from_fn(|_| Letter { link: Link::new(), text: Cell::new(0) });
+            Arc::new(Self { inbox: Inbox::new(), letters })
+        }
+
+        /// Each is sent by one thread, once.
+        fn send(&self, n: usize) {
+            self.letters[n].text.set(n * n);
+            // SAFETY: alive as long as the world is, and in no inbox.
+            unsafe { self.inbox.push((&raw const self.letters[n]).cast::<Link>().cast_mut()) };
+        }
+
+        fn read(&self, link: *mut Link) -> usize {
+            let n = self.letters.iter().position(|letter| ptr::eq(&letter.link, link)).expect("one of ours");
+            assert_eq!(self.letters[n].text.get(), n * n);
+            n
+        }
+
+        fn receive(&self) -> Vec<usize> {
+            self.inbox.take_all().map(|link| self.read(link)).collect()
+        }
+    }
+
+    /// In every interleaving; among them must be some that reach these states.
+    fn explore(states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+        must_reach(states, || loom::model(move || model(World::new())));
+    }
+
+    const PUSHES_AGAIN: &str = "a pusher finds another top";
+
+    fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {
+        let world = world.clone();
+        thread::spawn(move || f(&world))
+    }
+
+    #[test]
+    fn nothing_is_lost_and_each_pusher_is_served_in_order() {
+        const NOTHING: &str = "the first look finds nothing";
+        const ALL: &str = "the first look finds all";
+        const TORN: &str = "the first look comes between the two links of both pushers";
+        const IN_TURN: &str = "the links of two pushers alternate";
+        explore(&[NOTHING, ALL, TORN, IN_TURN, PUSHES_AGAIN], |world| {
+            let pushers = [0, 2].map(|n| {
+                spawn(&world, move |w| {
+                    w.send(n);
+                    w.send(n + 1);
+                })
+            });
+            let mut got = world.receive();
+            match got[..] {
+                [] => mark(NOTHING),
+                [_, _, _, _] => mark(ALL),
+                [0, 2] | [2, 0] => mark(TORN),
+                _ => {}
+            }
+            got.extend(world.receive());
+            for pusher in pushers {
+                pusher.join().unwrap();
+            }
+            got.extend(world.receive());
+            assert!(world.inbox.is_empty());
+            let place = |n| got.iter().position(|&m| m == n).expect("lost");
+            assert!(got.len() == 4 && place(0) < place(1) && place(2) < place(3), "{got:?}");
+            if matches!(got[..], [0, 2, 1, 3] | [2, 0, 3, 1]) {
+                mark(IN_TURN);
+            }
+        });
+    }
+
+    /// The drainer takes a link, and sends it again: to a pusher that has seen it on top nothing has changed.
+    #[test]
+    fn a_link_that_comes_back_deceives_no_pusher() {
+        const BEFORE: &str = "the pusher is through before the first look";
+        const DECEIVED: &str =
+            "the pusher has seen the link on top before it was taken, and pushes when it has come back";
+        explore(&[BEFORE, DECEIVED], |world| {
+            world.send(0);
+            let before = times(PUSHES_AGAIN);
+            let pusher = spawn(&world, |w| w.send(1));
+            let mut got = world.receive();
+            // A pusher looks by a compare-exchange that fails, in a model.
+            let looked = times(PUSHES_AGAIN) > before;
+            if got == [0, 1] {
+                mark(BEFORE);
+            }
+            assert!(got == [0] || got == [0, 1], "{got:?}");
+            let came_back = {
+                world.send(2);
+                world.send(0);
+                times(PUSHES_AGAIN)
+            };
+            pusher.join().unwrap();
+            got.extend(world.receive());
+            if looked && got == [0, 2, 0, 1] && times(PUSHES_AGAIN) == came_back {
+                mark(DECEIVED);
+            }
+            got.sort_unstable();
+            assert_eq!(got, [0, 0, 1, 2]);
+        });
+    }
+
+    const SEEN: &str = "the sleeper sees what was pushed";
+
+    /// A pusher that does not see the sleeper asleep has been seen by it. A wake-up that is lost is a deadlock.
+    #[test]
+    fn the_pusher_sees_the_sleeper_or_is_seen() {
+        let test = concat!(module_path!(), "::the_pusher_sees_the_sleeper_or_is_seen");
+        each_site(test, &["idle.rs, prepare: fence", "idle.rs, wake: fence"], &[], || {
+            explore(&[SLEEPS, SEEN], |world| {
+                let (idle, sleeper) = (Arc::new(Idle::new()), Arc::new(Sleeper::new()));
+                idle.join(false);
+                let pusher = {
+                    let (idle, sleeper) = (idle.clone(), sleeper.clone());
+                    spawn(&world, move |w| {
+                        w.send(0);
+                        idle.wake(&sleeper);
+                    })
+                };
+                while world.receive().is_empty() {
+                    idle.prepare(&sleeper, false, true, false);
+                    if world.inbox.is_empty() {
+                        idle.sleep(&sleeper, None, false);
+                    } else {
+                        mark(SEEN);
+                        idle.abort(&sleeper);
+                    }
+                }
+                pusher.join().unwrap();
+            });
+        });
+    }
+
+    /// The same for work that any worker can do.
+    #[test]
+    fn the_pusher_sees_any_sleeper_or_is_seen() {
+        let test = concat!(module_path!(), "::the_pusher_sees_any_sleeper_or_is_seen");
+        each_site(test, &["idle.rs, prepare: fence", "idle.rs, wake_any: fence"], &[], || {
+            explore(&[SLEEPS, SEEN], |world| {
+                let idle = Arc::new(Idle::new());
+                idle.join(false);
+                let pusher = {
+                    let idle = idle.clone();
+                    spawn(&world, move |w| {
+                        w.send(0);
+                        idle.wake_any();
+                    })
+                };
+                let sleeper = Sleeper::new();
+                let mut searching = false;
+                while world.receive().is_empty() {
+                    idle.prepare(&sleeper, false, true, searching);
+                    let woken = if world.inbox.is_empty() {
+                        idle.sleep(&sleeper, None, false)
+                    } else {
+                        mark(SEEN);
+                        idle.abort(&sleeper)
+                    };
+                    searching = woken == Woken::ToSearch;
+                }
+                pusher.join().unwrap();
+            });
+        });
+    }
+}

@@ -1,0 +1,9 @@
+//! What the threads of a scheduler share: queues, the idle protocol, the life of a scheduler. Each file has its loom model.
+
+pub(crate) mod global_queue;
+pub(crate) mod idle;
+pub(crate) mod inbox;
+pub(crate) mod pinned;
+pub(crate) mod retirement;
+pub(crate) mod runq;
+pub(crate) mod signal;
