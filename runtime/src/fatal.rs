@@ -19,3 +19,9 @@ pub fn fatal(message: &str) -> ! {
     }
     std::process::abort()
 }
+
+/// Prints to standard error in one piece.
+pub(crate) fn say(text: &str) {
+    // Nothing can be done if it fails.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}

@@ -34,8 +34,9 @@
 //!
 //! # Environment
 //!
-//! `SUDOG_CHECK_WAITS`, if it is set and not `0`, in builds with debug assertions: a goroutine that waits or yields inside
-//! the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, with its stack. Slow.
+//! `SUDOG_CHECK_WAITS`, if it is set and not `0`, in builds with debug assertions: a goroutine that waits or yields
+//! inside the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, with its
+//! stack. Slow.
 //!
 //! `SUDOG_MAXPROCS`: how many workers, as [`set_max_procs`]. The default is the number of processors, or what the
 //! cgroup's quota leaves of them; but two at least where there are two. What is no positive number ends the process.

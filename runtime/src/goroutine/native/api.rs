@@ -108,26 +108,14 @@ pub fn gosched() {
     G::yield_now();
 }
 
-/// What [`goexit`] unwinds with; and what `join` returns for a goroutine that was given up with its set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Goexit;
-
-impl std::fmt::Display for Goexit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the goroutine ended by goexit")
-    }
-}
-
-impl std::error::Error for Goexit {}
-
 /// Ends the calling goroutine: unwinds it, so that its destructors run. Go's `runtime.Goexit`.
 ///
 /// Unlike in Go, `catch_unwind` can stop it; whoever does should `resume_unwind` with what it caught.
 ///
 /// # Panics
 ///
-/// If the caller is no goroutine (inside [`blocking`](fn@crate::goroutine::native::blocking), for instance). Where panics abort the
-/// process, this does.
+/// If the caller is no goroutine (inside [`blocking`](fn@crate::goroutine::blocking), for instance). Where panics abort
+/// the process, this does.
 ///
 /// # Examples
 ///
@@ -142,17 +130,17 @@ pub fn goexit() -> ! {
     current::unwind()
 }
 
-/// How many goroutines have not ended, stackful and stackless ones: of the [`run`](fn@crate::goroutine::native::run) or the
-/// [`ActiveSet`](crate::goroutine::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in the
-/// background. Go's `runtime.NumGoroutine`.
+/// How many goroutines have not ended, stackful and stackless ones: of the [`run`](fn@crate::goroutine::run) or the
+/// [`ActiveSet`](crate::goroutine::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in
+/// the background. Go's `runtime.NumGoroutine`.
 #[must_use]
 pub fn num_goroutine() -> usize {
     Set::here().live()
 }
 
-/// How many workers run goroutines at a time, at most: those of the caller's [`run`](fn@crate::goroutine::native::run), or those in the
-/// background. In an [`ActiveSet`](crate::goroutine::ActiveSet) its workers are the threads that call `run_local`, 256 at most.
-/// Go's `runtime.GOMAXPROCS(0)`.
+/// How many workers run goroutines at a time, at most: those of the caller's [`run`](fn@crate::goroutine::run), or
+/// those in the background. In an [`ActiveSet`](crate::goroutine::ActiveSet) its workers are the threads that call
+/// `run_local`, 256 at most. Go's `runtime.GOMAXPROCS(0)`.
 #[must_use]
 pub fn max_procs() -> usize {
     Set::here().procs()
@@ -162,7 +150,7 @@ pub fn max_procs() -> usize {
 ///
 /// If it becomes less, goroutines that have started on a worker which is now too many stay there, and it runs them, but
 /// takes no others. More than 256 counts as 256. Called by a thread that is no worker, it is for each
-/// [`run`](fn@crate::goroutine::native::run) to come, too.
+/// [`run`](fn@crate::goroutine::run) to come, too.
 ///
 /// # Panics
 ///

@@ -7,9 +7,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::goroutine::native::builder::drop_payload;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::Set;
+use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 
 /// How many threads there are at most. More calls wait for one.
@@ -63,8 +63,8 @@ fn lock() -> MutexGuard<'static, Pool> {
 /// borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` itself.
 ///
 /// `f` is not on a goroutine: what it starts by `go` runs in the background, and does not end with this
-/// [`run`](fn@crate::goroutine::native::run). At most 512 calls run at a time, more wait. The process ends if no thread can be had at all.
-/// A goroutine that is given up in here ends when `f` has.
+/// [`run`](fn@crate::goroutine::run). At most 512 calls run at a time, more wait. The process ends if no thread can be
+/// had at all. A goroutine that is given up in here ends when `f` has.
 ///
 /// # Panics
 ///

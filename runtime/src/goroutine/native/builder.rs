@@ -9,16 +9,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use crate::goroutine::Goexit;
 use crate::goroutine::native::alarm::deferred::Home;
+use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
-use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{run, stack};
 use crate::goroutine::protocol::runq::Work;
-pub(crate) use crate::panics::drop_payload;
+use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
 
@@ -67,31 +66,6 @@ pub enum Placement {
     /// The one with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`. In an
     /// [`ActiveSet`](crate::goroutine::ActiveSet): a scheduler that has entered it.
     Worker(usize),
-}
-
-/// What a panic does that leaves a goroutine which nobody joins.
-///
-/// # Examples
-///
-/// A server that outlives the panics of its handlers.
-///
-/// ```
-/// use sudog_runtime::goroutine::{Builder, OnPanic, gosched, num_goroutine, run};
-///
-/// run(|| {
-///     Builder::new().name("handler").on_panic(OnPanic::EndGoroutine).go(|| panic!("a bad request"));
-///     while num_goroutine() > 1 {
-///         gosched();
-///     }
-/// });
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnPanic {
-    /// Ends the process, as in Go: `panic: ...` and status 2.
-    #[default]
-    EndProcess,
-    /// Ends the goroutine only. The panic hook has had its say.
-    EndGoroutine,
 }
 
 impl Builder {
@@ -167,8 +141,8 @@ impl Builder {
 }
 
 impl Builder {
-    /// [`run`](fn@crate::goroutine::native::run) with a name and a stack size of one's own for the main goroutine. Its place is the
-    /// calling thread, whatever [`Builder::on`] said, and its panic is the caller's, whatever [`Builder::on_panic`]
+    /// [`run`](fn@crate::goroutine::run) with a name and a stack size of one's own for the main goroutine. Its place is
+    /// the calling thread, whatever [`Builder::on`] said, and its panic is the caller's, whatever [`Builder::on_panic`]
     /// said. On a goroutine it just calls `main`.
     ///
     /// # Panics
@@ -329,7 +303,7 @@ impl<T> Packet<T> {
 
     fn die(&self, result: &Option<thread::Result<T>>) {
         if let (OnPanic::EndProcess, Some(Err(payload))) = (self.on_panic, result) {
-            report::die_of_panic(&**payload);
+            job::die_of_panic(&**payload);
         }
     }
 
@@ -345,8 +319,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit), or was given up with its
-    /// scheduler.
+    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit), or was given up with
+    /// its scheduler.
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
         current::note_wait("join", std::ptr::null());

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use crate::goroutine::native::builder::drop_payload;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::{Fibre, Locals};
+use crate::panics::drop_payload;
 
 /// Declares values that each goroutine has for itself. A thread that is no goroutine has its own, too.
 ///

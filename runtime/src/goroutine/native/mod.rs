@@ -4,11 +4,15 @@
 //! * [`fibre`]: a goroutine's stack with what runs on it, and how it ends;
 //! * [`stack`]: memory for stacks, and the report of an overflow;
 //! * [`mod@alarm`]: threads that run users' code when its time comes.
+//!
+//! Eleven files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler starts
+//! workers and the watcher, and the watcher reads schedulers, alarms and blocking calls to prove a deadlock.
 
 mod alarm;
 mod api;
 mod blocking;
 mod builder;
+mod exit;
 mod fibre;
 mod locals;
 mod run;
@@ -17,9 +21,10 @@ mod stack;
 mod task;
 mod time;
 
-pub use api::{Goexit, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, spawn};
+pub use api::{go, goexit, gosched, max_procs, num_goroutine, set_max_procs, spawn};
 pub use blocking::blocking;
-pub use builder::{Builder, JoinHandle, OnPanic, Placement};
+pub use builder::{Builder, JoinHandle, Placement};
+pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
 pub use run::{ActiveSet, Outside, run, run_local};

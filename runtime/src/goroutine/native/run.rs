@@ -16,20 +16,22 @@ use crate::goroutine::native::stack::overflow;
 ///
 /// The main goroutine runs on the calling thread from beginning to end, so `main` need not be `Send`, and may borrow;
 /// on a stack of 8 MiB. Other workers are started when there is work for them, as many as
-/// [`max_procs`](crate::goroutine::max_procs) says, this one included. What the goroutines of this `run` start belongs to it.
+/// [`max_procs`](crate::goroutine::max_procs) says, this one included. What the goroutines of this `run` start belongs
+/// to it.
 ///
 /// When `main` returns, so does this; it waits for nobody else, and is over with the others. Goroutines that have not
-/// begun are dropped. Those that have are unwound as by [`goexit`](crate::goroutine::goexit), so that their destructors run: those
-/// of the calling thread before this returns, those on other workers at their next wait or yield, which may be after it
-/// has returned, or never if the process ends first. A stackless one that waits is dropped when its waker is next used,
-/// so perhaps never. A caller that needs destructors to run waits for the goroutines (by a wait group, or `join`), or
-/// uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
+/// begun are dropped. Those that have are unwound as by [`goexit`](crate::goroutine::goexit), so that their destructors
+/// run: those of the calling thread before this returns, those on other workers at their next wait or yield, which may
+/// be after it has returned, or never if the process ends first. A stackless one that waits is dropped when its waker
+/// is next used, so perhaps never. A caller that needs destructors to run waits for the goroutines (by a wait group, or
+/// `join`), or uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
 ///
 /// A goroutine that waits where a panic would end the process, in an `extern "C"` function for instance, is not unwound
 /// there. This waits for it for a second after the last other goroutine has ended, and then leaves its stack as it is,
 /// with all that it holds.
 ///
-/// If `main` ends by [`goexit`](crate::goroutine::goexit) the others go on, as in Go; when none is left, the process ends.
+/// If `main` ends by [`goexit`](crate::goroutine::goexit) the others go on, as in Go; when none is left, the process
+/// ends.
 ///
 /// Several threads may call `run` at a time. Goroutines started by a thread that is no worker belong to none, and run
 /// in the background as long as the process.

@@ -19,15 +19,17 @@ use async_task::Runnable;
 
 use crate::goroutine::native::alarm::deferred::Home;
 use crate::goroutine::native::builder;
-use crate::goroutine::native::builder::{JoinHandle, OnPanic, drop_payload};
+use crate::goroutine::native::builder::JoinHandle;
+use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
-use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::scheduler::Set;
 use crate::goroutine::protocol::signal::Signal;
+use crate::panics::drop_payload;
 
 /// Runs a future as a goroutine without a stack.
 ///
-/// Its memory is the future and some hundred bytes. Like [`go`](crate::goroutine::go), it ends the process if the future panics.
+/// Its memory is the future and some hundred bytes. Like [`go`](crate::goroutine::go), it ends the process if the
+/// future panics.
 ///
 /// # Examples
 ///
@@ -127,8 +129,8 @@ impl<F, D> Drop for Body<F, D> {
 }
 
 fn die_of(payload: Box<dyn Any + Send>) {
-    if !payload.is::<crate::goroutine::Goexit>() {
-        report::die_of_panic(&*payload);
+    if !payload.is::<Goexit>() {
+        job::die_of_panic(&*payload);
     }
     drop_payload(payload);
 }

@@ -14,7 +14,8 @@ use crate::sema::NotifyList;
 
 /// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
 ///
-/// In a goroutine less than a microsecond, zero included, is a [`gosched`](crate::goroutine::gosched), and may be over sooner.
+/// In a goroutine less than a microsecond, zero included, is a [`gosched`](crate::goroutine::gosched), and may be over
+/// sooner.
 ///
 /// # Examples
 ///
@@ -115,8 +116,8 @@ pub fn after(d: Duration) -> Timer {
 /// called once only, it cannot be set anew.
 ///
 /// Until then it is a goroutine of the caller's set, one that waits: it counts in
-/// [`num_goroutine`](crate::goroutine::num_goroutine), keeps an [`ActiveSet`](crate::goroutine::ActiveSet) from being at rest, and ends with
-/// its set.
+/// [`num_goroutine`](crate::goroutine::num_goroutine), keeps an [`ActiveSet`](crate::goroutine::ActiveSet) from being
+/// at rest, and ends with its set.
 ///
 /// # Examples
 ///

@@ -10,8 +10,8 @@
 //!
 //! So each piece of work is taken by a worker, which does it or drops it in a goroutine, or comes back to the thread
 //! that submits it: the last worker looks and closes in one step. No worker joins the next epoch before all of this one
-//! have left ([`Idle::join`](crate::goroutine::protocol::idle::Idle::join)), so `members` counts those of one epoch. A late worker of an epoch
-//! that is closed finds nothing, and closes it again.
+//! have left ([`Idle::join`](crate::goroutine::protocol::idle::Idle::join)), so `members` counts those of one epoch. A
+//! late worker of an epoch that is closed finds nothing, and closes it again.
 //!
 //! All of it is under one lock. `len` is for those who look in passing; that no wake-up is lost is the affair of
 //! [`idle`](crate::goroutine::protocol::idle).
@@ -143,8 +143,8 @@ mod models {
         }
     }
 
-    /// A worker leaves, another one comes late, to leave, and a thread submits: what it submits is dropped by one of the
-    /// workers, or comes back.
+    /// A worker leaves, another one comes late, to leave, and a thread submits: what it submits is dropped by one of
+    /// the workers, or comes back.
     #[test]
     fn late_work_is_dropped_or_comes_back() {
         check(&["all is dropped by workers", "one piece comes back", "both come back"], || {

@@ -155,9 +155,9 @@ impl Idle {
         Some(self.epoch())
     }
 
-    /// A worker is about to be started, if there are fewer than `limit`: its epoch, and how many there were. None if the
-    /// set is over. In one step with the count: so the set does not begin anew before this one has come and left, or
-    /// [`stays_away`](Self::stays_away).
+    /// A worker is about to be started, if there are fewer than `limit`: its epoch, and how many there were. None if
+    /// the set is over. In one step with the count: so the set does not begin anew before this one has come and left,
+    /// or [`stays_away`](Self::stays_away).
     pub(crate) fn expect(&self, limit: usize) -> Option<(u64, usize)> {
         let state = self.state.lock();
         let before = self.workers();
@@ -222,7 +222,8 @@ impl Idle {
         self.state.lock().outside += 1;
     }
 
-    /// The same, of an epoch that may have ended: then the set may have begun anew for others, and is left alone: false.
+    /// The same, of an epoch that may have ended: then the set may have begun anew for others, and is left alone:
+    /// false.
     #[must_use]
     pub(crate) fn outside_begins_in(&self, epoch: u64) -> bool {
         let mut state = self.state.lock();
@@ -646,8 +647,8 @@ mod model {
         });
     }
 
-    /// A set is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. Nobody joins before
-    /// the last has left, and the next to join is of the next epoch.
+    /// A set is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. Nobody joins
+    /// before the last has left, and the next to join is of the next epoch.
     #[test]
     fn a_shut_down_reaches_a_worker_that_is_about_to_sleep() {
         a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, FIRST, LAST], |_| ());
@@ -766,8 +767,8 @@ mod model {
         });
     }
 
-    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Those who do their
-    /// own work only are left alone.
+    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Those who do
+    /// their own work only are left alone.
     #[test]
     fn a_burst_of_wakers_wakes_one() {
         const BEFORE: &str = "the second waker comes when the first is through";

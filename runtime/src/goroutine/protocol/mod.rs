@@ -1,4 +1,5 @@
-//! What the threads of a scheduler share: queues, the idle protocol, the life of a scheduler. Each file has its loom model.
+//! What the threads of a scheduler share: queues, the idle protocol, the life of a scheduler. Each file has its loom
+//! model.
 
 pub(crate) mod global_queue;
 pub(crate) mod idle;

@@ -1,4 +1,5 @@
-//! Goroutines that have not begun and asked for one worker: [`Placement::Worker`](crate::goroutine::Placement), from elsewhere.
+//! Goroutines that have not begun and asked for one worker: [`Placement::Worker`](crate::goroutine::Placement), from
+//! elsewhere.
 //!
 //! | step | by | |
 //! |---|---|---|

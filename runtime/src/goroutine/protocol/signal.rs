@@ -1,4 +1,5 @@
-//! What a [`block_on`](crate::goroutine::block_on) waits on: however many wake it between two polls, it takes one permit.
+//! What a [`block_on`](crate::goroutine::block_on) waits on: however many wake it between two polls, it takes one
+//! permit.
 //!
 //! | waker | waiter |
 //! |---|---|
@@ -7,8 +8,8 @@
 //! | 3. if that was false: releases a permit | 3. polls |
 //!
 //! `woken` is true from a waker's step 2 to the waiter's, and there is one permit for that time. Each waker is followed
-//! by a poll that sees its step 1: all changes of `woken` are read-modify-writes, so a waker's step 2 that finds true is
-//! in the release sequence that the waiter's step 2 reads from. So that one is Acquire, and the waker's is Release.
+//! by a poll that sees its step 1: all changes of `woken` are read-modify-writes, so a waker's step 2 that finds true
+//! is in the release sequence that the waiter's step 2 reads from. So that one is Acquire, and the waker's is Release.
 //!
 //! With a plain store in the place of the waiter's step 2 this is lost, even if both are sequentially consistent: the
 //! store comes after the waker's step 2 in the order of all of these, but reads nothing from it. The poll may then miss
@@ -53,8 +54,8 @@ mod model {
 
     /// A future that is ready when two have done their part. Each wakes it; a wake-up that is lost is a deadlock.
     ///
-    /// Under both conventions: with the store that the top of this file warns of, and SeqCst, one of them has fences that
-    /// hide it.
+    /// Under both conventions: with the store that the top of this file warns of, and SeqCst, one of them has fences
+    /// that hide it.
     #[test]
     fn each_wake_is_followed_by_a_poll_that_sees_what_came_before_it() {
         under_both(|| {

@@ -17,11 +17,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::goroutine::native::builder::drop_payload;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::Set;
-use crate::goroutine::native::sched::sysmon;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::sched::{clock, sysmon};
+use crate::panics::drop_payload;
 
 /// For how long a leader without alarms stays.
 const KEEP: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     state.next += 1;
     state.alarms.insert(key, Alarm { waker, _awaited: awaited });
     if state.alarms.first_key_value().is_some_and(|(first, _)| *first == key) {
-        let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > sysmon::TICK);
+        let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > clock::TICK);
         if state.led {
             CHANGED.notify_one();
         }
@@ -139,7 +139,7 @@ pub(crate) fn supervise(now: Instant) {
 pub(crate) fn next_look(now: Instant) -> Option<Instant> {
     let mut state = lock();
     // One that is due at the end of time needs no look.
-    state.look = state.first().and_then(|first| first.max(now).checked_add(sysmon::TICK));
+    state.look = state.first().and_then(|first| first.max(now).checked_add(clock::TICK));
     state.look
 }
 

@@ -13,8 +13,8 @@ pub struct Alarm(alarms::Key);
 
 /// Wakes `waker` at `when`, on a thread for that.
 ///
-/// Until then, or until it is called off, the caller's [`ActiveSet`](crate::goroutine::ActiveSet) is not at rest, and nobody is
-/// told of a deadlock.
+/// Until then, or until it is called off, the caller's [`ActiveSet`](crate::goroutine::ActiveSet) is not at rest, and
+/// nobody is told of a deadlock.
 #[must_use]
 pub fn alarm(when: Instant, waker: Waker) -> Alarm {
     Alarm(alarms::set(when, waker))
@@ -28,7 +28,7 @@ impl Alarm {
 }
 
 /// Where the caller's goroutines are at home, for a goroutine that somebody else may start, later: it belongs to the
-/// same [`run`](fn@crate::goroutine::native::run) or [`ActiveSet`](crate::goroutine::ActiveSet), whoever starts it.
+/// same [`run`](fn@crate::goroutine::run) or [`ActiveSet`](crate::goroutine::ActiveSet), whoever starts it.
 #[derive(Clone, Copy)]
 pub struct Home {
     pub(crate) set: &'static Set,
@@ -44,8 +44,8 @@ impl Home {
         Self { set, epoch }
     }
 
-    /// [`go`](fn@crate::goroutine::go), at home. If what was there has ended, `f` is dropped here, as are all goroutines of it that
-    /// have not begun.
+    /// [`go`](fn@crate::goroutine::go), at home. If what was there has ended, `f` is dropped here, as are all
+    /// goroutines of it that have not begun.
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
         self.set.submit_late(f, self.epoch);
     }

@@ -9,7 +9,7 @@ use std::thread;
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::landing_pads::reaches_a_catch;
 use crate::goroutine::native::fibre::{Dying, Fibre, State, Wait};
-use crate::goroutine::native::sched::sysmon;
+use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack::overflow::Running;
 use crate::{Instant, Unparked, shim};
@@ -177,8 +177,8 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
     fibre.suspend();
 }
 
-/// The set of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied, or its
-/// deadline has come, if it cannot be unwound here.
+/// The set of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied, or
+/// its deadline has come, if it cannot be unwound here.
 #[cold]
 fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
     unwind_if_due(fibre);
@@ -267,8 +267,8 @@ pub(crate) fn safepoint() {
     }
 }
 
-/// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker may run
-/// whom it waits for, and its own has nothing else to run, or it is the first round.
+/// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker may
+/// run whom it waits for, and its own has nothing else to run, or it is the first round.
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
     // One that cannot switch lets nobody else of its worker run, however it waits.
@@ -307,8 +307,8 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// While it is there the calling goroutine is not unwound where it waits, even when its set is over: a frame below cannot
-/// do without what the goroutine waits for. So its worker does not end before the wait does.
+/// While it is there the calling goroutine is not unwound where it waits, even when its set is over: a frame below
+/// cannot do without what the goroutine waits for. So its worker does not end before the wait does.
 pub struct MustReturn(Option<&'static Fibre>);
 
 impl MustReturn {
@@ -348,7 +348,7 @@ impl Drop for MustReturn {
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     if let Some(fibre) = fibre() {
-        fibre.wait.set(Wait { what, since: sysmon::coarse_now(), holder });
+        fibre.wait.set(Wait { what, since: clock::coarse_now(), holder });
     }
 }
 

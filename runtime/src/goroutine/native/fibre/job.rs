@@ -10,6 +10,7 @@
 //! `Send`, so they may go from worker to worker; the stack on which they run is bound when they do.
 
 use std::any::Any;
+use std::fmt::Write as _;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,12 +19,13 @@ use std::sync::Arc;
 
 use async_task::Runnable;
 
-use crate::goroutine::native::builder::{OnPanic, drop_payload};
+use crate::fatal::say;
+use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
+use crate::panics::drop_payload;
 
 /// How many words of closure a job holds itself.
 const WORDS: usize = 5;
@@ -241,8 +243,8 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
     }
 }
 
-/// The running goroutine is at its end: see [`Fibre::is_through`](crate::goroutine::native::fibre::Fibre::is_through). To be called before
-/// user code that comes after its own: most goroutines have none, and need not pay for this.
+/// The running goroutine is at its end: see [`Fibre::is_through`](crate::goroutine::native::fibre::Fibre::is_through).
+/// To be called before user code that comes after its own: most goroutines have none, and need not pay for this.
 #[inline]
 pub(crate) fn is_through() {
     if let Some(fibre) = current::fibre() {
@@ -262,10 +264,27 @@ unsafe fn discard<F>(job: NonNull<Job>) {
 
 #[cold]
 fn ended_by_panic(payload: Box<dyn Any + Send>, on_panic: OnPanic) {
-    if !payload.is::<crate::goroutine::Goexit>() && on_panic == OnPanic::EndProcess {
-        report::die_of_panic(&*payload);
+    if !payload.is::<Goexit>() && on_panic == OnPanic::EndProcess {
+        die_of_panic(&*payload);
     }
     drop_payload(payload);
+}
+
+/// A goroutine without a handle has panicked: prints Go's report, and ends the process with Go's
+/// status, 2.
+#[cold]
+pub(crate) fn die_of_panic(payload: &(dyn Any + Send)) -> ! {
+    let what = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text.as_str(),
+        _ => "(a value that is no text)",
+    };
+    let mut text = format!("panic: {what}\n\n");
+    if let Some(fibre) = current::fibre() {
+        _ = writeln!(text, "goroutine {} [running]", fibre.describe());
+    }
+    say(&text);
+    std::process::exit(2)
 }
 
 /// Gives a job's memory back to the allocator.

@@ -127,6 +127,20 @@ impl Wait {
 const _: () = assert!(size_of::<Fibre>() <= stack::HEADER && align_of::<Fibre>() <= stack::HEADER_ALIGN);
 
 impl Fibre {
+    /// Its id, and its name if it has one.
+    ///
+    /// By its worker, or while its worker cannot wake.
+    pub(crate) fn describe(&self) -> String {
+        // The name is taken out and put back, as a cell cannot lend it.
+        let name = self.name.take();
+        let text = match &name {
+            Some(name) => format!("{} {name:?}", self.id.get()),
+            None => self.id.get().to_string(),
+        };
+        self.name.set(name);
+        text
+    }
+
     /// A spare fibre, not yet in any list.
     ///
     /// # Errors
@@ -195,8 +209,8 @@ impl Fibre {
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
-                // `async-task` frees a task whose last reference goes at the end of a poll, without dropping its future.
-                // A waker's end, if that is the last, has the future dropped.
+                // `async-task` frees a task whose last reference goes at the end of a poll, without dropping its
+                // future. A waker's end, if that is the last, has the future dropped.
                 let waker = task.waker();
                 task.run();
                 drop(waker);
@@ -249,8 +263,8 @@ impl Fibre {
         self.dying.get() != Dying::No
     }
 
-    /// Its closure has returned, or has been unwound, or its poll. What comes now are destructors, of its result and its
-    /// locals. They may wait, as those may which the unwinding runs.
+    /// Its closure has returned, or has been unwound, or its poll. What comes now are destructors, of its result and
+    /// its locals. They may wait, as those may which the unwinding runs.
     pub(crate) fn is_through(&self) {
         if self.is_dying() {
             self.dying.set(Dying::Drops);

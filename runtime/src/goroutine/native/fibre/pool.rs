@@ -13,7 +13,6 @@ use crate::Instant;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
-use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::worker::Worker;
 
 /// How often spare memory is given back.
@@ -51,7 +50,7 @@ impl Worker {
                 }
                 fibre
             }
-            Err(error) => report::no_stack(&error),
+            Err(error) => crate::fatal(&format!("sudog: no stack for a new goroutine: {error}")),
         }
     }
 

@@ -2,15 +2,17 @@
 //!
 //! A goroutine that waits may have lent its stack frames to others: its sudog to a queue, its variables to scoped
 //! threads. So no stack is ever freed with frames on it. The goroutine is resumed once more, and whatever it waits in
-//! panics with [`Goexit`](crate::goroutine::Goexit); destructors unlink what was linked, pass on what had just been given, and the
-//! stack is free. Destructors may wait, for a mutex that another goroutine of this worker has, and so do not keep the
-//! others from being unwound. All of them look as if they panicked meanwhile (`thread::panicking`), as they do.
+//! panics with [`Goexit`](crate::goroutine::Goexit); destructors unlink what was linked, pass on what had just been
+//! given, and the stack is free. Destructors may wait, for a mutex that another goroutine of this worker has, and so do
+//! not keep the others from being unwound. All of them look as if they panicked meanwhile (`thread::panicking`), as
+//! they do.
 //!
-//! A goroutine that waits where a panic would end the process ([`unwinding`](crate::goroutine::native::fibre::landing_pads)), or where it must have
-//! what it waits for ([`MustReturn`](crate::goroutine::MustReturn)), is not unwound. It waits on, and so may get what another
-//! gives up as it is unwound; then it runs, and is unwound where it waits next. Of the first kind, one that still waits
-//! a second after the last other goroutine has ended is left: its stack stays as it is for ever, and so does the worker,
-//! which is not used again. Where panics abort, all that have begun are left.
+//! A goroutine that waits where a panic would end the process
+//! ([`unwinding`](crate::goroutine::native::fibre::landing_pads)), or where it must have what it waits for
+//! ([`MustReturn`](crate::goroutine::MustReturn)), is not unwound. It waits on, and so may get what another gives up as
+//! it is unwound; then it runs, and is unwound where it waits next. Of the first kind, one that still waits a second
+//! after the last other goroutine has ended is left: its stack stays as it is for ever, and so does the worker, which
+//! is not used again. Where panics abort, all that have begun are left.
 
 use std::time::Duration;
 

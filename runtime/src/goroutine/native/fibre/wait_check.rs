@@ -1,14 +1,14 @@
 //! A check for debug builds: does a goroutine wait inside a call that `std` relies on to be nested?
 //!
 //! The initialiser of a `thread_local!`, of a `LazyLock`, a `OnceLock` or a `Once` must not wait as a goroutine does
-//! (docs/goroutines.md, "What std assumes about threads"). Nothing tells the library that one runs: but its callers are on
-//! the stack. With `SUDOG_CHECK_WAITS` set, each wait and yield looks there, and ends the process if it finds one.
-//! A look takes milliseconds, and needs the names of functions: it is for tests.
+//! (docs/goroutines.md, "What std assumes about threads"). Nothing tells the library that one runs: but its callers are
+//! on the stack. With `SUDOG_CHECK_WAITS` set, each wait and yield looks there, and ends the process if it finds one. A
+//! look takes milliseconds, and needs the names of functions: it is for tests.
 
 use std::backtrace::Backtrace;
 use std::sync::OnceLock;
 
-use crate::goroutine::native::sched::report;
+use crate::fatal::say;
 
 /// What stands in the name of a function that runs an initialiser, and what that is.
 const INITIALISERS: [(&str, &str); 4] = [
@@ -34,7 +34,7 @@ fn look() {
     let goroutine = stack.split(BOTTOM).next().unwrap_or(&stack);
     let found = INITIALISERS.iter().find(|(name, _)| goroutine.contains(name));
     if let Some((_, what)) = found {
-        report::say(&format!(
+        say(&format!(
             "fatal error: sudog: a goroutine waits in the initialiser of {what}, which other goroutines of its thread \
              may enter meanwhile\n\n{goroutine}\n"
         ));

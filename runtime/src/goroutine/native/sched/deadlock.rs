@@ -5,6 +5,7 @@
 //! is under way, no work is queued, and that *every* thread of the process is one of ours. The last is read from
 //! `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
 
+use crate::fatal::say;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::scheduler::{Set, main};
 use crate::goroutine::native::{alarm::alarms, blocking};
@@ -25,7 +26,7 @@ pub(crate) fn look(sets: &[&'static Set]) {
             return;
         }
         let list: String = sets.iter().map(|set| report::goroutines(set)).collect();
-        report::say(&if set.main() == main::EXITED && list.is_empty() {
+        say(&if set.main() == main::EXITED && list.is_empty() {
             "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()
         } else {
             format!("fatal error: all goroutines are asleep - deadlock!\n\n{list}")

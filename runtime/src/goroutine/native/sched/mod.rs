@@ -1,6 +1,8 @@
 //! The scheduler: workers, each a thread; what they run next; timers; and the thread that watches them.
 
+pub(crate) mod clock;
 pub(crate) mod deadlock;
+pub(crate) mod ids;
 pub(crate) mod preempt;
 pub(crate) mod procs;
 pub(crate) mod report;

@@ -1,5 +1,5 @@
-//! A set of workers that share their work: those of one `run`, the schedulers of one [`ActiveSet`](crate::goroutine::ActiveSet),
-//! or the ones in the background, who serve threads that are no workers.
+//! A set of workers that share their work: those of one `run`, the schedulers of one
+//! [`ActiveSet`](crate::goroutine::ActiveSet), or the ones in the background, who serve threads that are no workers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -211,8 +211,8 @@ impl Set {
         self.main.store(main, Ordering::Relaxed);
     }
 
-    /// Whether it is an [`ActiveSet`](crate::goroutine::ActiveSet)'s. Asked by those only whom the set must wait for: in its next
-    /// life it may be a `run`'s.
+    /// Whether it is an [`ActiveSet`](crate::goroutine::ActiveSet)'s. Asked by those only whom the set must wait for:
+    /// in its next life it may be a `run`'s.
     pub(crate) fn ends_at_rest(&self) -> bool {
         self.local.load(Ordering::Relaxed)
     }

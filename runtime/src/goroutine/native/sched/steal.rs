@@ -122,8 +122,9 @@ impl Worker {
         let start = self.random() as usize;
         for (index, victim) in self.set().others(self, start) {
             let here = Seen { worker: ptr::from_ref(victim).addr(), tail: victim.ring.tail() };
-            // The victim may have left since, and be in another set. Of that one's work nothing is stolen, as it was put
-            // in after what was seen here; and another worker's ring has been seen at its own place in the table only.
+            // The victim may have left since, and be in another set. Of that one's work nothing is stolen, as it was
+            // put in after what was seen here; and another worker's ring has been seen at its own place in the table
+            // only.
             if old && seen[index].worker == here.worker && !victim.ring.is_empty() {
                 let mut loot = [const { MaybeUninit::uninit() }; BATCH];
                 let n = victim.ring.steal(seen[index].tail, &mut loot);

@@ -7,30 +7,19 @@
 
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Set;
-
-/// How often it looks, and how long a goroutine may run.
-pub(crate) const TICK: Duration = Duration::from_millis(10);
-
-/// Milliseconds since the watcher started, as of its last look: what a wait is dated by, free of charge.
-static COARSE: AtomicU64 = AtomicU64::new(0);
 
 /// The watcher sleeps until [`rouse`]. Written under the lock.
 static DOZING: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 static ROUSED: Condvar = Condvar::new();
-
-/// See [`COARSE`].
-#[inline]
-pub(crate) fn coarse_now() -> u64 {
-    COARSE.load(Ordering::Relaxed)
-}
 
 /// Starts the watcher, if it has not been started.
 pub(crate) fn start() {
@@ -67,7 +56,7 @@ fn watch() {
     let mut quiet = 0;
     loop {
         let now = Instant::now();
-        COARSE.store((now - begun).as_millis() as u64, Ordering::Relaxed);
+        clock::set_coarse(now - begun);
         alarms::supervise(now);
         let sets = Set::all();
         let mut awake = false;

@@ -27,7 +27,7 @@ use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::locals;
-use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Set};
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::protocol::idle::{Sleeper, Woken};
@@ -341,7 +341,7 @@ impl Worker {
     #[inline]
     pub(crate) fn begin(&self, fibre: &'static Fibre) {
         let (next, end) = self.own.ids.get();
-        let (id, end) = if next < end { (next, end) } else { report::more_ids() };
+        let (id, end) = if next < end { (next, end) } else { ids::more_ids() };
         self.own.ids.set((id + 1, end));
         fibre.id.set(id);
         fibre.used.set(true);

@@ -1,0 +1,38 @@
+//! How goroutines end other than by a return.
+
+/// What a panic does that ends a goroutine without a [`JoinHandle`](crate::goroutine::JoinHandle).
+///
+/// # Examples
+///
+/// A server that outlives the panics of its handlers.
+///
+/// ```
+/// use sudog_runtime::goroutine::{Builder, OnPanic, gosched, num_goroutine, run};
+///
+/// run(|| {
+///     Builder::new().name("handler").on_panic(OnPanic::EndGoroutine).go(|| panic!("a bad request"));
+///     while num_goroutine() > 1 {
+///         gosched();
+///     }
+/// });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnPanic {
+    /// Ends the process, as in Go: `panic: ...` and status 2.
+    #[default]
+    EndProcess,
+    /// Ends the goroutine only. The panic hook has had its say.
+    EndGoroutine,
+}
+
+/// What [`goexit`](crate::goroutine::goexit) unwinds with; and what `join` returns for a goroutine whose scheduler ended before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Goexit;
+
+impl std::fmt::Display for Goexit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the goroutine ended by goexit")
+    }
+}
+
+impl std::error::Error for Goexit {}
