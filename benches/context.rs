@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use sudog::runtime::goroutine;
+use sudog::context::{CancelFunc, Context, Key, background, with_cancel, with_timeout, with_value};
 use sudog::sync::WaitGroup;
-use sudog::sync::context::{CancelFunc, Context, Key, background, with_cancel, with_timeout, with_value};
-use sudog::sync::x::ErrGroup;
+use sudog::x::ErrGroup;
+use sudog_runtime::goroutine;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

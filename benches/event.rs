@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use sudog::runtime::event::{self, Kind};
+use sudog::low_level::event::{self, Kind};
 use sudog::sync::GoMutex;
 use sudog::sync::mutex::policy::{Go, Recorded};
 use sudog::sync::semaphore::RuntimeSema;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use sudog::context;
 use sudog::sync::atomic::Value;
-use sudog::sync::x::Weighted;
 use sudog::sync::{Map, Once, OnceFunc, OnceValue, OnceValues, once_func, once_value, once_values};
+use sudog::x::Weighted;
 
 fn once_funcs(c: &mut Criterion) {
     static FUNC: OnceFunc = OnceFunc::new(|| ());

@@ -1,52 +1,100 @@
-//! Go's concurrency for Rust: the runtime semaphore with its 251-bucket table of sudog treaps, the mutex with
-//! starvation mode, and goroutines; sound, and measured against Go and the locks that people use today.
+//! Go's concurrency for Rust: goroutines, `sync` and `context`. Threads, goroutines and async tasks share the same locks.
+//! Channels and `select` are not included yet.
+//!
+//! A worker pool whose work ends with a context:
 //!
 //! ```
+//! # #[cfg(unix)] {
+//! use std::sync::Arc;
 //! use std::time::Duration;
 //! use sudog::prelude::*;
 //!
 //! static HITS: Mutex<u64> = Mutex::new(0);
 //!
-//! std::thread::scope(|s| {
+//! sudog::run(|| {
+//!     let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_secs(5));
+//!     let done = Arc::new(WaitGroup::new());
 //!     for _ in 0..4 {
-//!         s.spawn(|| *HITS.lock() += 1);
+//!         let ctx = ctx.clone();
+//!         done.go(move || {
+//!             if ctx.err().is_none() {
+//!                 *HITS.lock() += 1;
+//!             }
+//!         });
 //!     }
+//!     done.wait();
+//!     cancel.cancel();
 //! });
-//! assert_eq!(HITS.try_lock_for(Duration::from_millis(1)).map(|hits| *hits), Some(4));
+//! assert_eq!(*HITS.lock(), 4);
+//! # }
 //! ```
 //!
-//! * [`sync`]: what programs lock with. [`sync::Mutex`] with its guard; [`sync::GoMutex`] bare; the traits and the
-//!   semaphores beneath, to be exchanged by a type parameter.
-//! * `locks` (feature `locks`): spin locks, semaphores over a waiting array, and capacitors, which bound how often a waiter
-//!   is overtaken.
-//! * [`runtime`]: what those are made of. [`runtime::sema`] is Go's `semacquire` and `semrelease`; [`runtime::G`] is
-//!   the thing that waits.
-//! * [`runtime::goroutine`]: goroutines. [`go`](fn@go), [`run`], [`spawn`] and the rest of the short names are here
-//!   too.
-//! * [`context`]: deadlines and cancellation, handed down from call to call; Go's package of that name.
-//! * [`guide`]: Go's names beside ours, and how to choose a backend and a policy.
+//! The modules are Go's packages, and each name has one place:
+//!
+//! * here: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; schedulers of one's own, async tasks;
+//! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
+//!   `Map`, atomics; and the traits and semaphores beneath, to be exchanged by a type parameter;
+//! * [`context`]: deadlines and cancellation, handed down from call to call;
+//! * [`time`]: sleep, timers, tickers;
+//! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
+//! * [`x`]: what Go keeps in `golang.org/x/sync`: weighted semaphores, error groups, single flights;
+//! * `locks` (feature `locks`): not Go's: spin locks, semaphores over a waiting array, and capacitors, which bound how often
+//!   a waiter is overtaken;
+//! * [`low_level`]: not Go's either: what the locks are made of, and the events that they report;
+//! * [`guide`]: Go's names beside ours, and how to choose a semaphore and a policy.
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
-//! locks report what they do
-//! ([`runtime::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without it a user pays
-//! for `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and `libc`.
-
-pub use sudog_runtime as runtime;
-pub use sudog_sync as sync;
+//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without
+//! it a user pays for `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
+//! `libc`.
 
 #[cfg(feature = "locks")]
 pub use sudog_locks as locks;
 
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
-    ActiveSet, Builder, Goexit, JoinHandle, OnPanic, Outside, Placement, Ticker, Timer, after, after_func, block_on,
-    blocking, go, go_async, goexit, gosched, max_procs, num_goroutine, on_goroutine, run, run_local, set_max_procs,
-    sleep, sleep_async, spawn, spawn_async, without_switching,
+    ActiveSet, Builder, JoinHandle, LocalKey, OnPanic, Outside, Placement, block_on, blocking, go, go_async,
+    on_goroutine, run, run_local, spawn, spawn_async, without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_sync::context;
+pub use sudog_sync::x;
+
+/// Go's package `runtime`, as far as programs use it; and its semaphore.
+pub mod runtime {
+    #[cfg(all(unix, not(sudog_loom)))]
+    pub use sudog_runtime::goroutine::{Goexit, goexit, gosched, max_procs, num_goroutine, set_max_procs};
+    pub use sudog_runtime::sema;
+}
+
+/// Go's package `sync`, and what its parts are made of.
+pub mod sync {
+    #[cfg(not(sudog_loom))]
+    pub use sudog_sync::{
+        ApiLock, ApiRwLock, Cond, CondGuard, GuardFuture, LockAsync, Map, Mutex, MutexGuard, MutexOver, OnceFunc,
+        OnceValue, OnceValues, Pool, RwMutex, RwMutexOver, RwMutexReadGuard, RwMutexWriteGuard, SharedPanic, atomic,
+        lock_api, once_func, once_value, once_values, pool,
+    };
+    pub use sudog_sync::{
+        AsyncRawLock, AsyncSemaphore, ConstPermits, ConstRawLock, ConstRawRwLock, ConstSemaphore, GoMutex, GoRwMutex,
+        Locker, Once, Order, RLocker, RawLock, RawRwLock, Semaphore, WaitGroup, Wake, mutex, rw_mutex, semaphore,
+    };
+}
+
+/// Go's package `time`, as far as goroutines wait by it.
+#[cfg(all(unix, not(sudog_loom)))]
+pub mod time {
+    pub use sudog_runtime::goroutine::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
+}
+
+/// What locks are made of: what waits, how it spins, how a process ends; and the events that locks report.
+pub mod low_level {
+    #[cfg(all(target_os = "linux", not(sudog_loom)))]
+    pub use sudog_runtime::futex;
+    pub use sudog_runtime::{G, Unparked, event, fatal, spin};
+}
 
 #[cfg(not(sudog_loom))]
 #[doc = include_str!("../docs/guide.md")]
@@ -68,10 +116,12 @@ struct Capacitors;
 #[cfg(not(sudog_loom))]
 pub mod prelude {
     #[cfg(unix)]
-    pub use sudog_runtime::go;
+    pub use crate::context::{self, Context};
+    pub use crate::sync::{
+        Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexOver, Once, Pool, RwMutex, WaitGroup,
+    };
     #[cfg(unix)]
-    pub use sudog_runtime::goroutine::{go, run, sleep, spawn};
+    pub use crate::time::sleep;
     #[cfg(unix)]
-    pub use sudog_sync::context::{self, Context};
-    pub use sudog_sync::{Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexOver, Once, Pool, RwMutex, WaitGroup};
+    pub use crate::{go, run, spawn};
 }

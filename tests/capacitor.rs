@@ -312,7 +312,7 @@ fn a_panic_in_the_critical_section_leaves_it_unlocked() {
 #[cfg(unix)]
 #[test]
 fn unwound_waits_leave_no_trace() {
-    use sudog::runtime::goroutine::{go, run_local};
+    use sudog::{go, run_local};
     let _watchdog = Watchdog::new();
 
     fn check<C: ArriveDepart + 'static>() {
@@ -344,7 +344,7 @@ fn unwound_waits_leave_no_trace() {
 #[cfg(unix)]
 #[test]
 fn goroutines_in_lanes() {
-    use sudog::runtime::goroutine::{ActiveSet, go, spawn};
+    use sudog::{ActiveSet, go, spawn};
     let _watchdog = Watchdog::new();
 
     let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
@@ -394,7 +394,8 @@ fn goroutines_in_lanes() {
 #[cfg(unix)]
 #[test]
 fn who_unlocks_has_departed_before_it_gives_way() {
-    use sudog::runtime::goroutine::{gosched, run_local, spawn};
+    use sudog::runtime::gosched;
+    use sudog::{run_local, spawn};
     let _watchdog = Watchdog::new();
 
     // The first gives way as it hands over, the second blocks the worker.

@@ -17,13 +17,15 @@ use std::time::{Duration, Instant};
 
 use common::{Calls, Watchdog, eventually};
 use kinds::Kind;
-use sudog::runtime::goroutine::{self, go, gosched, run_local, spawn_async};
-use sudog::runtime::sema::{Limit, Order, Wake as Handoff, semacquire_limited, semrelease, waiters};
-use sudog::sync::WaitGroup;
-use sudog::sync::context::{
+use sudog::context::{
     self, AfterFunc, CancelFunc, Cause, Context, Error, Key, after_func, background, with_cancel, with_cancel_cause,
     with_timeout, with_value,
 };
+use sudog::runtime::gosched;
+use sudog::runtime::sema::{Limit, Order, Wake as Handoff, semacquire_limited, semrelease, waiters};
+use sudog::sync::WaitGroup;
+use sudog::{go, run_local, spawn_async};
+use sudog_runtime::goroutine;
 
 over_threads_and_goroutines! {
     all_who_wait_are_told waits_with_a_deadline who_is_done_takes_nothing a_wait_that_is_cancelled_loses_no_permit sleeping

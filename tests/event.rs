@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
-use sudog::runtime::event::{self, CAPACITY, Event, Kind, Who};
+use sudog::low_level::event::{self, CAPACITY, Event, Kind, Who};
 use sudog::runtime::sema::queue::{Recorded, Treap};
 use sudog::runtime::sema::{self, BUCKETS, Order, SemTable, Table, Wake};
 use sudog::sync::mutex::policy::{self, Awake, Policy};
@@ -351,13 +351,13 @@ fn threads_that_end_leave_their_events() {
 #[test]
 #[cfg(unix)]
 fn goroutines_have_their_own_names() {
-    use sudog::runtime::goroutine::{run, spawn};
+    use sudog::{run, spawn};
 
     let _alone = alone();
     event::start();
     run(|| {
         spawn(|| event::record(Kind::Want, 0, 0)).join().unwrap();
-        event::record(Kind::Want, sudog::runtime::goroutine_id() as usize, 0);
+        event::record(Kind::Want, sudog_runtime::goroutine_id() as usize, 0);
     });
     let mut events = event::stop().events;
     events.retain(|event| event.kind == Kind::Want); // with the feature there is more

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use kinds::Kind;
-use sudog::runtime::goroutine::{Builder, Placement, go, gosched, run_local, without_switching};
+use sudog::runtime::gosched;
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexOver, RwMutex, lock_api};
+use sudog::{Builder, Placement, go, run_local, without_switching};
 
 over_threads_and_goroutines! {
     cond_signal cond_signal_generations cond_broadcast race cond_signal_stealing

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use common::Calls;
 use kinds::Kind;
-use sudog::sync::WaitGroup;
-use sudog::sync::context::{
+use sudog::context::{
     CancelCauseFunc, Cause, Context, Error, Key, after_func, background, todo, with_cancel, with_cancel_cause,
     with_deadline, with_timeout, with_timeout_cause, with_value, without_cancel,
 };
+use sudog::sync::WaitGroup;
 
 over_threads_and_goroutines! {
     test_background test_todo test_with_cancel deadline timeout canceled_timeout values simultaneous_cancels

@@ -15,10 +15,13 @@ use std::time::Duration;
 
 use common::{Watchdog, eventually};
 use kinds::Kind;
-use sudog::runtime::goroutine::{self, go, goexit, gosched, run_local, sleep};
+use sudog::context::{self, Cause, Context, background, with_cancel, with_timeout};
+use sudog::runtime::{goexit, gosched};
 use sudog::sync::WaitGroup;
-use sudog::sync::context::{self, Cause, Context, background, with_cancel, with_timeout};
-use sudog::sync::x::ErrGroup;
+use sudog::time::sleep;
+use sudog::x::ErrGroup;
+use sudog::{go, run_local};
+use sudog_runtime::goroutine;
 
 over_threads_and_goroutines! {
     just_errors parallel zero_group with_context try_go go_limit cancel_cause

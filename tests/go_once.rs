@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::{Kind, Threads};
-use sudog::runtime::goroutine::{Goexit, JoinHandle, go, goexit, gosched, run_local, spawn};
+use sudog::context;
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
-use sudog::sync::{
-    Once, OnceFunc, OnceValue, OnceValues, SharedPanic, WaitGroup, context, once_func, once_value, once_values,
-};
+use sudog::runtime::{Goexit, goexit, gosched};
+use sudog::sync::{Once, OnceFunc, OnceValue, OnceValues, SharedPanic, WaitGroup, once_func, once_value, once_values};
+use sudog::{JoinHandle, go, run_local, spawn};
 
 over_threads_and_goroutines! {
     once once_panic all_wait_for_the_first the_panic_is_for_the_first limits_of_those_who_wait limits_at_random

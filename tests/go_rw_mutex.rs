@@ -16,12 +16,14 @@ use std::time::{Duration, Instant};
 use common::Watchdog;
 use kinds::Kind;
 use sudog::locks::waiting_array::Benaphore;
-use sudog::runtime::goroutine::{self, Builder, Placement, go, gosched, run_local};
+use sudog::runtime::gosched;
 use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::mutex::policy;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwMutex, RwMutexOver};
+use sudog::{Builder, Placement, go, run_local};
+use sudog_runtime::goroutine;
 
 /// A `#[test]` for each check over each lock and kind.
 macro_rules! over_every_rw_mutex {

@@ -19,10 +19,13 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::{Kind, Threads};
-use sudog::runtime::goroutine::{ActiveSet, Goexit, go, goexit, gosched, sleep, spawn};
+use sudog::context;
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
-use sudog::sync::x::{Flight, SingleFlight};
-use sudog::sync::{SharedPanic, WaitGroup, context};
+use sudog::runtime::{Goexit, goexit, gosched};
+use sudog::sync::{SharedPanic, WaitGroup};
+use sudog::time::sleep;
+use sudog::x::{Flight, SingleFlight};
+use sudog::{ActiveSet, go, spawn};
 
 over_threads_and_goroutines! {
     do_ do_err do_dup_suppress forget panic_do

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use common::Watchdog;
 use kinds::Kind;
-use sudog::runtime::goroutine::{go, goexit, gosched, run_local, spawn, without_switching};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
+use sudog::runtime::{goexit, gosched};
 use sudog::sync::WaitGroup;
+use sudog::{go, run_local, spawn, without_switching};
 
 over_threads_and_goroutines! {
     wait_group wait_group_race wait_group_align wait_group_go many_waits

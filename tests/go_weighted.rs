@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::Kind;
-use sudog::runtime::goroutine::{Builder, Placement, go, gosched, max_procs, run_local, sleep};
+use sudog::context::{Error, background, with_cancel, with_timeout};
 use sudog::runtime::sema::{Abandoned, Cancel, Limit};
-use sudog::sync::context::{Error, background, with_cancel, with_timeout};
-use sudog::sync::x::Weighted;
+use sudog::runtime::{gosched, max_procs};
+use sudog::time::sleep;
+use sudog::x::Weighted;
+use sudog::{Builder, Placement, go, run_local};
 
 over_threads_and_goroutines! {
     weighted weighted_try_acquire weighted_acquire weighted_doesnt_block_if_too_big large_acquire_doesnt_starve

@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use common::{Watchdog, eventually};
 use goroutine_common::{Dropped, alone, here, text, until};
-use sudog::runtime::goroutine::{
-    Builder, Goexit, JoinHandle, OnPanic, Placement, blocking, go, goexit, gosched, max_procs, num_goroutine,
-    on_goroutine, run, run_local, sleep, spawn, without_switching,
-};
+use sudog::goroutine_local;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, semrelease_many, try_semacquire, waiters};
-use sudog::runtime::{go, goroutine_local};
+use sudog::runtime::{Goexit, goexit, gosched, max_procs, num_goroutine};
 use sudog::sync::{GoMutex, Mutex};
+use sudog::time::sleep;
+use sudog::{
+    Builder, JoinHandle, OnPanic, Placement, blocking, go, on_goroutine, run, run_local, spawn, without_switching,
+};
 
 // ---- go -------------------------------------------------------------------------------------------------------------
 
@@ -266,7 +267,7 @@ fn a_worker_by_its_number() {
 fn a_worker_that_is_still_coming() {
     const PROCS: usize = 4;
     let alone = alone();
-    let before = sudog::runtime::goroutine::set_max_procs(PROCS);
+    let before = sudog::runtime::set_max_procs(PROCS);
     for _ in 0..300 {
         run(|| {
             let on = |index| Builder::new().on(Placement::Worker(index)).spawn(move || index);
@@ -275,7 +276,7 @@ fn a_worker_that_is_still_coming() {
         });
         alone.watchdog.pat();
     }
-    sudog::runtime::goroutine::set_max_procs(before);
+    sudog::runtime::set_max_procs(before);
 }
 
 #[test]
@@ -826,7 +827,7 @@ fn what_is_not_send_stays_across_waits() {
 #[test]
 fn a_stuck_worker_gives_up_what_has_not_begun() {
     let _alone = alone();
-    let before = sudog::runtime::goroutine::set_max_procs(3);
+    let before = sudog::runtime::set_max_procs(3);
     run(|| {
         Builder::new()
             .name("stuck")
@@ -842,5 +843,5 @@ fn a_stuck_worker_gives_up_what_has_not_begun() {
             .join()
             .unwrap();
     });
-    sudog::runtime::goroutine::set_max_procs(before);
+    sudog::runtime::set_max_procs(before);
 }

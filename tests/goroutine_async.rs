@@ -16,13 +16,12 @@ use std::time::Duration;
 
 use common::{Watchdog, eventually};
 use goroutine_common::{Dropped, alone, here, text, until};
-use sudog::runtime::goroutine::{
-    ActiveSet, Goexit, block_on, blocking, go, go_async, goexit, gosched, num_goroutine, on_goroutine, run, run_local,
-    sleep, sleep_async, spawn, spawn_async,
-};
-use sudog::runtime::goroutine_local;
+use sudog::goroutine_local;
 use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, semrelease_many, waiters};
+use sudog::runtime::{Goexit, goexit, gosched, num_goroutine};
 use sudog::sync::{GoMutex, LockAsync, Mutex};
+use sudog::time::{sleep, sleep_async};
+use sudog::{ActiveSet, block_on, blocking, go, go_async, on_goroutine, run, run_local, spawn, spawn_async};
 
 /// Pending once.
 async fn yield_once() {

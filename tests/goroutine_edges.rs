@@ -20,20 +20,21 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use goroutine_common::{alone, until};
+use sudog::context;
+use sudog::goroutine_local;
 use sudog::locks::capacitor::{Capacitor, Sliding};
-use sudog::runtime::goroutine::{
-    Builder, Goexit, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, goexit, gosched, run, run_local,
-    set_max_procs, sleep, sleep_async, spawn,
-};
+use sudog::low_level::{G, Unparked};
 use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
-use sudog::runtime::{G, Unparked, goroutine_local};
+use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
 use sudog::sync::lock_api::{self, RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::mutex::InTurn;
 use sudog::sync::mutex::stages::{V2, V7};
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::{
-    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexOver, RwMutex, RwMutexOver, context,
+    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexOver, RwMutex, RwMutexOver,
 };
+use sudog::time::{sleep, sleep_async};
+use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn};
 
 /// Runs a closure when it is dropped.
 struct Then<F: FnMut()>(F);

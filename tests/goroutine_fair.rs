@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use common::{Watchdog, eventually};
 use goroutine_common::{alone, here, until};
-use sudog::runtime::goroutine::{
-    ActiveSet, Builder, Placement, block_on, go, go_async, gosched, run, run_local, set_max_procs, sleep, sleep_async,
-    spawn,
-};
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
+use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
+use sudog::time::{sleep, sleep_async};
+use sudog::{ActiveSet, Builder, Placement, block_on, go, go_async, run, run_local, spawn};
 
 /// What hogs and victims share.
 #[derive(Default)]

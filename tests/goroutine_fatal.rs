@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use sudog::runtime::goroutine::{
-    Builder, OnPanic, block_on, blocking, go, goexit, gosched, run, sleep, sleep_async, spawn,
-};
+use sudog::context;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
-use sudog::sync::{Mutex, Once, context};
+use sudog::runtime::{goexit, gosched};
+use sudog::sync::{Mutex, Once};
+use sudog::time::{sleep, sleep_async};
+use sudog::{Builder, OnPanic, block_on, blocking, go, run, spawn};
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
@@ -237,7 +238,7 @@ fn the_environment_says_how_many_workers() {
     let output = in_a_child(name, &[("SUDOG_MAXPROCS", "3")], || {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         run(|| {
-            assert_eq!(sudog::max_procs(), 3);
+            assert_eq!(sudog::runtime::max_procs(), 3);
             THREADS.fetch_add(1, Relaxed);
         });
         assert_eq!(THREADS.load(Relaxed), 1);

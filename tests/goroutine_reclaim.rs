@@ -14,12 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
-use sudog::runtime::goroutine::{
-    ActiveSet, Builder, OnPanic, Placement, Timer, block_on, blocking, go, go_async, gosched, run, run_local,
-    set_max_procs, sleep, sleep_async, spawn, spawn_async,
-};
 use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
+use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::{Cond, Mutex, WaitGroup};
+use sudog::time::{Timer, sleep, sleep_async};
+use sudog::{
+    ActiveSet, Builder, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn, spawn_async,
+};
 
 /// Runs a closure when it is dropped.
 struct Then<F: FnMut()>(F);
@@ -300,7 +301,7 @@ impl Drop for Asks {
     }
 }
 
-sudog::runtime::goroutine_local! {
+sudog::goroutine_local! {
     static KEPT: RefCell<Vec<Asks>> = RefCell::new(Vec::new());
 }
 

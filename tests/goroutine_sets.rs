@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use common::{Watchdog, eventually};
-use sudog::runtime::goroutine::{ActiveSet, go, go_async, gosched, run_local, spawn};
+use sudog::runtime::gosched;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
 use sudog::sync::Mutex;
+use sudog::{ActiveSet, go, go_async, run_local, spawn};
 
 /// Counts how many there are.
 struct Counted<'a>(&'a AtomicUsize);

@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use goroutine_common::{alone, until};
-use sudog::runtime::goroutine::{Builder, Placement, go, gosched, max_procs, run, run_local, sleep, spawn};
 use sudog::runtime::sema::{
     Abandoned, Cancel, Limit, Order, Wake, semacquire, semacquire_limited, semacquire_mutex, semacquire_until,
     semrelease, semrelease_many, waiters,
 };
+use sudog::runtime::{gosched, max_procs};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
+use sudog::time::sleep;
+use sudog::{Builder, Placement, go, run, run_local, spawn};
 
 const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
 

@@ -14,12 +14,11 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use goroutine_common::{Dropped, alone, text, until};
-use sudog::runtime::goroutine::{
-    SleepAsync, Ticker, Timer, after, after_func, block_on, go, go_async, gosched, num_goroutine, run, run_local,
-    sleep, sleep_async, spawn, spawn_async,
-};
+use sudog::context;
 use sudog::runtime::sema::{Wake, semacquire, semrelease};
-use sudog::sync::context;
+use sudog::runtime::{gosched, num_goroutine};
+use sudog::time::{SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
+use sudog::{block_on, go, go_async, run, run_local, spawn, spawn_async};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -90,7 +89,7 @@ fn num_sleepers() -> usize {
 }
 
 fn spawn_here(f: impl FnOnce() + Send + 'static) {
-    use sudog::runtime::goroutine::{Builder, Placement};
+    use sudog::{Builder, Placement};
     Builder::new().on(Placement::Here).go(|| {
         SLEEPERS.fetch_add(1, Relaxed);
         f();

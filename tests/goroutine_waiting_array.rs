@@ -18,8 +18,10 @@ use sudog::locks::waiting_array::{
     TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
     location_wake_all,
 };
-use sudog::runtime::goroutine::{Builder, go, gosched, run, run_local, set_max_procs, sleep, spawn, without_switching};
+use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::{ConstSemaphore, Order, Semaphore, WaitGroup, Wake};
+use sudog::time::sleep;
+use sudog::{Builder, go, run, run_local, spawn, without_switching};
 
 /// Everybody in one bucket.
 type One = Mixed<1>;

@@ -12,11 +12,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Watchdog, eventually};
-use sudog::runtime::goroutine::{self, ActiveSet, go, gosched, run_local, spawn, spawn_async};
+use sudog::runtime::gosched;
 use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
 use sudog::sync::mutex::policy::{self, Awake, Policy};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
+use sudog::{ActiveSet, go, run_local, spawn, spawn_async};
+use sudog_runtime::goroutine;
 
 /// One bucket: all semaphores collide.
 static TABLE: SemTable<1> = SemTable::new();

@@ -18,8 +18,9 @@ use std::thread;
 use common::Watchdog;
 use counting::without_allocating;
 use kinds::Kind;
-use sudog::runtime::goroutine::{go, gosched, run_local};
+use sudog::runtime::gosched;
 use sudog::sync::Map;
+use sudog::{go, run_local};
 
 over_threads_and_goroutines! {
     a_range_meets_no_key_twice_and_misses_none what_is_removed_is_what_is_returned compare_and_swap_counts

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use counting::{allocations, without_allocating};
+use sudog::context::{self, Context, Error, Key, background, with_cancel, with_timeout, with_value};
 use sudog::runtime::sema::{Order, semacquire_limited, waiters};
-use sudog::sync::context::{self, Context, Error, Key, background, with_cancel, with_timeout, with_value};
 
 /// Go: `TestAllocs`, with its limits; ours, where they are lower, in the last column.
 #[test]

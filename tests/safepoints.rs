@@ -16,24 +16,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use goroutine_common::{alone, until};
+use sudog::context::{self, CancelCauseFunc, CancelFunc, background};
 use sudog::locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
-use sudog::runtime::goroutine::{
-    AfterFunc, Builder, Placement, Ticker, Timer, after_func, block_on, go, gosched, num_goroutine, run, run_local,
-    set_max_procs, spawn, without_switching,
-};
 use sudog::runtime::sema::{
     Cancel, NotifyList, Wake, semacquire, semgrant_many, semrelease, semrelease_many, try_semacquire,
 };
-use sudog::sync::context::{self, CancelCauseFunc, CancelFunc, background};
+use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::sync::mutex::{InTurn, policy, stages};
 use sudog::sync::pool::NoNew;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::x::{SingleFlight, Weighted};
 use sudog::sync::{
     Cond, GoMutex, GoRwMutex, Locker, Map, Mutex, Once, OnceValue, Order, Pool, RawLock, RawRwLock, RwMutex, Semaphore,
     WaitGroup,
 };
+use sudog::time::{AfterFunc, Ticker, Timer, after_func};
+use sudog::x::{SingleFlight, Weighted};
+use sudog::{Builder, Placement, block_on, go, run, run_local, spawn, without_switching};
 
 /// More than a slice takes, 64 times over: a neighbour that has not begun may be looked for at every 64th choice only.
 const ROUNDS: usize = 4_000_000;
@@ -250,7 +249,7 @@ safepoints! {
     notify_one: NotifyList::new(), |list| list.notify_one(), |list| list.waiters() == 0;
     notify_all: NotifyList::new(), |list| list.notify_all(), |list| list.waiters() == 0;
 
-    // runtime::goroutine
+    // goroutines
     block_on_a_ready_future: (), |()| block_on(async {}), |()| true;
     timer_reset: Timer::new(LONG), |timer| assert!(timer.reset(LONG)), |timer| timer.stop();
     timer_stop: Timer::new(LONG), |timer| _ = timer.stop(), |timer| !timer.stop();

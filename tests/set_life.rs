@@ -14,13 +14,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Watchdog, eventually};
-use sudog::runtime::goroutine::{
-    ActiveSet, Builder, Placement, blocking, census, go, go_async, goexit, gosched, max_procs, num_goroutine,
-    on_goroutine, run, set_max_procs, sleep, sleep_async, spawn,
-};
+use sudog::context::{self, CancelFunc};
 use sudog::runtime::sema::semacquire;
+use sudog::runtime::{goexit, gosched, max_procs, num_goroutine, set_max_procs};
 use sudog::sync::Mutex;
-use sudog::sync::context::{self, CancelFunc};
+use sudog::time::{sleep, sleep_async};
+use sudog::{ActiveSet, Builder, Placement, blocking, go, go_async, on_goroutine, run, spawn};
+use sudog_runtime::goroutine::census;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 

@@ -432,7 +432,8 @@ fn who_panics_with_the_lock_frees_it<L: ConstRawLock>(_: &Watchdog) {
 /// A goroutine that waits counts as its thread: here it blocks one of two workers, while what holds the lock runs.
 #[cfg(unix)]
 fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Watchdog) {
-    use sudog::runtime::goroutine::{gosched, run, spawn};
+    use sudog::runtime::gosched;
+    use sudog::{run, spawn};
 
     fn visit<L: RawLock>((lock, count): &(L, AtomicU64)) {
         let guard = lock.lock();
@@ -471,7 +472,8 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
 #[cfg(unix)]
 fn a_goroutine_in_line_stays_there<L: Seen + 'static>(_: &Watchdog) {
     use std::sync::atomic::AtomicBool;
-    use sudog::runtime::goroutine::{Builder, Placement, gosched, run, set_max_procs};
+    use sudog::runtime::{gosched, set_max_procs};
+    use sudog::{Builder, Placement, run};
 
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _turn = common::turn(&TURN);

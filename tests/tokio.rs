@@ -9,9 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use common::Watchdog;
-use sudog::runtime::goroutine::{gosched, run, spawn};
+use sudog::runtime::gosched;
 use sudog::runtime::sema::{Wake, semacquire_async, semrelease, waiters};
 use sudog::sync::{LockAsync, Mutex};
+use sudog::{run, spawn};
 use tokio::time::timeout;
 
 fn executor() -> tokio::runtime::Runtime {

@@ -31,22 +31,22 @@ use std::{error, fmt};
 
 use common::{Watchdog, eventually};
 use goroutine_common::until;
+use sudog::context;
+use sudog::goroutine_local;
 use sudog::locks::capacitor::{Admission, ConstAdmission, Sliding, Way};
 use sudog::locks::spin_lock::WaitPolicy;
 use sudog::locks::waiting_array::{Ticket, TwaChain, TwaLocation};
-use sudog::runtime::G;
-use sudog::runtime::goroutine::{
-    Builder, Goexit, JoinHandle, OnPanic, Placement, after_func, block_on, blocking, go_async, goexit, gosched, run,
-    set_max_procs, sleep_async, spawn_async, without_switching,
-};
-use sudog::runtime::goroutine_local;
+use sudog::low_level::G;
 use sudog::runtime::sema::{NotifyList, Wake, semacquire, semacquire_async, semrelease, semrelease_many};
+use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
 use sudog::sync::atomic::Value;
-use sudog::sync::x::{ErrGroup, SingleFlight};
-use sudog::sync::{
-    Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceValue, Pool, RwMutex, WaitGroup, context,
-};
+use sudog::sync::{Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceValue, Pool, RwMutex, WaitGroup};
 use sudog::sync::{MutexOver, Order, Semaphore};
+use sudog::time::{after_func, sleep_async};
+use sudog::x::{ErrGroup, SingleFlight};
+use sudog::{
+    Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go_async, run, spawn_async, without_switching,
+};
 
 use Deed::{Exits, Outlives, Panics, Reenters, Waits, Yields};
 
@@ -256,7 +256,7 @@ trait YieldAndWait {
 impl YieldAndWait for G {
     fn yield_and_wait(d: Duration) -> bool {
         let until = Instant::now() + d;
-        let woken = G::current().park(Some(until), || ()) == sudog::runtime::Unparked::Ready;
+        let woken = G::current().park(Some(until), || ()) == sudog::low_level::Unparked::Ready;
         assert!(Instant::now() >= until);
         woken
     }

@@ -37,7 +37,7 @@ impl Watchdog {
                 let now = watched.load(Relaxed);
                 if now == seen {
                     let patience = Self::PATIENCE;
-                    sudog::runtime::fatal(&format!("{test}: no progress for {patience:?}"));
+                    sudog::low_level::fatal(&format!("{test}: no progress for {patience:?}"));
                 }
                 seen = now;
             }

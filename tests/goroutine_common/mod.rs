@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 use crate::common::Watchdog;
-use sudog::runtime::goroutine::gosched;
+use sudog::runtime::gosched;
 
 /// A test that sets the number of workers, or counts goroutines in the background, has them to itself.
 pub struct Alone {

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::thread;
 
-use sudog::runtime::goroutine;
+use sudog_runtime::goroutine;
 
 use crate::common::eventually;
 
