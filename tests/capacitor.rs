@@ -16,7 +16,7 @@ use sudog::sync::capacitor::{
     Admission, Always, ArriveDepart, Capacitor, Dealing, Fractional, Gated, Multilane, Platoon, SeparateLanes, Sliding,
     SlidingWindow, Way, WindowTicket, Wrapped,
 };
-use sudog::sync::mutex::{InTurn, policy};
+use sudog::sync::mutex::{FifoMutex, policy};
 use sudog::sync::semaphore::waiting_array::SpinThenPark;
 use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, Ticket, Twa};
 use sudog::sync::{ApiLock, Cond, GoMutex, MutexOver, RawLock, Semaphore, lock_api};
@@ -278,9 +278,9 @@ fn a_condition_is_waited_for_outside() {
             }
         });
     }
-    let window = Wrapped::with(InTurn::<RuntimeSema>::new(), SlidingWindow::new(1), Always);
+    let window = Wrapped::with(FifoMutex::<RuntimeSema>::new(), SlidingWindow::new(1), Always);
     check(&lock_api::Mutex::from_raw(ApiLock::new(window), false));
-    let platoon = Wrapped::with(InTurn::<RuntimeSema>::new(), Platoon::<Benaphore>::with_limit(1), Always);
+    let platoon = Wrapped::with(FifoMutex::<RuntimeSema>::new(), Platoon::<Benaphore>::with_limit(1), Always);
     check(&lock_api::Mutex::from_raw(ApiLock::new(platoon), false));
 }
 

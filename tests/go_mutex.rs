@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
 use sudog::runtime::sema;
-use sudog::sync::mutex::policy::{self, Awake, Policy};
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
 use sudog::sync::semaphore::{Benaphore, ParkingLotSema, RuntimeSema, TwaChannel};
@@ -24,28 +24,28 @@ use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexOver, Order, Raw
 enum Never {}
 impl Policy for Never {
     const THRESHOLD: Duration = Duration::MAX;
-    const AWAKE: Awake = policy::Go::AWAKE;
+    const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
 }
 
 /// Whoever has slept and lost starves.
 enum AtOnce {}
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
-    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
 }
 
 /// The heir claims the mutex as soon as it stands by.
 enum ClaimAtOnce {}
 impl Policy for ClaimAtOnce {
     const THRESHOLD: Duration = Duration::ZERO;
-    const AWAKE: Awake = Awake::StandBy { grace: Duration::ZERO };
+    const STRATEGY: SpinStrategy = SpinStrategy::Successor { grace: Duration::ZERO };
 }
 
 /// As Go, at a pace that leaves time to look.
 enum Slow {}
 impl Policy for Slow {
     const THRESHOLD: Duration = Duration::from_millis(30);
-    const AWAKE: Awake = policy::Go::AWAKE;
+    const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
 }
 
 /// A `#[test]` for each check over each semaphore and policy.

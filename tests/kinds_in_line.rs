@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::{Watchdog, eventually};
 use sudog::runtime::goroutine::{self, ActiveSet, go, gosched, run_local, spawn, spawn_async};
 use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
-use sudog::sync::mutex::policy::{self, Awake, Policy};
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
 
@@ -228,7 +228,7 @@ fn the_last_waker_is_woken() {
 enum AtOnce {}
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
-    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
 }
 
 type Bare = GoMutex<RuntimeSema, AtOnce>;

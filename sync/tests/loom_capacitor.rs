@@ -23,7 +23,7 @@ use sudog_runtime::model::{each_site, set_clock};
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, unmarked, waiting};
 use sudog_sync::RawLock;
 use sudog_sync::capacitor::{Always, ArriveDepart, Gated, Multilane, Platoon, SlidingWindow, Wrapped};
-use sudog_sync::mutex::InTurn;
+use sudog_sync::mutex::FifoMutex;
 use sudog_sync::semaphore::{Benaphore, RuntimeSema, Ticket};
 
 use explore::{explore, explore_in_time, step};
@@ -410,7 +410,7 @@ mod unwinding {
         });
     }
 
-    struct Panicky(InTurn<RuntimeSema>);
+    struct Panicky(FifoMutex<RuntimeSema>);
 
     // SAFETY: the lock's promises; who panics has done nothing.
     unsafe impl RawLock for Panicky {
@@ -419,7 +419,7 @@ mod unwinding {
         const DEADLINES: bool = true;
 
         fn new() -> Self {
-            Self(InTurn::new())
+            Self(FifoMutex::new())
         }
         fn lock(&self) {
             panic_if_told();
@@ -519,7 +519,7 @@ mod gate {
     /// An inner lock that notes, when it is taken by a try, as before the gate's second look, whether the victim had
     /// arrived.
     struct Watching {
-        lock: InTurn<RuntimeSema>,
+        lock: FifoMutex<RuntimeSema>,
         arrived: AtomicBool,
         later: AtomicBool,
     }
@@ -531,7 +531,7 @@ mod gate {
         const DEADLINES: bool = true;
 
         fn new() -> Self {
-            Self { lock: InTurn::new(), arrived: AtomicBool::new(false), later: AtomicBool::new(false) }
+            Self { lock: FifoMutex::new(), arrived: AtomicBool::new(false), later: AtomicBool::new(false) }
         }
         fn lock(&self) {
             self.lock.lock();
@@ -768,7 +768,7 @@ mod gate {
         explore(2, &[TRY, TRY_FAILS], || {
             let window = World::<SlidingWindow>::new(1);
             let Ok(world) = Arc::try_unwrap(window).map_err(|_| ()) else { unreachable!("nobody else has it") };
-            let lock = Arc::new(Wrapped::with(InTurn::<RuntimeSema>::new(), world.capacitor, Always));
+            let lock = Arc::new(Wrapped::with(FifoMutex::<RuntimeSema>::new(), world.capacitor, Always));
             let other = {
                 let lock = lock.clone();
                 thread::spawn(move || {

@@ -10,7 +10,7 @@ mod world;
 use std::time::Duration;
 use sudog_runtime::model::be_goroutine;
 use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TOO_LATE_AND_WOKEN, TWO_SLEEP, must_reach};
-use sudog_sync::mutex::policy::{Awake, Go, Policy, Threads};
+use sudog_sync::mutex::policy::{Go, Policy, SpinStrategy, Threads};
 use world::states::*;
 use world::{World, explore, spawn};
 
@@ -182,7 +182,7 @@ enum Impatient {}
 
 impl Policy for Impatient {
     const THRESHOLD: Duration = Duration::from_millis(1);
-    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
     const GOROUTINE_THRESHOLD: Duration = Duration::ZERO;
 }
 
@@ -191,7 +191,7 @@ enum ImpatientBesideHeirs {}
 
 impl Policy for ImpatientBesideHeirs {
     const THRESHOLD: Duration = Threads::THRESHOLD;
-    const AWAKE: Awake = Threads::AWAKE;
+    const STRATEGY: SpinStrategy = Threads::STRATEGY;
     const GOROUTINE_THRESHOLD: Duration = Duration::ZERO;
 }
 

@@ -21,14 +21,14 @@
 //! | waiters, no W, no S | to anybody: one waiter is woken, with W set for it, and competes |
 //! | W, no S | to anybody: the one with W is awake |
 //! | S, no W | to the first in line: the semaphore hands it over (L stays clear; S alone keeps others out) |
-//! | S and W | to the one with W, who is awake and watches. Under [`Awake::StandBy`](super::policy::Awake::StandBy) only |
+//! | S and W | to the one with W, who is awake and watches. Under [`SpinStrategy::Successor`](super::policy::SpinStrategy::Successor) only |
 //!
 //! Invariants: at most one contender has W. Only the one with W sets S, or, while nobody has W, one that starves from the
 //! start. S implies a waiter, or W. In normal mode, those who sleep are as many as `waiters` plus the permits released; in
 //! starvation mode, as many as `waiters`, and a permit is released if and only if L and W are clear.
 //!
-//! Threads, goroutines and async tasks contend for one mutex, each in its own way: threads by [`Policy::AWAKE`],
-//! goroutines by [`Policy::GOROUTINE`], which is spinning or nothing, tasks not at all while they are awake. The table
+//! Threads, goroutines and async tasks contend for one mutex, each in its own way: threads by [`Policy::STRATEGY`],
+//! goroutines by [`Policy::GOROUTINE_STRATEGY`], which is spinning or nothing, tasks not at all while they are awake. The table
 //! does not know them apart, because:
 //!
 //! * W is taken by a step from a state without W, or is given by an unlock or an heir to the one that it wakes. So
@@ -42,7 +42,7 @@
 //!   always.
 //! * The successor that an heir wakes may be of any kind: it finds normal mode, and W its own.
 //!
-//! Source: Go's `internal/sync/mutex.go`, in the development tree of 1.28; `Awake::StandBy`, deadlines and the closed
+//! Source: Go's `internal/sync/mutex.go`, in the development tree of 1.28; `SpinStrategy::Successor`, deadlines and the closed
 //! steal window are ours. The orderings are argued in `docs/orderings.md`: in short, everything is decided on one word,
 //! so coherence orders it; `Acquire` on what takes the mutex and `Release` on what frees it order the data.
 

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use sudog_runtime::{G, safepoint};
 
-use super::policy::{Awake, Policy};
+use super::policy::{Policy, SpinStrategy};
 
 struct Lately {
     /// An unlock left somebody waiting, and no lock has found its mutex free of others since.
@@ -68,7 +68,7 @@ const RARELY: u32 = 8192;
 fn give_way<P: Policy>(kept: u32) {
     if G::is_goroutine() {
         safepoint();
-    } else if matches!(P::AWAKE, Awake::StandBy { .. }) && kept.is_multiple_of(RARELY) {
+    } else if matches!(P::STRATEGY, SpinStrategy::Successor { .. }) && kept.is_multiple_of(RARELY) {
         G::yield_now();
     }
 }

@@ -26,14 +26,14 @@ use crate::raw::Wake;
 /// ```
 /// use std::time::Duration;
 /// use sudog_sync::GoMutex;
-/// use sudog_sync::mutex::policy::{Awake, Policy};
+/// use sudog_sync::mutex::policy::{SpinStrategy, Policy};
 /// use sudog_sync::semaphore::RuntimeSema;
 ///
 /// enum Patient {}
 ///
 /// impl Policy for Patient {
 ///     const THRESHOLD: Duration = Duration::from_millis(5);
-///     const AWAKE: Awake = Awake::Spin { rounds: 8, pauses: 30 };
+///     const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 8, pauses: 30 };
 /// }
 /// static M: GoMutex<RuntimeSema, Patient> = GoMutex::unlocked();
 /// M.lock();
@@ -43,30 +43,30 @@ pub trait Policy: Send + Sync + 'static {
     /// How long is too long. A waiter that has waited for longer turns the mutex to starvation mode: newcomers then
     /// queue, whether it is locked or not, and the mutex goes to those who wait.
     ///
-    /// Under [`Awake::Spin`] it is counted from the waiter's first sleep, and 0 is from the start: the mutex then serves
-    /// first come, first served, as far as the semaphore does. Under [`Awake::StandBy`] it is counted from when it began
+    /// Under [`SpinStrategy::Spin`] it is counted from the waiter's first sleep, and 0 is from the start: the mutex then serves
+    /// first come, first served, as far as the semaphore does. Under [`SpinStrategy::Successor`] it is counted from when it began
     /// to stand by; there, `Duration::MAX` means an heir that never sleeps.
     const THRESHOLD: Duration;
 
     /// What a contender does before it sleeps.
-    const AWAKE: Awake;
+    const STRATEGY: SpinStrategy;
 
-    /// [`Policy::AWAKE`] for contenders that are goroutines. They may [spin](Awake::Spin), for more than one round only
+    /// [`Policy::STRATEGY`] for contenders that are goroutines. They may [spin](SpinStrategy::Spin), for more than one round only
     /// while their worker has nothing else to run; they cannot stand by.
     ///
     /// By default as threads do, or, if those stand by, as in Go: a handoff between goroutines costs a tenth of a
     /// microsecond, so there is nothing to be had from watching.
-    const GOROUTINE: Awake = match Self::AWAKE {
-        Awake::StandBy { .. } => Awake::GO,
-        spin @ Awake::Spin { .. } => spin,
+    const GOROUTINE_STRATEGY: SpinStrategy = match Self::STRATEGY {
+        SpinStrategy::Successor { .. } => SpinStrategy::GO,
+        spin @ SpinStrategy::Spin { .. } => spin,
     };
 
     /// [`Policy::THRESHOLD`] for contenders that are goroutines, and for async tasks, which neither spin nor stand by.
     ///
     /// By default the same, or, if threads stand by, Go's.
-    const GOROUTINE_THRESHOLD: Duration = match Self::AWAKE {
-        Awake::StandBy { .. } => GO_THRESHOLD,
-        Awake::Spin { .. } => Self::THRESHOLD,
+    const GOROUTINE_THRESHOLD: Duration = match Self::STRATEGY {
+        SpinStrategy::Successor { .. } => GO_THRESHOLD,
+        SpinStrategy::Spin { .. } => Self::THRESHOLD,
     };
 
     /// What an unlock does with its permit in starvation mode.
@@ -92,7 +92,7 @@ const GO_THRESHOLD: Duration = Duration::from_millis(1);
 
 /// What a contender does before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Awake {
+pub enum SpinStrategy {
     /// Every contender spins, `rounds` times `pauses` pause instructions at most, then queues. Go's way.
     Spin {
         /// Go: 4.
@@ -108,7 +108,7 @@ pub enum Awake {
     /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold; then
     /// the next has it, who is awake already. Two contenders are awake at a time, as two are enough to keep a mutex
     /// busy: this is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
-    StandBy {
+    Successor {
         /// After its claim the heir watches for this long; then it sleeps at the head of the line (over a semaphore
         /// that has [`LIFO`](crate::Semaphore::LIFO)), and the unlock hands over to it. That is the case of an owner
         /// that holds the mutex for long.
@@ -116,11 +116,11 @@ pub enum Awake {
     },
 }
 
-impl Awake {
+impl SpinStrategy {
     /// Go's spinning.
     const GO: Self = Self::Spin { rounds: sudog_runtime::spin::ROUNDS, pauses: sudog_runtime::spin::PAUSES };
     /// To sleep at once.
-    pub(super) const NOT_AT_ALL: Self = Self::Spin { rounds: 0, pauses: 0 };
+    pub(super) const NONE: Self = Self::Spin { rounds: 0, pauses: 0 };
 }
 
 /// Go 1.14 and later: four rounds of spinning, starvation after a millisecond, first in, first out while it lasts.
@@ -132,7 +132,7 @@ pub type Go1_14 = Go;
 
 impl Policy for Go {
     const THRESHOLD: Duration = GO_THRESHOLD;
-    const AWAKE: Awake = Awake::GO;
+    const STRATEGY: SpinStrategy = SpinStrategy::GO;
 }
 
 /// Go 1.9 to 1.13: as [`Go`], but one who hands the mutex over does not give way. Many contenders then bring it to a
@@ -142,7 +142,7 @@ pub enum Go1_9 {}
 
 impl Policy for Go1_9 {
     const THRESHOLD: Duration = GO_THRESHOLD;
-    const AWAKE: Awake = Awake::GO;
+    const STRATEGY: SpinStrategy = SpinStrategy::GO;
     const HANDOFF: Wake = Wake::Grant;
 }
 
@@ -153,18 +153,18 @@ pub enum Go1_8 {}
 
 impl Policy for Go1_8 {
     const THRESHOLD: Duration = Duration::MAX;
-    const AWAKE: Awake = Awake::GO;
+    const STRATEGY: SpinStrategy = SpinStrategy::GO;
     const LIFO: bool = false;
 }
 
 /// First come, first served: whoever must wait starves from the start, so every unlock hands over. As fair, and as
-/// slow, as [`InTurn`](super::InTurn).
+/// slow, as [`FifoMutex`](super::FifoMutex).
 #[derive(Clone, Copy, Debug)]
 pub enum Fifo {}
 
 impl Policy for Fifo {
     const THRESHOLD: Duration = Duration::ZERO;
-    const AWAKE: Awake = Awake::NOT_AT_ALL;
+    const STRATEGY: SpinStrategy = SpinStrategy::NONE;
 }
 
 /// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond. Goroutines,
@@ -178,7 +178,7 @@ pub enum Threads {}
 
 impl Policy for Threads {
     const THRESHOLD: Duration = Duration::from_micros(100);
-    const AWAKE: Awake = Awake::StandBy { grace: Duration::from_micros(20) };
+    const STRATEGY: SpinStrategy = SpinStrategy::Successor { grace: Duration::from_micros(20) };
 }
 
 /// Another policy, under which the mutex [reports](sudog_runtime::event) what happens to it.
@@ -217,8 +217,8 @@ pub struct Recorded<P>(PhantomData<P>);
 
 impl<P: Policy> Policy for Recorded<P> {
     const THRESHOLD: Duration = P::THRESHOLD;
-    const AWAKE: Awake = P::AWAKE;
-    const GOROUTINE: Awake = P::GOROUTINE;
+    const STRATEGY: SpinStrategy = P::STRATEGY;
+    const GOROUTINE_STRATEGY: SpinStrategy = P::GOROUTINE_STRATEGY;
     const GOROUTINE_THRESHOLD: Duration = P::GOROUTINE_THRESHOLD;
     const HANDOFF: Wake = P::HANDOFF;
     const LIFO: bool = P::LIFO;

@@ -18,13 +18,13 @@ use sudog_runtime::{G, Instant, fatal, spin};
 
 use super::go_mutex::{GoMutex, LOCKED, MAX_WAITERS, STARVING, WAITER, WOKEN};
 use super::hints;
-use super::policy::{Awake, Policy};
+use super::policy::{Policy, SpinStrategy};
 use crate::raw::{Order, Semaphore, Wake};
 
 /// A contender in the slow path.
 pub(super) struct Contender {
     /// How it waits while it is awake.
-    awake: Awake,
+    awake: SpinStrategy,
     /// How long is too long.
     pub(super) threshold: Duration,
     /// When to give up.
@@ -33,19 +33,19 @@ pub(super) struct Contender {
     pub(super) woken: bool,
     /// It is counted as a waiter, or has been taken off the count by the one who releases its permit.
     asleep: bool,
-    /// It has waited too long, and will claim the mutex as it goes to sleep. (`Awake::StandBy`: on one processor only;
+    /// It has waited too long, and will claim the mutex as it goes to sleep. (`SpinStrategy::Successor`: on one processor only;
     /// elsewhere it claims awake.)
     pub(super) starving: bool,
     /// When it first went to sleep.
     since: Option<Instant>,
-    /// `Awake::Spin`: rounds since it last woke.
+    /// `SpinStrategy::Spin`: rounds since it last woke.
     rounds: u32,
-    /// `Awake::StandBy`: this thread has not lately kept a mutex from others, and has not slept in this wait: nothing
+    /// `SpinStrategy::Successor`: this thread has not lately kept a mutex from others, and has not slept in this wait: nothing
     /// suggests an owner who would lock again at once.
     pub(super) quick: bool,
-    /// `Awake::StandBy`: when it began to watch.
+    /// `SpinStrategy::Successor`: when it began to watch.
     pub(super) watching: Option<Instant>,
-    /// `Awake::StandBy`: when it claimed the mutex.
+    /// `SpinStrategy::Successor`: when it claimed the mutex.
     pub(super) claimed: Option<Instant>,
 }
 
@@ -66,32 +66,32 @@ impl Contender {
     fn here<P: Policy>(deadline: Option<Instant>) -> Self {
         const {
             assert!(
-                matches!(P::GOROUTINE, Awake::Spin { .. }),
+                matches!(P::GOROUTINE_STRATEGY, SpinStrategy::Spin { .. }),
                 "a goroutine that stood by would keep others from running"
             );
         }
         let me = if G::is_goroutine() {
-            Self::new(P::GOROUTINE, P::GOROUTINE_THRESHOLD)
+            Self::new(P::GOROUTINE_STRATEGY, P::GOROUTINE_THRESHOLD)
         } else {
-            let quick = matches!(P::AWAKE, Awake::StandBy { .. }) && hints::is_quick();
-            Self { quick, ..Self::new(P::AWAKE, P::THRESHOLD) }
+            let quick = matches!(P::STRATEGY, SpinStrategy::Successor { .. }) && hints::is_quick();
+            Self { quick, ..Self::new(P::STRATEGY, P::THRESHOLD) }
         };
         Self { deadline, ..me }
     }
 
     /// An async task: its executor has others to poll.
     pub(super) fn task<P: Policy>() -> Self {
-        Self::new(Awake::NOT_AT_ALL, P::GOROUTINE_THRESHOLD)
+        Self::new(SpinStrategy::NONE, P::GOROUTINE_THRESHOLD)
     }
 
-    fn new(awake: Awake, threshold: Duration) -> Self {
+    fn new(awake: SpinStrategy, threshold: Duration) -> Self {
         Self {
             awake,
             threshold,
             deadline: None,
             woken: false,
             asleep: false,
-            starving: threshold.is_zero() && matches!(awake, Awake::Spin { .. }),
+            starving: threshold.is_zero() && matches!(awake, SpinStrategy::Spin { .. }),
             since: None,
             rounds: 0,
             quick: false,
@@ -101,7 +101,7 @@ impl Contender {
     }
 
     fn stands_by(&self) -> bool {
-        matches!(self.awake, Awake::StandBy { .. })
+        matches!(self.awake, SpinStrategy::Successor { .. })
     }
 
     pub(super) fn has_waited(&self, threshold: Duration) -> bool {
@@ -166,14 +166,14 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         locked
     }
 
-    /// Changes the word until that has come to something: one loop of compare-exchanges, with [`Awake`] before each.
+    /// Changes the word until that has come to something: one loop of compare-exchanges, with [`SpinStrategy`] before each.
     #[inline]
     pub(super) fn contend(&self, me: &mut Contender) -> Step {
         let mut old = self.state.load(Relaxed);
         loop {
             old = match me.awake {
-                Awake::Spin { rounds, pauses } => self.spin(old, me, rounds, pauses),
-                Awake::StandBy { grace } => self.stand_by(old, me, grace),
+                SpinStrategy::Spin { rounds, pauses } => self.spin(old, me, rounds, pauses),
+                SpinStrategy::Successor { grace } => self.stand_by(old, me, grace),
             };
             // With W and S both set, the promise is to the one with W.
             let free = old & LOCKED == 0 && (old & STARVING == 0 || me.woken);
@@ -323,7 +323,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         let handed_over = me.asleep && self.rise(me);
         mark(if handed_over { "who is dropped has the mutex" } else { "who is dropped is awake" });
         if !handed_over {
-            (me.awake, me.deadline) = (Awake::NOT_AT_ALL, Some(Instant::now()));
+            (me.awake, me.deadline) = (SpinStrategy::NONE, Some(Instant::now()));
             match self.contend(me) {
                 Step::Locked => {}
                 Step::GaveUp => return,
@@ -359,7 +359,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// [`Awake::Spin`]. Returns the state to act on.
+    /// [`SpinStrategy::Spin`]. Returns the state to act on.
     fn spin(&self, mut old: u32, me: &mut Contender, rounds: u32, pauses: u32) -> u32 {
         while old & (LOCKED | STARVING) == LOCKED && spin::can_spin(me.rounds, rounds) {
             // Tell the owner's unlock that it need not wake anybody: we are awake.

@@ -1,4 +1,4 @@
-//! [`Awake::StandBy`]: how an operating-system thread waits while it is awake.
+//! [`SpinStrategy::Successor`]: how an operating-system thread waits while it is awake.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use sudog_runtime::shim::mark;
 use sudog_runtime::{G, Instant, spin};
 
 use super::go_mutex::{GoMutex, LOCKED, STARVING, WAITER, WOKEN};
-#[cfg(doc)]
-use super::policy::Awake;
 use super::policy::Policy;
+#[cfg(doc)]
+use super::policy::SpinStrategy;
 use super::slow::Contender;
 use crate::raw::Semaphore;
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// [`Awake::StandBy`]. Returns the state to act on.
+    /// [`SpinStrategy::Successor`]. Returns the state to act on.
     pub(super) fn stand_by(&self, mut old: u32, me: &mut Contender, grace: Duration) -> u32 {
         /// Pauses between two looks at the word: each look takes its cache line away from the owner. (A pause is 25 ns
         /// on the machine that this was measured on.)

@@ -35,17 +35,17 @@ use crate::semaphore::RuntimeSema;
 ///
 /// ```
 /// use sudog_sync::MutexOver;
-/// use sudog_sync::mutex::InTurn;
+/// use sudog_sync::mutex::FifoMutex;
 ///
-/// static QUEUE: MutexOver<InTurn, Vec<u32>> = MutexOver::new(Vec::new());
+/// static QUEUE: MutexOver<FifoMutex, Vec<u32>> = MutexOver::new(Vec::new());
 /// QUEUE.lock().push(1);
 /// ```
-pub struct InTurn<S = RuntimeSema> {
+pub struct FifoMutex<S = RuntimeSema> {
     contenders: AtomicU32,
     sema: S,
 }
 
-impl<S: Semaphore> InTurn<S> {
+impl<S: Semaphore> FifoMutex<S> {
     /// One that stands in no line any more gives up. False if the lock is its own.
     ///
     /// Should this be unwound, it is to be called again.
@@ -70,7 +70,7 @@ impl<S: Semaphore> InTurn<S> {
 
     fn wait_in_turn(&self, deadline: Option<Instant>) -> bool {
         /// A goroutine that is unwound leaves its sleep by a panic.
-        struct Unwound<'a, S: Semaphore>(&'a InTurn<S>);
+        struct Unwound<'a, S: Semaphore>(&'a FifoMutex<S>);
         impl<S: Semaphore> Drop for Unwound<'_, S> {
             fn drop(&mut self) {
                 if !self.0.leave() {
@@ -95,7 +95,7 @@ impl<S: Semaphore> InTurn<S> {
 
 // SAFETY: the one that makes the count 1 has the lock, or else the one that takes a permit; an unlock makes one of the
 // two possible. A permit that is given up is left to another contender, or is taken. The orderings are above.
-unsafe impl<S: Semaphore> RawLock for InTurn<S> {
+unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
     type Guard = ();
 
     const DEADLINES: bool = S::DEADLINES;
@@ -136,12 +136,12 @@ unsafe impl<S: Semaphore> RawLock for InTurn<S> {
 }
 
 #[cfg(not(sudog_loom))]
-impl<S: crate::ConstSemaphore> crate::ConstRawLock for InTurn<S> {
+impl<S: crate::ConstSemaphore> crate::ConstRawLock for FifoMutex<S> {
     const UNLOCKED: Self = Self { contenders: AtomicU32::new(0), sema: S::EMPTY };
 }
 
-impl<S> fmt::Debug for InTurn<S> {
+impl<S> fmt::Debug for FifoMutex<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InTurn").field("contenders", &self.contenders.load(Relaxed)).finish_non_exhaustive()
+        f.debug_struct("FifoMutex").field("contenders", &self.contenders.load(Relaxed)).finish_non_exhaustive()
     }
 }
