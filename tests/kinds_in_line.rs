@@ -224,7 +224,7 @@ fn the_last_waker_is_woken() {
 
 // ---- mutexes --------------------------------------------------------------------------------------------------------
 
-/// Whoever has slept and lost starves; threads stand by for no time.
+/// A waiter that has slept and lost the race starves; no thread watches.
 enum AtOnce {}
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
