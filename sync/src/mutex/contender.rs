@@ -16,7 +16,8 @@ pub(super) struct Contender {
     pub(super) designated: bool,
     /// It is registered as a waiter; or the contender that releases its permit has unregistered it already.
     pub(super) asleep: bool,
-    /// It has waited too long, and turns on STARVING as it goes to sleep.
+    /// It has waited too long, and sets STARVING as it goes to sleep. (A successor only on one processor: elsewhere it
+    /// claims the mutex awake.)
     pub(super) starving: bool,
     pub(super) patience: Patience,
     pub(super) strategy: Strategy,

@@ -28,8 +28,8 @@ pub(super) fn note_contention() {
     HINT.with(|hint| hint.contended.set(true));
 }
 
-/// Gives `lock` the prediction whether the mutex that it is about to lock has waiters or other contenders. `lock` renews
-/// it.
+/// Gives `lock` the prediction whether the mutex that it is about to lock has waiters or other contenders. `lock`
+/// renews it.
 #[inline(always)]
 pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
     if MODEL { lock(&Cell::new(true)) } else { HINT.with(|hint| lock(&hint.contended)) }
@@ -45,8 +45,8 @@ pub(super) fn spins_eagerly() -> bool {
 /// How often a goroutine has a safepoint: the contender may be waiting for its worker.
 const SAFEPOINT_INTERVAL: u32 = 64;
 
-/// How often a thread yields its processor: the scheduler may have put the contender behind it, and would leave it there
-/// for milliseconds.
+/// How often a thread yields its processor: the scheduler may have put the contender behind it, and would leave it
+/// there for milliseconds.
 const YIELD_INTERVAL: u32 = 8192;
 
 /// An owner has unlocked the mutex beside an awake contender, and may be about to lock it again: once in an interval it

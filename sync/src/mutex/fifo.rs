@@ -6,8 +6,8 @@
 //! | `unlock` | - 1 | it was above 1: the releaser releases a permit |
 //! | a waiter gives up | - 1, if it is above 1 | else it is the only contender: takes the permit, and has the lock |
 //!
-//! A permit is for a waiter, and the lock comes with it: no other contender takes either. A waiter that gives up while a
-//! permit is under way may leave it to the other waiters, as long as there are any.
+//! A permit is for a waiter, and the lock comes with it: no other contender takes either. A waiter that gives up while
+//! a permit is under way may leave it to the other waiters, as long as there are any.
 //!
 //! Orderings: the count is changed by RMWs, Release as the lock is freed and Acquire as it is taken; a permit orders
 //! the rest.

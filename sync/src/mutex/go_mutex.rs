@@ -24,9 +24,9 @@ use crate::semaphore::RuntimeSema;
 /// a thread: another one may unlock it. It is not reentrant. For a mutex with data and guards see
 /// [`Mutex`](crate::Mutex).
 ///
-/// It is fair in the long run and greedy in the short. In normal mode a newcomer may overtake the waiters. Once a waiter
-/// has waited longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the mutex goes to
-/// the waiters.
+/// It is fair in the long run and greedy in the short. In normal mode a newcomer may overtake the waiters. Once a
+/// waiter has waited longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the
+/// mutex goes to the waiters.
 ///
 /// # Examples
 ///
@@ -47,8 +47,8 @@ use crate::semaphore::RuntimeSema;
 ///
 /// # Source
 ///
-/// Go's `internal/sync/mutex.go`, in the development tree of 1.28. The [policy](super::policy) for threads, deadlines and
-/// async tasks are ours.
+/// Go's `internal/sync/mutex.go`, in the development tree of 1.28. The [policy](super::policy) for threads, deadlines
+/// and async tasks are ours.
 pub struct GoMutex<S = RuntimeSema, P = Threads> {
     pub(super) state: AtomicState,
     pub(super) sema: S,
@@ -92,7 +92,8 @@ impl<S: crate::ConstSemaphore, P: Policy> crate::ConstRawLock for GoMutex<S, P> 
 }
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Locks the mutex. Waits until it is free. The mutex is not reentrant: an owner that locks it again waits for itself.
+    /// Locks the mutex. Waits until it is free. The mutex is not reentrant: an owner that locks it again waits for
+    /// itself.
     #[inline]
     #[track_caller]
     pub fn lock(&self) {
@@ -104,9 +105,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Locks the mutex if it is neither locked nor in starvation mode. As in Go, the caller may overtake waiters.
     ///
-    /// # Errors
-    ///
-    /// False if the mutex is locked, or promised to a waiter.
+    /// Returns false if the mutex is locked, or promised to a waiter.
     ///
     /// # Examples
     ///
@@ -134,14 +133,12 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         false
     }
 
-    /// Locks the mutex, or gives up at `deadline`. If the deadline has passed, this is [`GoMutex::try_lock`] after at most
-    /// a few microseconds of spinning.
+    /// Locks the mutex, or gives up at `deadline`. If the deadline has passed, this is [`GoMutex::try_lock`] after at
+    /// most a few microseconds of spinning.
     ///
     /// May return slightly late: if an unlock has already picked this waiter, the call waits for it to finish.
     ///
-    /// # Errors
-    ///
-    /// False if the deadline has passed. The caller does not own the mutex.
+    /// Returns false if the deadline has passed: the caller does not own the mutex.
     ///
     /// # Examples
     ///
@@ -183,8 +180,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// until the call has returned. References and guards ensure that, raw pointers do not.
     ///
     /// A goroutine may switch here if contenders are left. Without contenders the unlock is one atomic operation, and
-    /// never switches: a goroutine that does nothing else in a loop should call [`gosched`](sudog_runtime::goroutine) now
-    /// and then. Under [`Threads`] a thread may yield its processor.
+    /// never switches: a goroutine that does nothing else in a loop should call [`gosched`](sudog_runtime::goroutine)
+    /// now and then. Under [`Threads`] a thread may yield its processor.
     ///
     /// # Fatal errors
     ///

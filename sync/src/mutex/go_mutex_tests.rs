@@ -42,8 +42,8 @@ mod model {
     const BESIDE: &str = "a waiter unregisters while another accepts the mutex";
     const LEAVES: &str = "a waiter that gives up unregisters";
 
-    /// A waiter accepts the mutex while another gives up. A model would need more preemptions than it can explore to get
-    /// there by itself, so the test sets STARVING where a starving waiter might have set it.
+    /// A waiter accepts the mutex while another gives up. A model would need more preemptions than it can explore to
+    /// get there by itself, so the test sets STARVING where a starving waiter might have set it.
     #[test]
     fn one_accepts_while_another_gives_up() {
         let mut builder = loom::model::Builder::new();

@@ -58,7 +58,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         locked
     }
 
-    /// Step 1: changes the state, by one compare-exchange, as the contender's situation and the state demand.
+    /// Step 1: locks the mutex, gives up, or registers as a waiter. Each is one compare-exchange, tried until it
+    /// succeeds.
     #[inline]
     pub(super) fn contend(&self, me: &mut Contender) -> Step {
         let mut state = self.state.load(Relaxed);
@@ -71,7 +72,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 fatal("sync: inconsistent mutex state");
             }
 
-            // Lock the mutex if it is free, or promised to us.
+            // Lock the mutex if it is free, or promised to this contender.
             if state.is_lockable_by(me.designated) {
                 // A successor that had to claim the mutex designates the next waiter as it locks. Were that left to its
                 // unlock, the displaced owner, which is awake, would have the mutex back during the system call.
@@ -94,7 +95,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 return Step::Locked;
             }
 
-            // Give up if the deadline has passed. Give back WOKEN, so that the owner's unlock wakes the next waiter.
+            // Give up if the deadline has passed. Clear WOKEN as the designated waker, so that the owner's unlock wakes
+            // the next waiter.
             if me.patience.is_past_deadline() {
                 let new = state.give_up(me.designated);
                 if !self.change(&mut state, new) {
@@ -104,14 +106,14 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 return Step::TimedOut;
             }
 
-            // Try again later if MAX_WAITERS are registered.
+            // Try again later if MAX_WAITERS are registered: the count has no room.
             if state.is_full() {
                 return Step::TooManyWaiters;
             }
 
-            // Register as a waiter, and give back WOKEN, before sleeping. Turn on STARVING if we have waited too long and
-            // the mutex is locked; but not past a designated waker, which is on its way: its permit may not have been
-            // released yet, and it may claim the mutex itself.
+            // Register as a waiter, then sleep. Clear WOKEN as the designated waker. Set STARVING if this contender has
+            // waited too long and the mutex is locked; but not beside another designated waker: that one is on its way,
+            // its permit may not have been released yet, and it may claim the mutex itself.
             let may_starve = me.designated || !state.is_woken();
             let new = state.register(me.designated, me.starving && may_starve && state.is_locked());
             if !self.change(&mut state, new) {
@@ -184,7 +186,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             self.accept_handoff(state, me);
             return true;
         }
-        // In normal mode the unlock, or the successor, that woke us has set WOKEN for us, and has unregistered us.
+        // In normal mode the unlock, or the successor, that woke this waiter has set WOKEN for it, and unregistered it.
         me.designated = true;
         false
     }
@@ -196,8 +198,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             if !state.is_handed_over() {
                 fatal("sync: inconsistent mutex state");
             }
-            // End starvation mode with the last waiter, or if this one has not waited too long. (As Go does. A thread
-            // whose strategy is the successor's always ends it: a claim is for one handoff.)
+            // End starvation mode if this waiter is the last, or has not waited too long, as Go does. A thread that
+            // would be the successor always ends it: a claim is for one handoff.
             let ends_starvation = state.waiters() == 1 || !me.starving;
             // Other contenders can only register and unregister now. Acquire, as this step takes the mutex; the permit
             // has ordered it already, so no model can tell.
@@ -221,11 +223,11 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     fn unregister(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
-            // Take the permit if there is one and no other contender sleeps: it is ours.
+            // Take the permit if it can only be for this waiter: no other contender sleeps.
             if state.owes_permit_to_last_sleeper() {
                 mark("a waiter that gives up must take a permit");
-                // The releaser is between its step on the state and its step on the semaphore. Sleep, in case it needs
-                // our processor. Or a newcomer has registered since and taken the permit: then unregister in its place.
+                // The releaser is between its step on the state and its step on the semaphore. Sleep meanwhile, as it
+                // may need this processor. If a newcomer has registered and taken the permit, unregister in its place.
                 if self.sema.acquire_until(Order::Lifo, Instant::now() + Duration::from_millis(1)) {
                     return false;
                 }

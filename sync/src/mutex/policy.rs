@@ -1,8 +1,8 @@
 //! The parameters of the mutex, as a type: what a contender does before it sleeps, and when it starves.
 //!
-//! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant by
-//! constant; [`Go1_9`] and [`Go1_8`] are its predecessors. [`Threads`] is the default, made for operating-system threads.
-//! `docs/mutex.md` has what each does, `docs/performance.md` what each buys.
+//! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant
+//! by constant; [`Go1_9`] and [`Go1_8`] are its predecessors. [`Threads`] is the default, made for operating-system
+//! threads. `docs/mutex.md` has what each does, `docs/performance.md` what each buys.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -40,19 +40,20 @@ use crate::raw::Wake;
 /// M.unlock();
 /// ```
 pub trait Policy: Send + Sync + 'static {
-    /// How long is too long. A waiter that has waited longer turns on starvation mode: newcomers then queue, whether the
-    /// mutex is locked or not, and the mutex goes to the waiters.
+    /// How long is too long. A waiter that has waited longer turns on starvation mode: newcomers then queue, whether
+    /// the mutex is locked or not, and the mutex goes to the waiters.
     ///
-    /// Under [`SpinStrategy::Spin`] the time runs from the waiter's first sleep. With 0 a contender starves from the start:
-    /// the mutex then serves first come, first served, as far as the semaphore does. Under [`SpinStrategy::Successor`] the
-    /// time runs from the start of the watch. With `Duration::MAX` the successor never sleeps.
+    /// Under [`SpinStrategy::Spin`] the time runs from the waiter's first sleep. With 0 a contender starves from the
+    /// start: the mutex then serves first come, first served, as far as the semaphore does. Under
+    /// [`SpinStrategy::Successor`] the time runs from the start of the watch. With `Duration::MAX` the successor never
+    /// sleeps.
     const THRESHOLD: Duration;
 
     /// What a contender does before it sleeps.
     const STRATEGY: SpinStrategy;
 
-    /// [`Policy::STRATEGY`] for contenders that are goroutines: [`SpinStrategy::Spin`] only. They spin for more than one
-    /// round only while their worker has nothing else to run.
+    /// [`Policy::STRATEGY`] for contenders that are goroutines: [`SpinStrategy::Spin`] only. They spin for more than
+    /// one round only while their worker has nothing else to run.
     ///
     /// By default the same as for threads; or Go's, if threads have a successor. A handoff between goroutines costs a
     /// tenth of a microsecond, so a watch gains nothing.
@@ -99,19 +100,20 @@ pub enum SpinStrategy {
         /// Go: 30.
         pauses: u32,
     },
-    /// One contender watches the mutex: the *successor*. It locks the mutex when the owner has left it; and claims it, by
-    /// starvation mode, when it has watched for [`Policy::THRESHOLD`]. The other contenders sleep; newcomers spin for a
-    /// few microseconds first, while no contender sleeps.
+    /// One contender watches the mutex: the *successor*. It locks the mutex when the owner has left it; and claims it,
+    /// by starvation mode, when it has watched for [`Policy::THRESHOLD`]. The other contenders sleep; newcomers spin
+    /// for a few microseconds first, while no contender sleeps.
     ///
-    /// The successor is the designated waker: the first waiter, woken by an unlock; or a newcomer, if no contender waits.
+    /// The successor is the designated waker: the first waiter, woken by an unlock; or a newcomer, if no contender
+    /// waits.
     ///
-    /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold. Then the
-    /// successor has it, which is awake already. Two contenders are awake at a time, which is enough to keep a mutex busy.
-    /// This is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
+    /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold. Then
+    /// the successor has it, which is awake already. Two contenders are awake at a time, which is enough to keep a
+    /// mutex busy. This is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
     Successor {
         /// How long the successor watches after its claim. Then the owner is one that holds the mutex for long: the
-        /// successor sleeps at the head of the queue (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)), and the
-        /// unlock hands over to it.
+        /// successor sleeps at the head of the queue (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)), and
+        /// the unlock hands over to it.
         grace: Duration,
     },
 }
@@ -135,8 +137,8 @@ impl Policy for Go {
     const STRATEGY: SpinStrategy = SpinStrategy::GO;
 }
 
-/// Go 1.9 to 1.13: as [`Go`], but a releaser that hands the mutex over does not give way. With many contenders the mutex
-/// may slow to a crawl, and not recover: Go issue 33747.
+/// Go 1.9 to 1.13: as [`Go`], but a releaser that hands the mutex over does not give way. With many contenders the
+/// mutex may slow to a crawl, and not recover: Go issue 33747.
 #[derive(Clone, Copy, Debug)]
 pub enum Go1_9 {}
 
@@ -146,7 +148,8 @@ impl Policy for Go1_9 {
     const HANDOFF: Wake = Wake::Grant;
 }
 
-/// Go 1.8: no starvation mode, and a waiter that loses the race queues at the end. It may wait for ever: Go issue 13086.
+/// Go 1.8: no starvation mode, and a waiter that loses the race queues at the end. It may wait for ever: Go issue
+/// 13086.
 #[derive(Clone, Copy, Debug)]
 pub enum Go1_8 {}
 
@@ -156,8 +159,8 @@ impl Policy for Go1_8 {
     const LIFO: bool = false;
 }
 
-/// First come, first served: every contender that must wait starves from the start, so every unlock hands over. As fair,
-/// and as slow, as [`FifoMutex`](super::FifoMutex).
+/// First come, first served: every contender that must wait starves from the start, so every unlock hands over. As
+/// fair, and as slow, as [`FifoMutex`](super::FifoMutex).
 #[derive(Clone, Copy, Debug)]
 pub enum Fifo {}
 

@@ -36,7 +36,7 @@ impl Spinner {
 }
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Spins while that makes sense. Returns the state to act on.
+    /// Spins while an owner holds the mutex in normal mode, and rounds are left. Returns the state to act on.
     pub(super) fn spin(&self, mut state: State, spinner: &mut Spinner, designated: &mut bool) -> State {
         while state.is_locked_in_normal_mode() && spin::can_spin(spinner.spin_rounds, spinner.rounds) {
             // Set WOKEN, so that the owner's unlock does not wake another waiter.

@@ -29,12 +29,12 @@
 //! * At most one contender holds WOKEN.
 //! * Only the designated waker sets STARVING, or, if there is none, a contender that starves from the start.
 //! * STARVING implies a waiter, or WOKEN.
-//! * In normal mode, the sleeping contenders are as many as `waiters` plus the permits released. In starvation mode they
-//!   are as many as `waiters`, and a permit is released if and only if LOCKED and WOKEN are clear.
+//! * In normal mode, the sleeping contenders are as many as `waiters` plus the permits released. In starvation mode
+//!   they are as many as `waiters`, and a permit is released if and only if LOCKED and WOKEN are clear.
 //!
 //! Threads, goroutines and async tasks contend for one mutex, each in its own way: threads by [`Policy::STRATEGY`],
-//! goroutines by [`Policy::GOROUTINE_STRATEGY`], which spins or does nothing, and tasks do nothing while they are awake.
-//! The tables need not tell them apart, because:
+//! goroutines by [`Policy::GOROUTINE_STRATEGY`], which spins or does nothing, and tasks do nothing while they are
+//! awake. The tables need not tell them apart, because:
 //!
 //! * A contender takes WOKEN by a step from a state without it; or an unlock, or a successor, gives it to the waiter
 //!   that it wakes. So there is one designated waker, of whatever kind.
@@ -101,6 +101,7 @@ impl State {
     }
 
     /// The count has no room for another waiter.
+    #[inline]
     pub(super) const fn is_full(self) -> bool {
         self.waiters() == Self::MAX_WAITERS
     }
@@ -119,11 +120,14 @@ impl State {
     }
 
     /// Locked, and the next unlock leaves the mutex to any contender: it is worth spinning.
+    #[inline]
     pub(super) const fn is_locked_in_normal_mode(self) -> bool {
         self.0 & (LOCKED | STARVING) == LOCKED
     }
 
-    /// Locked in normal mode, and neither a waiter nor a designated waker is there: a newcomer may become the successor.
+    /// Locked in normal mode, and neither a waiter nor a designated waker is there: a newcomer may become the
+    /// successor.
+    #[inline]
     pub(super) const fn wants_successor(self) -> bool {
         self.0 & (LOCKED | WOKEN | STARVING) == LOCKED && !self.has_waiters()
     }
@@ -135,6 +139,7 @@ impl State {
     }
 
     /// Free in normal mode, and all its contenders sleep: an unlock must wake one.
+    #[inline]
     pub(super) const fn must_wake_waiter(self) -> bool {
         self.has_waiters() && self.0 & (LOCKED | WOKEN | STARVING) == 0
     }
@@ -142,11 +147,13 @@ impl State {
     /// If only one contender sleeps, a permit is released to it, or is about to be.
     ///
     /// Each sleeping contender is registered, or has a permit under way to it.
+    #[inline]
     pub(super) const fn owes_permit_to_last_sleeper(self) -> bool {
         if self.is_starving() { self.waiters() == 1 && self.0 & (LOCKED | WOKEN) == 0 } else { self.waiters() == 0 }
     }
 
     /// In starvation mode, between the unlock and the first waiter's accepting it: its permit is released.
+    #[inline]
     pub(super) const fn is_handed_over(self) -> bool {
         self.0 & (LOCKED | WOKEN | STARVING) == STARVING && self.has_waiters()
     }
@@ -161,49 +168,58 @@ impl State {
     }
 
     /// The designated waker locks the free mutex, and gives back WOKEN, and STARVING, if it has claimed the mutex.
+    #[inline]
     pub(super) const fn lock_as_designated(self) -> Self {
         Self((self.0 | LOCKED) & !(WOKEN | STARVING))
     }
 
     /// A successor locks the mutex that it has claimed, and makes a waiter the designated waker: WOKEN stays set.
+    #[inline]
     pub(super) const fn lock_and_designate_waiter(self) -> Self {
         Self(((self.0 | LOCKED) & !STARVING) - WAITER)
     }
 
     /// The first waiter locks the mutex that has been handed to it.
+    #[inline]
     pub(super) const fn accept_handoff(self, ends_starvation: bool) -> Self {
         Self((self.0 - WAITER + LOCKED) & !if ends_starvation { STARVING } else { 0 })
     }
 
     /// An awake contender becomes the designated waker.
+    #[inline]
     pub(super) const fn designate_self(self) -> Self {
         Self(self.0 | WOKEN)
     }
 
     /// An unlock makes a waiter the designated waker.
+    #[inline]
     pub(super) const fn designate_waiter(self) -> Self {
         Self((self.0 - WAITER) | WOKEN)
     }
 
     /// A successor has watched for too long: it claims the mutex, awake.
+    #[inline]
     pub(super) const fn claim(self) -> Self {
         Self(self.0 | STARVING)
     }
 
-    /// An awake contender gives up. The designated waker gives back WOKEN and its claim, so the owner's unlock wakes the
-    /// next waiter.
+    /// An awake contender gives up. The designated waker gives back WOKEN and its claim, so the owner's unlock wakes
+    /// the next waiter.
+    #[inline]
     pub(super) const fn give_up(self, designated: bool) -> Self {
         Self(self.0 & !if designated { WOKEN | STARVING } else { 0 })
     }
 
     /// A contender is about to sleep. It gives back WOKEN if it is the designated waker, and turns on STARVING if
     /// `starve`.
+    #[inline]
     pub(super) const fn register(self, designated: bool, starve: bool) -> Self {
         let starving = if starve { STARVING } else { 0 };
         Self(((self.0 + WAITER) | starving) & !if designated { WOKEN } else { 0 })
     }
 
     /// A waiter gives up. The last one ends starvation mode, unless a successor has claimed the mutex.
+    #[inline]
     pub(super) const fn unregister(self) -> Self {
         let left = self.0 - WAITER;
         let is_last = left / WAITER == 0 && left & WOKEN == 0;

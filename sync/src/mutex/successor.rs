@@ -34,8 +34,8 @@ const MAX_EAGER_PAUSES: u32 = 64;
 pub(super) struct Successor {
     /// How long the successor watches after its claim.
     grace: Duration,
-    /// It has not slept in this wait, and its thread has not lately kept a mutex from waiters: nothing suggests an owner
-    /// that would lock again at once.
+    /// It has not slept in this wait, and its thread has not lately kept a mutex from waiters: nothing suggests an
+    /// owner that would lock again at once.
     spins_eagerly: bool,
     /// When it began to watch.
     watch_start: Option<Instant>,

@@ -27,8 +27,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             return;
         }
 
-        // Normal mode: make a waiter the designated waker, and wake it. Nothing is left to do if no contender sleeps, if
-        // another one has locked the mutex or claimed it, or if there is a designated waker already.
+        // Normal mode: make a waiter the designated waker, and wake it. Nothing is left to do if no contender sleeps,
+        // if another one has locked the mutex or claimed it, or if there is a designated waker already.
         while state.must_wake_waiter() {
             match self.state.compare_exchange_weak(state, state.designate_waiter(), Relaxed, Relaxed) {
                 Ok(_) => {
