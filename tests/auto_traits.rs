@@ -24,7 +24,7 @@ use sudog::runtime::*;
 use sudog::sync::atomic::{Pointer, Value};
 use sudog::sync::lock_api;
 use sudog::sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7, V8};
-use sudog::sync::mutex::{InTurn, LockFuture, policy};
+use sudog::sync::mutex::{FifoMutex, LockFuture, policy};
 use sudog::sync::pool::{NoNew, Pooled};
 use sudog::sync::rw_mutex::*;
 use sudog::sync::semaphore::*;
@@ -115,7 +115,7 @@ table! {
     GoMutex => true, true;
     GoMutex<FutexSema, policy::Go> => true, true;
     LockFuture<'static, RuntimeSema, policy::Threads> => true, true;
-    InTurn => true, true;
+    FifoMutex => true, true;
     V1 => true, true;
     V2 => true, true;
     V3 => true, true;
@@ -124,7 +124,7 @@ table! {
     V6 => true, true;
     V7 => true, true;
     V8 => true, true;
-    policy::Awake => true, true;
+    policy::SpinStrategy => true, true;
     policy::Go => true, true;
     policy::Go1_14 => true, true;
     policy::Go1_9 => true, true;

@@ -18,7 +18,7 @@ use sudog::locks::capacitor::{
 };
 use sudog::locks::waiting_array::SpinThenPark;
 use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
-use sudog::sync::mutex::{InTurn, policy};
+use sudog::sync::mutex::{FifoMutex, policy};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, Cond, GoMutex, MutexOver, RawLock, Semaphore, lock_api};
 
@@ -279,9 +279,9 @@ fn a_condition_is_waited_for_outside() {
             }
         });
     }
-    let window = Wrapped::with(InTurn::<RuntimeSema>::new(), SlidingWindow::new(1), Always);
+    let window = Wrapped::with(FifoMutex::<RuntimeSema>::new(), SlidingWindow::new(1), Always);
     check(&lock_api::Mutex::from_raw(ApiLock::new(window), false));
-    let platoon = Wrapped::with(InTurn::<RuntimeSema>::new(), Platoon::<Benaphore>::with_limit(1), Always);
+    let platoon = Wrapped::with(FifoMutex::<RuntimeSema>::new(), Platoon::<Benaphore>::with_limit(1), Always);
     check(&lock_api::Mutex::from_raw(ApiLock::new(platoon), false));
 }
 

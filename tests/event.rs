@@ -13,7 +13,7 @@ use common::{Watchdog, eventually};
 use sudog::low_level::event::{self, CAPACITY, Event, Kind, Who};
 use sudog::runtime::sema::queue::{Recorded, Treap};
 use sudog::runtime::sema::{self, BUCKETS, Order, SemTable, Table, Wake};
-use sudog::sync::mutex::policy::{self, Awake, Policy};
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 use sudog::sync::semaphore::InTable;
 use sudog::sync::{GoMutex, RawLock, Semaphore};
 
@@ -80,7 +80,7 @@ enum AtOnce {}
 
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
-    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
 }
 
 /// What a race decides comes about sooner than this.

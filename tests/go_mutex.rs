@@ -15,38 +15,38 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use sudog::locks::waiting_array::{Benaphore, TwaChannel};
 use sudog::runtime::sema;
-use sudog::sync::mutex::policy::{self, Awake, Policy};
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexOver, Order, RawLock, Semaphore, Wake, lock_api};
 
-/// Nobody starves; but otherwise as Go since 1.9.
+/// No waiter starves; but otherwise as Go since 1.9.
 enum Never {}
 impl Policy for Never {
     const THRESHOLD: Duration = Duration::MAX;
-    const AWAKE: Awake = policy::Go::AWAKE;
+    const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
 }
 
-/// Whoever has slept and lost starves.
+/// A waiter that has slept and lost the race starves.
 enum AtOnce {}
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
-    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
 }
 
-/// The heir claims the mutex as soon as it stands by.
+/// The successor claims the mutex as soon as it watches.
 enum ClaimAtOnce {}
 impl Policy for ClaimAtOnce {
     const THRESHOLD: Duration = Duration::ZERO;
-    const AWAKE: Awake = Awake::StandBy { grace: Duration::ZERO };
+    const STRATEGY: SpinStrategy = SpinStrategy::Successor { grace: Duration::ZERO };
 }
 
 /// As Go, at a pace that leaves time to look.
 enum Slow {}
 impl Policy for Slow {
     const THRESHOLD: Duration = Duration::from_millis(30);
-    const AWAKE: Awake = policy::Go::AWAKE;
+    const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
 }
 
 /// A `#[test]` for each check over each semaphore and policy.
@@ -689,7 +689,7 @@ fn who_is_handed_the_mutex_at_its_deadline_has_it() {
 fn claim<P: Policy>() {
     let _watchdog = Watchdog::new();
     if thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
-        return; // nobody stands by where he would stand in the way
+        return; // no contender watches where it would keep the owner from running
     }
     let mutex = GoMutex::<RuntimeSema, P>::unlocked();
     for round in 0..50 {
@@ -711,7 +711,7 @@ fn claim<P: Policy>() {
             }
             mutex.unlock();
             while !owned.load(Relaxed) {
-                assert!(!mutex.try_lock(), "a newcomer took what the heir had claimed");
+                assert!(!mutex.try_lock(), "a newcomer took what the successor had claimed");
             }
             assert!(!mutex.is_starving(), "a claim is for one handoff");
             over.store(true, Relaxed);
@@ -721,12 +721,12 @@ fn claim<P: Policy>() {
 }
 
 #[test]
-fn an_heir_claims_the_mutex_after_the_threshold_and_gets_it() {
+fn a_successor_claims_the_mutex_after_the_threshold_and_gets_it() {
     claim::<policy::Threads>();
 }
 
 #[test]
-fn an_heir_may_claim_at_once() {
+fn a_successor_may_claim_at_once() {
     claim::<ClaimAtOnce>();
 }
 

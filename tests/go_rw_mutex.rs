@@ -54,7 +54,7 @@ over_every_rw_mutex! {
         over_a_benaphore = PhaseFairRwMutex<Benaphore>, Threads Goroutines;
         sharded = ShardedRwMutex, Threads Goroutines;
         one_shard = ShardedRwMutex<1>, Threads Goroutines;
-        sharded_phase_fair = ShardedRwMutex<3, sudog::sync::mutex::InTurn>, Threads Goroutines;
+        sharded_phase_fair = ShardedRwMutex<3, sudog::sync::mutex::FifoMutex>, Threads Goroutines;
     }
     checks {
         parallel_readers rw_mutex_tries rw_mutex_hammer
@@ -437,7 +437,7 @@ fn unwound_waits_leave_no_trace() {
     unwound(PhantomData::<GoRwMutex>);
     unwound(PhantomData::<PhaseFairRwMutex>);
     unwound(PhantomData::<ShardedRwMutex>);
-    unwound(PhantomData::<ShardedRwMutex<1, sudog::sync::mutex::InTurn>>);
+    unwound(PhantomData::<ShardedRwMutex<1, sudog::sync::mutex::FifoMutex>>);
 }
 
 /// A goroutine whose time slice is over gives way as it lets readers in, at the end of its write; and is unwound there,

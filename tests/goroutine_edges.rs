@@ -27,7 +27,7 @@ use sudog::low_level::{G, Unparked};
 use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
 use sudog::sync::lock_api::{self, RwLockReadGuard, RwLockWriteGuard};
-use sudog::sync::mutex::InTurn;
+use sudog::sync::mutex::FifoMutex;
 use sudog::sync::mutex::stages::{V2, V7};
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::{
@@ -587,11 +587,11 @@ fn an_unlocked_guard_has_its_lock_back_at_the_end_of_a_run() {
     for holder in [Placement::Here, Placement::Worker(1)] {
         let mut locks: Vec<Arc<dyn Unlocks + Send>> = vec![
             Arc::new(Mutex::new(0)),
-            Arc::new(MutexOver::<InTurn, u32>::new(0)),
+            Arc::new(MutexOver::<FifoMutex, u32>::new(0)),
             Arc::new(MutexOver::<V2, u32>::new(0)),
             Arc::new(MutexOver::<V7, u32>::new(0)),
             Arc::new(MutexOver::<Sliding<GoMutex>, u32>::new(0)),
-            Arc::new(MutexOver::<Capacitor<InTurn>, u32>::new(0)),
+            Arc::new(MutexOver::<Capacitor<FifoMutex>, u32>::new(0)),
         ];
         locks.extend(both::<GoRwMutex>());
         locks.extend(both::<PhaseFairRwMutex>());

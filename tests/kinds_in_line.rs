@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::{Watchdog, eventually};
 use sudog::runtime::gosched;
 use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
-use sudog::sync::mutex::policy::{self, Awake, Policy};
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
 use sudog::{ActiveSet, go, run_local, spawn, spawn_async};
@@ -226,11 +226,11 @@ fn the_last_waker_is_woken() {
 
 // ---- mutexes --------------------------------------------------------------------------------------------------------
 
-/// Whoever has slept and lost starves; threads stand by for no time.
+/// A waiter that has slept and lost the race starves; no thread watches.
 enum AtOnce {}
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
-    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
 }
 
 type Bare = GoMutex<RuntimeSema, AtOnce>;

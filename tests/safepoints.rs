@@ -22,7 +22,7 @@ use sudog::runtime::sema::{
     Cancel, NotifyList, Wake, semacquire, semgrant_many, semrelease, semrelease_many, try_semacquire,
 };
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
-use sudog::sync::mutex::{InTurn, policy, stages};
+use sudog::sync::mutex::{FifoMutex, policy, stages};
 use sudog::sync::pool::NoNew;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::RuntimeSema;
@@ -408,7 +408,7 @@ exceptions! {
     the_mutex_by_guard_keeps_others_out: Mutex::new(0), |m| *m.lock() += 1;
     the_mutex_of_go_keeps_others_out: GoMutex::<RuntimeSema, policy::Go>::unlocked(), lock_and_unlock;
     the_fair_mutex_keeps_others_out: GoMutex::<RuntimeSema, policy::Fifo>::unlocked(), lock_and_unlock;
-    the_mutex_in_turn_keeps_others_out: InTurn::<RuntimeSema>::new(), lock_and_unlock;
+    the_mutex_in_turn_keeps_others_out: FifoMutex::<RuntimeSema>::new(), lock_and_unlock;
     stage_two_keeps_others_out: stages::V2::<RuntimeSema>::new(), lock_and_unlock;
     stage_three_keeps_others_out: stages::V3::<RuntimeSema>::new(), lock_and_unlock;
     stage_four_keeps_others_out: stages::V4::<RuntimeSema>::new(), lock_and_unlock;

@@ -21,5 +21,5 @@ registry! {
     Fifo = "fifo": policy::Fifo,
         "first come, first served";
     Threads = "threads": policy::Threads,
-        "the default: one thread stands by, and has the mutex after 100 us";
+        "the default: one thread watches, and has the mutex after 100 us";
 }

@@ -24,7 +24,7 @@ use sudog_runtime::Instant;
 use sudog_runtime::model::{each_site, set_clock};
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, unmarked, waiting};
 use sudog_sync::RawLock;
-use sudog_sync::mutex::InTurn;
+use sudog_sync::mutex::FifoMutex;
 use sudog_sync::semaphore::RuntimeSema;
 
 use explore::{explore, explore_in_time, step};
@@ -411,7 +411,7 @@ mod unwinding {
         });
     }
 
-    struct Panicky(InTurn<RuntimeSema>);
+    struct Panicky(FifoMutex<RuntimeSema>);
 
     // SAFETY: the lock's promises; who panics has done nothing.
     unsafe impl RawLock for Panicky {
@@ -420,7 +420,7 @@ mod unwinding {
         const DEADLINES: bool = true;
 
         fn new() -> Self {
-            Self(InTurn::new())
+            Self(FifoMutex::new())
         }
         fn lock(&self) {
             panic_if_told();
@@ -520,7 +520,7 @@ mod gate {
     /// An inner lock that notes, when it is taken by a try, as before the gate's second look, whether the victim had
     /// arrived.
     struct Watching {
-        lock: InTurn<RuntimeSema>,
+        lock: FifoMutex<RuntimeSema>,
         arrived: AtomicBool,
         later: AtomicBool,
     }
@@ -532,7 +532,7 @@ mod gate {
         const DEADLINES: bool = true;
 
         fn new() -> Self {
-            Self { lock: InTurn::new(), arrived: AtomicBool::new(false), later: AtomicBool::new(false) }
+            Self { lock: FifoMutex::new(), arrived: AtomicBool::new(false), later: AtomicBool::new(false) }
         }
         fn lock(&self) {
             self.lock.lock();
@@ -769,7 +769,7 @@ mod gate {
         explore(2, &[TRY, TRY_FAILS], || {
             let window = World::<SlidingWindow>::new(1);
             let Ok(world) = Arc::try_unwrap(window).map_err(|_| ()) else { unreachable!("nobody else has it") };
-            let lock = Arc::new(Wrapped::with(InTurn::<RuntimeSema>::new(), world.capacitor, Always));
+            let lock = Arc::new(Wrapped::with(FifoMutex::<RuntimeSema>::new(), world.capacitor, Always));
             let other = {
                 let lock = lock.clone();
                 thread::spawn(move || {

@@ -41,7 +41,7 @@ impl<S: Semaphore, P: mutex::policy::Policy> Locker for GoMutex<S, P> {
 }
 
 /// For writing.
-impl<W: mutex::ByHand, S: Semaphore> Locker for GoRwMutex<W, S> {
+impl<W: mutex::UnguardedLock, S: Semaphore> Locker for GoRwMutex<W, S> {
     #[inline]
     fn lock(&self) {
         Self::lock(self);

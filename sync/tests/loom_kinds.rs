@@ -10,11 +10,12 @@ mod world;
 use std::time::Duration;
 use sudog_runtime::model::be_goroutine;
 use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TOO_LATE_AND_WOKEN, TWO_SLEEP, must_reach};
-use sudog_sync::mutex::policy::{Awake, Go, Policy, Threads};
+use sudog_sync::mutex::policy::{Go, Policy, SpinStrategy, Threads};
 use world::states::*;
 use world::{World, explore, spawn};
 
-/// Steps of the clock, in microseconds: nobody claims; an heir does; an heir tires at once; and goroutines starve, too.
+/// Steps of the clock, in microseconds: no successor claims the mutex; a successor does; a successor stops watching at
+/// once; and goroutines starve, too.
 const STEPS: [u64; 4] = [0, 50, 150, 2000];
 
 fn as_goroutine<P: Policy, const RICH: bool>(w: &World<P, RICH>) {
@@ -111,7 +112,7 @@ fn two_drops<P: Policy, const RICH: bool>(preemptions: usize) {
 
 #[test]
 fn a_thread_and_a_goroutine() {
-    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, TIRES], || {
+    must_reach(&[AT_ONCE, SLEEPS, WOKEN_BY_UNLOCK, STARVES, HANDED_OVER, STOPS_WATCHING], || {
         two_turns_each::<Threads, true>(3, as_goroutine)
     });
 }
@@ -148,33 +149,35 @@ fn over_a_poor_semaphore() {
 
 #[test]
 fn deadlines_of_a_thread_and_of_a_goroutine() {
-    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER], || {
         deadlines::<Threads, true>(2, false)
     });
-    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER], || {
         deadlines::<Threads, true>(2, true)
     });
-    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
+    must_reach(&[COMES_OFF, GIVES_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER], || {
         deadlines::<Threads, false>(2, false)
     });
 }
 
 #[test]
 fn a_task_that_is_dropped() {
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Threads, true>(2, 1, |w| w.turn()));
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Threads, true>(2, 2, as_goroutine));
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Go, true>(2, 2, |w| w.async_turn()));
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES], || drops::<Threads, false>(2, 2, |w| w.turn()));
+    must_reach(&[COMES_OFF, DROPPED, CANCELLED_AWAKE, UNREGISTERS], || drops::<Threads, true>(2, 1, |w| w.turn()));
+    must_reach(&[COMES_OFF, DROPPED, CANCELLED_AWAKE, UNREGISTERS], || drops::<Threads, true>(2, 2, as_goroutine));
+    must_reach(&[COMES_OFF, DROPPED, CANCELLED_AWAKE, UNREGISTERS], || drops::<Go, true>(2, 2, |w| w.async_turn()));
+    must_reach(&[COMES_OFF, DROPPED, CANCELLED_AWAKE, UNREGISTERS], || drops::<Threads, false>(2, 2, |w| w.turn()));
 }
 
 #[test]
 fn a_starving_task_that_is_dropped() {
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, DROPPED_OWNER, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
-        drop_of_the_starving::<Threads, true>(4)
-    });
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, DROPPED_OWNER, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER], || {
-        drop_of_the_starving::<Go, true>(4)
-    });
+    must_reach(
+        &[COMES_OFF, DROPPED, CANCELLED_AWAKE, CANCELLED_OWNER, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
+        || drop_of_the_starving::<Threads, true>(4),
+    );
+    must_reach(
+        &[COMES_OFF, DROPPED, CANCELLED_AWAKE, CANCELLED_OWNER, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
+        || drop_of_the_starving::<Go, true>(4),
+    );
 }
 
 /// Threads starve after a millisecond; goroutines from the start, whoever is awake then.
@@ -182,16 +185,16 @@ enum Impatient {}
 
 impl Policy for Impatient {
     const THRESHOLD: Duration = Duration::from_millis(1);
-    const AWAKE: Awake = Awake::Spin { rounds: 0, pauses: 0 };
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
     const GOROUTINE_THRESHOLD: Duration = Duration::ZERO;
 }
 
-/// The same beside threads that stand by.
-enum ImpatientBesideHeirs {}
+/// The same beside threads that watch the mutex.
+enum ImpatientBesideSuccessors {}
 
-impl Policy for ImpatientBesideHeirs {
+impl Policy for ImpatientBesideSuccessors {
     const THRESHOLD: Duration = Threads::THRESHOLD;
-    const AWAKE: Awake = Threads::AWAKE;
+    const STRATEGY: SpinStrategy = Threads::STRATEGY;
     const GOROUTINE_THRESHOLD: Duration = Duration::ZERO;
 }
 
@@ -213,12 +216,12 @@ fn one_starves_from_the_start<P: Policy>(steps: &[u64]) {
 fn a_goroutine_that_starves_from_the_start() {
     must_reach(&[AGAIN, TWO_SLEEP, STARVES, HANDED_OVER], || one_starves_from_the_start::<Impatient>(&[0, 2000]));
     must_reach(&[AGAIN, TWO_SLEEP, STARVES, HANDED_OVER], || {
-        one_starves_from_the_start::<ImpatientBesideHeirs>(&[0, 50])
+        one_starves_from_the_start::<ImpatientBesideSuccessors>(&[0, 50])
     });
 }
 
 #[test]
 fn two_tasks_that_are_dropped() {
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES, HAS_TO_TAKE], || two_drops::<Threads, true>(2));
-    must_reach(&[COMES_OFF, DROPPED, DROPPED_AWAKE, LEAVES, HAS_TO_TAKE], || two_drops::<Go, true>(2));
+    must_reach(&[COMES_OFF, DROPPED, CANCELLED_AWAKE, UNREGISTERS, MUST_TAKE_PERMIT], || two_drops::<Threads, true>(2));
+    must_reach(&[COMES_OFF, DROPPED, CANCELLED_AWAKE, UNREGISTERS, MUST_TAKE_PERMIT], || two_drops::<Go, true>(2));
 }

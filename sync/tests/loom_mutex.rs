@@ -81,7 +81,7 @@ fn two_deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) 
 
 /// Steps of the clock, in microseconds: nobody starves; everybody does.
 const GO: [u64; 2] = [0, 2000];
-/// Nobody claims; an heir claims, then tires; an heir tires at once.
+/// No successor claims the mutex; a successor claims, then stops watching; a successor stops watching at once.
 const THREADS: [u64; 3] = [0, 50, 150];
 
 #[test]
@@ -115,15 +115,25 @@ fn go_over_a_poor_semaphore() {
 fn go_deadlines() {
     each(
         GO,
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
         |step| deadlines::<Go, true>(2, step),
     );
-    each(GO, &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE], |step| {
+    each(GO, &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT], |step| {
         two_deadlines::<Go, true>(2, step)
     });
     each(
         GO,
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER, AGAIN],
+        &[
+            COMES_OFF,
+            GIVES_UP,
+            TIME_IS_UP,
+            TOO_LATE_AND_WOKEN,
+            UNREGISTERS,
+            MUST_TAKE_PERMIT,
+            STARVES,
+            HANDED_OVER,
+            AGAIN,
+        ],
         |step| deadline_of_the_starving::<Go, true>(4, step),
     );
 }
@@ -132,7 +142,7 @@ fn go_deadlines() {
 fn go_deadlines_over_a_poor_semaphore() {
     each(
         GO,
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
         |step| deadlines::<Go, false>(2, step),
     );
 }
@@ -147,7 +157,7 @@ fn presets() {
     );
     each(
         GO,
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
         |step| deadlines::<Go1_9, true>(2, step),
     );
     each([2000], &[AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BY_UNLOCK, BARGE], |step| three_threads::<Go1_8, true>(2, step));
@@ -160,47 +170,74 @@ fn presets() {
     });
     each(
         [2000],
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
         |step| deadlines::<Fifo, true>(2, step),
     );
     each(
         [2000],
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HANDED_OVER],
+        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
         |step| two_deadlines::<Fifo, true>(2, step),
     );
 }
 
 #[test]
 fn threads_two_threads() {
-    each(THREADS, &[AT_ONCE, SLEEPS, AGAIN, WOKEN_BY_UNLOCK, STARVES, HEIR, TIRES, HANDED_OVER], |step| {
-        two_threads::<Threads, true>(3, step)
-    });
+    each(
+        THREADS,
+        &[AT_ONCE, SLEEPS, AGAIN, WOKEN_BY_UNLOCK, STARVES, CLAIM_SUCCEEDS, STOPS_WATCHING, HANDED_OVER],
+        |step| two_threads::<Threads, true>(3, step),
+    );
 }
 
 #[test]
 fn threads_three_threads() {
-    each(THREADS, &[AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BY_UNLOCK, STARVES, HEIR, TIRES, HANDED_OVER], |step| {
-        three_threads::<Threads, true>(2, step)
-    });
+    each(
+        THREADS,
+        &[AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BY_UNLOCK, STARVES, CLAIM_SUCCEEDS, STOPS_WATCHING, HANDED_OVER],
+        |step| three_threads::<Threads, true>(2, step),
+    );
 }
 
 #[test]
 fn threads_over_a_poor_semaphore() {
-    each(THREADS, &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, WOKEN_BY_UNLOCK, STARVES, HEIR, TIRES, HANDED_OVER], |step| {
-        three_threads::<Threads, false>(2, step)
-    });
+    each(
+        THREADS,
+        &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, WOKEN_BY_UNLOCK, STARVES, CLAIM_SUCCEEDS, STOPS_WATCHING, HANDED_OVER],
+        |step| three_threads::<Threads, false>(2, step),
+    );
 }
 
 #[test]
 fn threads_deadlines() {
     each(
         THREADS,
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, HEIR, TIRES, HANDED_OVER],
+        &[
+            COMES_OFF,
+            GIVES_UP,
+            TIME_IS_UP,
+            TOO_LATE_AND_WOKEN,
+            UNREGISTERS,
+            MUST_TAKE_PERMIT,
+            STARVES,
+            CLAIM_SUCCEEDS,
+            STOPS_WATCHING,
+            HANDED_OVER,
+        ],
         |step| deadlines::<Threads, true>(2, step),
     );
     each(
         THREADS,
-        &[COMES_OFF, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, LEAVES, HAS_TO_TAKE, STARVES, TIRES, HANDED_OVER],
+        &[
+            COMES_OFF,
+            GIVES_UP,
+            TIME_IS_UP,
+            TOO_LATE_AND_WOKEN,
+            UNREGISTERS,
+            MUST_TAKE_PERMIT,
+            STARVES,
+            STOPS_WATCHING,
+            HANDED_OVER,
+        ],
         |step| two_deadlines::<Threads, true>(2, step),
     );
     each(
@@ -210,12 +247,12 @@ fn threads_deadlines() {
             GIVES_UP,
             TIME_IS_UP,
             TOO_LATE_AND_WOKEN,
-            LEAVES,
-            HAS_TO_TAKE,
+            UNREGISTERS,
+            MUST_TAKE_PERMIT,
             AGAIN,
             STARVES,
-            HEIR,
-            TIRES,
+            CLAIM_SUCCEEDS,
+            STOPS_WATCHING,
             HANDED_OVER,
         ],
         |step| deadline_of_the_starving::<Threads, true>(4, step),
@@ -231,12 +268,12 @@ fn threads_deadlines_over_a_poor_semaphore() {
             GIVES_UP,
             TIME_IS_UP,
             TOO_LATE_AND_WOKEN,
-            LEAVES,
-            HAS_TO_TAKE,
+            UNREGISTERS,
+            MUST_TAKE_PERMIT,
             AGAIN,
             STARVES,
-            HEIR,
-            TIRES,
+            CLAIM_SUCCEEDS,
+            STOPS_WATCHING,
             HANDED_OVER,
         ],
         |step| deadlines::<Threads, false>(2, step),

@@ -2,7 +2,7 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_rw_mutex`
 //!
-//! Writers lock an `InTurn` among themselves, which is small. A wait with a deadline is over as soon as it has begun, in
+//! Writers lock a `FifoMutex` among themselves, which is small. A wait with a deadline is over as soon as it has begun, in
 //! a model; the deadline is far by the clock, so that nobody gives up before it waits. Semaphores must be left without
 //! a permit.
 #![cfg(sudog_loom)]
@@ -17,15 +17,15 @@ use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, must_reach, waiting};
-use sudog_sync::mutex::InTurn;
+use sudog_sync::mutex::FifoMutex;
 use sudog_sync::rw_mutex::ShardedRwMutex;
 use sudog_sync::{GoRwMutex, RawLock, RawRwLock};
 use world::Checked;
 
-type Writers = InTurn<Checked<true>>;
+type Writers = FifoMutex<Checked<true>>;
 type Plain = GoRwMutex<Writers, Checked<true>>;
 /// Over semaphores that cannot grant past newcomers.
-type Poor = GoRwMutex<InTurn<Checked<false>>, Checked<false>>;
+type Poor = GoRwMutex<FifoMutex<Checked<false>>, Checked<false>>;
 type Sharded<const N: usize> = ShardedRwMutex<N, Writers, Checked<true>>;
 
 // What can become of those who come.

@@ -1,50 +1,5 @@
-//! Go's final mutex.
-//!
-//! The state word, and with it the whole protocol:
-//!
-//! ```text
-//!   31                              3   2   1   0
-//!  ┌─────────────────────────────────┬───┬───┬───┐
-//!  │ waiters                         │ S │ W │ L │
-//!  └─────────────────────────────────┴───┴───┴───┘
-//! ```
-//!
-//! | bit | set means | set by | cleared by |
-//! |---|---|---|---|
-//! | L locked | somebody owns the mutex | its owner-to-be | its owner's unlock |
-//! | W woken | one contender is awake and will see to the mutex: unlocks wake nobody | an unlock, for the waiter that it wakes; a contender, for itself; an heir that had claimed leaves it set, for its successor | that contender, as it locks, sleeps or gives up |
-//! | S starving | newcomers may not lock: the mutex is promised | the contender with W, when it has waited too long; one whose threshold is 0, if nobody has W | the one to whom the promise is kept; one with W that gives up; the last to leave |
-//! | waiters | how many sleep, or are about to | a contender, before it sleeps | normal mode: the unlock that wakes one; starvation mode: the woken one itself, or an heir, for its successor; and one that gives up |
-//!
-//! | unlock leaves | and the mutex goes |
-//! |---|---|
-//! | waiters, no W, no S | to anybody: one waiter is woken, with W set for it, and competes |
-//! | W, no S | to anybody: the one with W is awake |
-//! | S, no W | to the first in line: the semaphore hands it over (L stays clear; S alone keeps others out) |
-//! | S and W | to the one with W, who is awake and watches. Under [`Awake::StandBy`](super::policy::Awake::StandBy) only |
-//!
-//! Invariants: at most one contender has W. Only the one with W sets S, or, while nobody has W, one that starves from the
-//! start. S implies a waiter, or W. In normal mode, those who sleep are as many as `waiters` plus the permits released; in
-//! starvation mode, as many as `waiters`, and a permit is released if and only if L and W are clear.
-//!
-//! Threads, goroutines and async tasks contend for one mutex, each in its own way: threads by [`Policy::AWAKE`],
-//! goroutines by [`Policy::GOROUTINE`], which is spinning or nothing, tasks not at all while they are awake. The table
-//! does not know them apart, because:
-//!
-//! * W is taken by a step from a state without W, or is given by an unlock or an heir to the one that it wakes. So
-//!   whoever is to have it, of whatever kind, is the only one.
-//! * One that spins and one that stands by differ in what they do with S. The former sets it in the step in which it
-//!   goes to sleep, and W is clear after it: the mutex goes to the first in line. The latter, a thread, sets it while
-//!   it is awake and keeps W: the mutex is its own to take. So S with W always means an awake heir, and S without W the
-//!   first in line, of whatever kind.
-//! * While S is set nobody takes W: both kinds take it from states without S only. So whoever is handed the mutex finds
-//!   W clear. It ends the mode by its own rule: one that spins, if it has not waited for too long; one that stands by,
-//!   always.
-//! * The successor that an heir wakes may be of any kind: it finds normal mode, and W its own.
-//!
-//! Source: Go's `internal/sync/mutex.go`, in the development tree of 1.28; `Awake::StandBy`, deadlines and the closed
-//! steal window are ours. The orderings are argued in `docs/orderings.md`: in short, everything is decided on one word,
-//! so coherence orders it; `Acquire` on what takes the mutex and `Release` on what frees it order the data.
+//! The mutex, its fast paths, and what it promises. `state.rs` has the state word and the protocol, `lock.rs` and
+//! `unlock.rs` the slow paths.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -52,21 +7,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
 use std::time::Duration;
 
+use sudog_runtime::Instant;
 use sudog_runtime::event::Kind;
-use sudog_runtime::{AtomicU32, Instant};
 
+use super::contention_hint;
+use super::deadlock_owner::DeadlockOwner;
 use super::future::LockFuture;
-use super::hints;
-use super::owner::Owner;
 use super::policy::{Policy, Threads};
+use super::state::{AtomicState, State};
 use crate::raw::{AsyncRawLock, AsyncSemaphore, RawLock, Semaphore};
 use crate::semaphore::RuntimeSema;
-
-pub(super) const LOCKED: u32 = 1;
-pub(super) const WOKEN: u32 = 2;
-pub(super) const STARVING: u32 = 4;
-pub(super) const WAITER: u32 = 8;
-pub(super) const MAX_WAITERS: u32 = u32::MAX / WAITER;
 
 /// The Go mutex, bare: `lock` and `unlock` as in Go, over the semaphore `S`, under the policy `P`.
 ///
@@ -74,8 +24,9 @@ pub(super) const MAX_WAITERS: u32 = u32::MAX / WAITER;
 /// a thread: another one may unlock it. It is not reentrant. For a mutex with data and guards see
 /// [`Mutex`](crate::Mutex).
 ///
-/// Locking it is fair in the long run and greedy in the short: normally a newcomer may overtake those who wait; once
-/// somebody has waited longer than the policy's threshold, nobody may.
+/// It is fair in the long run and greedy in the short. In normal mode a newcomer may overtake the waiters. Once a
+/// waiter has waited longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the
+/// mutex goes to the waiters.
 ///
 /// # Examples
 ///
@@ -91,12 +42,17 @@ pub(super) const MAX_WAITERS: u32 = u32::MAX / WAITER;
 ///
 /// # Limits
 ///
-/// At most 2^29 - 1 contenders can sleep on one mutex. One more finds no room in the count, and polls until there is:
-/// the count never runs into the flags.
+/// At most 2^29 - 1 contenders can sleep on one mutex. Any further contender polls until the count has room for it: the
+/// count never overflows into the flags.
+///
+/// # Source
+///
+/// Go's `internal/sync/mutex.go`, in the development tree of 1.28. The [policy](super::policy) for threads, deadlines
+/// and async tasks are ours.
 pub struct GoMutex<S = RuntimeSema, P = Threads> {
-    pub(super) state: AtomicU32,
+    pub(super) state: AtomicState,
     pub(super) sema: S,
-    pub(super) owner: Owner,
+    pub(super) deadlock_owner: DeadlockOwner,
     policy: PhantomData<P>,
 }
 
@@ -126,7 +82,7 @@ impl<S: crate::ConstSemaphore, P: Policy> GoMutex<S, P> {
     /// ```
     #[must_use]
     pub const fn unlocked() -> Self {
-        Self { state: AtomicU32::new(0), sema: S::EMPTY, owner: Owner::NOBODY, policy: PhantomData }
+        Self { state: AtomicState::new(), sema: S::EMPTY, deadlock_owner: DeadlockOwner::NONE, policy: PhantomData }
     }
 }
 
@@ -136,17 +92,20 @@ impl<S: crate::ConstSemaphore, P: Policy> crate::ConstRawLock for GoMutex<S, P> 
 }
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Locks the mutex, waiting until it can. It is not reentrant: its owner would wait for itself.
+    /// Locks the mutex. Waits until it is free. The mutex is not reentrant: an owner that locks it again waits for
+    /// itself.
     #[inline]
     #[track_caller]
     pub fn lock(&self) {
         if !self.lock_fast() {
             self.lock_slow(None);
         }
-        self.owner.set();
+        self.deadlock_owner.set();
     }
 
-    /// Locks the mutex if it is neither locked nor promised to somebody who starves. As in Go, it may overtake waiters.
+    /// Locks the mutex if it is neither locked nor in starvation mode. As in Go, the caller may overtake waiters.
+    ///
+    /// Returns false if the mutex is locked, or promised to a waiter.
     ///
     /// # Examples
     ///
@@ -159,25 +118,27 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     #[inline]
     #[must_use]
     pub fn try_lock(&self) -> bool {
-        let mut old = self.state.load(Relaxed);
-        // A change elsewhere in the word is no reason to fail: unlike Go, we try again.
-        while old & (LOCKED | STARVING) == 0 {
-            match self.state.compare_exchange_weak(old, old | LOCKED, Acquire, Relaxed) {
+        let mut state = self.state.load(Relaxed);
+        // Try again if only another part of the state has changed. Go fails then.
+        while state.is_lockable() {
+            match self.state.compare_exchange_weak(state, state.lock(), Acquire, Relaxed) {
                 Ok(_) => {
-                    self.report_if(old / WAITER != 0, Kind::Barge);
-                    self.owner.set();
+                    self.report_if(state.has_waiters(), Kind::Barge);
+                    self.deadlock_owner.set();
                     return true;
                 }
-                Err(now) => old = now,
+                Err(now) => state = now,
             }
         }
         false
     }
 
-    /// Locks the mutex unless `deadline` comes first; says whether it did. A deadline in the past makes it
-    /// [`GoMutex::try_lock`], give or take a few microseconds of spinning.
+    /// Locks the mutex, or gives up at `deadline`. If the deadline has passed, this is [`GoMutex::try_lock`] after at
+    /// most a few microseconds of spinning.
     ///
-    /// The deadline may be overrun by the time that an unlock takes which is under way at that moment and means us.
+    /// May return slightly late: if an unlock has already picked this waiter, the call waits for it to finish.
+    ///
+    /// Returns false if the deadline has passed: the caller does not own the mutex.
     ///
     /// # Examples
     ///
@@ -195,99 +156,104 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
         let locked = self.lock_fast() || self.lock_slow(Some(deadline));
         if locked {
-            self.owner.set();
+            self.deadlock_owner.set();
         }
         locked
     }
 
-    /// [`GoMutex::try_lock_until`], from now. A timeout past the end of time waits for ever.
+    /// [`GoMutex::try_lock_until`] with the deadline `timeout` from now. Without end if the clock cannot express it.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
         match Instant::now().checked_add(timeout) {
             Some(deadline) => self.try_lock_until(deadline),
             None => {
-                self.lock(); // past the end of time
+                self.lock();
                 true
             }
         }
     }
 
-    /// Unlocks the mutex, whoever locked it.
+    /// Unlocks the mutex. The caller need not be the thread, goroutine or task that locked it.
     ///
-    /// The next owner can run before this call returns, and this call still uses the mutex: it must not be freed until
-    /// the call has returned. References and guards see to that, raw pointers do not. Under
-    /// [`Threads`] it may yield the processor.
+    /// The next owner can run before this call returns, and this call still uses the mutex: the mutex must not be freed
+    /// until the call has returned. References and guards ensure that, raw pointers do not.
     ///
-    /// If others wait, a goroutine may give way here. If none does, the unlock is one atomic operation and never
-    /// switches: a goroutine that does nothing else in a loop calls [`gosched`](sudog_runtime::goroutine) at times.
+    /// A goroutine may switch here if contenders are left. Without contenders the unlock is one atomic operation, and
+    /// never switches: a goroutine that does nothing else in a loop should call [`gosched`](sudog_runtime::goroutine)
+    /// now and then. Under [`Threads`] a thread may yield its processor.
     ///
-    /// An unlocked mutex cannot be unlocked: that ends the process with Go's `fatal error: sync: unlock of unlocked
-    /// mutex`, which nothing can recover from.
+    /// # Fatal errors
+    ///
+    /// An unlock of an unlocked mutex ends the process with Go's `fatal error: sync: unlock of unlocked mutex`. The
+    /// program cannot recover from it.
     #[inline]
     pub fn unlock(&self) {
-        self.owner.clear();
-        let new = self.state.fetch_sub(LOCKED, Release).wrapping_sub(LOCKED);
-        if new != 0 {
-            hints::note_contention();
-            if new & (LOCKED | WOKEN | STARVING) == WOKEN {
-                hints::give_way_at_times::<P>();
+        self.deadlock_owner.clear();
+        let state = self.state.unlock(Release);
+        if state != State::UNLOCKED {
+            contention_hint::note_contention();
+            if state.is_left_to_designated() {
+                contention_hint::yield_occasionally::<P>();
             } else {
-                self.unlock_slow(new);
+                self.unlock_slow(state);
             }
         }
     }
 
-    /// One compare-exchange, whether others wait or not: an owner who locks again while they sleep pays no more.
+    /// One compare-exchange, with or without waiters: an owner that locks again while others sleep pays no more.
     ///
-    /// Which one is a guess from this thread's last unlocks. To look at the word first would cost the uncontended path,
-    /// as the load must wait for the unlock before it; to compare with 0 first, the contended one:
+    /// The hint predicts which state to expect. A look at the state first would slow down the uncontended path, as the
+    /// load must wait for the unlock before it; a comparison with UNLOCKED first, the contended path:
     /// `docs/performance.md`.
     #[inline(always)]
     fn lock_fast(&self) -> bool {
-        let expect = |old| self.state.compare_exchange(old, old | LOCKED, Acquire, Relaxed).is_ok();
-        hints::guess(|contended| {
+        let lock = |state: State| self.state.compare_exchange(state, state.lock(), Acquire, Relaxed).is_ok();
+        contention_hint::predict(|contended| {
             if !contended.get() {
-                return expect(0);
+                return lock(State::UNLOCKED);
             }
-            let old = self.state.load(Relaxed);
-            contended.set(old != 0);
-            let locked = old & (LOCKED | STARVING) == 0 && expect(old);
-            self.report_if(locked && old / WAITER != 0, Kind::Barge);
+            let state = self.state.load(Relaxed);
+            contended.set(state != State::UNLOCKED);
+            let locked = state.is_lockable() && lock(state);
+            self.report_if(locked && state.has_waiters(), Kind::Barge);
             locked
         })
     }
 
-    /// Whether somebody holds the mutex at this moment.
+    /// Whether the mutex has an owner at this moment.
     #[inline]
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        self.state.load(Relaxed) & LOCKED != 0
+        self.state.load(Relaxed).is_locked()
     }
 
-    /// How many sleep on the mutex, or are about to, at this moment. For tests and the curious.
+    /// The number of contenders that sleep on the mutex, or are about to, at this moment. For tests and diagnostics.
     #[must_use]
     pub fn waiters(&self) -> u32 {
-        self.state.load(Relaxed) / WAITER
+        self.state.load(Relaxed).waiters()
     }
 
-    /// Whether the mutex is in starvation mode at this moment. For tests and the curious.
+    /// Whether the mutex is in starvation mode at this moment. For tests and diagnostics.
     #[must_use]
     pub fn is_starving(&self) -> bool {
-        self.state.load(Relaxed) & STARVING != 0
+        self.state.load(Relaxed).is_starving()
     }
 }
 
-// SAFETY: L is set by one contender at a time: by a compare-exchange from a state without it, or by `accept`, for which
-// the semaphore grants one permit while S keeps everybody else from setting it. `docs/orderings.md` has the rest.
+// SAFETY:
+// - exclusion: one contender at a time sets LOCKED. It does so by a compare-exchange from a state without LOCKED, or by
+//   `accept_handoff`, for which the semaphore grants one permit while STARVING keeps all other contenders from locking.
+// - happens-before: that step is Acquire, the unlock is Release, and all changes are RMWs of one word.
+// `docs/orderings.md` has the argument.
 unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
-    /// Nothing to remember, and any thread may unlock, as in Go.
+    /// Any thread may unlock, as in Go: there is nothing to keep.
     type Guard = ();
 
     const DEADLINES: bool = S::DEADLINES;
 
     fn new() -> Self {
-        Self { state: AtomicU32::new(0), sema: S::new(0), owner: Owner::NOBODY, policy: PhantomData }
+        Self { state: AtomicState::new(), sema: S::new(0), deadlock_owner: DeadlockOwner::NONE, policy: PhantomData }
     }
 
     #[inline]
@@ -318,9 +284,9 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
 }
 
 impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
-    /// [`GoMutex::lock`] as a future, for async tasks: they stand in the same line as threads and goroutines.
+    /// [`GoMutex::lock`] as a future. Async tasks wait in the same queue as threads and goroutines.
     ///
-    /// See [`LockFuture`] for what dropping it does.
+    /// The future may be dropped at any time: see [`LockFuture`].
     ///
     /// # Examples
     ///
@@ -341,8 +307,9 @@ impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
     }
 }
 
-// SAFETY: `LockFuture` locks as `lock` does, once, when it is ready; and unlocks whatever it has been given if it is
-// dropped before.
+// SAFETY:
+// - a `LockFuture` locks as `lock` does, once, when it is ready;
+// - if it is dropped before, it unlocks a mutex that has been handed to it.
 unsafe impl<S: AsyncSemaphore, P: Policy> AsyncRawLock for GoMutex<S, P> {
     type Lock<'a>
         = LockFuture<'a, S, P>
@@ -365,10 +332,10 @@ impl<S, P> fmt::Debug for GoMutex<S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load(Relaxed);
         f.debug_struct("GoMutex")
-            .field("locked", &(state & LOCKED != 0))
-            .field("woken", &(state & WOKEN != 0))
-            .field("starving", &(state & STARVING != 0))
-            .field("waiters", &(state / WAITER))
+            .field("locked", &state.is_locked())
+            .field("woken", &state.is_woken())
+            .field("starving", &state.is_starving())
+            .field("waiters", &state.waiters())
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,9 @@
-//! What the mutex's word must come to, seen from within.
+//! The mutex's state word, seen from within.
 
 use super::*;
+
+const LOCKED: u32 = State::UNLOCKED.lock().0;
+const WAITER: u32 = State::UNLOCKED.register(false, false).0;
 
 #[cfg(not(sudog_loom))]
 mod real {
@@ -10,13 +13,13 @@ mod real {
     fn a_crowd_does_not_run_into_the_flags() {
         fn check<P: Policy>() {
             let mu = GoMutex::<RuntimeSema, P>::unlocked();
-            let full = LOCKED | (MAX_WAITERS * WAITER);
-            mu.state.store(full, Relaxed);
+            let full = LOCKED | (State::MAX_WAITERS * WAITER);
+            mu.state.0.store(full, Relaxed);
             assert!(!mu.try_lock_for(Duration::from_millis(5)));
-            assert_eq!(mu.state.load(Relaxed), full, "one more than can be counted must not be counted");
+            assert_eq!(mu.state.0.load(Relaxed), full, "the count has no room for one more");
             std::thread::scope(|s| {
                 let patient = s.spawn(|| mu.lock());
-                mu.state.fetch_sub(full, Relaxed); // everybody is gone; if `patient` has W already, it keeps it
+                mu.state.0.fetch_sub(full, Relaxed); // all others are gone; if `patient` holds WOKEN already, it keeps it
                 patient.join().unwrap();
             });
             assert!(mu.is_locked());
@@ -35,17 +38,18 @@ mod model {
     use std::time::Duration;
     use sudog_runtime::reached::must_reach;
 
-    const BESIDE: &str = "another gives up while the mutex is accepted";
-    const LEAVES: &str = "who gives up leaves";
+    const STARVING: u32 = State::UNLOCKED.claim().0;
+    const BESIDE: &str = "a waiter unregisters while another accepts the mutex";
+    const LEAVES: &str = "a waiter that gives up unregisters";
 
-    /// One accepts what is handed to it while another gives up. To get there by itself a model would need more
-    /// preemptions than it can explore, so S is put in where a starving waiter might have set it.
+    /// A waiter accepts the mutex while another gives up. A model would need more preemptions than it can explore to
+    /// get there by itself, so the test sets STARVING where a starving waiter might have set it.
     #[test]
     fn one_accepts_while_another_gives_up() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         let run = || {
-            sudog_runtime::model::set_clock(2_000_000); // everybody has waited too long
+            sudog_runtime::model::set_clock(2_000_000); // all have waited too long
             let mu: Arc<GoMutex<RuntimeSema, Go>> = Arc::new(RawLock::new());
             mu.lock();
             let turn = |deadline: Option<Instant>| {
@@ -63,13 +67,13 @@ mod model {
             let hasty = turn(Some(Instant::now() + Duration::from_secs(1)));
             thread::yield_now();
             let both = LOCKED + 2 * WAITER;
-            if mu.state.compare_exchange(both, both | STARVING, Relaxed, Relaxed).is_err() {
-                loom::skip_branch(); // the two have not come that far, which other models explore
+            if mu.state.0.compare_exchange(both, both | STARVING, Relaxed, Relaxed).is_err() {
+                loom::skip_branch(); // other models explore that the two have not come this far
             }
             mu.unlock();
             patient.join().unwrap();
             hasty.join().unwrap();
-            assert_eq!(mu.state.load(Relaxed), 0);
+            assert_eq!(mu.state.0.load(Relaxed), 0);
         };
         must_reach(&[BESIDE, LEAVES], || builder.check(run));
     }

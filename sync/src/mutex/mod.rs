@@ -1,33 +1,49 @@
 //! The Go mutex: normal mode, starvation mode, over any semaphore, under a policy.
+//!
+//! | file | what |
+//! |---|---|
+//! | `go_mutex.rs` | the type, its contract, the fast paths |
+//! | `state.rs` | the state word: the protocol as a table, predicates, transitions |
+//! | `lock.rs`, `contender.rs` | the slow path of `lock`: what a contender does, and what it knows of itself |
+//! | `unlock.rs` | the slow path of `unlock` |
+//! | `future.rs` | an async task as a contender |
+//! | `policy.rs` | the parameters, and Go's versions |
+//! | `spin.rs`, `successor.rs` | the two strategies before a sleep: Go's, and the one for threads |
+//! | `contention_hint.rs`, `deadlock_owner.rs` | for speed, and for the report of a deadlock |
+//! | `fifo.rs` | another mutex: first come, first served |
+//! | `stages/` | the Go mutex in eight stages, to be read in turn |
 
+mod contender;
+mod contention_hint;
+mod deadlock_owner;
+mod fifo;
 mod future;
 mod go_mutex;
-mod hints;
-mod in_turn;
-mod owner;
+mod lock;
 pub mod policy;
-mod slow;
+mod spin;
 pub mod stages;
-mod stand_by;
+mod state;
+mod successor;
+mod unlock;
 
 use crate::RawLock;
 use crate::raw::Semaphore;
 
+pub use fifo::FifoMutex;
 pub use future::LockFuture;
 pub use go_mutex::GoMutex;
-pub use in_turn::InTurn;
 
-/// Locks that one may unlock wrongly: that comes to a lock in disorder, or to the end of the process, but never to
-/// undefined behaviour, which [`RawLock::unlock`] otherwise allows. For what is locked and unlocked by hand on top of
-/// them. Sealed.
-pub trait ByHand: RawLock<Guard = ()> + sealed::Sealed {}
+/// Locks whose misuse is safe: an unlock of an unlocked lock corrupts the lock or ends the process, but it is never
+/// undefined behaviour, which [`RawLock::unlock`] otherwise allows. Other locks build on them. Sealed.
+pub trait UnguardedLock: RawLock<Guard = ()> + sealed::Sealed {}
 
-impl<S: Semaphore, P: policy::Policy> ByHand for GoMutex<S, P> {}
-impl<S: Semaphore> ByHand for InTurn<S> {}
+impl<S: Semaphore, P: policy::Policy> UnguardedLock for GoMutex<S, P> {}
+impl<S: Semaphore> UnguardedLock for FifoMutex<S> {}
 
 mod sealed {
     pub trait Sealed {}
 
     impl<S, P> Sealed for super::GoMutex<S, P> {}
-    impl<S> Sealed for super::InTurn<S> {}
+    impl<S> Sealed for super::FifoMutex<S> {}
 }

@@ -1,8 +1,8 @@
-//! What a contender does while it is awake, and when it calls itself starving: policy as a type.
+//! The parameters of the mutex, as a type: what a contender does before it sleeps, and when it starves.
 //!
 //! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant
-//! by constant, and before it come those of its past. [`Threads`] is the default, made for operating-system threads;
-//! `docs/performance.md` has what each buys, `docs/mutex.md` what each does.
+//! by constant; [`Go1_9`] and [`Go1_8`] are its predecessors. [`Threads`] is the default, made for operating-system
+//! threads. `docs/mutex.md` has what each does, `docs/performance.md` what each buys.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -11,79 +11,79 @@ use crate::raw::Wake;
 
 /// How contenders for a [`GoMutex`](super::GoMutex) wait.
 ///
-/// | preset | who waits too long | an unlock in starvation mode | beaten, a waiter goes | awake |
+/// | preset | a waiter starves after | an unlock in starvation mode | a waiter that loses the race queues | before it sleeps |
 /// |---|---|---|---|---|
-/// | [`Go1_8`] | nobody ever | | to the end of the line | spins |
-/// | [`Go1_9`], until 1.13 | 1 ms | hands over, and goes on | to its head | spins |
-/// | [`Go`], [`Go1_14`], since 1.14 | 1 ms | hands over, and gives way | to its head | spins |
-/// | [`Fifo`] | everybody | hands over, and gives way | to its head | sleeps at once |
-/// | [`Threads`], the default | 100 us | hands over, and gives way | to its head | threads: one stands by |
+/// | [`Go1_8`] | never | | at the end | a contender spins |
+/// | [`Go1_9`], until 1.13 | 1 ms | hands over, and goes on | at the head | a contender spins |
+/// | [`Go`], [`Go1_14`], since 1.14 | 1 ms | hands over, and gives way | at the head | a contender spins |
+/// | [`Fifo`] | 0: from the start | hands over, and gives way | at the head | nothing |
+/// | [`Threads`], the default | 100 us | hands over, and gives way | at the head | one thread watches; goroutines spin |
 ///
 /// # Examples
 ///
-/// A policy of one's own: Go's, with more patience and a longer spin.
+/// Another policy: Go's, with more patience and a longer spin.
 ///
 /// ```
 /// use std::time::Duration;
 /// use sudog_sync::GoMutex;
-/// use sudog_sync::mutex::policy::{Awake, Policy};
+/// use sudog_sync::mutex::policy::{Policy, SpinStrategy};
 /// use sudog_sync::semaphore::RuntimeSema;
 ///
 /// enum Patient {}
 ///
 /// impl Policy for Patient {
 ///     const THRESHOLD: Duration = Duration::from_millis(5);
-///     const AWAKE: Awake = Awake::Spin { rounds: 8, pauses: 30 };
+///     const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 8, pauses: 30 };
 /// }
 /// static M: GoMutex<RuntimeSema, Patient> = GoMutex::unlocked();
 /// M.lock();
 /// M.unlock();
 /// ```
 pub trait Policy: Send + Sync + 'static {
-    /// How long is too long. A waiter that has waited for longer turns the mutex to starvation mode: newcomers then
-    /// queue, whether it is locked or not, and the mutex goes to those who wait.
+    /// How long is too long. A waiter that has waited longer turns on starvation mode: newcomers then queue, whether
+    /// the mutex is locked or not, and the mutex goes to the waiters.
     ///
-    /// Under [`Awake::Spin`] it is counted from the waiter's first sleep, and 0 is from the start: the mutex then serves
-    /// first come, first served, as far as the semaphore does. Under [`Awake::StandBy`] it is counted from when it began
-    /// to stand by; there, `Duration::MAX` means an heir that never sleeps.
+    /// Under [`SpinStrategy::Spin`] the time runs from the waiter's first sleep. With 0 a contender starves from the
+    /// start: the mutex then serves first come, first served, as far as the semaphore does. Under
+    /// [`SpinStrategy::Successor`] the time runs from the start of the watch. With `Duration::MAX` the successor never
+    /// sleeps.
     const THRESHOLD: Duration;
 
     /// What a contender does before it sleeps.
-    const AWAKE: Awake;
+    const STRATEGY: SpinStrategy;
 
-    /// [`Policy::AWAKE`] for contenders that are goroutines. They may [spin](Awake::Spin), for more than one round only
-    /// while their worker has nothing else to run; they cannot stand by.
+    /// [`Policy::STRATEGY`] for contenders that are goroutines: [`SpinStrategy::Spin`] only. They spin for more than
+    /// one round only while their worker has nothing else to run.
     ///
-    /// By default as threads do, or, if those stand by, as in Go: a handoff between goroutines costs a tenth of a
-    /// microsecond, so there is nothing to be had from watching.
-    const GOROUTINE: Awake = match Self::AWAKE {
-        Awake::StandBy { .. } => Awake::GO,
-        spin @ Awake::Spin { .. } => spin,
+    /// By default the same as for threads; or Go's, if threads have a successor. A handoff between goroutines costs a
+    /// tenth of a microsecond, so a watch gains nothing.
+    const GOROUTINE_STRATEGY: SpinStrategy = match Self::STRATEGY {
+        SpinStrategy::Successor { .. } => SpinStrategy::GO,
+        spin @ SpinStrategy::Spin { .. } => spin,
     };
 
-    /// [`Policy::THRESHOLD`] for contenders that are goroutines, and for async tasks, which neither spin nor stand by.
+    /// [`Policy::THRESHOLD`] for contenders that are goroutines, and for async tasks, which sleep at once.
     ///
-    /// By default the same, or, if threads stand by, Go's.
-    const GOROUTINE_THRESHOLD: Duration = match Self::AWAKE {
-        Awake::StandBy { .. } => GO_THRESHOLD,
-        Awake::Spin { .. } => Self::THRESHOLD,
+    /// By default the same as for threads; or Go's, if threads have a successor.
+    const GOROUTINE_THRESHOLD: Duration = match Self::STRATEGY {
+        SpinStrategy::Successor { .. } => GO_THRESHOLD,
+        SpinStrategy::Spin { .. } => Self::THRESHOLD,
     };
 
-    /// What an unlock does with its permit in starvation mode.
+    /// How an unlock releases its permit in starvation mode.
     ///
-    /// | | the permit | the one who unlocks |
+    /// | | the permit | the releaser |
     /// |---|---|---|
-    /// | [`Wake::Handoff`] | is the first waiter's | gives way, if it is a goroutine: the waiter has its time slice |
-    /// | [`Wake::Grant`] | is the first waiter's | goes on, and soon waits in its turn, while nobody uses the mutex |
+    /// | [`Wake::Handoff`] | is the first waiter's | gives way, if it is a goroutine: the waiter takes over its time slice |
+    /// | [`Wake::Grant`] | is the first waiter's | goes on. Soon it waits itself, while the mutex is idle |
     /// | [`Wake::Normal`] | is in the semaphore for a moment, where a newcomer may take it | goes on |
     const HANDOFF: Wake = Wake::Handoff;
 
-    /// Whether a waiter that was woken and beaten to the mutex goes to the head of the line, and not to its end. Without
-    /// it one that starves is not the one that the mutex is handed to next, and may wait for longer than the threshold by
-    /// as long as the line is.
+    /// Whether a waiter that lost the race for the mutex queues at the head again (Go since 1.9). If false, a starving
+    /// waiter may have the whole queue in front of it, and waits that much longer than the threshold.
     const LIFO: bool = true;
 
-    /// Whether the mutex [reports](sudog_runtime::event) what happens to it. [`Recorded`] turns it on.
+    /// Whether the mutex records [events](sudog_runtime::event). [`Recorded`] turns it on.
     const EVENTS: bool = cfg!(feature = "event");
 }
 
@@ -92,35 +92,37 @@ const GO_THRESHOLD: Duration = Duration::from_millis(1);
 
 /// What a contender does before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Awake {
-    /// Every contender spins, `rounds` times `pauses` pause instructions at most, then queues. Go's way.
+pub enum SpinStrategy {
+    /// Every contender spins, for at most `rounds` rounds of `pauses` pause instructions, then sleeps. Go's way.
     Spin {
         /// Go: 4.
         rounds: u32,
         /// Go: 30.
         pauses: u32,
     },
-    /// One contender, the *heir*, stands by: it watches the mutex, takes it once it is left alone, and claims it, by
-    /// starvation mode, when [`Policy::THRESHOLD`] has passed since it began. All others sleep, but for newcomers who
-    /// spin for a few microseconds while nobody is in line. The heir is the first in line, whom an unlock has woken; or
-    /// a newcomer, if nobody is in line.
+    /// One contender watches the mutex: the *successor*. It locks the mutex when the owner has left it; and claims it,
+    /// by starvation mode, when it has watched for [`Policy::THRESHOLD`]. The other contenders sleep; newcomers spin
+    /// for a few microseconds first, while no contender sleeps.
     ///
-    /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold; then
-    /// the next has it, who is awake already. Two contenders are awake at a time, as two are enough to keep a mutex
-    /// busy: this is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
-    StandBy {
-        /// After its claim the heir watches for this long; then it sleeps at the head of the line (over a semaphore
-        /// that has [`LIFO`](crate::Semaphore::LIFO)), and the unlock hands over to it. That is the case of an owner
-        /// that holds the mutex for long.
+    /// The successor is the designated waker: the first waiter, woken by an unlock; or a newcomer, if no contender
+    /// waits.
+    ///
+    /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold. Then
+    /// the successor has it, which is awake already. Two contenders are awake at a time, which is enough to keep a
+    /// mutex busy. This is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
+    Successor {
+        /// How long the successor watches after its claim. Then the owner is one that holds the mutex for long: the
+        /// successor sleeps at the head of the queue (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)), and
+        /// the unlock hands over to it.
         grace: Duration,
     },
 }
 
-impl Awake {
-    /// Go's spinning.
+impl SpinStrategy {
+    /// Go's `sync_runtime_canSpin` and `sync_runtime_doSpin`.
     const GO: Self = Self::Spin { rounds: sudog_runtime::spin::ROUNDS, pauses: sudog_runtime::spin::PAUSES };
-    /// To sleep at once.
-    pub(super) const NOT_AT_ALL: Self = Self::Spin { rounds: 0, pauses: 0 };
+    /// A contender sleeps at once.
+    pub(super) const NONE: Self = Self::Spin { rounds: 0, pauses: 0 };
 }
 
 /// Go 1.14 and later: four rounds of spinning, starvation after a millisecond, first in, first out while it lasts.
@@ -132,58 +134,58 @@ pub type Go1_14 = Go;
 
 impl Policy for Go {
     const THRESHOLD: Duration = GO_THRESHOLD;
-    const AWAKE: Awake = Awake::GO;
+    const STRATEGY: SpinStrategy = SpinStrategy::GO;
 }
 
-/// Go 1.9 to 1.13: as [`Go`], but one who hands the mutex over does not give way. Many contenders then bring it to a
-/// crawl from which it does not recover: Go issue 33747.
+/// Go 1.9 to 1.13: as [`Go`], but a releaser that hands the mutex over does not give way. With many contenders the
+/// mutex may slow to a crawl, and not recover: Go issue 33747.
 #[derive(Clone, Copy, Debug)]
 pub enum Go1_9 {}
 
 impl Policy for Go1_9 {
     const THRESHOLD: Duration = GO_THRESHOLD;
-    const AWAKE: Awake = Awake::GO;
+    const STRATEGY: SpinStrategy = SpinStrategy::GO;
     const HANDOFF: Wake = Wake::Grant;
 }
 
-/// Go 1.8: no starvation mode, and who is beaten to the mutex goes to the end of the line. A waiter may wait for ever:
-/// Go issue 13086.
+/// Go 1.8: no starvation mode, and a waiter that loses the race queues at the end. It may wait for ever: Go issue
+/// 13086.
 #[derive(Clone, Copy, Debug)]
 pub enum Go1_8 {}
 
 impl Policy for Go1_8 {
     const THRESHOLD: Duration = Duration::MAX;
-    const AWAKE: Awake = Awake::GO;
+    const STRATEGY: SpinStrategy = SpinStrategy::GO;
     const LIFO: bool = false;
 }
 
-/// First come, first served: whoever must wait starves from the start, so every unlock hands over. As fair, and as
-/// slow, as [`InTurn`](super::InTurn).
+/// First come, first served: every contender that must wait starves from the start, so every unlock hands over. As
+/// fair, and as slow, as [`FifoMutex`](super::FifoMutex).
 #[derive(Clone, Copy, Debug)]
 pub enum Fifo {}
 
 impl Policy for Fifo {
     const THRESHOLD: Duration = Duration::ZERO;
-    const AWAKE: Awake = Awake::NOT_AT_ALL;
+    const STRATEGY: SpinStrategy = SpinStrategy::NONE;
 }
 
-/// For operating-system threads: one heir stands by, and has the mutex after a tenth of a millisecond. Goroutines,
-/// which may contend for the same mutex, do as in Go.
+/// For operating-system threads: a [successor](SpinStrategy::Successor) watches, and has the mutex after a tenth of a
+/// millisecond. Goroutines may contend for the same mutex, and do as in Go.
 ///
-/// A handoff between sleeping threads costs tens of microseconds, a hundred times what it costs between goroutines.
-/// Go's rule, by which a contended mutex is either fought for or handed from sleeper to sleeper, then has to choose
-/// between a throughput of nearly nothing and waits without bound.
+/// A handoff between sleeping threads costs tens of microseconds, a hundred times as much as between goroutines. Under
+/// Go's rule contenders fight for the mutex, or sleepers hand it from one to the next: threads then get either waits
+/// without bound, or next to no throughput.
 #[derive(Clone, Copy, Debug)]
 pub enum Threads {}
 
 impl Policy for Threads {
     const THRESHOLD: Duration = Duration::from_micros(100);
-    const AWAKE: Awake = Awake::StandBy { grace: Duration::from_micros(20) };
+    const STRATEGY: SpinStrategy = SpinStrategy::Successor { grace: Duration::from_micros(20) };
 }
 
-/// Another policy, under which the mutex [reports](sudog_runtime::event) what happens to it.
+/// The policy `P`, with [events](sudog_runtime::event): the mutex records what happens to it.
 ///
-/// What happens in the line of its semaphore is reported by that: [`InTable`](crate::semaphore::InTable) over a table of
+/// The semaphore records what happens in its queue if it is [`InTable`](crate::semaphore::InTable) over a table of
 /// [`Recorded`](sudog_runtime::sema::queue::Recorded) queues.
 ///
 /// # Examples
@@ -217,8 +219,8 @@ pub struct Recorded<P>(PhantomData<P>);
 
 impl<P: Policy> Policy for Recorded<P> {
     const THRESHOLD: Duration = P::THRESHOLD;
-    const AWAKE: Awake = P::AWAKE;
-    const GOROUTINE: Awake = P::GOROUTINE;
+    const STRATEGY: SpinStrategy = P::STRATEGY;
+    const GOROUTINE_STRATEGY: SpinStrategy = P::GOROUTINE_STRATEGY;
     const GOROUTINE_THRESHOLD: Duration = P::GOROUTINE_THRESHOLD;
     const HANDOFF: Wake = P::HANDOFF;
     const LIFO: bool = P::LIFO;

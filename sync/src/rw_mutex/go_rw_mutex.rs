@@ -56,7 +56,7 @@ use std::time::Duration;
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
 use super::spinning::spin_while;
-use crate::mutex::ByHand;
+use crate::mutex::UnguardedLock;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
@@ -501,7 +501,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 }
 
-impl<W: ByHand, S: Semaphore> GoRwMutex<W, S> {
+impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for writing, waiting for other writers and for the readers that are there. Go: `Lock`.
     #[inline]
     #[track_caller]
@@ -558,7 +558,7 @@ impl<W: ByHand, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     pub fn unlock(&self) {
         // SAFETY: the guard is nothing. `end_write` notices if the lock is not locked for writing, as Go does. If another
-        // one has locked it that one is misused, which a `ByHand` lock allows; no data hang on it.
+        // one has locked it that one is misused, which a `UnguardedLock` lock allows; no data hang on it.
         unsafe { self.end_write((), 0) };
     }
 

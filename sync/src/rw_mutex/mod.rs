@@ -33,4 +33,4 @@ pub use sharded::{ShardedRwMutex, SharedGuard};
 /// RW.lock();
 /// RW.unlock();
 /// ```
-pub type PhaseFairRwMutex<S = crate::semaphore::RuntimeSema> = GoRwMutex<crate::mutex::InTurn<S>, S>;
+pub type PhaseFairRwMutex<S = crate::semaphore::RuntimeSema> = GoRwMutex<crate::mutex::FifoMutex<S>, S>;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::GoRwMutex;
-use crate::mutex::ByHand;
+use crate::mutex::UnguardedLock;
 use crate::{Locker, Semaphore};
 
 /// Locks a [`GoRwMutex`] for reading: made by [`GoRwMutex::rlocker`]. Go: `RLocker`.
@@ -11,7 +11,7 @@ use crate::{Locker, Semaphore};
 /// For code that takes any [`Locker`]. It excludes nobody but writers.
 pub struct RLocker<'a, W, S>(&'a GoRwMutex<W, S>);
 
-impl<'a, W: ByHand, S: Semaphore> RLocker<'a, W, S> {
+impl<'a, W: UnguardedLock, S: Semaphore> RLocker<'a, W, S> {
     pub(super) fn new(rw: &'a GoRwMutex<W, S>) -> Self {
         Self(rw)
     }
@@ -25,7 +25,7 @@ impl<W, S> Clone for RLocker<'_, W, S> {
 
 impl<W, S> Copy for RLocker<'_, W, S> {}
 
-impl<W: ByHand, S: Semaphore> Locker for RLocker<'_, W, S> {
+impl<W: UnguardedLock, S: Semaphore> Locker for RLocker<'_, W, S> {
     #[inline]
     fn lock(&self) {
         self.0.rlock();

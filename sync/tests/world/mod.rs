@@ -84,12 +84,12 @@ pub mod states {
     pub const STARVES_NO_MORE: &str = "starving-exit";
     pub const HANDED_OVER: &str = "the mutex is handed over";
     pub const WOKEN_BY_UNLOCK: &str = "an unlock wakes a waiter";
-    pub const HEIR: &str = "an heir takes what it has claimed";
-    pub const TIRES: &str = "an heir tires";
-    pub const LEAVES: &str = "who gives up leaves";
-    pub const HAS_TO_TAKE: &str = "who gives up has to take a permit";
-    pub const DROPPED_AWAKE: &str = "who is dropped is awake";
-    pub const DROPPED_OWNER: &str = "who is dropped has the mutex";
+    pub const CLAIM_SUCCEEDS: &str = "a successor locks the mutex that it has claimed";
+    pub const STOPS_WATCHING: &str = "a successor stops watching";
+    pub const UNREGISTERS: &str = "a waiter that gives up unregisters";
+    pub const MUST_TAKE_PERMIT: &str = "a waiter that gives up must take a permit";
+    pub const CANCELLED_AWAKE: &str = "a cancelled contender is awake";
+    pub const CANCELLED_OWNER: &str = "a cancelled contender has the mutex";
 }
 use states::*;
 

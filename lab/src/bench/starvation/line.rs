@@ -14,7 +14,7 @@
 //!
 //! * A wake-up comes with a permit. A newcomer that is about to sleep while the one who was woken is on its way takes that
 //!   permit, and with it the other's turn to compete; if it is beaten, it goes to the head of the line, without ever having
-//!   slept. (Under the policy for threads there is a better reason to begin there: it has been the heir, and stood by.)
+//!   slept. (Under the policy for threads there is a better reason to begin there: it has been the successor, and watched.)
 //!
 //! Who has passed another stays before it until one of the two has had the mutex, or the other comes to the head.
 
@@ -125,18 +125,18 @@ impl Line {
 
     /// Of a handoff to one who still sleeps.
     pub fn judge(&self, to: usize) -> Verdict {
-        let heir = &self.waits[to];
-        if heir.since.is_none()
+        let waiter = &self.waits[to];
+        if waiter.since.is_none()
             || !self.waits.iter().all(|wait| wait.known && wait.asleep.is_some() <= wait.since.is_some())
         {
             return Verdict::Unknown;
         }
-        let longer = || (0..self.waits.len()).filter(|&n| self.waits[n].is_before(heir));
+        let longer = || (0..self.waits.len()).filter(|&n| self.waits[n].is_before(waiter));
         if longer().next().is_none() {
             Verdict::Longest
         } else if longer().all(|n| self.waits[n].since < Some(self.complete)) {
             Verdict::Unknown // they may have been woken since, by one whose events are missing
-        } else if longer().all(|n| heir.passed.contains(&n)) {
+        } else if longer().all(|n| waiter.passed.contains(&n)) {
             Verdict::Passed
         } else {
             Verdict::Another

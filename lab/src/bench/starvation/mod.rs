@@ -266,7 +266,7 @@ fn remarks(contest: &Contest, outcome: &Outcome, history: &History) -> Vec<Strin
     ];
     if contest.policy == PolicyName::Threads {
         remarks.push(
-            "Under this policy most of what is handed over goes to the heir, who is awake: only handoffs to one who sleeps \
+            "Under this policy the mutex mostly goes to the successor, which is awake: only handoffs to a sleeping waiter \
              are counted."
                 .to_owned(),
         );

@@ -9,7 +9,7 @@
 //! its permit.
 //!
 //! Source: Version #1. Go never had it: its first mutex, of 2008, has a counter in front of the semaphore, and is
-//! [`InTurn`](crate::mutex::InTurn).
+//! [`FifoMutex`](crate::mutex::FifoMutex).
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;

@@ -2,12 +2,12 @@
 //!
 //! | step | the count of contenders | then |
 //! |---|---|---|
-//! | `lock` | + 1 | it was 0: has the lock. Else waits for a permit, and has the lock with it |
-//! | `unlock` | - 1 | it was above 1: releases a permit |
-//! | one that waits, and gives up | - 1, if it is above 1 | else nobody is left to have the lock but itself: takes the permit |
+//! | `lock` | + 1 | it was 0: the caller has the lock. Else it waits for a permit, and has the lock with it |
+//! | `unlock` | - 1 | it was above 1: the releaser releases a permit |
+//! | a waiter gives up | - 1, if it is above 1 | else it is the only contender: takes the permit, and has the lock |
 //!
-//! A permit is for whoever waits, and if there is one, so is the lock: nobody else takes either. One that gives up while
-//! a permit is under way may leave it to the others, as long as there are any.
+//! A permit is for a waiter, and the lock comes with it: no other contender takes either. A waiter that gives up while
+//! a permit is under way may leave it to the other waiters, as long as there are any.
 //!
 //! Orderings: the count is changed by RMWs, Release as the lock is freed and Acquire as it is taken; a permit orders
 //! the rest.
@@ -22,35 +22,35 @@ use sudog_runtime::{AtomicU32, Instant};
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::semaphore::RuntimeSema;
 
-/// A lock that goes from hand to hand: to whoever has waited longest, and never to a newcomer while somebody waits.
+/// A strictly fair mutex: it goes to the contender that has waited longest, never to a newcomer past a waiter.
 ///
-/// The price is that of every strict queue: once somebody waits, each unlock wakes a sleeper, and the lock is idle until
-/// it runs. First come, first served as far as the semaphore is.
+/// First come, first served, as far as the semaphore is. The price is that of every strict queue: under contention each
+/// unlock wakes a sleeper, and the mutex is idle until the sleeper runs.
 ///
 /// # Limits
 ///
-/// 2^32 - 1 contenders.
+/// At most 2^32 - 1 contenders at a time.
 ///
 /// # Examples
 ///
 /// ```
 /// use sudog_sync::MutexOver;
-/// use sudog_sync::mutex::InTurn;
+/// use sudog_sync::mutex::FifoMutex;
 ///
-/// static QUEUE: MutexOver<InTurn, Vec<u32>> = MutexOver::new(Vec::new());
+/// static QUEUE: MutexOver<FifoMutex, Vec<u32>> = MutexOver::new(Vec::new());
 /// QUEUE.lock().push(1);
 /// ```
-pub struct InTurn<S = RuntimeSema> {
+pub struct FifoMutex<S = RuntimeSema> {
     contenders: AtomicU32,
     sema: S,
 }
 
-impl<S: Semaphore> InTurn<S> {
-    /// One that stands in no line any more gives up. False if the lock is its own.
+impl<S: Semaphore> FifoMutex<S> {
+    /// Gives up: the waiter is no longer in the semaphore's queue, but still counted. False if it has the lock instead.
     ///
-    /// Should this be unwound, it is to be called again.
+    /// If this is unwound, the caller must call it again.
     #[cold]
-    fn leave(&self) -> bool {
+    fn uncount(&self) -> bool {
         let mut old = self.contenders.load(Relaxed);
         while old > 1 {
             match self.contenders.compare_exchange_weak(old, old - 1, Relaxed, Relaxed) {
@@ -58,28 +58,29 @@ impl<S: Semaphore> InTurn<S> {
                 Err(now) => old = now,
             }
         }
-        self.sema.acquire(Order::Fifo); // there, or on its way
+        // The permit is there, or on its way.
+        self.sema.acquire(Order::Fifo);
         false
     }
 
     #[cold]
     #[track_caller]
     fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        crate::relock::wait(|| self.wait_in_turn(deadline))
+        crate::relock::wait(|| self.wait_for_permit(deadline))
     }
 
-    fn wait_in_turn(&self, deadline: Option<Instant>) -> bool {
+    fn wait_for_permit(&self, deadline: Option<Instant>) -> bool {
         /// A goroutine that is unwound leaves its sleep by a panic.
-        struct Unwound<'a, S: Semaphore>(&'a InTurn<S>);
-        impl<S: Semaphore> Drop for Unwound<'_, S> {
+        struct CancelOnUnwind<'a, S: Semaphore>(&'a FifoMutex<S>);
+        impl<S: Semaphore> Drop for CancelOnUnwind<'_, S> {
             fn drop(&mut self) {
-                if !self.0.leave() {
-                    // SAFETY: the lock is ours.
+                if !self.0.uncount() {
+                    // SAFETY: `uncount` has returned false: the waiter has the lock, and nothing else unlocks it.
                     unsafe { self.0.unlock(()) };
                 }
             }
         }
-        let unwound = Unwound(self);
+        let unwound = CancelOnUnwind(self);
         let got = match deadline {
             None => {
                 self.sema.acquire(Order::Fifo);
@@ -87,15 +88,17 @@ impl<S: Semaphore> InTurn<S> {
             }
             Some(deadline) => self.sema.acquire_until(Order::Fifo, deadline),
         };
-        let locked = got || !self.leave();
+        let locked = got || !self.uncount();
         std::mem::forget(unwound);
         locked
     }
 }
 
-// SAFETY: the one that makes the count 1 has the lock, or else the one that takes a permit; an unlock makes one of the
-// two possible. A permit that is given up is left to another contender, or is taken. The orderings are above.
-unsafe impl<S: Semaphore> RawLock for InTurn<S> {
+// SAFETY:
+// - exclusion: the contender that raises the count from 0 has the lock, or else the contender that takes a permit; an
+//   unlock makes one of the two possible. A waiter that gives up leaves a permit to another waiter, or takes it.
+// - happens-before: the orderings are above.
+unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
     type Guard = ();
 
     const DEADLINES: bool = S::DEADLINES;
@@ -136,12 +139,12 @@ unsafe impl<S: Semaphore> RawLock for InTurn<S> {
 }
 
 #[cfg(not(sudog_loom))]
-impl<S: crate::ConstSemaphore> crate::ConstRawLock for InTurn<S> {
+impl<S: crate::ConstSemaphore> crate::ConstRawLock for FifoMutex<S> {
     const UNLOCKED: Self = Self { contenders: AtomicU32::new(0), sema: S::EMPTY };
 }
 
-impl<S> fmt::Debug for InTurn<S> {
+impl<S> fmt::Debug for FifoMutex<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InTurn").field("contenders", &self.contenders.load(Relaxed)).finish_non_exhaustive()
+        f.debug_struct("FifoMutex").field("contenders", &self.contenders.load(Relaxed)).finish_non_exhaustive()
     }
 }

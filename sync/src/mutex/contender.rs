@@ -1,0 +1,148 @@
+//! What a contender in the slow path knows of itself.
+
+use std::time::Duration;
+
+use sudog_runtime::{G, Instant};
+
+use super::contention_hint;
+use super::policy::{Policy, SpinStrategy};
+use super::spin::Spinner;
+use super::successor::Successor;
+use crate::raw::Order;
+
+/// A contender in the slow path.
+pub(super) struct Contender {
+    /// It is the designated waker: it holds WOKEN.
+    pub(super) designated: bool,
+    /// It is registered as a waiter; or the contender that releases its permit has unregistered it already.
+    pub(super) asleep: bool,
+    /// It has waited too long, and sets STARVING as it goes to sleep. (A successor only on one processor: elsewhere it
+    /// claims the mutex awake.)
+    pub(super) starving: bool,
+    pub(super) patience: Patience,
+    pub(super) strategy: Strategy,
+}
+
+/// How long a contender waits.
+pub(super) struct Patience {
+    /// How long is too long.
+    pub(super) threshold: Duration,
+    /// When to give up.
+    pub(super) deadline: Option<Instant>,
+    /// When the contender first went to sleep.
+    pub(super) first_slept_at: Option<Instant>,
+}
+
+/// What a contender does before it sleeps, with the fields that only this [`SpinStrategy`] needs.
+pub(super) enum Strategy {
+    Spin(Spinner),
+    Successor(Successor),
+}
+
+/// The outcome of [`GoMutex::contend`](super::GoMutex::contend).
+pub(super) enum Step {
+    /// The contender has the mutex.
+    Locked,
+    /// The deadline has passed. The contender is not the designated waker.
+    TimedOut,
+    /// The contender is registered as a waiter, and must sleep.
+    Sleep(Order),
+    /// The count has no room for another waiter. The contender must try again, later.
+    TooManyWaiters,
+}
+
+impl Contender {
+    /// The calling thread or goroutine.
+    pub(super) fn current<P: Policy>(deadline: Option<Instant>) -> Self {
+        const {
+            assert!(
+                matches!(P::GOROUTINE_STRATEGY, SpinStrategy::Spin { .. }),
+                "a goroutine that watched the mutex would keep its worker from running others"
+            );
+        }
+        if G::is_goroutine() {
+            Self::new(P::GOROUTINE_STRATEGY, P::GOROUTINE_THRESHOLD, deadline)
+        } else {
+            Self::new(P::STRATEGY, P::THRESHOLD, deadline)
+        }
+    }
+
+    /// An async task: its executor has others to poll, so it sleeps at once.
+    pub(super) fn task<P: Policy>() -> Self {
+        Self::new(SpinStrategy::NONE, P::GOROUTINE_THRESHOLD, None)
+    }
+
+    fn new(strategy: SpinStrategy, threshold: Duration, deadline: Option<Instant>) -> Self {
+        Self {
+            designated: false,
+            asleep: false,
+            starving: threshold.is_zero() && matches!(strategy, SpinStrategy::Spin { .. }),
+            patience: Patience { threshold, deadline, first_slept_at: None },
+            strategy: Strategy::new(strategy),
+        }
+    }
+
+    /// Registered as a waiter. Returns its place in the semaphore's queue.
+    pub(super) fn prepare_sleep<P: Policy>(&mut self) -> Order {
+        // At the head: a contender that has been woken before; and a successor, which was first in line as it watched.
+        let was_first = self.patience.first_slept_at.is_some() || (self.strategy.is_successor() && self.designated);
+        self.patience.first_slept_at.get_or_insert_with(Instant::now);
+        (self.asleep, self.designated) = (true, false);
+        if P::LIFO && was_first { Order::Lifo } else { Order::Fifo }
+    }
+
+    /// Woken by a permit.
+    pub(super) fn wake_up(&mut self) {
+        self.asleep = false;
+        self.strategy.restart();
+        self.starving = !self.strategy.is_successor() && (self.starving || self.patience.is_exhausted());
+    }
+
+    /// From now on the contender neither spins nor sleeps.
+    pub(super) fn time_out(&mut self) {
+        self.strategy = Strategy::new(SpinStrategy::NONE);
+        self.patience.deadline = Some(Instant::now());
+    }
+}
+
+impl Patience {
+    /// Whether the contender has waited for longer than the threshold since it first slept.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.first_slept_at.is_some_and(|at| Instant::now().saturating_duration_since(at) > self.threshold)
+    }
+
+    pub(super) fn is_past_deadline(&self) -> bool {
+        self.deadline.is_some_and(|d| Instant::now() >= d)
+    }
+}
+
+impl Strategy {
+    fn new(strategy: SpinStrategy) -> Self {
+        match strategy {
+            SpinStrategy::Spin { rounds, pauses } => Self::Spin(Spinner::new(rounds, pauses)),
+            SpinStrategy::Successor { grace } => {
+                Self::Successor(Successor::new(grace, contention_hint::spins_eagerly()))
+            }
+        }
+    }
+
+    fn is_successor(&self) -> bool {
+        matches!(self, Self::Successor(_))
+    }
+
+    /// Whether the contender has spun or watched since it last slept.
+    pub(super) fn has_waited(&self) -> bool {
+        match self {
+            Self::Spin(spinner) => spinner.has_spun(),
+            Self::Successor(successor) => successor.has_watched(),
+        }
+    }
+
+    /// The contender has slept.
+    fn restart(&mut self) {
+        match self {
+            Self::Spin(spinner) => spinner.restart(),
+            Self::Successor(successor) => successor.restart(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a thread has lately seen of mutexes, of whichever. Only speed depends on these hints.
+//!
+//! Goroutines share the hints of their worker.
+
+use std::cell::Cell;
+
+use sudog_runtime::{G, safepoint};
+
+use super::policy::{Policy, SpinStrategy};
+
+struct ContentionHint {
+    /// An unlock left contenders behind, and no lock has found its mutex without contenders since.
+    contended: Cell<bool>,
+    /// How many unlocks left an awake contender behind, since a contender of this thread last had to wait.
+    held_streak: Cell<u32>,
+}
+
+thread_local! {
+    static HINT: ContentionHint = const { ContentionHint { contended: Cell::new(false), held_streak: Cell::new(0) } };
+}
+
+/// A model must not depend on the models before it.
+const MODEL: bool = cfg!(sudog_loom);
+
+/// An unlock has left contenders behind.
+#[inline(always)]
+pub(super) fn note_contention() {
+    HINT.with(|hint| hint.contended.set(true));
+}
+
+/// Gives `lock` the prediction whether the mutex that it is about to lock has waiters or other contenders. `lock`
+/// renews it.
+#[inline(always)]
+pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
+    if MODEL { lock(&Cell::new(true)) } else { HINT.with(|hint| lock(&hint.contended)) }
+}
+
+/// For a thread that must wait now. False if, since it last waited, it has made 64 unlocks or more that left an awake
+/// contender behind: threads that hog a mutex tend to contend with each other. Restarts the count.
+pub(super) fn spins_eagerly() -> bool {
+    const MAX_STREAK: u32 = 64;
+    !MODEL && HINT.with(|hint| hint.held_streak.replace(0)) < MAX_STREAK
+}
+
+/// How often a goroutine has a safepoint: the contender may be waiting for its worker.
+const SAFEPOINT_INTERVAL: u32 = 64;
+
+/// How often a thread yields its processor: the scheduler may have put the contender behind it, and would leave it
+/// there for milliseconds.
+const YIELD_INTERVAL: u32 = 8192;
+
+/// An owner has unlocked the mutex beside an awake contender, and may be about to lock it again: once in an interval it
+/// lets the contender run.
+#[inline(always)]
+pub(super) fn yield_occasionally<P: Policy>() {
+    if !MODEL {
+        let streak = HINT.with(|hint| {
+            let streak = hint.held_streak.get().wrapping_add(1);
+            hint.held_streak.set(streak);
+            streak
+        });
+        if streak.is_multiple_of(SAFEPOINT_INTERVAL) {
+            yield_after::<P>(streak);
+        }
+    }
+}
+
+#[cold]
+fn yield_after<P: Policy>(streak: u32) {
+    if G::is_goroutine() {
+        safepoint();
+    } else if matches!(P::STRATEGY, SpinStrategy::Successor { .. }) && streak.is_multiple_of(YIELD_INTERVAL) {
+        G::yield_now();
+    }
+}

@@ -1,0 +1,64 @@
+//! The owner of the mutex as the report of a deadlock names it, in debug builds only.
+//!
+//! A hint: the owner writes it after it has locked the mutex, and before it unlocks. Only the report reads it.
+
+use std::sync::atomic::AtomicU64;
+#[cfg(all(debug_assertions, not(sudog_loom)))]
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The id of the goroutine that owns the mutex; 0 if the owner is a thread or an async task, or if there is none.
+pub(super) struct DeadlockOwner(#[cfg(all(debug_assertions, not(sudog_loom)))] AtomicU64);
+
+#[cfg(all(debug_assertions, not(sudog_loom)))]
+impl DeadlockOwner {
+    #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
+    pub(super) const NONE: Self = Self(AtomicU64::new(0));
+
+    pub(super) fn set(&self) {
+        self.0.store(sudog_runtime::goroutine_id(), Relaxed);
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    fn address(&self) -> *const AtomicU64 {
+        &raw const self.0
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(sudog_loom))))]
+impl DeadlockOwner {
+    pub(super) const NONE: Self = Self();
+
+    #[inline(always)]
+    pub(super) fn set(&self) {}
+
+    #[inline(always)]
+    pub(super) fn clear(&self) {}
+
+    fn address(&self) -> *const AtomicU64 {
+        std::ptr::null()
+    }
+}
+
+impl DeadlockOwner {
+    /// Runs `wait`, in which the caller waits for this owner.
+    pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        /// Withdraws the note: the mutex may be gone by the time of the goroutine's next wait.
+        struct WithdrawNote;
+        impl Drop for WithdrawNote {
+            fn drop(&mut self) {
+                if cfg!(debug_assertions) {
+                    // SAFETY: the pointer is null.
+                    unsafe { sudog_runtime::note_wait("", std::ptr::null()) };
+                }
+            }
+        }
+        // SAFETY: the pointer is null, or points into the mutex, which the caller keeps alive until `WithdrawNote` has
+        // replaced the note.
+        unsafe { sudog_runtime::note_wait("sync.Mutex.Lock", self.address()) };
+        let _withdraw = WithdrawNote;
+        wait()
+    }
+}

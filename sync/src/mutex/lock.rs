@@ -1,0 +1,334 @@
+//! The slow path of `lock`: from the first failure to the lock, or to the deadline. `state.rs` has the protocol.
+//!
+//! | step | what | for a thread or goroutine | for an async task |
+//! |---|---|---|---|
+//! | 1 | [`contend`](GoMutex::contend): locks the mutex, registers as a waiter, or times out | `lock_slow` | `LockFuture::poll` |
+//! | 2 | sleeps on the semaphore, registered as a waiter | `sleep` | `S::Acquire` |
+//! | 3 | [`after_wakeup`](GoMutex::after_wakeup): accepts the mutex; or is the designated waker, and goes back to 1 | `lock_slow` | `LockFuture::poll` |
+//! | at any time | [`cancel`](GoMutex::cancel): gives up for good, and passes on what it has been given | unwound in its sleep | `LockFuture::drop` |
+
+use std::mem;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
+
+use sudog_runtime::event::{self, Kind};
+use sudog_runtime::shim::mark;
+use sudog_runtime::{G, Instant, fatal, spin};
+
+use super::contender::{Contender, Step, Strategy};
+use super::go_mutex::GoMutex;
+use super::policy::Policy;
+use super::state::State;
+use crate::raw::{Order, Semaphore, Wake};
+
+impl<S: Semaphore, P: Policy> GoMutex<S, P> {
+    /// False if the deadline has passed.
+    #[cold]
+    #[track_caller]
+    pub(super) fn lock_slow(&self, deadline: Option<Instant>) -> bool {
+        crate::relock::wait(|| self.wait_for_lock(deadline))
+    }
+
+    fn wait_for_lock(&self, deadline: Option<Instant>) -> bool {
+        if P::EVENTS {
+            event::prepare();
+        }
+        let mut unwound = CancelOnUnwind { mutex: self, me: Contender::current::<P>(deadline) };
+        let me = &mut unwound.me;
+        let locked = loop {
+            match self.contend(me) {
+                Step::Locked => break true,
+                Step::TimedOut => break false,
+                Step::Sleep(order) => {
+                    if !self.sleep(me, order) {
+                        break false;
+                    }
+                    if self.after_wakeup(me) {
+                        break true;
+                    }
+                }
+                Step::TooManyWaiters => G::yield_now(),
+            }
+        };
+        mem::forget(unwound);
+        if !locked {
+            // A caller that polls must not keep out an owner that is a goroutine of the same worker.
+            sudog_runtime::safepoint();
+        }
+        locked
+    }
+
+    /// Step 1: locks the mutex, gives up, or registers as a waiter. Each is one compare-exchange, tried until it
+    /// succeeds.
+    #[inline]
+    pub(super) fn contend(&self, me: &mut Contender) -> Step {
+        let mut state = self.state.load(Relaxed);
+        loop {
+            // Spin, or watch the mutex as its successor, as the strategy says.
+            state = self.wait_awake(state, me);
+
+            // The designated waker alone clears WOKEN.
+            if me.designated && !state.is_woken() {
+                fatal("sync: inconsistent mutex state");
+            }
+
+            // Lock the mutex if it is free, or promised to this contender.
+            if state.is_lockable_by(me.designated) {
+                // A successor that had to claim the mutex designates the next waiter as it locks. Were that left to its
+                // unlock, the displaced owner, which is awake, would have the mutex back during the system call.
+                let designates_waiter = me.designated && state.is_starving() && state.has_waiters();
+                let new = if designates_waiter {
+                    state.lock_and_designate_waiter()
+                } else if me.designated {
+                    state.lock_as_designated()
+                } else {
+                    state.lock()
+                };
+                if !self.change(&mut state, new) {
+                    continue;
+                }
+                self.report_lock(me, state);
+                self.report_mode(state, new);
+                if designates_waiter {
+                    self.wake_designated(me);
+                }
+                return Step::Locked;
+            }
+
+            // Give up if the deadline has passed. Clear WOKEN as the designated waker, so that the owner's unlock wakes
+            // the next waiter.
+            if me.patience.is_past_deadline() {
+                let new = state.give_up(me.designated);
+                if !self.change(&mut state, new) {
+                    continue;
+                }
+                self.report_mode(state, new);
+                return Step::TimedOut;
+            }
+
+            // Try again later if MAX_WAITERS are registered: the count has no room.
+            if state.is_full() {
+                return Step::TooManyWaiters;
+            }
+
+            // Register as a waiter, then sleep. Clear WOKEN as the designated waker. Set STARVING if this contender has
+            // waited too long and the mutex is locked; but not beside another designated waker: that one is on its way,
+            // its permit may not have been released yet, and it may claim the mutex itself.
+            let may_starve = me.designated || !state.is_woken();
+            let new = state.register(me.designated, me.starving && may_starve && state.is_locked());
+            if !self.change(&mut state, new) {
+                continue;
+            }
+            self.report_mode(state, new);
+            return Step::Sleep(me.prepare_sleep::<P>());
+        }
+    }
+
+    /// Changes the state from `*state` to `new`. If that fails, `*state` is the state to look at next.
+    #[inline(always)]
+    fn change(&self, state: &mut State, new: State) -> bool {
+        match self.state.compare_exchange_weak(*state, new, Acquire, Relaxed) {
+            Ok(_) => true,
+            Err(now) => {
+                *state = now;
+                false
+            }
+        }
+    }
+
+    /// What the contender does before it sleeps. Returns the state to act on.
+    #[inline(always)]
+    fn wait_awake(&self, state: State, me: &mut Contender) -> State {
+        match &mut me.strategy {
+            Strategy::Spin(spinner) => self.spin(state, spinner, &mut me.designated),
+            Strategy::Successor(_) if !spin::can_spin(0, 1) => {
+                // One processor: while a contender watches, the owner does not run. Claim the mutex asleep.
+                me.starving |= me.patience.is_exhausted();
+                state
+            }
+            Strategy::Successor(successor) => {
+                self.wait_as_successor(state, successor, &me.patience, &mut me.designated)
+            }
+        }
+    }
+
+    /// A successor has the mutex, and has passed WOKEN on to a waiter: wakes that waiter.
+    fn wake_designated(&self, me: &mut Contender) {
+        mark("a successor locks the mutex that it has claimed");
+        me.designated = false;
+        // An async task is woken by a waker, which may panic.
+        let unwound = UnlockOnUnwind(self);
+        self.sema.release(Wake::Normal);
+        mem::forget(unwound);
+    }
+
+    /// Step 2: sleeps until a permit comes. False if the deadline has passed.
+    fn sleep(&self, me: &mut Contender, order: Order) -> bool {
+        if P::EVENTS && self.steals() {
+            return true;
+        }
+        let woken = self.deadlock_owner.while_waiting(|| match me.patience.deadline {
+            None => {
+                self.sema.acquire(order);
+                true
+            }
+            Some(deadline) => self.sema.acquire_until(order, deadline),
+        });
+        woken || !self.unregister()
+    }
+
+    /// Step 3: the waiter has a permit. True if the mutex has been handed over with it.
+    #[inline]
+    pub(super) fn after_wakeup(&self, me: &mut Contender) -> bool {
+        me.wake_up();
+        let state = self.state.load(Relaxed);
+        if state.is_starving() {
+            self.accept_handoff(state, me);
+            return true;
+        }
+        // In normal mode the unlock, or the successor, that woke this waiter has set WOKEN for it, and unregistered it.
+        me.designated = true;
+        false
+    }
+
+    /// The mutex has been handed to the waiter: LOCKED is clear, STARVING keeps others out, and the waiter is still
+    /// registered.
+    fn accept_handoff(&self, mut state: State, me: &Contender) {
+        loop {
+            if !state.is_handed_over() {
+                fatal("sync: inconsistent mutex state");
+            }
+            // End starvation mode if this waiter is the last, or has not waited too long, as Go does. A thread that
+            // would be the successor always ends it: a claim is for one handoff.
+            let ends_starvation = state.waiters() == 1 || !me.starving;
+            // Other contenders can only register and unregister now. Acquire, as this step takes the mutex; the permit
+            // has ordered it already, so no model can tell.
+            let new = state.accept_handoff(ends_starvation);
+            match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
+                Ok(_) => {
+                    mark("the mutex is handed over");
+                    return self.report_if(ends_starvation, Kind::StarvingExit);
+                }
+                Err(now) => {
+                    mark("a waiter unregisters while another accepts the mutex");
+                    state = now;
+                }
+            }
+        }
+    }
+
+    /// Gives up in a sleep: the waiter is out of time, and no longer in the semaphore's queue, but still registered.
+    /// True if it has unregistered. False if it has a permit: an unlock, or a successor, had picked this waiter.
+    #[cold]
+    fn unregister(&self) -> bool {
+        let mut state = self.state.load(Relaxed);
+        loop {
+            // Take the permit if it can only be for this waiter: no other contender sleeps.
+            if state.owes_permit_to_last_sleeper() {
+                mark("a waiter that gives up must take a permit");
+                // The releaser is between its step on the state and its step on the semaphore. Sleep meanwhile, as it
+                // may need this processor. If a newcomer has registered and taken the permit, unregister in its place.
+                if self.sema.acquire_until(Order::Lifo, Instant::now() + Duration::from_millis(1)) {
+                    return false;
+                }
+                G::yield_now();
+                state = self.state.load(Relaxed);
+                continue;
+            }
+
+            // Unregister. The last waiter ends starvation mode.
+            let new = state.unregister();
+            match self.state.compare_exchange_weak(state, new, Relaxed, Relaxed) {
+                Ok(_) => {
+                    mark("a waiter that gives up unregisters");
+                    self.report_if(state.is_starving() && !new.is_starving(), Kind::StarvingExit);
+                    return true;
+                }
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Gives up at any point of the slow path, but out of the semaphore's queue. The next contender gets what this one
+    /// has been given: this one times out, or else unlocks the mutex that it has.
+    #[cold]
+    pub(super) fn cancel(&self, me: &mut Contender) {
+        if me.asleep && self.unregister() {
+            return;
+        }
+        if me.asleep && self.after_wakeup(me) {
+            mark("a cancelled contender has the mutex");
+            return self.unlock();
+        }
+        mark("a cancelled contender is awake");
+        me.time_out();
+        match self.contend(me) {
+            Step::Locked => self.unlock(),
+            Step::TimedOut => {}
+            Step::Sleep(_) | Step::TooManyWaiters => unreachable!("it is out of time"),
+        }
+    }
+}
+
+/// A successor that has the mutex and wakes the next waiter.
+struct UnlockOnUnwind<'a, S: Semaphore, P: Policy>(&'a GoMutex<S, P>);
+
+impl<S: Semaphore, P: Policy> Drop for UnlockOnUnwind<'_, S, P> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+/// A contender whose goroutine may be unwound: it leaves its sleep by a panic.
+struct CancelOnUnwind<'a, S: Semaphore, P: Policy> {
+    mutex: &'a GoMutex<S, P>,
+    me: Contender,
+}
+
+impl<S: Semaphore, P: Policy> Drop for CancelOnUnwind<'_, S, P> {
+    #[cold]
+    fn drop(&mut self) {
+        self.mutex.cancel(&mut self.me);
+    }
+}
+
+// ---- events ---------------------------------------------------------------------------------------------------------
+
+impl<S: Semaphore, P: Policy> GoMutex<S, P> {
+    /// Records an event under the semaphore's address, as the semaphore's own events are.
+    #[inline(always)]
+    pub(super) fn report_if(&self, happened: bool, kind: Kind) {
+        if happened {
+            mark(kind.name());
+        }
+        if P::EVENTS && happened {
+            event::record(kind, std::ptr::from_ref(&self.sema).addr(), 0);
+        }
+    }
+
+    /// [`GoMutex::contend`] has locked the mutex, which was in the state `old`.
+    fn report_lock(&self, me: &Contender, old: State) {
+        if me.patience.first_slept_at.is_none() {
+            let has_waited = me.strategy.has_waited();
+            self.report_if(has_waited, Kind::SpinWin);
+            self.report_if(!has_waited && old.has_waiters(), Kind::Barge);
+        }
+    }
+
+    /// [`GoMutex::contend`] may have turned starvation mode on, or off.
+    fn report_mode(&self, old: State, new: State) {
+        self.report_if(!old.is_starving() && new.is_starving(), Kind::StarvingEnter);
+        self.report_if(old.is_starving() && !new.is_starving(), Kind::StarvingExit);
+    }
+
+    /// True if the contender, which is about to sleep in starvation mode, has taken a permit that is meant for others:
+    /// it does so here, to report it, if the semaphore would allow it as well.
+    fn steals(&self) -> bool {
+        let state = self.state.load(Relaxed);
+        let cannot_hand_over = !S::HANDOFF || P::HANDOFF == Wake::Normal;
+        let steals = cannot_hand_over && state.is_starving() && state.waiters() > 1 && self.sema.try_acquire();
+        self.report_if(steals, Kind::StolenToken);
+        steals
+    }
+}

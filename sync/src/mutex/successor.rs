@@ -1,0 +1,168 @@
+//! [`SpinStrategy::Successor`]: one thread watches the mutex, and claims it after a threshold. Ours.
+//!
+//! | step | the contender | it goes on |
+//! |---|---|---|
+//! | 1 | becomes the successor, if neither a waiter nor a designated waker is there | if it is the designated waker, at 3 |
+//! | 2 | else spins for a few microseconds, if it spins eagerly and no waiter sleeps | with the protocol: it locks, or sleeps |
+//! | 3 | watches until the mutex is free, and the owner seems to have left it | it locks |
+//! | 4 | after the threshold claims the mutex by STARVING, and watches on | it locks as soon as the mutex is free |
+//! | 5 | stops watching when the grace period is over, too | it sleeps, first in line |
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use sudog_runtime::event::Kind;
+use sudog_runtime::shim::mark;
+use sudog_runtime::{G, Instant, spin};
+
+use super::contender::Patience;
+use super::go_mutex::GoMutex;
+use super::policy::Policy;
+#[cfg(doc)]
+use super::policy::SpinStrategy;
+use super::state::State;
+use crate::raw::Semaphore;
+
+/// Pauses between two looks at the state word: each look takes its cache line away from the owner. (A pause is 25 ns on
+/// the machine that this was measured on.)
+const MIN_PAUSES: u32 = 8;
+const MAX_PAUSES: u32 = 256;
+/// While its pauses are at most this many, an eager contender takes the mutex as soon as it is free.
+const MAX_EAGER_PAUSES: u32 = 64;
+
+/// A contender that is the successor, or would be.
+pub(super) struct Successor {
+    /// How long the successor watches after its claim.
+    grace: Duration,
+    /// It has not slept in this wait, and its thread has not lately kept a mutex from waiters: nothing suggests an
+    /// owner that would lock again at once.
+    spins_eagerly: bool,
+    /// When it began to watch.
+    watch_start: Option<Instant>,
+    /// When it claimed the mutex.
+    claimed_at: Option<Instant>,
+}
+
+impl Successor {
+    pub(super) fn new(grace: Duration, spins_eagerly: bool) -> Self {
+        Self { grace, spins_eagerly, watch_start: None, claimed_at: None }
+    }
+
+    pub(super) fn has_watched(&self) -> bool {
+        self.watch_start.is_some()
+    }
+
+    pub(super) fn restart(&mut self) {
+        (self.spins_eagerly, self.watch_start, self.claimed_at) = (false, None, None);
+    }
+
+    /// Whether the contender locks the free mutex without looking whether the owner comes back.
+    fn locks_at_once(&self, pauses: u32) -> bool {
+        self.claimed_at.is_some() || (self.spins_eagerly && pauses <= MAX_EAGER_PAUSES)
+    }
+}
+
+impl<S: Semaphore, P: Policy> GoMutex<S, P> {
+    /// Waits as the successor, or beside it. Returns the state to act on.
+    pub(super) fn wait_as_successor(
+        &self,
+        state: State,
+        successor: &mut Successor,
+        patience: &Patience,
+        designated: &mut bool,
+    ) -> State {
+        let state = if *designated { state } else { self.become_successor(state, designated) };
+        let pauses = if successor.spins_eagerly { 1 } else { MIN_PAUSES };
+        if *designated {
+            self.watch(state, successor, patience, pauses)
+        } else if successor.spins_eagerly {
+            self.spin_beside_successor(state, patience, pauses)
+        } else {
+            state
+        }
+    }
+
+    /// Takes WOKEN, if the mutex has neither a waiter nor a designated waker.
+    fn become_successor(&self, mut state: State, designated: &mut bool) -> State {
+        while state.wants_successor() {
+            match self.state.compare_exchange_weak(state, state.designate_self(), Relaxed, Relaxed) {
+                Ok(_) => {
+                    *designated = true;
+                    return state.designate_self();
+                }
+                Err(now) => state = now,
+            }
+        }
+        state
+    }
+
+    /// Spins for a few microseconds, while no waiter sleeps: another contender is the successor.
+    fn spin_beside_successor(&self, mut state: State, patience: &Patience, mut pauses: u32) -> State {
+        while pauses <= MAX_EAGER_PAUSES
+            && !patience.is_past_deadline()
+            && state.is_locked_in_normal_mode()
+            && !state.has_waiters()
+        {
+            spin::do_spin(pauses);
+            pauses *= 2;
+            state = self.state.load(Relaxed);
+        }
+        state
+    }
+
+    /// Watches the mutex, as its successor, until it is free or the time is over.
+    fn watch(&self, mut state: State, successor: &mut Successor, patience: &Patience, mut pauses: u32) -> State {
+        let watch_start = *successor.watch_start.get_or_insert_with(Instant::now);
+        loop {
+            // Lock the mutex if it is free, and the owner is not about to lock it again.
+            if !state.is_locked() && (successor.locks_at_once(pauses) || self.stays_unlocked()) {
+                return state;
+            }
+
+            // Pause, twice as long each time. Then yield, as the owner may be waiting for this processor.
+            spin::do_spin(pauses);
+            if pauses < MAX_PAUSES {
+                pauses *= 2;
+            } else if successor.claimed_at.is_none() {
+                G::yield_now();
+            }
+            let now = Instant::now();
+            state = self.state.load(Relaxed);
+
+            // Stop watching at the deadline.
+            if patience.is_past_deadline() {
+                return state;
+            }
+            match successor.claimed_at {
+                // Claim the mutex after the threshold. If the state has changed, try again at the next look.
+                None if now.saturating_duration_since(watch_start) >= patience.threshold => {
+                    match self.state.compare_exchange(state, state.claim(), Relaxed, Relaxed) {
+                        Ok(_) => {
+                            self.report_if(true, Kind::StarvingEnter);
+                            state = state.claim();
+                            successor.claimed_at = Some(now);
+                            pauses = MIN_PAUSES; // no other contender may lock now: do not leave the mutex idle
+                        }
+                        Err(now) => state = now,
+                    }
+                }
+                // Stop watching after the grace period: the owner holds the mutex for long.
+                Some(claimed_at) if now.saturating_duration_since(claimed_at) >= successor.grace => {
+                    mark("a successor stops watching");
+                    return state;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// True if the mutex stays unlocked for longer than an owner that locks and unlocks in a loop would leave it so.
+    fn stays_unlocked(&self) -> bool {
+        const LOOKS: u32 = if cfg!(sudog_loom) { 1 } else { 8 };
+        const PAUSES: u32 = 4;
+        (0..LOOKS).all(|_| {
+            spin::do_spin(PAUSES);
+            !self.state.load(Relaxed).is_locked()
+        })
+    }
+}

@@ -1,0 +1,42 @@
+//! The slow path of `unlock`: contenders are left. `state.rs` has the protocol.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use sudog_runtime::fatal;
+use sudog_runtime::shim::mark;
+
+use super::go_mutex::GoMutex;
+use super::policy::Policy;
+use super::state::State;
+use crate::raw::{Semaphore, Wake};
+
+impl<S: Semaphore, P: Policy> GoMutex<S, P> {
+    /// The unlock has left `state`, in which the mutex is free.
+    #[cold]
+    pub(super) fn unlock_slow(&self, mut state: State) {
+        // An unlock of a locked mutex clears LOCKED.
+        if state.is_locked() {
+            fatal("sync: unlock of unlocked mutex");
+        }
+
+        // Starvation mode: hand the mutex over to the first waiter; or leave it to the successor, which watches.
+        if state.is_starving() {
+            if !state.is_woken() {
+                self.sema.release(P::HANDOFF);
+            }
+            return;
+        }
+
+        // Normal mode: make a waiter the designated waker, and wake it. Nothing is left to do if no contender sleeps,
+        // if another one has locked the mutex or claimed it, or if there is a designated waker already.
+        while state.must_wake_waiter() {
+            match self.state.compare_exchange_weak(state, state.designate_waiter(), Relaxed, Relaxed) {
+                Ok(_) => {
+                    mark("an unlock wakes a waiter");
+                    return self.sema.release(Wake::Normal);
+                }
+                Err(now) => state = now,
+            }
+        }
+    }
+}
