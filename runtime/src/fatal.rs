@@ -21,6 +21,7 @@ pub fn fatal(message: &str) -> ! {
 }
 
 /// Prints to standard error in one piece.
+#[cfg(all(unix, not(sudog_loom)))]
 pub(crate) fn say(text: &str) {
     // Nothing can be done if it fails.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
