@@ -1,12 +1,12 @@
 //! [`SpinStrategy::Successor`]: one thread watches the mutex, and claims it after a threshold. Ours.
 //!
-//! | step | the contender | it goes on |
+//! | step | the contender | until |
 //! |---|---|---|
-//! | 1 | becomes the successor, if neither a waiter nor a designated waker is there | if it is the designated waker, at 3 |
-//! | 2 | else spins for a few microseconds, if it spins eagerly and no waiter sleeps | with the protocol: it locks, or sleeps |
-//! | 3 | watches until the mutex is free, and the owner seems to have left it | it locks |
-//! | 4 | after the threshold claims the mutex by STARVING, and watches on | it locks as soon as the mutex is free |
-//! | 5 | stops watching when the grace period is over, too | it sleeps, first in line |
+//! | 1 | becomes the successor (takes WOKEN), if there is neither a waiter nor a designated waker | at once |
+//! | 2 | if another contender is the successor: spins, if it spins eagerly and no contender sleeps. Then it sleeps itself | the mutex is free, or a few microseconds have passed |
+//! | 3 | as the successor: watches the mutex, at growing intervals | the mutex is free, and the owner seems to have left it |
+//! | 4 | after the threshold: claims the mutex (sets STARVING), and watches on | the mutex is free |
+//! | 5 | after the grace period, too: stops watching, and sleeps at the head of the queue | the unlock hands the mutex over |
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
