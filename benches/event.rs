@@ -21,14 +21,14 @@ fn uncontended(c: &mut Criterion) {
         mutex.lock();
         mutex.unlock();
     };
-    let plain = GoMutex::<RuntimeSema, Go>::unlocked();
+    let plain = GoMutex::<RuntimeSema, Go>::const_new();
     c.bench_function("event/mutex", |b| {
         b.iter(|| {
             black_box(&plain).lock();
             black_box(&plain).unlock();
         });
     });
-    let reports = GoMutex::unlocked();
+    let reports = GoMutex::const_new();
     c.bench_function("event/mutex, recorded, off", |b| b.iter(|| turn(black_box(&reports))));
     event::start();
     c.bench_function("event/mutex, recorded, on", |b| b.iter(|| turn(black_box(&reports))));

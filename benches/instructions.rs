@@ -27,7 +27,7 @@ const PATHS: [Path; 6] = [
         }
     }),
     ("GoMutex, policy::Go: lock, unlock", |rounds| {
-        let mutex = GoMutex::<RuntimeSema, Go>::unlocked();
+        let mutex = GoMutex::<RuntimeSema, Go>::const_new();
         for _ in 0..rounds {
             black_box(&mutex).lock();
             black_box(&mutex).unlock();
@@ -54,7 +54,7 @@ const PATHS: [Path; 6] = [
         }
     }),
     ("RuntimeSema, empty: queue and give up at once", |rounds| {
-        let semaphore = RuntimeSema::EMPTY;
+        let semaphore = RuntimeSema::INIT;
         for _ in 0..rounds {
             black_box(black_box(&semaphore).acquire_until(Order::Fifo, Instant::now()));
         }

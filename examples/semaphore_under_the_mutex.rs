@@ -8,13 +8,13 @@ use std::time::Instant;
 use sudog::locks::waiting_array::Benaphore;
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{ConstRawLock, GoMutex, MutexOver};
+use sudog::sync::{ConstRawLock, GoMutex, MutexWith};
 
 const THREADS: u64 = 4;
 const EACH: u64 = 100_000;
 
 fn measure<L: ConstRawLock>(name: &str) {
-    let total: MutexOver<L, u64> = MutexOver::new(0);
+    let total: MutexWith<L, u64> = MutexWith::new(0);
     let begin = Instant::now();
     thread::scope(|s| {
         for _ in 0..THREADS {

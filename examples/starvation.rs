@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use sudog::sync::mutex::policy::{self, Policy};
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{GoMutex, MutexOver};
+use sudog::sync::{GoMutex, MutexWith};
 
 fn longest_wait<P: Policy>() -> Duration {
-    let mutex: MutexOver<GoMutex<RuntimeSema, P>, ()> = MutexOver::new(());
+    let mutex: MutexWith<GoMutex<RuntimeSema, P>, ()> = MutexWith::new(());
     let (stop, hogs) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|s| {
         s.spawn(|| {

@@ -53,7 +53,7 @@ pub use sudog_locks as locks;
 
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
-    ActiveSet, Builder, JoinHandle, LocalKey, OnPanic, Outside, Placement, block_on, blocking, go, go_async,
+    Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, block_on, blocking, go, go_async,
     on_goroutine, run, run_local, spawn, spawn_async, without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
@@ -73,8 +73,8 @@ pub mod runtime {
 pub mod sync {
     #[cfg(not(sudog_loom))]
     pub use sudog_sync::{
-        ApiLock, ApiRwLock, Cond, CondGuard, GuardFuture, LockAsync, Map, Mutex, MutexGuard, MutexOver, OnceFunc,
-        OnceValue, OnceValues, Pool, RwMutex, RwMutexOver, RwMutexReadGuard, RwMutexWriteGuard, SharedPanic, atomic,
+        ApiLock, ApiRwLock, Cond, CondGuard, GuardFuture, LockAsync, Map, Mutex, MutexGuard, MutexWith, OnceFunc,
+        OnceValue, OnceValues, Pool, RwMutex, RwMutexReadGuard, RwMutexWith, RwMutexWriteGuard, SharedPanic, atomic,
         lock_api, once_func, once_value, once_values, pool,
     };
     pub use sudog_sync::{
@@ -93,7 +93,7 @@ pub mod time {
 pub mod low_level {
     #[cfg(all(target_os = "linux", not(sudog_loom)))]
     pub use sudog_runtime::futex;
-    pub use sudog_runtime::{G, Unparked, event, fatal, spin};
+    pub use sudog_runtime::{G, ParkResult, event, fatal, spin};
 }
 
 #[cfg(not(sudog_loom))]
@@ -118,7 +118,7 @@ pub mod prelude {
     #[cfg(unix)]
     pub use crate::context::{self, Context};
     pub use crate::sync::{
-        Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexOver, Once, Pool, RwMutex, WaitGroup,
+        Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexWith, Once, Pool, RwMutex, WaitGroup,
     };
     #[cfg(unix)]
     pub use crate::time::sleep;

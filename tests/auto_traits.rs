@@ -16,10 +16,10 @@ use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
 use sudog::low_level::event::{self, Event, Recording, Who, clock};
-use sudog::low_level::{G, Unparked};
+use sudog::low_level::{G, ParkResult};
 use sudog::runtime::sema::detached::DetachedQueue;
 use sudog::runtime::sema::queue::{OneLevelList, Recorded, Treap, TwoLevelList};
-use sudog::runtime::sema::{self, Abandoned, Acquire, Cancel, Global, Limit, NotifyList, SemTable};
+use sudog::runtime::sema::{self, Acquire, Cancel, Global, NotifyList, SemTable, WaitError, WaitLimit};
 use sudog::runtime::*;
 use sudog::sync::atomic::{Pointer, Value};
 use sudog::sync::lock_api;
@@ -74,12 +74,12 @@ macro_rules! table {
 table! {
     // ---- the runtime: Send, Sync ----
     G => false, false;
-    Unparked => true, true;
+    ParkResult => true, true;
     sema::Order => true, true;
     sema::Wake => true, true;
     Global => true, true;
-    Abandoned => true, true;
-    Limit<'static> => true, true;
+    WaitError => true, true;
+    WaitLimit<'static> => true, true;
     Cancel => true, true;
     NotifyList => true, true;
     sema::Ticket<'static> => false, false;
@@ -98,8 +98,8 @@ table! {
     JoinHandle<Rc> => false, false;
     sudog_runtime::goroutine::MustReturn => false, false;
     LocalKey<Rc> => true, true;
-    ActiveSet => true, true;
-    Outside<'static> => true, true;
+    Scheduler => true, true;
+    KeepAlive<'static> => true, true;
     SleepAsync => true, true;
     Timer => true, true;
     Ticker => true, true;
@@ -136,8 +136,8 @@ table! {
     Mutex<Both> => true, true;
     Mutex<Cell> => true, true;
     Mutex<Rc> => false, false;
-    MutexOver<Mcs, Cell> => true, true;
-    MutexOver<Mcs, Rc> => false, false;
+    MutexWith<Mcs, Cell> => true, true;
+    MutexWith<Mcs, Rc> => false, false;
     MutexGuard<'static, Both> => true, true;
     MutexGuard<'static, Cell> => true, false;
     MutexGuard<'static, Rc> => false, false;
@@ -157,7 +157,7 @@ table! {
     RwMutex<Both> => true, true;
     RwMutex<Cell> => true, false;
     RwMutex<Rc> => false, false;
-    RwMutexOver<ShardedRwMutex, Cell> => true, false;
+    RwMutexWith<ShardedRwMutex, Cell> => true, false;
     RwMutexReadGuard<'static, Both> => true, true;
     RwMutexReadGuard<'static, Cell> => false, false;
     RwMutexReadGuard<'static, Rc> => false, false;
@@ -166,23 +166,23 @@ table! {
     RwMutexWriteGuard<'static, Rc> => false, false;
     // ---- semaphores ----
     RuntimeSema => true, true;
-    InTable<Global> => true, true;
+    TableSema<Global> => true, true;
     FutexSema => true, true;
     ParkingLotSema => true, true;
     Benaphore => true, true;
     Split => true, true;
     Tickets => true, true;
-    TicketSema<OnGrant> => true, true;
+    TicketSema<GrantWait> => true, true;
     sudog::locks::waiting_array::Ticket => true, true;
     Twa => true, true;
     TwaChain => true, true;
     TwaChannel => true, true;
     TwaLocation => true, true;
-    OnGrant => true, true;
-    OnChain => true, true;
-    OnChannel => true, true;
-    OnBucket => true, true;
-    OnLocation => true, true;
+    GrantWait => true, true;
+    ChainWait => true, true;
+    ChannelWait => true, true;
+    BucketWait => true, true;
+    LocationWait => true, true;
     LocationWaiter => true, true;
     Seen => true, true;
     Closed => true, true;
@@ -280,8 +280,23 @@ table! {
 
 /// In private modules, or hidden; or of a model.
 const NOT_PUBLIC: &[&str] = &[
-    "Alarm", "Census", "Fate", "Home", "Instant", "Line", "Link", "Outcome", "Panics", "Parker", "Part", "Ring", "Sc",
-    "Sudog", "SudogRef", "Turn", "Words",
+    "Alarm",
+    "Census",
+    "WaitOutcome",
+    "Home",
+    "Instant",
+    "Line",
+    "Link",
+    "Outcome",
+    "Panics",
+    "Parker",
+    "Part",
+    "Ring",
+    "Sc",
+    "Sudog",
+    "SudogPtr",
+    "Turn",
+    "Words",
 ];
 
 /// Whether every public type of the sources is in the table.

@@ -20,7 +20,7 @@ use sudog::locks::waiting_array::SpinThenPark;
 use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
 use sudog::sync::mutex::{FifoMutex, policy};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ApiLock, Cond, GoMutex, MutexOver, RawLock, Semaphore, lock_api};
+use sudog::sync::{ApiLock, Cond, GoMutex, MutexWith, RawLock, Semaphore, lock_api};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_millis(1)
@@ -257,7 +257,7 @@ fn who_gives_up_departs() {
 #[test]
 fn a_condition_is_waited_for_outside() {
     let _watchdog = Watchdog::new();
-    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexOver<R, bool>) {
+    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexWith<R, bool>) {
         let cond = Cond::new();
         thread::scope(|s| {
             let waiter = s.spawn(|| {
@@ -287,11 +287,11 @@ fn a_condition_is_waited_for_outside() {
 
 #[test]
 fn a_panic_in_the_critical_section_leaves_it_unlocked() {
-    static SLIDING: MutexOver<Sliding<GoMutex>, u32> = MutexOver::new(0);
-    static WINDOW: MutexOver<Sliding<GoMutex, Always>, u32> = MutexOver::new(0);
-    static CAPACITOR: MutexOver<Capacitor<GoMutex>, u32> = MutexOver::new(0);
-    static FRACTIONAL: MutexOver<Capacitor<GoMutex, RuntimeSema, Fractional>, u32> = MutexOver::new(0);
-    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexOver<R, u32>) {
+    static SLIDING: MutexWith<Sliding<GoMutex>, u32> = MutexWith::new(0);
+    static WINDOW: MutexWith<Sliding<GoMutex, Always>, u32> = MutexWith::new(0);
+    static CAPACITOR: MutexWith<Capacitor<GoMutex>, u32> = MutexWith::new(0);
+    static FRACTIONAL: MutexWith<Capacitor<GoMutex, RuntimeSema, Fractional>, u32> = MutexWith::new(0);
+    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexWith<R, u32>) {
         for n in 1..=100 {
             let unwound = catch_unwind(AssertUnwindSafe(|| {
                 *mutex.lock() += 1;
@@ -344,7 +344,7 @@ fn unwound_waits_leave_no_trace() {
 #[cfg(unix)]
 #[test]
 fn goroutines_in_lanes() {
-    use sudog::{ActiveSet, go, spawn};
+    use sudog::{Scheduler, go, spawn};
     let _watchdog = Watchdog::new();
 
     let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
@@ -356,12 +356,12 @@ fn goroutines_in_lanes() {
     for unwound in [false, true] {
         let pass = lock.lock();
         let theirs = lock.clone();
-        let set = ActiveSet::new();
+        let set = Scheduler::new();
         // It is we who unlock.
-        let outside = (!unwound).then(|| set.outside());
+        let outside = (!unwound).then(|| set.keep_alive());
         thread::scope(|s| {
             let scheduler = s.spawn(|| {
-                set.run_local(|| {
+                set.run(|| {
                     let visits = |lock: Arc<_>| move || visit(&lock);
                     if unwound {
                         (0..20).for_each(|_| go(visits(theirs.clone())));

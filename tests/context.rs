@@ -22,7 +22,7 @@ use sudog::context::{
     with_timeout, with_value,
 };
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{Limit, Order, Wake as Handoff, semacquire_limited, semrelease, waiters};
+use sudog::runtime::sema::{Order, WaitLimit, Wake as Handoff, semacquire_limited, semrelease, waiters};
 use sudog::sync::WaitGroup;
 use sudog::{go, run_local, spawn_async};
 use sudog_runtime::goroutine;
@@ -101,7 +101,7 @@ fn who_is_done_takes_nothing<K: Kind>() {
     assert_eq!(ctx.limited(|_| Ok(())), Err(Error::Canceled), "whatever the wait is");
     // What has given up because of another limit is no end of this one.
     let (ctx, _cancel) = with_timeout(&background(), LONG);
-    let other = ctx.limited(|_| semacquire_limited(&AtomicU32::new(0), Order::Fifo, &Limit::until(Instant::now())));
+    let other = ctx.limited(|_| semacquire_limited(&AtomicU32::new(0), Order::Fifo, &WaitLimit::until(Instant::now())));
     assert_eq!((other, ctx.err()), (Err(Error::DeadlineExceeded), None));
 }
 
@@ -580,8 +580,8 @@ fn a_function_is_called_before_its_set_is_over() {
 #[test]
 fn a_foreign_thread_cancels() {
     let _watchdog = Watchdog::new();
-    let set = goroutine::ActiveSet::new();
-    let outside = set.outside();
+    let set = goroutine::Scheduler::new();
+    let outside = set.keep_alive();
     let (ctx, cancel) = with_cancel(&background());
     let called = Arc::new(AtomicBool::new(false));
     thread::scope(|s| {
@@ -589,7 +589,7 @@ fn a_foreign_thread_cancels() {
             cancel.cancel();
             drop(outside);
         });
-        set.run_local(|| {
+        set.run(|| {
             let called = called.clone();
             let home = thread::current().id();
             after_func(&ctx, move || called.store(thread::current().id() == home, SeqCst));

@@ -14,7 +14,7 @@ use sudog::low_level::event::{self, CAPACITY, Event, Kind, Who};
 use sudog::runtime::sema::queue::{Recorded, Treap};
 use sudog::runtime::sema::{self, BUCKETS, Order, SemTable, Table, Wake};
 use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
-use sudog::sync::semaphore::InTable;
+use sudog::sync::semaphore::TableSema;
 use sudog::sync::{GoMutex, RawLock, Semaphore};
 
 /// A table whose queues report.
@@ -25,14 +25,14 @@ unsafe impl Table for Observed {
     type Queue = Recorded<Treap>;
 
     fn table() -> &'static SemTable<BUCKETS, Recorded<Treap>> {
-        static TABLE: SemTable<BUCKETS, Recorded<Treap>> = SemTable::empty();
+        static TABLE: SemTable<BUCKETS, Recorded<Treap>> = SemTable::const_new();
         &TABLE
     }
 }
 
 /// In that table; and it tells where it is.
 #[repr(transparent)]
-struct Listed(InTable<Observed>);
+struct Listed(TableSema<Observed>);
 
 /// The semaphore that somebody last waited for.
 static LATEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
@@ -223,7 +223,7 @@ fn who_gives_up_leaves() {
 }
 
 /// A semaphore that cannot hand over, and on whose way a waiter can be held.
-struct Slow(InTable<Observed>);
+struct Slow(TableSema<Observed>);
 
 static HELD: AtomicBool = AtomicBool::new(false);
 static AT_GATE: AtomicBool = AtomicBool::new(false);

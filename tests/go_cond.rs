@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use kinds::Kind;
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{Abandoned, Cancel, Limit};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexOver, RwMutex, lock_api};
+use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexWith, RwMutex, lock_api};
 use sudog::{Builder, Placement, go, run_local, without_switching};
 
 over_threads_and_goroutines! {
@@ -252,10 +252,10 @@ fn a_cancel_ends_a_wait<K: Kind>() {
     K::go(move || {
         let (w, stop) = &*other;
         let mut guard = w.mutex.lock();
-        let limit = Limit { cancel: Some(stop), deadline: None };
-        assert_eq!(w.cond.wait_limited(&mut guard, &limit), Err(Abandoned::Cancelled));
+        let limit = WaitLimit { cancel: Some(stop), deadline: None };
+        assert_eq!(w.cond.wait_limited(&mut guard, &limit), Err(WaitError::Cancelled));
         assert!(w.mutex.is_locked());
-        assert_eq!(w.cond.wait_limited(&mut guard, &limit), Err(Abandoned::Cancelled), "it stays cancelled");
+        assert_eq!(w.cond.wait_limited(&mut guard, &limit), Err(WaitError::Cancelled), "it stays cancelled");
         w.awake.fetch_add(1, SeqCst);
     });
     K::until(|| w.0.cond.waiters() == 1);
@@ -274,7 +274,7 @@ fn a_cancel_and_a_signal_at_once<K: Kind>() {
             K::go(move || {
                 let (w, stop) = &*other;
                 let mut guard = w.mutex.lock();
-                let limit = Limit { cancel: (waiter == 0).then_some(stop), deadline: None };
+                let limit = WaitLimit { cancel: (waiter == 0).then_some(stop), deadline: None };
                 if w.cond.wait_limited(&mut guard, &limit).is_ok() {
                     w.awake.fetch_add(1, SeqCst);
                 }
@@ -355,7 +355,7 @@ fn with_bare_locks<K: Kind>() {
         w.running.fetch_add(1, SeqCst);
         w.cond.wait_locker(&locker);
         w.awake.fetch_add(1, SeqCst);
-        assert!(w.cond.wait_locker_limited(&locker, &Limit::until(Instant::now())).is_err());
+        assert!(w.cond.wait_locker_limited(&locker, &WaitLimit::until(Instant::now())).is_err());
         locker.unlock();
     }
     type Bare = (World, GoMutex, GoRwMutex);
@@ -400,8 +400,8 @@ fn it_goes_with_any_mutex() {
     }
     let _watchdog = Watchdog::new();
     ping_pong(Mutex::new(0));
-    ping_pong(MutexOver::<GoMutex<RuntimeSema, policy::Go>, _>::new(0));
-    ping_pong(MutexOver::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
+    ping_pong(MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(0));
+    ping_pong(MutexWith::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
 }
 
 /// Says that it has been dropped, and so that the goroutine's stack was unwound; and looks at the mutex meanwhile.
@@ -516,7 +516,7 @@ fn a_cancel_of_one_who_is_unwound_wakes_nobody_else() {
         let thread = kinds::run(|| {
             for _ in 0..WAITERS {
                 Builder::new().on(Placement::Here).go(|| {
-                    let limit = Limit { cancel: Some(&w.1), deadline: None };
+                    let limit = WaitLimit { cancel: Some(&w.1), deadline: None };
                     let mut guard = w.0.mutex.lock();
                     let _ = w.0.cond.wait_limited(&mut guard, &limit);
                     w.0.running.fetch_add(1, SeqCst);

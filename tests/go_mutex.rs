@@ -19,7 +19,7 @@ use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexOver, Order, RawLock, Semaphore, Wake, lock_api};
+use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexWith, Order, RawLock, Semaphore, Wake, lock_api};
 
 /// No waiter starves; but otherwise as Go since 1.9.
 enum Never {}
@@ -121,7 +121,7 @@ fn semaphore() {
 
 /// Go: `TestMutex`; with a count, as Go has its race detector.
 fn hammer<S: ConstSemaphore, P: Policy>() {
-    let mutex = GoMutex::<S, P>::unlocked();
+    let mutex = GoMutex::<S, P>::const_new();
     mutex.lock();
     assert!(!mutex.try_lock());
     mutex.unlock();
@@ -153,7 +153,7 @@ fn hammer<S: ConstSemaphore, P: Policy>() {
 /// Go: `TestMutexFairness`.
 fn fairness<S: ConstSemaphore, P: Policy>() {
     const NAP: Duration = Duration::from_micros(100);
-    let (mutex, stop) = (GoMutex::<S, P>::unlocked(), AtomicBool::new(false));
+    let (mutex, stop) = (GoMutex::<S, P>::const_new(), AtomicBool::new(false));
     let start = Instant::now();
     thread::scope(|s| {
         s.spawn(|| {
@@ -180,7 +180,7 @@ fn fairness<S: ConstSemaphore, P: Policy>() {
 fn crowd<S: ConstSemaphore, P: Policy>() {
     const THREADS: u64 = 24;
     const ROUNDS: u64 = 60;
-    let (mutex, inside) = (GoMutex::<S, P>::unlocked(), AtomicU64::new(0));
+    let (mutex, inside) = (GoMutex::<S, P>::const_new(), AtomicU64::new(0));
     mutex.lock();
     thread::scope(|s| {
         for _ in 0..THREADS {
@@ -205,7 +205,7 @@ fn crowd<S: ConstSemaphore, P: Policy>() {
 }
 
 fn timeouts_leave_no_trace<S: ConstSemaphore, P: Policy>() {
-    let mutex = GoMutex::<S, P>::unlocked();
+    let mutex = GoMutex::<S, P>::const_new();
     mutex.lock();
     thread::scope(|s| {
         for n in 0..6 {
@@ -220,7 +220,7 @@ fn timeouts_leave_no_trace<S: ConstSemaphore, P: Policy>() {
 
 /// Deadlines that fall together with the unlock: whoever is granted the mutex has it, or it would stay locked.
 fn a_grant_at_the_deadline_is_not_lost<S: ConstSemaphore, P: Policy>() {
-    let mutex = GoMutex::<S, P>::unlocked();
+    let mutex = GoMutex::<S, P>::const_new();
     for round in 0..60 {
         mutex.lock();
         // Both sides aim at this moment, a little to the one side or the other.
@@ -248,7 +248,7 @@ fn a_grant_at_the_deadline_is_not_lost<S: ConstSemaphore, P: Policy>() {
 }
 
 fn anybody_may_unlock<S: ConstSemaphore, P: Policy>() {
-    let mutex = GoMutex::<S, P>::unlocked();
+    let mutex = GoMutex::<S, P>::const_new();
     for _ in 0..50 {
         mutex.lock();
         thread::scope(|s| {
@@ -691,7 +691,7 @@ fn claim<P: Policy>() {
     if thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
         return; // no contender watches where it would keep the owner from running
     }
-    let mutex = GoMutex::<RuntimeSema, P>::unlocked();
+    let mutex = GoMutex::<RuntimeSema, P>::const_new();
     for round in 0..50 {
         let (owned, over) = (AtomicBool::new(false), AtomicBool::new(false));
         mutex.lock();
@@ -838,13 +838,13 @@ fn a_mutex_over_any_lock() {
         assert_eq!(mutex.into_inner(), 2_000);
     }
     let _watchdog = Watchdog::new();
-    count(MutexOver::<GoMutex<RuntimeSema, policy::Go>, _>::new(0));
-    count(MutexOver::<GoMutex<ParkingLotSema>, _>::new(0));
+    count(MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(0));
+    count(MutexWith::<GoMutex<ParkingLotSema>, _>::new(0));
     #[cfg(target_os = "linux")]
-    count(MutexOver::<GoMutex<FutexSema, policy::Go>, _>::new(0));
-    count(MutexOver::<sudog_lab::locks::StdMutex, _>::new(0));
-    count(MutexOver::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
-    count(MutexOver::from_raw(ApiLock::new(GoMutex::<RuntimeSema>::unlocked()), 0));
+    count(MutexWith::<GoMutex<FutexSema, policy::Go>, _>::new(0));
+    count(MutexWith::<sudog_lab::locks::StdMutex, _>::new(0));
+    count(MutexWith::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
+    count(MutexWith::from_raw(ApiLock::new(GoMutex::<RuntimeSema>::const_new()), 0));
 }
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
@@ -853,11 +853,11 @@ fn a_mutex_over_any_lock() {
 const MISUSE: &str = "SUDOG_TEST_MISUSE";
 
 fn unlock<S: ConstSemaphore, P: Policy>() {
-    GoMutex::<S, P>::unlocked().unlock();
+    GoMutex::<S, P>::const_new().unlock();
 }
 
 fn lock_unlock_unlock<S: ConstSemaphore, P: Policy>() {
-    let mutex = GoMutex::<S, P>::unlocked();
+    let mutex = GoMutex::<S, P>::const_new();
     mutex.lock();
     mutex.unlock();
     mutex.unlock();

@@ -19,7 +19,7 @@ use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::{Kind, Threads};
 use sudog::context;
-use sudog::runtime::sema::{Abandoned, Cancel, Limit};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::{Once, OnceFunc, OnceValue, OnceValues, SharedPanic, WaitGroup, once_func, once_value, once_values};
 use sudog::{JoinHandle, go, run_local, spawn};
@@ -152,8 +152,8 @@ fn limits_of_those_who_wait<K: Kind>() {
     assert!(Instant::now() >= deadline);
     let (stopped, handle) = (w.clone(), stop.clone());
     K::go(move || {
-        let limit = Limit { cancel: Some(&handle), ..Limit::default() };
-        assert_eq!(stopped.once.do_limited(|| unreachable!(), &limit), Err(Abandoned::Cancelled));
+        let limit = WaitLimit { cancel: Some(&handle), ..WaitLimit::default() };
+        assert_eq!(stopped.once.do_limited(|| unreachable!(), &limit), Err(WaitError::Cancelled));
         stopped.refused.fetch_add(1, SeqCst);
     });
     let (cancelled, its_ctx) = (w.clone(), ctx.clone());
@@ -171,7 +171,7 @@ fn limits_of_those_who_wait<K: Kind>() {
     w.go_on.store(true, SeqCst);
     K::until(|| w.returned.load(SeqCst) == 2);
     // What is done is done, whatever the limit.
-    let limit = Limit { cancel: Some(&stop), ..Limit::default() };
+    let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
     assert_eq!(w.once.do_limited(|| unreachable!(), &limit), Ok(()));
     assert_eq!(w.once.do_ctx(&ctx, || unreachable!()), Ok(()));
     assert!(w.once.do_until(|| unreachable!(), Instant::now()));
@@ -188,8 +188,8 @@ fn the_one_that_runs_has_no_limit() {
 fn who_is_cancelled_already_does_not_run() {
     let (once, stop) = (Once::new(), Cancel::new());
     stop.cancel();
-    let limit = Limit { cancel: Some(&stop), ..Limit::default() };
-    assert_eq!(once.do_limited(|| unreachable!(), &limit), Err(Abandoned::Cancelled));
+    let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    assert_eq!(once.do_limited(|| unreachable!(), &limit), Err(WaitError::Cancelled));
     let (ctx, cancel) = context::with_cancel(&context::background());
     cancel.cancel();
     assert_eq!(once.do_ctx(&ctx, || unreachable!()), Err(context::Error::Canceled));
@@ -211,9 +211,9 @@ fn limits_at_random<K: Kind>() {
                     w.1.fetch_add(1, Relaxed);
                 };
                 let limit = match (caller + round) % 4 {
-                    0 => Limit::until(Instant::now() + Duration::from_micros(round as u64 % 50)),
-                    1 => Limit { cancel: Some(&w.3), ..Limit::default() },
-                    _ => Limit::default(),
+                    0 => WaitLimit::until(Instant::now() + Duration::from_micros(round as u64 % 50)),
+                    1 => WaitLimit { cancel: Some(&w.3), ..WaitLimit::default() },
+                    _ => WaitLimit::default(),
                 };
                 match w.0.do_limited(f, &limit) {
                     Ok(()) => assert_eq!(w.1.load(Relaxed), 1),
@@ -584,8 +584,8 @@ fn limits_of_a_value<K: Kind>() {
         ended.2.store(true, SeqCst);
     });
     K::until(|| w.0.load(SeqCst));
-    let soon = Limit::until(Instant::now() + Duration::from_millis(1));
-    assert_eq!(pair.get_limited(&soon), Err(Abandoned::DeadlinePassed));
+    let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
+    assert_eq!(pair.get_limited(&soon), Err(WaitError::TimedOut));
     assert_eq!(pair.get_until(Instant::now()), None);
     let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
     assert_eq!(pair.get_ctx(&ctx), Err(context::Error::DeadlineExceeded));
@@ -599,7 +599,7 @@ fn limits_of_a_value<K: Kind>() {
 fn limits_of_a_function() {
     static SETUP: OnceFunc = OnceFunc::new(|| {
         assert!(!SETUP.call_until(Instant::now()));
-        assert_eq!(SETUP.call_limited(&Limit::until(Instant::now())), Err(Abandoned::DeadlinePassed));
+        assert_eq!(SETUP.call_limited(&WaitLimit::until(Instant::now())), Err(WaitError::TimedOut));
         let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
         assert_eq!(SETUP.call_ctx(&ctx), Err(context::Error::DeadlineExceeded));
     });

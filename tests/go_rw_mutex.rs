@@ -21,7 +21,7 @@ use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::mutex::policy;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwMutex, RwMutexOver};
+use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwMutex, RwMutexWith};
 use sudog::{Builder, Placement, go, run_local};
 use sudog_runtime::goroutine;
 
@@ -63,15 +63,15 @@ over_every_rw_mutex! {
     }
 }
 
-type Rw<L> = Arc<RwMutexOver<L, u32>>;
+type Rw<L> = Arc<RwMutexWith<L, u32>>;
 
 fn new<L: ConstRawRwLock>() -> Rw<L> {
-    Arc::new(RwMutexOver::new(0))
+    Arc::new(RwMutexWith::new(0))
 }
 
 /// Nobody is there, and both sides are free.
 #[track_caller]
-fn assert_at_rest<L: ConstRawRwLock, T>(rw: &RwMutexOver<L, T>) {
+fn assert_at_rest<L: ConstRawRwLock, T>(rw: &RwMutexWith<L, T>) {
     assert!(!rw.is_locked(), "somebody is left");
     assert!(rw.try_write().is_some() && rw.try_read().is_some());
 }
@@ -123,7 +123,7 @@ fn rw_mutex_hammer<K: Kind, L: ConstRawRwLock + 'static>() {
     for readers in [1, 3, 10, 5] {
         let (rw, activity) = (new::<L>(), Arc::new(AtomicI32::new(0)));
         let over = Arc::new(AtomicUsize::new(0));
-        let each = |f: fn(&RwMutexOver<L, u32>, &AtomicI32)| {
+        let each = |f: fn(&RwMutexWith<L, u32>, &AtomicI32)| {
             let (rw, activity, over) = (rw.clone(), activity.clone(), over.clone());
             K::go(move || {
                 for _ in 0..N {
@@ -132,13 +132,13 @@ fn rw_mutex_hammer<K: Kind, L: ConstRawRwLock + 'static>() {
                 over.fetch_add(1, SeqCst);
             });
         };
-        let writer = |rw: &RwMutexOver<L, u32>, activity: &AtomicI32| {
+        let writer = |rw: &RwMutexWith<L, u32>, activity: &AtomicI32| {
             let _guard = rw.write();
             assert_eq!(activity.fetch_add(10000, Relaxed), 0, "not alone");
             (0..100).for_each(|n| _ = std::hint::black_box(n));
             activity.fetch_sub(10000, Relaxed);
         };
-        let reader = |rw: &RwMutexOver<L, u32>, activity: &AtomicI32| {
+        let reader = |rw: &RwMutexWith<L, u32>, activity: &AtomicI32| {
             let _guard = rw.read();
             assert!((0..10000).contains(&activity.fetch_add(1, Relaxed)), "beside a writer");
             (0..100).for_each(|n| _ = std::hint::black_box(n));
@@ -186,7 +186,7 @@ fn r_locker() {
 // ---- who goes when --------------------------------------------------------------------------------------------------
 
 /// Waits until a writer is there: nobody new may read.
-fn until_announced<K: Kind, L: ConstRawRwLock + Debug>(rw: &RwMutexOver<L, u32>) {
+fn until_announced<K: Kind, L: ConstRawRwLock + Debug>(rw: &RwMutexWith<L, u32>) {
     K::until(|| rw.try_read().is_none());
     // SAFETY: the lock is looked at, not changed.
     K::until(|| common::is_closed_everywhere(&format!("{:?}", unsafe { rw.raw() })));
@@ -252,7 +252,7 @@ fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Deb
 }
 
 /// What `Debug` says of the readers of the Go mutex within.
-fn waiting_readers<L: ConstRawRwLock + Debug, T>(rw: &RwMutexOver<L, T>) -> usize {
+fn waiting_readers<L: ConstRawRwLock + Debug, T>(rw: &RwMutexWith<L, T>) -> usize {
     // SAFETY: the lock is looked at, not changed.
     let text = format!("{:?}", unsafe { rw.raw() });
     let readers = text.rsplit_once("readers: ").expect("its readers").1;
@@ -290,7 +290,7 @@ fn downgrade<K: Kind, L: ConstRawRwLock + 'static>() {
 #[test]
 fn writers_in_turn() {
     let _watchdog = Watchdog::new();
-    static RW: PhaseFairRwMutex = PhaseFairRwMutex::unlocked();
+    static RW: PhaseFairRwMutex = PhaseFairRwMutex::const_new();
     let order = run_local(|| {
         let order = Arc::new(StdMutex::new(Vec::new()));
         RW.lock();

@@ -20,12 +20,12 @@ use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::{Kind, Threads};
 use sudog::context;
-use sudog::runtime::sema::{Abandoned, Cancel, Limit};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::{SharedPanic, WaitGroup};
 use sudog::time::sleep;
 use sudog::x::{Flight, SingleFlight};
-use sudog::{ActiveSet, go, spawn};
+use sudog::{Scheduler, go, spawn};
 
 over_threads_and_goroutines! {
     do_ do_err do_dup_suppress forget panic_do
@@ -267,12 +267,12 @@ fn limits_of_those_who_wait<K: Kind>() {
     let w = World::with_call::<K>(true);
     let soon = || Instant::now() + Duration::from_millis(1);
     assert_eq!(w.group.do_until("key", || unreachable!(), soon()), None);
-    assert_eq!(w.group.do_limited("key", || unreachable!(), &Limit::until(soon())), Err(Abandoned::DeadlinePassed));
+    assert_eq!(w.group.do_limited("key", || unreachable!(), &WaitLimit::until(soon())), Err(WaitError::TimedOut));
     let (ctx, cancel) = context::with_cancel(&context::background());
     let (stopped, its_ctx) = (w.clone(), ctx.clone());
     K::go(move || {
-        let limit = Limit { cancel: Some(&stopped.stop), ..Limit::default() };
-        assert_eq!(stopped.group.do_limited("key", || unreachable!(), &limit), Err(Abandoned::Cancelled));
+        let limit = WaitLimit { cancel: Some(&stopped.stop), ..WaitLimit::default() };
+        assert_eq!(stopped.group.do_limited("key", || unreachable!(), &limit), Err(WaitError::Cancelled));
         assert_eq!(stopped.group.do_ctx(&its_ctx, "key", || unreachable!()), Err(context::Error::Canceled));
         stopped.ended.fetch_add(1, SeqCst);
     });
@@ -399,10 +399,10 @@ fn a_caller_who_is_given_up() {
     let _watchdog = Watchdog::new();
     let w = Arc::new((Group::new(), AtomicBool::new(false)));
     let mut thread = None;
-    let set = ActiveSet::new();
+    let set = Scheduler::new();
     // The group is locked by the thread, too: it is waited for.
-    let thread_is_busy = set.outside();
-    set.run_local(|| {
+    let thread_is_busy = set.keep_alive();
+    set.run(|| {
         let caller = w.clone();
         go(move || {
             let f = || {

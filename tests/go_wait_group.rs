@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::Watchdog;
 use kinds::Kind;
-use sudog::runtime::sema::{Abandoned, Cancel, Limit};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{goexit, gosched};
 use sudog::sync::WaitGroup;
 use sudog::{go, run_local, spawn, without_switching};
@@ -154,8 +154,8 @@ fn a_cancelled_wait<K: Kind>() {
     w.0.add(1);
     let other = w.clone();
     K::go(move || {
-        let limit = Limit { cancel: Some(&other.1), deadline: None };
-        assert_eq!(other.0.wait_limited(&limit), Err(Abandoned::Cancelled));
+        let limit = WaitLimit { cancel: Some(&other.1), deadline: None };
+        assert_eq!(other.0.wait_limited(&limit), Err(WaitError::Cancelled));
         other.2.fetch_add(1, SeqCst);
     });
     K::until(|| format!("{:?}", w.0) == "WaitGroup { counter: 1, waiters: 1 }");
@@ -175,9 +175,9 @@ fn limits_and_the_end_at_once<K: Kind>() {
             K::go(move || {
                 let deadline = Instant::now() + Duration::from_micros(50 * waiter);
                 let over = match waiter % 3 {
-                    0 => w.0.wait_limited(&Limit::default()),
-                    1 => w.0.wait_limited(&Limit::until(deadline)),
-                    _ => w.0.wait_limited(&Limit { cancel: Some(&w.1), deadline: None }),
+                    0 => w.0.wait_limited(&WaitLimit::default()),
+                    1 => w.0.wait_limited(&WaitLimit::until(deadline)),
+                    _ => w.0.wait_limited(&WaitLimit { cancel: Some(&w.1), deadline: None }),
                 };
                 assert!(waiter % 3 != 0 || over.is_ok());
                 w.2.fetch_add(1, SeqCst);

@@ -17,7 +17,7 @@ use common::{Watchdog, eventually};
 use counting::without_allocating;
 use kinds::Kind;
 use sudog::context::{Error, background, with_cancel, with_timeout};
-use sudog::runtime::sema::{Abandoned, Cancel, Limit};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{gosched, max_procs};
 use sudog::time::sleep;
 use sudog::x::Weighted;
@@ -29,7 +29,7 @@ over_threads_and_goroutines! {
     in_turn a_crowd_at_once limits_of_those_who_wait the_first_gives_up everything_at_random
 }
 
-const FOREVER: Limit<'static> = Limit { deadline: None, cancel: None };
+const FOREVER: WaitLimit<'static> = WaitLimit { deadline: None, cancel: None };
 
 fn debug(semaphore: &Weighted) -> String {
     format!("{semaphore:?}")
@@ -275,15 +275,15 @@ fn limits_of_those_who_wait<K: Kind>() {
         assert!(!w.0.acquire_until(tokens, deadline));
         assert!(Instant::now() >= deadline);
         assert!(w.0.hold_until(tokens, Instant::now()).is_none());
-        assert_eq!(w.0.hold_limited(tokens, &Limit::until(deadline)).unwrap_err(), Abandoned::DeadlinePassed);
+        assert_eq!(w.0.hold_limited(tokens, &WaitLimit::until(deadline)).unwrap_err(), WaitError::TimedOut);
         let (ctx, _cancel) = with_timeout(&background(), Duration::from_millis(1));
         assert_eq!(w.0.acquire(&ctx, tokens), Err(Error::DeadlineExceeded));
     }
     for tokens in [1, 2, 3] {
         let w = w.clone();
         K::go(move || {
-            let limit = Limit { cancel: Some(&w.1), ..FOREVER };
-            assert_eq!(w.0.acquire_limited(tokens, &limit), Err(Abandoned::Cancelled));
+            let limit = WaitLimit { cancel: Some(&w.1), ..FOREVER };
+            assert_eq!(w.0.acquire_limited(tokens, &limit), Err(WaitError::Cancelled));
             w.2.fetch_add(1, SeqCst);
         });
     }
@@ -292,8 +292,8 @@ fn limits_of_those_who_wait<K: Kind>() {
     K::until(|| w.2.load(SeqCst) == 3);
     assert_eq!(debug(&w.0), state(2, 2, 0));
     w.0.release(2);
-    let limit = Limit { cancel: Some(&w.1), ..FOREVER };
-    assert_eq!(w.0.acquire_limited(1, &limit), Err(Abandoned::Cancelled), "though it is free");
+    let limit = WaitLimit { cancel: Some(&w.1), ..FOREVER };
+    assert_eq!(w.0.acquire_limited(1, &limit), Err(WaitError::Cancelled), "though it is free");
 }
 
 /// Those behind it have waited for nothing else.
@@ -302,8 +302,8 @@ fn the_first_gives_up<K: Kind>() {
     assert!(w.0.try_acquire(1));
     let big = w.clone();
     K::go(move || {
-        let limit = Limit { cancel: Some(&big.1), ..FOREVER };
-        assert_eq!(big.0.acquire_limited(4, &limit), Err(Abandoned::Cancelled));
+        let limit = WaitLimit { cancel: Some(&big.1), ..FOREVER };
+        assert_eq!(big.0.acquire_limited(4, &limit), Err(WaitError::Cancelled));
     });
     K::until(|| w.0.waiters() == 1);
     for tokens in [1, 2, 2] {

@@ -206,10 +206,10 @@ fn the_result_of_a_goroutine_that_nobody_joins_is_dropped() {
 
 #[test]
 fn a_builder_says_what_it_builds() {
-    let builder = Builder::new().name("x").stack_size(1 << 20).on(Placement::Here).on_panic(OnPanic::EndGoroutine);
+    let builder = Builder::new().name("x").stack_size(1 << 20).on(Placement::Here).on_panic(OnPanic::Unwind);
     assert_eq!(
         format!("{builder:?}"),
-        "Builder { name: Some(\"x\"), stack_size: Some(1048576), on: Here, on_panic: EndGoroutine }"
+        "Builder { name: Some(\"x\"), stack_size: Some(1048576), on: Here, on_panic: Unwind }"
     );
 }
 
@@ -304,7 +304,7 @@ fn a_panic_may_end_the_goroutine_alone() {
     static GATE: AtomicU32 = AtomicU32::new(0);
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _alone = alone();
-    let lenient = || Builder::new().on_panic(OnPanic::EndGoroutine);
+    let lenient = || Builder::new().on_panic(OnPanic::Unwind);
     lenient().go(|| {
         let _dropped = Dropped(&DROPS);
         panic!("nobody minds");
@@ -406,7 +406,7 @@ fn num_goroutine_counts_those_that_have_not_ended() {
             until(|| num_goroutine() == 1);
             // However they end.
             go(|| goexit());
-            Builder::new().on_panic(OnPanic::EndGoroutine).go(|| resume_unwind(Box::new(())));
+            Builder::new().on_panic(OnPanic::Unwind).go(|| resume_unwind(Box::new(())));
             spawn(|| resume_unwind(Box::new(()))).join().unwrap_err();
             until(|| num_goroutine() == 1);
             assert!(round < 4);
@@ -497,7 +497,7 @@ fn what_is_left_over_when_run_returns_is_unwound() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     static NEVER: AtomicU32 = AtomicU32::new(0);
-    static BARE: GoMutex = GoMutex::unlocked();
+    static BARE: GoMutex = GoMutex::const_new();
     let _alone = alone();
     struct Unlock;
     impl Drop for Unlock {

@@ -21,7 +21,7 @@ use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, semre
 use sudog::runtime::{Goexit, goexit, gosched, num_goroutine};
 use sudog::sync::{GoMutex, LockAsync, Mutex};
 use sudog::time::{sleep, sleep_async};
-use sudog::{ActiveSet, block_on, blocking, go, go_async, on_goroutine, run, run_local, spawn, spawn_async};
+use sudog::{Scheduler, block_on, blocking, go, go_async, on_goroutine, run, run_local, spawn, spawn_async};
 
 /// Pending once.
 async fn yield_once() {
@@ -142,7 +142,7 @@ fn a_crowd_of_tasks_at_a_semaphore_and_a_mutex() {
     static INSIDE: AtomicU32 = AtomicU32::new(0);
     let alone = alone();
     let shared =
-        Arc::new((AtomicU32::new(2), Mutex::new(0_u32), GoMutex::<sudog::sync::semaphore::RuntimeSema>::unlocked()));
+        Arc::new((AtomicU32::new(2), Mutex::new(0_u32), GoMutex::<sudog::sync::semaphore::RuntimeSema>::const_new()));
     run(|| {
         let tasks: Vec<_> = (0..TASKS)
             .map(|n| {
@@ -424,12 +424,12 @@ fn wakers_that_outlive_their_tasks() {
             handle.join().unwrap();
         }
     });
-    let scheduler = ActiveSet::new();
-    let outside = scheduler.outside();
+    let scheduler = Scheduler::new();
+    let outside = scheduler.keep_alive();
     thread::scope(|s| {
         let (scheduler, sender) = (&scheduler, &sender);
         s.spawn(move || {
-            scheduler.run_local(|| {
+            scheduler.run(|| {
                 let handles: Vec<_> = (0..300).map(|_| spawn_async(waker_of(sender.clone()))).collect();
                 handles.into_iter().for_each(|handle| handle.join().unwrap());
                 drop(outside);

@@ -23,7 +23,7 @@ use goroutine_common::{alone, until};
 use sudog::context;
 use sudog::goroutine_local;
 use sudog::locks::capacitor::{Capacitor, Sliding};
-use sudog::low_level::{G, Unparked};
+use sudog::low_level::{G, ParkResult};
 use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
 use sudog::sync::lock_api::{self, RwLockReadGuard, RwLockWriteGuard};
@@ -31,7 +31,7 @@ use sudog::sync::mutex::FifoMutex;
 use sudog::sync::mutex::stages::{V2, V7};
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::{
-    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexOver, RwMutex, RwMutexOver,
+    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith,
 };
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn};
@@ -181,7 +181,7 @@ fn a_goroutine_ends_while_the_deadline_of_its_failed_park_is_to_come() {
     let ways: [fn(); 2] = [|| panic!("the commit"), || goexit()];
     for way in ways {
         run(move || {
-            let ends = here().stack_size(64 << 10).on_panic(OnPanic::EndGoroutine).spawn(move || {
+            let ends = here().stack_size(64 << 10).on_panic(OnPanic::Unwind).spawn(move || {
                 G::current().park(Some(Instant::now() + SOON), way);
             });
             assert!(ends.join().is_err());
@@ -212,12 +212,17 @@ fn a_commit_may_wait() {
         gosched,
         || sleep(Duration::from_millis(1)),
         || here().spawn(|| ()).join().unwrap(),
-        || assert_eq!(G::current().park(Some(Instant::now() + Duration::from_millis(1)), gosched), Unparked::Deadline),
+        || {
+            assert_eq!(
+                G::current().park(Some(Instant::now() + Duration::from_millis(1)), gosched),
+                ParkResult::TimedOut
+            )
+        },
     ];
     for wait in waits {
         run(move || {
             let until = Instant::now() + Duration::from_millis(5);
-            assert_eq!(G::current().park(Some(until), wait), Unparked::Deadline);
+            assert_eq!(G::current().park(Some(until), wait), ParkResult::TimedOut);
             assert!(Instant::now() >= until);
             a_wait_without_deadline(Duration::from_millis(5));
         });
@@ -361,7 +366,7 @@ fn a_deadline_for_writing_counts_in_a_destructor_during_a_panic() {
     run(move || {
         set_max_procs(1);
         let lock = Arc::new(RwMutex::new(0));
-        let panics = here().on_panic(OnPanic::EndGoroutine).spawn(move || {
+        let panics = here().on_panic(OnPanic::Unwind).spawn(move || {
             let write = lock.write();
             let reads = lock.clone();
             go(move || _ = *reads.read());
@@ -493,7 +498,7 @@ trait Unlocks: Sync + 'static {
     fn is_free(&self) -> bool;
 }
 
-impl<R: ConstRawLock + 'static> Unlocks for MutexOver<R, u32>
+impl<R: ConstRawLock + 'static> Unlocks for MutexWith<R, u32>
 where
     R::Guard: 'static,
 {
@@ -512,8 +517,8 @@ where
     }
 }
 
-struct Reads<R>(RwMutexOver<R, u32>);
-struct Writes<R>(RwMutexOver<R, u32>);
+struct Reads<R>(RwMutexWith<R, u32>);
+struct Writes<R>(RwMutexWith<R, u32>);
 
 impl<R: ConstRawRwLock + 'static> Unlocks for Reads<R> {
     fn unlocked(&self, f: &mut dyn FnMut()) {
@@ -548,7 +553,7 @@ impl<R: ConstRawRwLock + 'static> Unlocks for Writes<R> {
 }
 
 fn both<R: ConstRawRwLock + 'static>() -> [Arc<dyn Unlocks + Send>; 2] {
-    [Arc::new(Reads::<R>(RwMutexOver::new(0))), Arc::new(Writes::<R>(RwMutexOver::new(0)))]
+    [Arc::new(Reads::<R>(RwMutexWith::new(0))), Arc::new(Writes::<R>(RwMutexWith::new(0)))]
 }
 
 /// A goroutine waits to have a lock back, of which another is the holder, when the `run` of both is over.
@@ -587,11 +592,11 @@ fn an_unlocked_guard_has_its_lock_back_at_the_end_of_a_run() {
     for holder in [Placement::Here, Placement::Worker(1)] {
         let mut locks: Vec<Arc<dyn Unlocks + Send>> = vec![
             Arc::new(Mutex::new(0)),
-            Arc::new(MutexOver::<FifoMutex, u32>::new(0)),
-            Arc::new(MutexOver::<V2, u32>::new(0)),
-            Arc::new(MutexOver::<V7, u32>::new(0)),
-            Arc::new(MutexOver::<Sliding<GoMutex>, u32>::new(0)),
-            Arc::new(MutexOver::<Capacitor<FifoMutex>, u32>::new(0)),
+            Arc::new(MutexWith::<FifoMutex, u32>::new(0)),
+            Arc::new(MutexWith::<V2, u32>::new(0)),
+            Arc::new(MutexWith::<V7, u32>::new(0)),
+            Arc::new(MutexWith::<Sliding<GoMutex>, u32>::new(0)),
+            Arc::new(MutexWith::<Capacitor<FifoMutex>, u32>::new(0)),
         ];
         locks.extend(both::<GoRwMutex>());
         locks.extend(both::<PhaseFairRwMutex>());

@@ -17,7 +17,7 @@ use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::{sleep, sleep_async};
-use sudog::{ActiveSet, Builder, Placement, block_on, go, go_async, run, run_local, spawn};
+use sudog::{Builder, Placement, Scheduler, block_on, go, go_async, run, run_local, spawn};
 
 /// What hogs and victims share.
 #[derive(Default)]
@@ -102,7 +102,7 @@ fn spawners(world: &Arc<World>) {
 
 /// Two at one mutex.
 fn lockers(world: &Arc<World>) {
-    let mutex = Arc::new(GoMutex::<RuntimeSema>::unlocked());
+    let mutex = Arc::new(GoMutex::<RuntimeSema>::const_new());
     for _ in 0..2 {
         let (world, mutex) = (world.clone(), mutex.clone());
         go(move || {
@@ -354,13 +354,13 @@ fn hogs_on_every_scheduler_of_a_set() {
     let watchdog = Watchdog::new();
     for (name, hogs) in HOGS {
         println!("{name}");
-        let set = ActiveSet::new();
+        let set = Scheduler::new();
         let world = Arc::new(World::default());
         thread::scope(|s| {
             for n in 0..2 {
                 let (set, world) = (&set, world.clone());
                 s.spawn(move || {
-                    set.run_local(|| {
+                    set.run(|| {
                         hogs(&world);
                         spawn(gosched).join().unwrap();
                         let done = world.clone();
@@ -383,7 +383,7 @@ fn hogs_on_every_scheduler_of_a_set() {
 fn a_mutex_that_is_never_left_alone() {
     let alone = alone();
     let hog_and_victim = || {
-        let shared = Arc::new((GoMutex::<RuntimeSema>::unlocked(), AtomicBool::new(false)));
+        let shared = Arc::new((GoMutex::<RuntimeSema>::const_new(), AtomicBool::new(false)));
         let victim = shared.clone();
         shared.0.lock();
         Builder::new().on(Placement::Here).go(move || {
@@ -420,8 +420,8 @@ fn the_watcher_asks_in_every_kind_of_set() {
         calls
     }
     let _alone = alone();
-    let set = ActiveSet::new();
-    for calls in [run(calls_until_the_other_runs), set.run_local(calls_until_the_other_runs)] {
+    let set = Scheduler::new();
+    for calls in [run(calls_until_the_other_runs), set.run(calls_until_the_other_runs)] {
         assert!(calls < 60, "{calls}");
     }
 }

@@ -96,7 +96,7 @@ fn a_panic_that_somebody_sees_to_does_not() {
             assert!(spawn(|| panic!("joined")).join().is_err());
             let ended = Arc::new(());
             let inside = ended.clone();
-            Builder::new().on_panic(OnPanic::EndGoroutine).go(move || {
+            Builder::new().on_panic(OnPanic::Unwind).go(move || {
                 let _inside = inside;
                 panic!("nobody minds")
             });

@@ -19,7 +19,7 @@ use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::{Cond, Mutex, WaitGroup};
 use sudog::time::{Timer, sleep, sleep_async};
 use sudog::{
-    ActiveSet, Builder, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn, spawn_async,
+    Builder, OnPanic, Placement, Scheduler, block_on, blocking, go, go_async, run, run_local, spawn, spawn_async,
 };
 
 /// Runs a closure when it is dropped.
@@ -388,13 +388,13 @@ fn a_set_begins_anew_while_it_ends() {
     const MANY: usize = 2000; // more than fit into a ring
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
-    let set = ActiveSet::new();
+    let set = Scheduler::new();
     let has_left = &AtomicBool::new(false);
     thread::scope(|s| {
         let set = &set;
         let (over, is_over) = std::sync::mpsc::channel();
         s.spawn(move || {
-            set.run_local(move || {
+            set.run(move || {
                 go(move || {
                     let _then = Then(|| {
                         over.send(()).unwrap();
@@ -406,7 +406,7 @@ fn a_set_begins_anew_while_it_ends() {
             has_left.store(true, Relaxed);
         });
         is_over.recv().unwrap();
-        set.run_local(|| {
+        set.run(|| {
             for _ in 0..MANY {
                 go(|| _ = RUNS.fetch_add(1, Relaxed));
             }
@@ -424,14 +424,14 @@ fn a_set_begins_anew_while_it_ends() {
 fn schedulers_come_and_go() {
     let rounds = if cfg!(debug_assertions) { 3000 } else { 20_000 };
     let watchdog = Watchdog::new();
-    let set = ActiveSet::new();
+    let set = Scheduler::new();
     thread::scope(|s| {
         for _ in 0..2 {
             s.spawn(|| {
                 for _ in 0..rounds {
                     let done = Arc::new(AtomicU32::new(0));
                     let (by_goroutine, by_task) = (done.clone(), done.clone());
-                    set.run_local(|| {
+                    set.run(|| {
                         go(move || _ = by_goroutine.fetch_add(1, Relaxed));
                         go_async(async move { _ = by_task.fetch_add(1, Relaxed) });
                     });
@@ -525,7 +525,7 @@ fn storm(goroutines: u32, sleepers: bool, start: impl FnOnce(Box<dyn FnOnce() + 
     start(Box::new(move || {
         for how in 0..goroutines {
             let world = inner.clone();
-            Builder::new().on_panic(OnPanic::EndGoroutine).go(move || world.live(how));
+            Builder::new().on_panic(OnPanic::Unwind).go(move || world.live(how));
         }
         while inner.live.load(Relaxed) == 0 {
             gosched();
@@ -557,11 +557,11 @@ fn a_storm_at_the_end_of_a_scheduler() {
 #[test]
 fn a_storm_at_the_end_of_two_schedulers() {
     storms(false, |main| {
-        let set = ActiveSet::new();
-        let outside = set.outside();
+        let set = Scheduler::new();
+        let outside = set.keep_alive();
         thread::scope(|s| {
-            s.spawn(|| set.run_local(|| ()));
-            s.spawn(|| set.run_local(main));
+            s.spawn(|| set.run(|| ()));
+            s.spawn(|| set.run(main));
             thread::yield_now();
             drop(outside);
         });

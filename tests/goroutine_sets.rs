@@ -11,7 +11,7 @@ use common::{Watchdog, eventually};
 use sudog::runtime::gosched;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
 use sudog::sync::Mutex;
-use sudog::{ActiveSet, go, go_async, run_local, spawn};
+use sudog::{Scheduler, go, go_async, run_local, spawn};
 
 /// Counts how many there are.
 struct Counted<'a>(&'a AtomicUsize);
@@ -40,16 +40,16 @@ fn process_test() {
     for schedulers in 1..=4 {
         PASSED.store(0, Relaxed);
         ENDED.store(0, Relaxed);
-        let set = ActiveSet::new();
+        let set = Scheduler::new();
         let ring: Arc<[AtomicU32]> = (0..RING).map(|_| AtomicU32::new(0)).collect();
         thread::scope(|s| {
             // None of them is at rest before the work is there.
-            let outside = set.outside();
+            let outside = set.keep_alive();
             for _ in 1..schedulers {
-                s.spawn(|| set.run_local(|| ()));
+                s.spawn(|| set.run(|| ()));
             }
             s.spawn(|| {
-                set.run_local(move || {
+                set.run(move || {
                     for i in 0..RING {
                         let ring = ring.clone();
                         go(move || {
@@ -78,14 +78,14 @@ fn foreign_threads_test() {
     const N: usize = 200;
     static SERVED: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
-    let (set, other) = (ActiveSet::new(), ActiveSet::new());
+    let (set, other) = (Scheduler::new(), Scheduler::new());
     let (requests, answers) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     thread::scope(|s| {
-        let from_thread = set.outside();
-        let from_other = set.outside();
+        let from_thread = set.keep_alive();
+        let from_other = set.keep_alive();
         let (req, ans) = (requests.clone(), answers.clone());
         s.spawn(|| {
-            set.run_local(move || {
+            set.run(move || {
                 for _ in 0..N {
                     let (req, ans) = (req.clone(), ans.clone());
                     go(move || {
@@ -104,9 +104,9 @@ fn foreign_threads_test() {
             drop(from_thread);
         });
         let (req, ans) = (requests.clone(), answers.clone());
-        let back = other.outside(); // the first set's members wake this one's
+        let back = other.keep_alive(); // the first set's members wake this one's
         s.spawn(|| {
-            other.run_local(move || {
+            other.run(move || {
                 for _ in 0..N / 2 {
                     semrelease(&req, Wake::Normal);
                 }

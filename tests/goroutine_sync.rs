@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Watchdog, eventually};
 use goroutine_common::{alone, until};
 use sudog::runtime::sema::{
-    Abandoned, Cancel, Limit, Order, Wake, semacquire, semacquire_limited, semacquire_mutex, semacquire_until,
+    Cancel, Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semacquire_mutex, semacquire_until,
     semrelease, semrelease_many, waiters,
 };
 use sudog::runtime::{gosched, max_procs};
@@ -90,7 +90,7 @@ fn crowd_at_a_mutex<P: policy::Policy>() {
     const CROWD: u64 = 200;
     const ROUNDS: u64 = 200;
     let alone = alone();
-    let mutex = Arc::new((GoMutex::<RuntimeSema, P>::unlocked(), AtomicU64::new(0)));
+    let mutex = Arc::new((GoMutex::<RuntimeSema, P>::const_new(), AtomicU64::new(0)));
     let inside = |mutex: &(GoMutex<RuntimeSema, P>, AtomicU64), round| {
         mutex.0.lock();
         let n = mutex.1.load(Relaxed);
@@ -350,7 +350,7 @@ fn a_cancel_ends_the_waits_of_goroutines() {
                     let shared = shared.clone();
                     spawn(move || {
                         let deadline = Some(Instant::now() + Duration::from_secs(3600));
-                        let limit = Limit { deadline, cancel: Some(&shared.1) };
+                        let limit = WaitLimit { deadline, cancel: Some(&shared.1) };
                         semacquire_limited(&shared.0, Order::Fifo, &limit)
                     })
                 })
@@ -365,7 +365,7 @@ fn a_cancel_ends_the_waits_of_goroutines() {
             let outcomes: Vec<_> = waits.into_iter().map(|wait| wait.join().unwrap()).collect();
             let got = outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u32;
             assert_eq!(got + shared.0.load(Relaxed), 3);
-            assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(()) | Err(Abandoned::Cancelled))));
+            assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(()) | Err(WaitError::Cancelled))));
         });
         assert_eq!(waiters(&shared.0), 0);
     }

@@ -14,8 +14,8 @@ use common::{Watchdog, eventually};
 use goroutine_common::{Alone, alone, until};
 use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog::locks::waiting_array::{
-    Doorway, LocationWaiter, Mixed, OnBucket, OnChain, OnLocation, Refused, Seen, Spin, SpinThenPark, SpinThenYield,
-    TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
+    BucketWait, ChainWait, Doorway, LocationWait, LocationWaiter, Mixed, Refused, Seen, Spin, SpinThenPark,
+    SpinThenYield, TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
     location_wake_all,
 };
 use sudog::runtime::{gosched, set_max_procs};
@@ -31,9 +31,9 @@ macro_rules! over_every_form {
         use super::*;
         over_every_form!(@forms $check
             benaphore = Benaphore;
-            benaphore_colliding = Benaphore<OnChain<SpinThenPark, 1, One>>;
-            benaphore_on_buckets = Benaphore<OnBucket<SpinThenPark, 1, One>>;
-            benaphore_on_locations = Benaphore<OnLocation<SpinThenPark, 0, One>>;
+            benaphore_colliding = Benaphore<ChainWait<SpinThenPark, 1, One>>;
+            benaphore_on_buckets = Benaphore<BucketWait<SpinThenPark, 1, One>>;
+            benaphore_on_locations = Benaphore<LocationWait<SpinThenPark, 0, One>>;
             ticket = Ticket;
             ticket_spinning = Ticket<Spin>;
             twa_far = Twa<SpinThenPark, 0>;
@@ -47,7 +47,7 @@ macro_rules! over_every_form {
         );
     })+ };
     (@forms $check:ident $($name:ident = $Sema:ty;)+) => {
-        $(#[test] fn $name() { super::$check(|| <$Sema>::EMPTY); })+
+        $(#[test] fn $name() { super::$check(|| <$Sema>::INIT); })+
     };
 }
 
@@ -292,7 +292,7 @@ fn a_condition_that_panics() {
 #[test]
 fn deadlines_on_one_worker() {
     let _watchdog = Watchdog::new();
-    let sema = Arc::new(Benaphore::<OnChain<SpinThenPark, 1, One>>::with_permits(0));
+    let sema = Arc::new(Benaphore::<ChainWait<SpinThenPark, 1, One>>::with_permits(0));
     run_local(|| {
         let hasty: Vec<_> = (0..10)
             .map(|n| {
@@ -301,7 +301,7 @@ fn deadlines_on_one_worker() {
             })
             .collect();
         for one in hasty {
-            assert_eq!(one.join().unwrap(), Err(Refused::DeadlinePassed));
+            assert_eq!(one.join().unwrap(), Err(Refused::TimedOut));
         }
     });
     sema.post(1);
@@ -310,7 +310,7 @@ fn deadlines_on_one_worker() {
 
 // ---- who shares a chain by a collision ------------------------------------------------------------------------------
 
-type Colliding = Benaphore<OnChain<SpinThenPark, 1, One>>;
+type Colliding = Benaphore<ChainWait<SpinThenPark, 1, One>>;
 
 /// In one bucket with a goroutine whose worker is busy, on top of the chain: `between` runs on that worker. One that
 /// waits no longer than it is told is told to wait longer, if it has gone before it was seen.
@@ -363,7 +363,7 @@ fn a_grant_does_not_hang_on_strangers() {
 fn a_deadline_does_not_hang_on_strangers() {
     beneath_a_busy_worker(
         |sema, patience| {
-            assert_eq!(sema.acquire_many_until(1, Instant::now() + patience), Err(Refused::DeadlinePassed));
+            assert_eq!(sema.acquire_many_until(1, Instant::now() + patience), Err(Refused::TimedOut));
         },
         |_, until_it_is_gone| until_it_is_gone(),
     );

@@ -17,7 +17,7 @@ use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
 use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
-use sudog::{ActiveSet, go, run_local, spawn, spawn_async};
+use sudog::{Scheduler, go, run_local, spawn, spawn_async};
 use sudog_runtime::goroutine;
 
 /// One bucket: all semaphores collide.
@@ -47,12 +47,12 @@ fn all_kinds_are_served_in_the_order_in_which_they_came() {
         static SERVED: StdMutex<Vec<usize>> = StdMutex::new(Vec::new());
         let permits: &'static AtomicU32 = Box::leak(Box::default());
         let serve = |who| SERVED.lock().unwrap().push(who);
-        let set = ActiveSet::new();
-        let outside = set.outside();
+        let set = Scheduler::new();
+        let outside = set.keep_alive();
         thread::scope(|s| {
             let set = &set;
             s.spawn(move || {
-                set.run_local(|| {
+                set.run(|| {
                     while TABLE.waiters(permits) == 0 {
                         gosched(); // behind the thread
                     }
@@ -243,7 +243,7 @@ fn assert_state<P: Policy>(mutex: &GoMutex<RuntimeSema, P>, locked: bool, woken:
 
 #[test]
 fn a_task_goes_through_all_the_states() {
-    let mutex = Bare::unlocked();
+    let mutex = Bare::const_new();
     assert!(mutex.lock_async().poll_now().is_ready());
     let mut task = pin!(mutex.lock_async());
     assert!(poll(&mut task).is_pending());
@@ -267,7 +267,7 @@ fn a_task_goes_through_all_the_states() {
 fn a_task_that_is_dropped_passes_on_what_it_has() {
     for another in [false, true] {
         for dropped_after in 0..5 {
-            let mutex = Bare::unlocked();
+            let mutex = Bare::const_new();
             mutex.lock();
             let mut task = Box::pin(mutex.lock_async());
             let mut behind = pin!(mutex.lock_async());
@@ -378,13 +378,13 @@ fn all_kinds_at_once_by_the_policy_for_threads() {
 
 #[test]
 fn all_kinds_at_once_by_gos_policy() {
-    static MUTEX: GoMutex<RuntimeSema, policy::Go> = GoMutex::unlocked();
+    static MUTEX: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
     hammer(&MUTEX);
 }
 
 #[test]
 fn all_kinds_at_once_with_starvation_at_once() {
-    static MUTEX: Bare = GoMutex::unlocked();
+    static MUTEX: Bare = GoMutex::const_new();
     hammer(&MUTEX);
 }
 
@@ -413,7 +413,7 @@ fn a_goroutine_that_hogs_a_mutex_gives_way() {
         assert_state(mutex, false, false, false, 0);
     }
     static THREADS: GoMutex = GoMutex::new();
-    static GO: GoMutex<RuntimeSema, policy::Go> = GoMutex::unlocked();
+    static GO: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
     check(&THREADS);
     check(&GO);
 }

@@ -16,7 +16,7 @@ use sudog::sync::{ConstSemaphore, GoMutex, semaphore};
 /// `ParkingLotSema` is not among them: parking_lot_core makes its table, and each thread's place in it, on the heap.
 fn a_lock_that_waits<S: ConstSemaphore, P: Policy>() {
     let _watchdog = Watchdog::new();
-    let mutex = GoMutex::<S, P>::unlocked();
+    let mutex = GoMutex::<S, P>::const_new();
     without_allocating(|| mutex.lock());
     let far = Instant::now() + Duration::from_secs(3600);
     thread::scope(|s| {

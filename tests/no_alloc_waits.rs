@@ -18,7 +18,7 @@ use sudog::locks::waiting_array::{Benaphore, TicketSema, Twa, TwaChannel};
 use sudog::locks::waiting_array::{Doorway, TicketWait};
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{ApiRwLock, Cond, ConstRawRwLock, GoRwMutex, LockAsync, Mutex, RwMutexOver, WaitGroup, lock_api};
+use sudog::sync::{ApiRwLock, Cond, ConstRawRwLock, GoRwMutex, LockAsync, Mutex, RwMutexWith, WaitGroup, lock_api};
 
 #[test]
 fn a_condition_variable() {
@@ -78,7 +78,7 @@ fn a_rw_mutex() {
     let _watchdog = Watchdog::new();
     fn both_sides<L: ConstRawRwLock + Debug>(lock: L) {
         const SOON: Duration = Duration::from_millis(1);
-        let rw: RwMutexOver<L, i32> = lock_api::RwLock::from_raw(ApiRwLock::new(lock), 0);
+        let rw: RwMutexWith<L, i32> = lock_api::RwLock::from_raw(ApiRwLock::new(lock), 0);
         thread::scope(|s| {
             let reader = without_allocating(|| rw.read());
             s.spawn(|| without_allocating(|| assert!(rw.try_write_for(SOON).is_none()))).join().unwrap();
@@ -93,8 +93,8 @@ fn a_rw_mutex() {
         });
     }
     both_sides(GoRwMutex::new());
-    both_sides(PhaseFairRwMutex::<RuntimeSema>::unlocked());
-    both_sides(ShardedRwMutex::<2>::UNLOCKED);
+    both_sides(PhaseFairRwMutex::<RuntimeSema>::const_new());
+    both_sides(ShardedRwMutex::<2>::INIT);
 }
 
 #[test]

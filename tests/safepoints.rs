@@ -269,7 +269,7 @@ safepoints! {
     rw_mutex_write: GoRwMutex::new(), write, can_be_written;
     rw_mutex_write_by_guard: RwMutex::new(0), |m| *m.write() += 1, |m| m.try_write().is_some();
     rw_mutex_downgrade: GoRwMutex::new(), write_then_read, can_be_written;
-    phase_fair_write: PhaseFairRwMutex::<RuntimeSema>::unlocked(), write, can_be_written;
+    phase_fair_write: PhaseFairRwMutex::<RuntimeSema>::const_new(), write, can_be_written;
     sharded_write: ShardedRwMutex::<8>::new(), write, can_be_written;
     sharded_downgrade: ShardedRwMutex::<8>::new(), write_then_read, can_be_written;
 
@@ -406,8 +406,8 @@ mod waiting_array {
 exceptions! {
     the_mutex_keeps_others_out: GoMutex::new(), |m| { m.lock(); m.unlock() };
     the_mutex_by_guard_keeps_others_out: Mutex::new(0), |m| *m.lock() += 1;
-    the_mutex_of_go_keeps_others_out: GoMutex::<RuntimeSema, policy::Go>::unlocked(), lock_and_unlock;
-    the_fair_mutex_keeps_others_out: GoMutex::<RuntimeSema, policy::Fifo>::unlocked(), lock_and_unlock;
+    the_mutex_of_go_keeps_others_out: GoMutex::<RuntimeSema, policy::Go>::const_new(), lock_and_unlock;
+    the_fair_mutex_keeps_others_out: GoMutex::<RuntimeSema, policy::Fifo>::const_new(), lock_and_unlock;
     the_mutex_in_turn_keeps_others_out: FifoMutex::<RuntimeSema>::new(), lock_and_unlock;
     stage_two_keeps_others_out: stages::V2::<RuntimeSema>::new(), lock_and_unlock;
     stage_three_keeps_others_out: stages::V3::<RuntimeSema>::new(), lock_and_unlock;
@@ -417,7 +417,7 @@ exceptions! {
     stage_seven_keeps_others_out: stages::V7::<RuntimeSema>::new(), lock_and_unlock;
     stage_eight_keeps_others_out: stages::V8::<RuntimeSema>::new(), lock_and_unlock;
     readers_keep_others_out: GoRwMutex::new(), read;
-    phase_fair_readers_keep_others_out: PhaseFairRwMutex::<RuntimeSema>::unlocked(), read;
+    phase_fair_readers_keep_others_out: PhaseFairRwMutex::<RuntimeSema>::const_new(), read;
     sharded_readers_keep_others_out: ShardedRwMutex::<8>::new(), read;
     a_wait_group_keeps_others_out: WaitGroup::new(), |group| { group.add(1); group.done(); group.wait() };
     tts_keeps_others_out: Tts::<sudog::locks::spin_lock::SpinThenPark>::new(), lock_and_unlock;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Watchdog, eventually};
-use sudog::runtime::sema::{Abandoned, Cancel, Limit, Order, SemTable, Wake};
+use sudog::runtime::sema::{Cancel, Order, SemTable, WaitError, WaitLimit, Wake};
 
 /// One bucket: all semaphores collide.
 type Table = SemTable<1>;
@@ -22,10 +22,10 @@ fn a_cancel_ends_all_its_waits_and_no_other() {
     let (cancel, other) = (Cancel::new(), Cancel::new());
     let far = Some(Instant::now() + Duration::from_secs(3600));
     let limited = [
-        Limit { cancel: Some(&cancel), ..Limit::default() },
-        Limit { cancel: Some(&cancel), deadline: far },
-        Limit { cancel: Some(&other), ..Limit::default() },
-        Limit { cancel: None, deadline: far },
+        WaitLimit { cancel: Some(&cancel), ..WaitLimit::default() },
+        WaitLimit { cancel: Some(&cancel), deadline: far },
+        WaitLimit { cancel: Some(&other), ..WaitLimit::default() },
+        WaitLimit { cancel: None, deadline: far },
     ];
     thread::scope(|s| {
         let waits: Vec<_> = semaphores
@@ -41,7 +41,7 @@ fn a_cancel_ends_all_its_waits_and_no_other() {
         semaphores.iter().for_each(|count| table.release_many(count, 2));
         for (limit, wait) in waits {
             let ours = limit.cancel.is_some_and(|c| std::ptr::eq(c, &cancel));
-            assert_eq!(wait.join().unwrap(), if ours { Err(Abandoned::Cancelled) } else { Ok(()) });
+            assert_eq!(wait.join().unwrap(), if ours { Err(WaitError::Cancelled) } else { Ok(()) });
         }
     });
     assert!(semaphores.into_iter().all(|count| count.into_inner() == 0));
@@ -50,12 +50,12 @@ fn a_cancel_ends_all_its_waits_and_no_other() {
 #[test]
 fn a_cancelled_handle_stays_cancelled() {
     let (table, count, cancel) = (Table::new(), AtomicU32::new(1), Cancel::new());
-    let limit = Limit { cancel: Some(&cancel), ..Limit::default() };
+    let limit = WaitLimit { cancel: Some(&cancel), ..WaitLimit::default() };
     assert_eq!(table.acquire_limited(&count, Order::Fifo, &limit), Ok(()));
     cancel.cancel();
     cancel.cancel();
     table.release(&count, Wake::Normal);
-    assert_eq!(table.acquire_limited(&count, Order::Fifo, &limit), Err(Abandoned::Cancelled));
+    assert_eq!(table.acquire_limited(&count, Order::Fifo, &limit), Err(WaitError::Cancelled));
     assert_eq!(count.into_inner(), 1, "it took no permit");
 }
 
@@ -70,7 +70,7 @@ fn who_gives_up_leaves_the_line_in_order() {
         for (waiter, cancel) in cancels.iter().enumerate() {
             let (table, count, served) = (&table, &count, &served);
             s.spawn(move || {
-                let limit = Limit { cancel: Some(cancel), ..Limit::default() };
+                let limit = WaitLimit { cancel: Some(cancel), ..WaitLimit::default() };
                 if table.acquire_limited(count, Order::Fifo, &limit).is_ok() {
                     served.lock().unwrap().push(waiter);
                 }
@@ -79,12 +79,12 @@ fn who_gives_up_leaves_the_line_in_order() {
         }
         assert!(
             table
-                .acquire_limited(&count, Order::Fifo, &Limit::until(Instant::now() + Duration::from_millis(1)))
+                .acquire_limited(&count, Order::Fifo, &WaitLimit::until(Instant::now() + Duration::from_millis(1)))
                 .is_err()
         );
         assert!(
             table
-                .acquire_limited(&count, Order::Lifo, &Limit::until(Instant::now() + Duration::from_millis(1)))
+                .acquire_limited(&count, Order::Lifo, &WaitLimit::until(Instant::now() + Duration::from_millis(1)))
                 .is_err()
         );
         for (left, waiter) in [(7, 3), (6, 0), (5, 7)] {
@@ -121,7 +121,7 @@ fn a_waiter_that_loses_its_permit_goes_back_to_the_front() {
             }
             table.release(&count, Wake::Normal);
             // Either we are faster, or the first in line is.
-            let stolen = table.acquire_limited(&count, Order::Fifo, &Limit::until(Instant::now())).is_ok();
+            let stolen = table.acquire_limited(&count, Order::Fifo, &WaitLimit::until(Instant::now())).is_ok();
             eventually(|| table.waiters(&count) + so_far() == 2);
             losses += u32::from(stolen);
             let before = so_far();

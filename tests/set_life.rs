@@ -19,7 +19,7 @@ use sudog::runtime::sema::semacquire;
 use sudog::runtime::{goexit, gosched, max_procs, num_goroutine, set_max_procs};
 use sudog::sync::Mutex;
 use sudog::time::{sleep, sleep_async};
-use sudog::{ActiveSet, Builder, Placement, blocking, go, go_async, on_goroutine, run, spawn};
+use sudog::{Builder, Placement, Scheduler, blocking, go, go_async, on_goroutine, run, spawn};
 use sudog_runtime::goroutine::census;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
@@ -276,19 +276,17 @@ fn runs(world: &Arc<World>, random: &mut Random, rounds: u32, watchdog: &Watchdo
 
 fn active_sets(world: &Arc<World>, random: &mut Random, rounds: u32, watchdog: &Watchdog) {
     for _ in 0..rounds {
-        let set = ActiveSet::new();
+        let set = Scheduler::new();
         for _ in 0..2 {
             let acts: Vec<u32> = (0..random.below(12)).map(|_| random.below(1 << 24)).collect();
             thread::scope(|s| {
-                let outside = set.outside();
+                let outside = set.keep_alive();
                 let set = &set;
                 s.spawn(move || {
-                    _ = catch_unwind(AssertUnwindSafe(|| {
-                        set.run_local(|| acts.iter().for_each(|&how| world.act(how, 1)))
-                    }))
+                    _ = catch_unwind(AssertUnwindSafe(|| set.run(|| acts.iter().for_each(|&how| world.act(how, 1)))))
                 });
                 if random.below(2) == 0 {
-                    s.spawn(|| set.run_local(gosched));
+                    s.spawn(|| set.run(gosched));
                 }
                 if random.below(4) == 0 {
                     thread::yield_now();
@@ -303,7 +301,7 @@ fn active_sets(world: &Arc<World>, random: &mut Random, rounds: u32, watchdog: &
     }
 }
 
-/// A task that waits, and that nothing can wake, is dropped: at once in a `run`, and with its set in an `ActiveSet`.
+/// A task that waits, and that nothing can wake, is dropped: at once in a `run`, and with its set in a `Scheduler`.
 #[test]
 fn a_task_without_a_waker_is_dropped() {
     let watchdog = Watchdog::new();
@@ -373,7 +371,7 @@ fn everything_at_once() {
     let before = census();
     for _ in 0..before.sets + 10 {
         assert_eq!(run(num_goroutine), 1, "main");
-        ActiveSet::new().run_local(|| assert_eq!(num_goroutine(), 1));
+        Scheduler::new().run(|| assert_eq!(num_goroutine(), 1));
     }
     assert_eq!(census().sets, before.sets);
 }

@@ -20,7 +20,7 @@ use sudog::locks::spin_lock::{
     Clh, ClhGuard, Lifo, Mcs, McsGuard, Reciprocating, ReciprocatingGuard, Spin, SpinThenYield, TicketLock, Tts,
     WaitPolicy,
 };
-use sudog::sync::{ConstRawLock, MutexOver, RawLock};
+use sudog::sync::{ConstRawLock, MutexWith, RawLock};
 
 /// A test for each lock and policy.
 macro_rules! over_all {
@@ -411,7 +411,7 @@ fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Wat
 }
 
 fn who_panics_with_the_lock_frees_it<L: ConstRawLock>(_: &Watchdog) {
-    let mutex = MutexOver::<L, u32>::new(0);
+    let mutex = MutexWith::<L, u32>::new(0);
     thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {

@@ -11,7 +11,7 @@ use common::Watchdog;
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
 use sudog::locks::waiting_array::{Benaphore, Twa, TwaLocation};
-use sudog::runtime::sema::{Cancel, Limit, Order, SemTable, Wake};
+use sudog::runtime::sema::{Cancel, Order, SemTable, WaitLimit, Wake};
 use sudog::sync::mutex::policy::{self, Policy};
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
@@ -42,7 +42,7 @@ fn spin(rng: &mut StdRng, most: u32) {
 
 fn mutex<S: ConstSemaphore, P: Policy>() {
     let (watchdog, end) = (Watchdog::new(), end());
-    let (mutex, inside) = (GoMutex::<S, P>::unlocked(), AtomicU64::new(0));
+    let (mutex, inside) = (GoMutex::<S, P>::const_new(), AtomicU64::new(0));
     let acquisitions: u64 = thread::scope(|s| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -126,9 +126,9 @@ fn order(rng: &mut StdRng) -> Order {
 fn take<const N: usize>(table: &SemTable<N>, semaphore: &Semaphore, cancel: &Cancel, rng: &mut StdRng) {
     let soon = |rng: &mut StdRng| Some(Instant::now() + Duration::from_micros(rng.random_range(0..200)));
     let limit = match rng.random_range(0..4) {
-        0 => Limit { deadline: soon(rng), cancel: None },
-        1 => Limit { deadline: None, cancel: Some(cancel) },
-        2 => Limit { deadline: soon(rng), cancel: Some(cancel) },
+        0 => WaitLimit { deadline: soon(rng), cancel: None },
+        1 => WaitLimit { deadline: None, cancel: Some(cancel) },
+        2 => WaitLimit { deadline: soon(rng), cancel: Some(cancel) },
         _ => {
             table.acquire(&semaphore.permits, order(rng));
             semaphore.granted.fetch_add(1, Relaxed);

@@ -41,7 +41,7 @@ use sudog::runtime::sema::{NotifyList, Wake, semacquire, semacquire_async, semre
 use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
 use sudog::sync::atomic::Value;
 use sudog::sync::{Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceValue, Pool, RwMutex, WaitGroup};
-use sudog::sync::{MutexOver, Order, Semaphore};
+use sudog::sync::{MutexWith, Order, Semaphore};
 use sudog::time::{after_func, sleep_async};
 use sudog::x::{ErrGroup, SingleFlight};
 use sudog::{
@@ -170,7 +170,7 @@ fn scene(act: impl FnOnce() + Send + 'static, check: impl Fn() + Send + 'static)
 }
 
 fn here() -> Builder {
-    Builder::new().on(Placement::Here).on_panic(OnPanic::EndGoroutine)
+    Builder::new().on(Placement::Here).on_panic(OnPanic::Unwind)
 }
 
 /// One pair: in a `run` of its own, of one worker.
@@ -256,7 +256,7 @@ trait YieldAndWait {
 impl YieldAndWait for G {
     fn yield_and_wait(d: Duration) -> bool {
         let until = Instant::now() + d;
-        let woken = G::current().park(Some(until), || ()) == sudog::low_level::Unparked::Ready;
+        let woken = G::current().park(Some(until), || ()) == sudog::low_level::ParkResult::Unparked;
         assert!(Instant::now() >= until);
         woken
     }
@@ -980,7 +980,7 @@ fn cond_of(user: &User, at_unlock: bool) -> Scene {
         mutex.lock();
         let _unlocks = Unlocks(mutex);
         user.arm();
-        let soon = sudog::runtime::sema::Limit::until(Instant::now() + Duration::from_millis(1));
+        let soon = sudog::runtime::sema::WaitLimit::until(Instant::now() + Duration::from_millis(1));
         let _ = cond.wait_locker_limited(&lock, &soon);
         assert!(!lock.0.try_lock(), "it is locked, whatever has happened");
     };
@@ -1109,7 +1109,7 @@ const SYNC: &[Place] = &[
     Place {
         name: "the Admission of a capacitor",
         scene: |user| {
-            let lock = Arc::new(MutexOver::<Sliding<sudog::sync::GoMutex, Admits>, u32>::new(1));
+            let lock = Arc::new(MutexWith::<Sliding<sudog::sync::GoMutex, Admits>, u32>::new(1));
             let (again, checked) = (lock.clone(), lock.clone());
             user.reenters(move || *again.lock() = 1);
             let user = user.clone();

@@ -16,8 +16,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog::locks::waiting_array::{
-    Closed, Doorway, LocationWaiter, Mixed, OnBucket, OnChain, OnChannel, OnLocation, Orbits, Paired, Plain, Refused,
-    Seen, Spin, SpinThenPark, SpinThenYield, TicketWait, Tickets, address_signal, address_signal_polite,
+    BucketWait, ChainWait, ChannelWait, Closed, Doorway, LocationWait, LocationWaiter, Mixed, Orbits, Paired, Plain,
+    Refused, Seen, Spin, SpinThenPark, SpinThenYield, TicketWait, Tickets, address_signal, address_signal_polite,
     address_wait_until, address_wait_until_deadline, key_monitor, key_signal, key_signal_polite, key_wait,
     key_wait_lazy, key_wait_until, location_wait, location_wake_all,
 };
@@ -31,9 +31,9 @@ macro_rules! over_every_form {
         use super::*;
         over_every_form!(@forms $check
             benaphore = Benaphore;
-            benaphore_colliding = Benaphore<OnChain<SpinThenPark, 1, One>>;
-            benaphore_on_buckets = Benaphore<OnBucket>;
-            benaphore_yielding = Benaphore<OnChain<SpinThenYield>>;
+            benaphore_colliding = Benaphore<ChainWait<SpinThenPark, 1, One>>;
+            benaphore_on_buckets = Benaphore<BucketWait>;
+            benaphore_yielding = Benaphore<ChainWait<SpinThenYield>>;
             ticket = Ticket;
             ticket_spinning = Ticket<Spin>;
             twa = Twa;
@@ -54,7 +54,7 @@ macro_rules! over_every_form {
     (@forms $check:ident $($name:ident = $Sema:ty;)+) => {
         $(#[test] fn $name() {
             let _watchdog = Watchdog::new();
-            let empty = <$Sema>::EMPTY;
+            let empty = <$Sema>::INIT;
             super::$check(&empty);
         })+
     };
@@ -135,7 +135,7 @@ fn many_at_once<S: Form>(sema: &S) {
     sema.post(3);
     assert!(!sema.try_acquire_many(4), "one is missing");
     assert_eq!(sema.available(), 3);
-    assert_eq!(sema.acquire_many_until(4, soon(300)), Err(Refused::DeadlinePassed));
+    assert_eq!(sema.acquire_many_until(4, soon(300)), Err(Refused::TimedOut));
     assert_eq!(sema.available(), 3, "those that it had found are back");
     thread::scope(|s| {
         let waiter = s.spawn(|| sema.acquire_many(5));
@@ -259,7 +259,7 @@ fn closing_races_with_everything<S: Form>(_: &S) {
                                 sema.post(thread.max(1));
                             }
                             Err(Refused::Closed) => break,
-                            Err(Refused::DeadlinePassed) => {}
+                            Err(Refused::TimedOut) => {}
                         }
                     }
                 });
@@ -284,7 +284,7 @@ fn a_deadline_returns_what_had_come<S: Form>(sema: &S) {
             sema.acquire_many(2).unwrap();
             served.store(true, Relaxed);
         });
-        assert_eq!(hasty.join().unwrap(), Err(Refused::DeadlinePassed));
+        assert_eq!(hasty.join().unwrap(), Err(Refused::TimedOut));
     });
     assert!(served.into_inner());
     assert_eq!((sema.available(), sema.wanted()), (0, 0));
@@ -305,7 +305,7 @@ fn who_gives_up_leaves_nobody_behind<S: Form>(sema: &S) {
                         sema.acquire_many(1).unwrap();
                         served.lock().unwrap().push(me);
                     } else {
-                        assert_eq!(sema.acquire_many_until(2, soon(400)), Err(Refused::DeadlinePassed));
+                        assert_eq!(sema.acquire_many_until(2, soon(400)), Err(Refused::TimedOut));
                         gone.fetch_add(1, Relaxed);
                     }
                 });
@@ -376,7 +376,7 @@ fn a_storm_conserves_permits<S: Form>(sema: &S) {
 fn a_moved_semaphore_remembers_who_gave_up<S: Form>(_: &S) {
     let mut semas = VecDeque::new();
     for n in 0..40 {
-        let sema = S::EMPTY;
+        let sema = S::INIT;
         for _ in 0..n % 4 {
             assert!(sema.acquire_many_until(1 + n % 3, soon(1)).is_err());
         }
@@ -396,7 +396,7 @@ fn limits<S: Form>(sema: &S) {
     assert_eq!(sema.available(), 2 * u64::from(u32::MAX));
     assert!(sema.try_acquire_many(u32::MAX));
     assert_eq!(sema.acquire_many(u32::MAX - 1), Ok(()));
-    assert_eq!(sema.acquire_many_until(u32::MAX, soon(200)), Err(Refused::DeadlinePassed));
+    assert_eq!(sema.acquire_many_until(u32::MAX, soon(200)), Err(Refused::TimedOut));
     sema.post(0);
     assert_eq!(sema.available(), 1);
     for _ in 0..100 {
@@ -426,7 +426,7 @@ fn freed_at_once<W: TicketWait, D: Doorway>(abandoned: bool) {
             }
         });
         for round in 0..ROUNDS {
-            let sema = Box::into_raw(Box::new(TicketSema::<W, D>::EMPTY));
+            let sema = Box::into_raw(Box::new(TicketSema::<W, D>::INIT));
             // SAFETY: alive until the last line of the round.
             let shared = unsafe { &*sema };
             if abandoned {
@@ -450,11 +450,11 @@ unsafe impl<W, D> Send for Posted<W, D> {}
 #[test]
 fn the_last_taker_may_free_it() {
     for abandoned in [false, true] {
-        freed_at_once::<OnChain, sudog::locks::waiting_array::Split>(abandoned);
-        freed_at_once::<OnBucket, sudog::locks::waiting_array::Split>(abandoned);
-        freed_at_once::<OnLocation, sudog::locks::waiting_array::Split>(abandoned);
-        freed_at_once::<OnChain, Tickets>(abandoned);
-        freed_at_once::<OnChannel, Tickets>(abandoned);
+        freed_at_once::<ChainWait, sudog::locks::waiting_array::Split>(abandoned);
+        freed_at_once::<BucketWait, sudog::locks::waiting_array::Split>(abandoned);
+        freed_at_once::<LocationWait, sudog::locks::waiting_array::Split>(abandoned);
+        freed_at_once::<ChainWait, Tickets>(abandoned);
+        freed_at_once::<ChannelWait, Tickets>(abandoned);
     }
     const {
         assert!(Twa::<SpinThenPark>::OUTLIVES_GRANT && TwaLocation::<SpinThenPark>::OUTLIVES_GRANT);

@@ -30,7 +30,7 @@ macro_rules! table {
             type Queue = $Queue;
 
             fn table() -> &'static SemTable<BUCKETS, $Queue> {
-                static TABLE: SemTable<BUCKETS, $Queue> = SemTable::empty();
+                static TABLE: SemTable<BUCKETS, $Queue> = SemTable::const_new();
                 &TABLE
             }
         }

@@ -8,7 +8,7 @@ pub use sem_t::SemT;
 
 use serde::Serialize;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::waiting_array::{BucketWait, Plain, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::Semaphore;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
@@ -33,7 +33,7 @@ registry! {
         "waiters in the kernel's futex table";
     Benaphore = "benaphore": Benaphore,
         "a count in front of a line of tickets; waiters sleep in chains";
-    BenaphoreTwa = "benaphore+twa": Benaphore<OnBucket>,
+    BenaphoreTwa = "benaphore+twa": Benaphore<BucketWait>,
         "a count in front of a line of tickets; waiters watch buckets";
     Ticket = "ticket": Ticket,
         "listing 1: all watch the grant, and yield";

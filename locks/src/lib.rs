@@ -6,7 +6,7 @@
 //! * [`spin_lock`]: the classic small locks: test-and-set, ticket, MCS, CLH, and their like.
 //!
 //! All of them implement the traits of `sudog_sync`: a semaphore fits under [`GoMutex`](sudog_sync::GoMutex), and a lock
-//! fits under [`MutexOver`](sudog_sync::MutexOver).
+//! fits under [`MutexWith`](sudog_sync::MutexWith).
 //!
 //! The TWA lock, on which most semaphores of [`waiting_array`] build, is covered by US patents: see NOTICE. Programs that
 //! do not want it turn the feature `locks` of `sudog` off; then nothing of this crate is compiled.

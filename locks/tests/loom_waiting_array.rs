@@ -24,7 +24,7 @@ use explore::{explore, explore_in_time, must_fail};
 use loom::thread;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
-    Doorway, Mixed, OnBucket, OnChain, OnLocation, SpinThenPark, SpinThenYield, TicketSema, TicketWait, Tickets,
+    BucketWait, ChainWait, Doorway, LocationWait, Mixed, SpinThenPark, SpinThenYield, TicketSema, TicketWait, Tickets,
 };
 use sudog_runtime::model::{be_goroutine, each_site};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
@@ -374,8 +374,8 @@ asleep! {
     chain: TwaChain<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
     channel: TwaChannel<SpinThenPark, 1, Mixed<1>>, 3, 2, 1, 0;
     location: TwaLocation<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
-    benaphore: Benaphore<OnChain<SpinThenPark, 1, Mixed<1>>>, 5, 3, 2, 2;
-    benaphore_on_bucket: Benaphore<OnBucket<SpinThenPark, 1, Mixed<1>>>, 4, 2, 2, 1;
+    benaphore: Benaphore<ChainWait<SpinThenPark, 1, Mixed<1>>>, 5, 3, 2, 2;
+    benaphore_on_bucket: Benaphore<BucketWait<SpinThenPark, 1, Mixed<1>>>, 4, 2, 2, 1;
 }
 
 /// Consecutive tickets in different buckets.
@@ -403,7 +403,7 @@ apart! {
     channel_apart: TwaChannel<SpinThenPark, 1, Mixed<2>>;
     location_apart: TwaLocation<SpinThenPark, 1, Mixed<2>>;
     location_0_apart: TwaLocation<SpinThenPark, 0, Mixed<2>>;
-    benaphore_apart: Benaphore<OnChain<SpinThenPark, 1, Mixed<2>>>;
+    benaphore_apart: Benaphore<ChainWait<SpinThenPark, 1, Mixed<2>>>;
 }
 
 /// Policies that never sleep. One waiter at a time: loom does not end where two yield to each other.
@@ -446,14 +446,14 @@ macro_rules! mortal {
 
 mortal! {
     mortal_benaphore: Benaphore;
-    mortal_benaphore_on_bucket: Benaphore<OnBucket>;
+    mortal_benaphore_on_bucket: Benaphore<BucketWait>;
     mortal_chain: TwaChain;
     mortal_channel: TwaChannel;
 }
 
 #[test]
 fn threads_and_goroutines_in_one_bucket() {
-    thread_and_goroutine::<OnBucket<SpinThenPark, 1, Mixed<1>>, Tickets>(2);
+    thread_and_goroutine::<BucketWait<SpinThenPark, 1, Mixed<1>>, Tickets>(2);
 }
 
 const ONCE_USED_AFTER_IT_WAS_FREED: &str = "Causality violation";
@@ -461,11 +461,11 @@ const ONCE_USED_AFTER_IT_WAS_FREED: &str = "Causality violation";
 must_fail! {
     twa_must_outlive_its_posts: ONCE_USED_AFTER_IT_WAS_FREED, {
         const { assert!(Twa::<SpinThenPark>::OUTLIVES_GRANT) };
-        freed_by_the_last_taker::<OnBucket, Tickets>(3, 1);
+        freed_by_the_last_taker::<BucketWait, Tickets>(3, 1);
     };
     twa_location_must_outlive_its_posts: ONCE_USED_AFTER_IT_WAS_FREED, {
         const { assert!(TwaLocation::<SpinThenPark>::OUTLIVES_GRANT) };
-        freed_by_the_last_taker::<OnLocation, Tickets>(3, 1);
+        freed_by_the_last_taker::<LocationWait, Tickets>(3, 1);
     };
 }
 
@@ -482,11 +482,11 @@ const WITHOUT_A_LOOK: [&str; 2] = ["line.rs, try_draw: compare_exchange", "line.
 #[test]
 fn a_look_at_the_tickets_finds_who_waits() {
     let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits");
-    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<OnBucket, Tickets>(4));
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<BucketWait, Tickets>(4));
 }
 
 #[test]
 fn a_look_at_the_tickets_finds_who_waits_at_a_location() {
     let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits_at_a_location");
-    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<OnLocation, Tickets>(4));
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<LocationWait, Tickets>(4));
 }

@@ -35,7 +35,7 @@ use crate::shim::{self, Instant, Mutex, Parker};
 /// The bare contract; real code links the `G` into a queue.
 ///
 /// ```
-/// use sudog_runtime::{G, Unparked};
+/// use sudog_runtime::{G, ParkResult};
 ///
 /// let g = G::current();
 /// let shared = &raw const g as usize;
@@ -44,7 +44,7 @@ use crate::shim::{self, Instant, Mutex, Parker};
 ///         // SAFETY: `g` outlives this scope, and this is the one `ready` for the one `park` below.
 ///         unsafe { G::ready(shared as *const G) };
 ///     });
-///     assert_eq!(g.park(None, || ()), Unparked::Ready);
+///     assert_eq!(g.park(None, || ()), ParkResult::Unparked);
 /// });
 /// ```
 pub struct G {
@@ -69,12 +69,12 @@ struct TaskState {
 
 /// Why [`G::park`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unparked {
+pub enum ParkResult {
     /// Somebody called [`G::ready`].
-    Ready,
+    Unparked,
     /// The deadline passed first. A `ready` may still come, and must be waited for unless the queue's lock shows that
     /// nobody can have seen this G.
-    Deadline,
+    TimedOut,
 }
 
 impl G {
@@ -128,11 +128,11 @@ impl G {
     ///
     /// If it is a task, or as `commit` does.
     #[inline]
-    pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
+    pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
             Kind::Thread(parker) => {
                 commit();
-                if parker.park(deadline) { Unparked::Ready } else { Unparked::Deadline }
+                if parker.park(deadline) { ParkResult::Unparked } else { ParkResult::TimedOut }
             }
             Kind::Goroutine(fibre) => fibre.park(deadline, commit),
             Kind::Task(_) => panic!("a task is polled, not parked"),
@@ -204,7 +204,7 @@ impl G {
     #[inline]
     pub unsafe fn ready(g: *const Self) {
         // SAFETY: by the contract.
-        if let Some(waker) = unsafe { Self::ready_but_for_waker(g) } {
+        if let Some(waker) = unsafe { Self::mark_ready(g) } {
             wake(waker);
         }
     }
@@ -217,7 +217,7 @@ impl G {
     /// As for [`G::ready`].
     #[inline]
     #[must_use = "the task sleeps until its waker is woken"]
-    pub(crate) unsafe fn ready_but_for_waker(g: *const Self) -> Option<Waker> {
+    pub(crate) unsafe fn mark_ready(g: *const Self) -> Option<Waker> {
         // No reference to the whole G is made: it may be freed while this call is under way.
         // SAFETY: alive until its waiter learns of this call, by the contract; and nobody writes to `kind`.
         match unsafe { &(*g).kind } {

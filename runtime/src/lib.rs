@@ -29,7 +29,7 @@ pub mod shim;
 pub mod spin;
 
 pub use fatal::fatal;
-pub use g::{G, Unparked};
+pub use g::{G, ParkResult};
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 pub use shim::futex;
 pub use shim::{AtomicU32, AtomicU64, Instant};

@@ -16,7 +16,7 @@ use sudog_runtime::model::each_site;
 use sudog_runtime::reached::{
     AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
 };
-use sudog_runtime::sema::{Abandoned, Cancel, Limit, NotifyList};
+use sudog_runtime::sema::{Cancel, NotifyList, WaitError, WaitLimit};
 
 /// A condition variable by the book: items under a mutex, and those who wait for one.
 struct World {
@@ -270,7 +270,7 @@ fn nobody_steals_a_signal() {
 /// One who takes an item unless it is cancelled, by somebody who has put one, and another who waits for good: the
 /// signal is for one of the two, whatever the cancel does.
 fn cancelled_take(w: &World, stop: &Cancel) -> bool {
-    let limit = Limit { cancel: Some(stop), deadline: None };
+    let limit = WaitLimit { cancel: Some(stop), deadline: None };
     let mut items = w.items.lock().unwrap();
     while *items == 0 {
         let over = w.list.with_ticket(|ticket| {
@@ -287,7 +287,7 @@ fn cancelled_take(w: &World, stop: &Cancel) -> bool {
         match over {
             Ok(()) => items = w.items.lock().unwrap(),
             Err(why) => {
-                assert_eq!(why, Abandoned::Cancelled);
+                assert_eq!(why, WaitError::Cancelled);
                 return false;
             }
         }

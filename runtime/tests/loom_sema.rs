@@ -14,7 +14,7 @@ use sudog_runtime::model::each_site;
 use sudog_runtime::reached::{
     AGAIN, AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, WOKEN_BEFORE, mark, must_reach, waiting,
 };
-use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, SemTable, Wake};
+use sudog_runtime::sema::{Cancel, Order, SemTable, WaitError, WaitLimit, Wake};
 use sudog_runtime::{AtomicU32, Instant};
 
 struct World {
@@ -45,11 +45,11 @@ impl World {
         (result, waited)
     }
 
-    fn acquire_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    fn acquire_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let (result, waited) = self.wait(|| self.table.acquire_limited(&self.permits, Order::Fifo, limit));
         mark(match result {
             Ok(()) => GRANTED,
-            Err(Abandoned::Cancelled) => {
+            Err(WaitError::Cancelled) => {
                 if waited {
                     CANCELLED
                 } else {
@@ -66,7 +66,7 @@ impl World {
     }
 
     fn try_acquire(&self) -> bool {
-        self.acquire_limited(&Limit::until(Instant::now())).is_ok()
+        self.acquire_limited(&WaitLimit::until(Instant::now())).is_ok()
     }
 
     fn left(&self) -> u32 {
@@ -285,7 +285,7 @@ fn a_cancel_neither_loses_nor_doubles_a_permit() {
     for wake in [Wake::Normal, Wake::Handoff] {
         explore(3, 0, &[GRANTED, CANCELLED_BEFORE, CANCELLED, SLEEPS, WOKEN_BEFORE], move |w| {
             let waiter = spawn(&w, |w| {
-                let limit = Limit { cancel: Some(&w.cancel), ..Limit::default() };
+                let limit = WaitLimit { cancel: Some(&w.cancel), ..WaitLimit::default() };
                 w.acquire_limited(&limit)
             });
             let releaser = spawn(&w, move |w| w.release(wake));
@@ -294,7 +294,7 @@ fn a_cancel_neither_loses_nor_doubles_a_permit() {
             let got = match waiter.join().unwrap() {
                 Ok(()) => 1,
                 Err(why) => {
-                    assert_eq!(why, Abandoned::Cancelled);
+                    assert_eq!(why, WaitError::Cancelled);
                     0
                 }
             };
@@ -307,13 +307,13 @@ fn a_cancel_neither_loses_nor_doubles_a_permit() {
 fn a_cancel_finds_every_waiter() {
     explore(4, 0, &[CANCELLED_BEFORE, CANCELLED, ONE_WAITS, TWO_WAIT], |w| {
         let wait = |w: &World| {
-            let limit = Limit { cancel: Some(&w.cancel), ..Limit::default() };
+            let limit = WaitLimit { cancel: Some(&w.cancel), ..WaitLimit::default() };
             w.acquire_limited(&limit)
         };
         let waiters = [spawn(&w, wait), spawn(&w, wait)];
         w.cancel.cancel();
         for t in waiters {
-            assert_eq!(t.join().unwrap(), Err(Abandoned::Cancelled));
+            assert_eq!(t.join().unwrap(), Err(WaitError::Cancelled));
         }
         assert_eq!(w.table.waiters(&w.permits), 0);
     });
@@ -323,7 +323,7 @@ fn a_cancel_finds_every_waiter() {
 fn a_cancel_meets_a_deadline() {
     explore(4, 0, &[CANCELLED_BEFORE, CANCELLED, TIMED_OUT, TOO_LATE_AND_WOKEN], |w| {
         let waiter = spawn(&w, |w| {
-            let limit = Limit { cancel: Some(&w.cancel), ..Limit::until(Instant::now()) };
+            let limit = WaitLimit { cancel: Some(&w.cancel), ..WaitLimit::until(Instant::now()) };
             w.acquire_limited(&limit)
         });
         w.cancel.cancel();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use counting::without_allocating;
 use sudog_runtime::sema::{
-    Abandoned, Cancel, Limit, Order, Wake, semacquire, semacquire_limited, semacquire_mutex, semrelease,
+    Cancel, Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semacquire_mutex, semrelease,
     semrelease_many, waiters,
 };
 
@@ -71,7 +71,7 @@ fn an_acquire_that_waits() {
 #[test]
 fn a_limited_acquire_that_succeeds() {
     let (count, cancel) = (AtomicU32::new(0), Cancel::new());
-    let limit = Limit { deadline: Some(Instant::now() + Duration::from_secs(3600)), cancel: Some(&cancel) };
+    let limit = WaitLimit { deadline: Some(Instant::now() + Duration::from_secs(3600)), cancel: Some(&cancel) };
     for wake in [Wake::Normal, Wake::Handoff] {
         let wait = || semacquire_limited(&count, Order::Fifo, &limit);
         assert_eq!(wait_and_wake(&count, wait, || semrelease(&count, wake)), Ok(()));
@@ -83,19 +83,19 @@ fn an_acquire_that_times_out() {
     let count = AtomicU32::new(0);
     let wait = || {
         without_allocating(|| {
-            let soon = Limit::until(Instant::now() + Duration::from_millis(2));
+            let soon = WaitLimit::until(Instant::now() + Duration::from_millis(2));
             semacquire_limited(&count, Order::Fifo, &soon)
         })
     };
     let outcome = thread::scope(|s| s.spawn(wait).join().unwrap());
-    assert_eq!(outcome, Err(Abandoned::DeadlinePassed));
+    assert_eq!(outcome, Err(WaitError::TimedOut));
 }
 
 #[test]
 fn an_acquire_that_is_cancelled() {
     let (count, cancel) = (AtomicU32::new(0), Cancel::new());
-    let limit = Limit { cancel: Some(&cancel), ..Limit::default() };
+    let limit = WaitLimit { cancel: Some(&cancel), ..WaitLimit::default() };
     let wait = || semacquire_limited(&count, Order::Fifo, &limit);
-    assert_eq!(wait_and_wake(&count, wait, || cancel.cancel()), Err(Abandoned::Cancelled));
-    assert_eq!(without_allocating(wait), Err(Abandoned::Cancelled));
+    assert_eq!(wait_and_wake(&count, wait, || cancel.cancel()), Err(WaitError::Cancelled));
+    assert_eq!(without_allocating(wait), Err(WaitError::Cancelled));
 }

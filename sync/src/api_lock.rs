@@ -28,7 +28,7 @@ use crate::{ConstRawLock, GoMutex};
 /// *m.lock() += 1;
 /// assert_eq!(m.into_inner(), 6);
 /// ```
-pub type Mutex<T> = MutexOver<GoMutex, T>;
+pub type Mutex<T> = MutexWith<GoMutex, T>;
 
 /// What [`Mutex::lock`](lock_api::Mutex::lock) returns: access to the value until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
@@ -40,12 +40,12 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 /// ```
 /// use sudog_sync::mutex::policy;
 /// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_sync::{GoMutex, MutexOver};
+/// use sudog_sync::{GoMutex, MutexWith};
 ///
-/// static WORDS: MutexOver<GoMutex<RuntimeSema, policy::Go>, Vec<&str>> = MutexOver::new(Vec::new());
+/// static WORDS: MutexWith<GoMutex<RuntimeSema, policy::Go>, Vec<&str>> = MutexWith::new(Vec::new());
 /// WORDS.lock().push("go");
 /// ```
-pub type MutexOver<R, T> = lock_api::Mutex<ApiLock<R>, T>;
+pub type MutexWith<R, T> = lock_api::Mutex<ApiLock<R>, T>;
 
 /// A [`RawLock`](crate::RawLock) seen through `lock_api`.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<R> ApiLock<R> {
 // its guard is forgotten.
 unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
     #[allow(clippy::declare_interior_mutable_const)] // required by the trait
-    const INIT: Self = Self(R::UNLOCKED);
+    const INIT: Self = Self(R::INIT);
 
     type Guard = R::Guard;
 

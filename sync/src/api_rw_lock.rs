@@ -25,7 +25,7 @@ use crate::{ConstRawRwLock, GoRwMutex};
 /// assert_eq!(one.len() + two.len(), 2);
 /// assert!(WORDS.try_write().is_none());
 /// ```
-pub type RwMutex<T> = RwMutexOver<GoRwMutex, T>;
+pub type RwMutex<T> = RwMutexWith<GoRwMutex, T>;
 
 /// What [`RwMutex::read`](lock_api::RwLock::read) returns: shared access to the value until it is dropped.
 pub type RwMutexReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, ApiRwLock<GoRwMutex>, T>;
@@ -38,14 +38,14 @@ pub type RwMutexWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ApiRwLock<GoR
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::RwMutexOver;
+/// use sudog_sync::RwMutexWith;
 /// use sudog_sync::rw_mutex::PhaseFairRwMutex;
 ///
-/// static LIMITS: RwMutexOver<PhaseFairRwMutex, [u32; 2]> = RwMutexOver::new([1, 10]);
+/// static LIMITS: RwMutexWith<PhaseFairRwMutex, [u32; 2]> = RwMutexWith::new([1, 10]);
 /// LIMITS.write()[1] = 20;
 /// assert_eq!(LIMITS.read()[1], 20);
 /// ```
-pub type RwMutexOver<R, T> = lock_api::RwLock<ApiRwLock<R>, T>;
+pub type RwMutexWith<R, T> = lock_api::RwLock<ApiRwLock<R>, T>;
 
 /// A [`RawRwLock`](crate::RawRwLock) seen through `lock_api`.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<R> ApiRwLock<R> {
 // may be moved and dropped once its guards are forgotten.
 unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     #[allow(clippy::declare_interior_mutable_const)] // required by the trait
-    const INIT: Self = Self(R::UNLOCKED);
+    const INIT: Self = Self(R::INIT);
 
     type SharedGuard = R::SharedGuard;
     type ExclusiveGuard = R::ExclusiveGuard;

@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sudog_runtime::sema::{Abandoned, Limit, NotifyList, Ticket};
+use sudog_runtime::sema::{NotifyList, Ticket, WaitError, WaitLimit};
 
 use crate::Locker;
 use crate::lock_api::{
@@ -70,7 +70,7 @@ impl Cond {
     /// goroutines of its worker are unwound too, so whichever of them has the mutex unlocks it.
     #[inline]
     pub fn wait<G: CondGuard>(&self, guard: &mut G) {
-        let _ = self.wait_limited(guard, &Limit::default());
+        let _ = self.wait_limited(guard, &WaitLimit::default());
     }
 
     /// [`Cond::wait`] until a deadline at most: says whether a signal came. The mutex is locked in either case.
@@ -88,10 +88,10 @@ impl Cond {
     /// ```
     #[inline]
     pub fn wait_until<G: CondGuard>(&self, guard: &mut G, deadline: Instant) -> bool {
-        self.wait_limited(guard, &Limit::until(deadline)).is_ok()
+        self.wait_limited(guard, &WaitLimit::until(deadline)).is_ok()
     }
 
-    /// [`Cond::wait`] until a [`Limit`] at most. The mutex is locked in either case, however long that takes.
+    /// [`Cond::wait`] until a [`WaitLimit`] at most. The mutex is locked in either case, however long that takes.
     ///
     /// # Errors
     ///
@@ -100,18 +100,18 @@ impl Cond {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
     /// use sudog_sync::{Cond, Mutex};
     ///
     /// static STOP: Cancel = Cancel::new();
     /// STOP.cancel();
     ///
     /// let (mutex, cond) = (Mutex::new(0), Cond::new());
-    /// let limit = Limit { cancel: Some(&STOP), deadline: None };
-    /// assert_eq!(cond.wait_limited(&mut mutex.lock(), &limit), Err(Abandoned::Cancelled));
+    /// let limit = WaitLimit { cancel: Some(&STOP), deadline: None };
+    /// assert_eq!(cond.wait_limited(&mut mutex.lock(), &limit), Err(WaitError::Cancelled));
     /// ```
     #[inline]
-    pub fn wait_limited<G: CondGuard>(&self, guard: &mut G, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn wait_limited<G: CondGuard>(&self, guard: &mut G, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         self.waiters.with_ticket(|ticket| {
             let mut relock = Relock { lock: guard.lock(), place: guard, over: false };
             // Not `MutexGuard::unlocked`: it ends the process if locking is unwound, which is how the wait of a
@@ -179,7 +179,7 @@ impl Cond {
     /// ```
     #[inline]
     pub fn wait_locker(&self, locker: &impl Locker) {
-        let _ = self.wait_locker_limited(locker, &Limit::default());
+        let _ = self.wait_locker_limited(locker, &WaitLimit::default());
     }
 
     /// [`Cond::wait_limited`] with a lock that is bare.
@@ -188,7 +188,7 @@ impl Cond {
     ///
     /// As [`Cond::wait_limited`].
     #[inline]
-    pub fn wait_locker_limited(&self, locker: &impl Locker, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn wait_locker_limited(&self, locker: &impl Locker, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         // Whoever unlocks it, by this or by hand, it is locked once for each unlock.
         self.wait_limited(&mut *ManuallyDrop::new(Locked(locker)), limit)
     }

@@ -9,7 +9,7 @@
 //!   `golang.org/x/sync`: weighted semaphores, groups of fallible tasks, calls that are made once for many.
 //! * Threads, goroutines and async tasks wait in the same lines: [`LockAsync`] is for the last of these.
 //! * [`RawLock`] and [`Semaphore`] are what backends implement: any semaphore fits under the mutex, and any lock fits
-//!   under [`MutexOver`], by one type parameter.
+//!   under [`MutexWith`], by one type parameter.
 //! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies. The crate `sudog-locks` has more of both.
 //!
 //! # Examples
@@ -58,9 +58,9 @@ mod wait_group;
 pub mod x;
 
 #[cfg(not(sudog_loom))]
-pub use api_lock::{ApiLock, Mutex, MutexGuard, MutexOver, lock_api};
+pub use api_lock::{ApiLock, Mutex, MutexGuard, MutexWith, lock_api};
 #[cfg(not(sudog_loom))]
-pub use api_rw_lock::{ApiRwLock, RwMutex, RwMutexOver, RwMutexReadGuard, RwMutexWriteGuard};
+pub use api_rw_lock::{ApiRwLock, RwMutex, RwMutexReadGuard, RwMutexWith, RwMutexWriteGuard};
 #[cfg(not(sudog_loom))]
 pub use cond::{Cond, CondGuard};
 #[cfg(not(sudog_loom))]

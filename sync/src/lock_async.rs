@@ -5,10 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::{ApiLock, AsyncRawLock, ConstRawLock, MutexOver, lock_api};
+use crate::{ApiLock, AsyncRawLock, ConstRawLock, MutexWith, lock_api};
 
 /// Locks that async tasks can wait for: adds [`lock_async`](LockAsync::lock_async) to [`Mutex`](crate::Mutex), and to
-/// [`MutexOver`] every lock that can.
+/// [`MutexWith`] every lock that can.
 ///
 /// Tasks stand in the same line as the threads and goroutines that call `lock`.
 ///
@@ -46,7 +46,7 @@ pub trait LockAsync {
     fn lock_async(&self) -> Self::Lock<'_>;
 }
 
-impl<R: AsyncRawLock + ConstRawLock, T: ?Sized> LockAsync for MutexOver<R, T> {
+impl<R: AsyncRawLock + ConstRawLock, T: ?Sized> LockAsync for MutexWith<R, T> {
     type Guard<'a>
         = lock_api::MutexGuard<'a, ApiLock<R>, T>
     where
@@ -67,7 +67,7 @@ impl<R: AsyncRawLock + ConstRawLock, T: ?Sized> LockAsync for MutexOver<R, T> {
 /// Locks a mutex, and yields its guard: made by [`LockAsync::lock_async`].
 #[must_use = "a future does nothing unless polled"]
 pub struct GuardFuture<'a, R: AsyncRawLock + 'a, T: ?Sized> {
-    mutex: &'a MutexOver<R, T>,
+    mutex: &'a MutexWith<R, T>,
     lock: R::Lock<'a>,
 }
 

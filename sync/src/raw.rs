@@ -26,9 +26,9 @@ use sudog_runtime::{G, Instant};
 /// ```
 /// use sudog_sync::mutex::policy;
 /// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_sync::{GoMutex, MutexOver};
+/// use sudog_sync::{GoMutex, MutexWith};
 ///
-/// let faithful = MutexOver::<GoMutex<RuntimeSema, policy::Go>, _>::new(5);
+/// let faithful = MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(5);
 /// assert_eq!(*faithful.lock(), 5);
 /// ```
 pub unsafe trait RawLock: Sized + Send + Sync {
@@ -71,7 +71,7 @@ pub unsafe trait RawLock: Sized + Send + Sync {
 pub trait ConstRawLock: RawLock {
     /// An unlocked lock.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place, as lock_api's INIT is
-    const UNLOCKED: Self;
+    const INIT: Self;
 }
 
 /// A counting semaphore: what a lock sleeps on.
@@ -90,9 +90,9 @@ pub trait ConstRawLock: RawLock {
 /// ```
 /// # #[cfg(target_os = "linux")] {
 /// use sudog_sync::semaphore::FutexSema;
-/// use sudog_sync::{GoMutex, MutexOver};
+/// use sudog_sync::{GoMutex, MutexWith};
 ///
-/// let m: MutexOver<GoMutex<FutexSema>, _> = MutexOver::new(String::new());
+/// let m: MutexWith<GoMutex<FutexSema>, _> = MutexWith::new(String::new());
 /// m.lock().push('!');
 /// # }
 /// ```
@@ -150,14 +150,14 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
 pub trait ConstSemaphore: Semaphore {
     /// A semaphore without permits.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
-    const EMPTY: Self;
+    const INIT: Self;
 }
 
 /// A [`Semaphore`] that a `static` can hold with this many permits in it.
 pub trait ConstPermits<const N: u32>: ConstSemaphore {
     /// A semaphore with `N` permits.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
-    const HOLDING: Self;
+    const WITH_PERMITS: Self;
 }
 
 /// A [`Semaphore`] that async tasks can wait for, in the same line as threads and goroutines.
@@ -174,7 +174,7 @@ pub trait ConstPermits<const N: u32>: ConstSemaphore {
 /// use sudog_sync::semaphore::RuntimeSema;
 /// use sudog_sync::{AsyncSemaphore, ConstSemaphore, Order, Semaphore, Wake};
 ///
-/// static READY: RuntimeSema = RuntimeSema::EMPTY;
+/// static READY: RuntimeSema = RuntimeSema::INIT;
 ///
 /// async fn wait() {
 ///     READY.acquire_async(Order::Fifo).await;

@@ -23,9 +23,9 @@ use crate::raw::poll_until;
 ///
 /// ```
 /// use sudog_sync::rw_mutex::ShardedRwMutex;
-/// use sudog_sync::RwMutexOver;
+/// use sudog_sync::RwMutexWith;
 ///
-/// let table = RwMutexOver::<ShardedRwMutex, _>::new(vec![1, 2]);
+/// let table = RwMutexWith::<ShardedRwMutex, _>::new(vec![1, 2]);
 /// table.write().push(3);
 /// assert_eq!(table.read().len(), 3);
 /// ```
@@ -100,5 +100,5 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
 pub trait ConstRawRwLock: RawRwLock {
     /// An unlocked lock.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place, as lock_api's INIT is
-    const UNLOCKED: Self;
+    const INIT: Self;
 }

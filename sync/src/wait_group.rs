@@ -30,7 +30,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use sudog_runtime::sema::{Abandoned, Limit, Order, semacquire, semacquire_limited, semgrant_many};
+use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant};
 
 /// Waits for a number of tasks to end.
@@ -129,7 +129,7 @@ impl WaitGroup {
     pub fn wait(&self) {
         let state = self.state.load(Acquire);
         if counter(state) != 0 {
-            let over = self.wait_slow(state, &Limit::default());
+            let over = self.wait_slow(state, &WaitLimit::default());
             debug_assert_eq!(over, Ok(()));
         }
     }
@@ -154,10 +154,10 @@ impl WaitGroup {
     /// ```
     #[inline]
     pub fn wait_until(&self, deadline: Instant) -> bool {
-        self.wait_limited(&Limit::until(deadline)).is_ok()
+        self.wait_limited(&WaitLimit::until(deadline)).is_ok()
     }
 
-    /// [`WaitGroup::wait`] until a [`Limit`] at most.
+    /// [`WaitGroup::wait`] until a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl WaitGroup {
     ///
     /// As [`WaitGroup::wait`].
     #[inline]
-    pub fn wait_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let state = self.state.load(Acquire);
         if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
     }
@@ -216,7 +216,7 @@ impl WaitGroup {
     }
 
     #[cold]
-    fn wait_slow(&self, mut state: u64, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    fn wait_slow(&self, mut state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         loop {
             // Relaxed: an RMW, so what later reads the word reads on from the `add`s before it.
             match self.state.compare_exchange_weak(state, state + 1, Relaxed, Acquire) {

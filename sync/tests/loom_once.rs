@@ -20,7 +20,7 @@ use sudog_runtime::model::set_clock;
 use sudog_runtime::reached::{
     AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, during, mark, must_reach, waiting,
 };
-use sudog_runtime::sema::{Cancel, Limit};
+use sudog_runtime::sema::{Cancel, WaitLimit};
 use sudog_sync::Once;
 
 /// An `Once` that ends before its memory goes, so that a use after that is seen by loom only.
@@ -79,7 +79,7 @@ impl World {
 
     /// One that waits until it is stopped.
     fn stoppable(&self) {
-        let limit = Limit { cancel: Some(&self.stop), ..Limit::default() };
+        let limit = WaitLimit { cancel: Some(&self.stop), ..WaitLimit::default() };
         if self.ran(|| self.once().do_limited(|| self.run(), &limit).is_ok()) {
             mark(IN_TIME);
             self.look();

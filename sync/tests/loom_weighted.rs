@@ -18,7 +18,7 @@ use sudog_runtime::model::set_clock;
 use sudog_runtime::reached::{
     AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
 };
-use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_sync::x::Weighted;
 
 struct World {
@@ -35,7 +35,7 @@ const GIVES_UP: &str = "a limited call gives up";
 const CANCELLED: &str = "a cancel ends a wait";
 const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
 
-const FOREVER: Limit<'static> = Limit { deadline: None, cancel: None };
+const FOREVER: WaitLimit<'static> = WaitLimit { deadline: None, cancel: None };
 
 impl World {
     fn read(&self) {
@@ -79,8 +79,8 @@ impl World {
     }
 
     /// One that waits until it is stopped.
-    fn stoppable(&self, tokens: u64) -> Result<(), Abandoned> {
-        let limit = Limit { cancel: Some(&self.stop), ..FOREVER };
+    fn stoppable(&self, tokens: u64) -> Result<(), WaitError> {
+        let limit = WaitLimit { cancel: Some(&self.stop), ..FOREVER };
         let (result, waited) = waiting(|| self.semaphore.acquire_limited(tokens, &limit));
         mark(match (result, waited) {
             (Ok(()), _) => IN_TIME,
@@ -241,7 +241,7 @@ fn a_cancel_before_the_release() {
         let waiter = spawn(w, |w| w.stoppable(2));
         w.stop.cancel();
         w.semaphore.release(1);
-        assert_eq!(waiter.join().unwrap(), Err(Abandoned::Cancelled));
+        assert_eq!(waiter.join().unwrap(), Err(WaitError::Cancelled));
     });
 }
 
@@ -309,6 +309,6 @@ fn one_who_wants_more_than_there_is() {
         w.reader();
         w.reader();
         w.stop.cancel();
-        assert_eq!(too_big.join().unwrap(), Err(Abandoned::Cancelled));
+        assert_eq!(too_big.join().unwrap(), Err(WaitError::Cancelled));
     });
 }

@@ -11,7 +11,7 @@ use sudog_locks::capacitor::{
     WindowTicket,
 };
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{OnBucket, Plain, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::waiting_array::{BucketWait, Plain, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::Semaphore;
 use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 
@@ -169,7 +169,7 @@ any_over! { $
     Runtime: RuntimeSema;
     ParkingLotCore: ParkingLotSema;
     Benaphore: Benaphore;
-    BenaphoreTwa: Benaphore<OnBucket>;
+    BenaphoreTwa: Benaphore<BucketWait>;
     Ticket: Ticket;
     Twa: Twa;
     TwaFar: Twa<SpinThenPark, 0>;

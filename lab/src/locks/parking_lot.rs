@@ -31,7 +31,7 @@ macro_rules! adapter {
                 const DEADLINES: bool = true;
 
                 fn new() -> Self {
-                    Self::UNLOCKED
+                    Self::INIT
                 }
 
                 #[inline]
@@ -64,7 +64,7 @@ macro_rules! adapter {
             }
 
             impl<const FAIR: bool> ConstRawLock for $Name<FAIR> {
-                const UNLOCKED: Self = Self($generation::RawMutex::INIT);
+                const INIT: Self = Self($generation::RawMutex::INIT);
             }
         };
     };

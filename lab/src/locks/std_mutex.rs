@@ -32,7 +32,7 @@ unsafe impl RawLock for StdMutex {
     const DEADLINES: bool = false;
 
     fn new() -> Self {
-        Self::UNLOCKED
+        Self::INIT
     }
 
     #[inline]
@@ -62,5 +62,5 @@ unsafe impl RawLock for StdMutex {
 }
 
 impl ConstRawLock for StdMutex {
-    const UNLOCKED: Self = Self(Mutex::new(()));
+    const INIT: Self = Self(Mutex::new(()));
 }

@@ -23,7 +23,7 @@ pub enum Way {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::capacitor::{Admission, ConstAdmission, Sliding, Way};
 /// use sudog_locks::spin_lock::Tts;
 ///
@@ -44,7 +44,7 @@ pub enum Way {
 ///     const DEFAULT: Self = Self;
 /// }
 ///
-/// static M: MutexOver<Sliding<Tts, WhenFair>, u32> = MutexOver::new(1);
+/// static M: MutexWith<Sliding<Tts, WhenFair>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
 pub trait Admission: Send + Sync {

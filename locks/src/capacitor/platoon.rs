@@ -109,7 +109,7 @@ impl<S: Semaphore> Platoon<S> {
         let () = Self::FIRST_COME_FIRST_SERVED;
         let limit = checked(N, MOST);
         let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit };
-        Self { sema: CachePadded::new(S::HOLDING), tally: CachePadded::new(tally) }
+        Self { sema: CachePadded::new(S::WITH_PERMITS), tally: CachePadded::new(tally) }
     }
 
     /// The semaphore, to look at. Permits that are taken or given by hand void the bound; and if it is closed, arrivals

@@ -44,12 +44,12 @@ use sudog_sync::RawLock;
 /// The paper's listing 2:
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::capacitor::Capacitor;
 /// use sudog_locks::waiting_array::Twa;
 /// use sudog_locks::spin_lock::Tts;
 ///
-/// static M: MutexOver<Capacitor<Tts, Twa>, u32> = MutexOver::new(1);
+/// static M: MutexWith<Capacitor<Tts, Twa>, u32> = MutexWith::new(1);
 /// *M.lock() += 1;
 /// assert_eq!(*M.lock(), 2);
 /// ```
@@ -61,11 +61,11 @@ pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::capacitor::Sliding;
 /// use sudog_locks::spin_lock::Tts;
 ///
-/// static M: MutexOver<Sliding<Tts>, u32> = MutexOver::new(1);
+/// static M: MutexWith<Sliding<Tts>, u32> = MutexWith::new(1);
 /// *M.lock() += 1;
 /// assert_eq!(*M.lock(), 2);
 /// ```
@@ -93,15 +93,15 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 /// use sudog_locks::capacitor::{Always, ArriveDepart, Gated, Platoon, Sliding, SlidingWindow, Wrapped};
 /// use sudog_sync::semaphore::RuntimeSema;
 /// use sudog_locks::spin_lock::Lifo;
-/// use sudog_sync::{ApiLock, ConstRawLock, GoMutex, MutexOver, RawLock, lock_api};
+/// use sudog_sync::{ApiLock, ConstRawLock, GoMutex, MutexWith, RawLock, lock_api};
 ///
 /// let lock = Wrapped::with(GoMutex::new(), Platoon::<RuntimeSema>::with_limit(8), Always);
 /// assert_eq!(lock.capacitor().bound(), Some(7));
 /// let mutex = lock_api::Mutex::from_raw(ApiLock::new(lock), "guarded");
 /// assert_eq!(*mutex.lock(), "guarded");
 ///
-/// static M: MutexOver<Sliding<Lifo>, u32> =
-///     lock_api::Mutex::from_raw(ApiLock::new(Wrapped::with(Lifo::UNLOCKED, SlidingWindow::new(2), Gated)), 1);
+/// static M: MutexWith<Sliding<Lifo>, u32> =
+///     lock_api::Mutex::from_raw(ApiLock::new(Wrapped::with(Lifo::INIT, SlidingWindow::new(2), Gated)), 1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
 pub struct Wrapped<L, C, A> {
@@ -331,7 +331,7 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
 impl<L: sudog_sync::ConstRawLock, C: ConstArriveDepart, A: ConstAdmission + Default> sudog_sync::ConstRawLock
     for Wrapped<L, C, A>
 {
-    const UNLOCKED: Self = Self::with(L::UNLOCKED, C::DEFAULT, A::DEFAULT);
+    const INIT: Self = Self::with(L::INIT, C::DEFAULT, A::DEFAULT);
 }
 
 impl<L: RawLock, C: ArriveDepart + fmt::Debug, A: fmt::Debug> fmt::Debug for Wrapped<L, C, A> {

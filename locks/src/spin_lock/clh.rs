@@ -62,10 +62,10 @@ use sudog_sync::RawLock;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::spin_lock::Clh;
 ///
-/// static NAMES: MutexOver<Clh, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<Clh, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("Travis");
 /// ```
 pub struct Clh<P = SpinThenPark> {
@@ -160,7 +160,7 @@ unsafe impl<P: WaitPolicy> RawLock for Clh<P> {
 
 #[cfg(not(sudog_loom))]
 impl<P: WaitPolicy> sudog_sync::ConstRawLock for Clh<P> {
-    const UNLOCKED: Self = Self { tail: AtomicU64::new(NONE), policy: PhantomData };
+    const INIT: Self = Self { tail: AtomicU64::new(NONE), policy: PhantomData };
 }
 
 impl<P> Drop for Clh<P> {

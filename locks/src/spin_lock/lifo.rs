@@ -68,10 +68,10 @@ struct Element {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::spin_lock::Lifo;
 ///
-/// static WORK: MutexOver<Lifo, Vec<u32>> = MutexOver::new(Vec::new());
+/// static WORK: MutexWith<Lifo, Vec<u32>> = MutexWith::new(Vec::new());
 /// WORK.lock().push(1);
 /// ```
 pub struct Lifo<P = SpinThenPark> {
@@ -161,7 +161,7 @@ unsafe impl<P: WaitPolicy> RawLock for Lifo<P> {
 
 #[cfg(not(sudog_loom))]
 impl<P: WaitPolicy> sudog_sync::ConstRawLock for Lifo<P> {
-    const UNLOCKED: Self = Self { word: AtomicUsize::new(FREE), policy: PhantomData };
+    const INIT: Self = Self { word: AtomicUsize::new(FREE), policy: PhantomData };
 }
 
 impl<P> fmt::Debug for Lifo<P> {

@@ -132,10 +132,10 @@ impl Node {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::spin_lock::Mcs;
 ///
-/// static NAMES: MutexOver<Mcs, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<Mcs, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("John");
 /// ```
 pub struct Mcs<P = SpinThenPark> {
@@ -237,7 +237,7 @@ unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
 
 #[cfg(not(sudog_loom))]
 impl<P: WaitPolicy> sudog_sync::ConstRawLock for Mcs<P> {
-    const UNLOCKED: Self = Self { tail: AtomicPtr::new(ptr::null_mut()), policy: PhantomData };
+    const INIT: Self = Self { tail: AtomicPtr::new(ptr::null_mut()), policy: PhantomData };
 }
 
 impl<P> fmt::Debug for Mcs<P> {

@@ -46,15 +46,15 @@
 //! Any of them, around a value:
 //!
 //! ```
-//! use sudog_sync::MutexOver;
+//! use sudog_sync::MutexWith;
 //! use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
 //!
-//! static A: MutexOver<Tts, u32> = MutexOver::new(1);
-//! static B: MutexOver<TicketLock, u32> = MutexOver::new(2);
-//! static C: MutexOver<Mcs, u32> = MutexOver::new(3);
-//! static D: MutexOver<Clh<SpinThenYield>, u32> = MutexOver::new(4);
-//! static E: MutexOver<Lifo, u32> = MutexOver::new(5);
-//! static F: MutexOver<Reciprocating, u32> = MutexOver::new(6);
+//! static A: MutexWith<Tts, u32> = MutexWith::new(1);
+//! static B: MutexWith<TicketLock, u32> = MutexWith::new(2);
+//! static C: MutexWith<Mcs, u32> = MutexWith::new(3);
+//! static D: MutexWith<Clh<SpinThenYield>, u32> = MutexWith::new(4);
+//! static E: MutexWith<Lifo, u32> = MutexWith::new(5);
+//! static F: MutexWith<Reciprocating, u32> = MutexWith::new(6);
 //!
 //! let held = (A.lock(), B.lock(), C.lock(), D.lock(), E.lock(), F.lock());
 //! assert_eq!(*held.0 + *held.1 + *held.2 + *held.3 + *held.4 + *held.5, 21);

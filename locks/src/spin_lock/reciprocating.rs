@@ -96,10 +96,10 @@ per_thread!(ELEMENT: Element =
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::spin_lock::Reciprocating;
 ///
-/// static TIDES: MutexOver<Reciprocating, Vec<u32>> = MutexOver::new(Vec::new());
+/// static TIDES: MutexWith<Reciprocating, Vec<u32>> = MutexWith::new(Vec::new());
 /// TIDES.lock().push(1);
 /// ```
 pub struct Reciprocating<P = SpinThenPark> {
@@ -223,7 +223,7 @@ unsafe impl<P: WaitPolicy> RawLock for Reciprocating<P> {
 
 #[cfg(not(sudog_loom))]
 impl<P: WaitPolicy> sudog_sync::ConstRawLock for Reciprocating<P> {
-    const UNLOCKED: Self = Self { arrivals: AtomicPtr::new(ptr::null_mut()), policy: PhantomData };
+    const INIT: Self = Self { arrivals: AtomicPtr::new(ptr::null_mut()), policy: PhantomData };
 }
 
 impl<P> fmt::Debug for Reciprocating<P> {

@@ -45,10 +45,10 @@ use sudog_sync::RawLock;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::spin_lock::TicketLock;
 ///
-/// static QUEUE: MutexOver<TicketLock, Vec<u32>> = MutexOver::new(Vec::new());
+/// static QUEUE: MutexWith<TicketLock, Vec<u32>> = MutexWith::new(Vec::new());
 /// QUEUE.lock().push(1);
 /// ```
 pub struct TicketLock<P = SpinThenPark> {
@@ -110,7 +110,7 @@ unsafe impl<P: WaitPolicy> RawLock for TicketLock<P> {
 
 #[cfg(not(sudog_loom))]
 impl<P: WaitPolicy> sudog_sync::ConstRawLock for TicketLock<P> {
-    const UNLOCKED: Self = Self { next: AtomicU64::new(0), grant: AtomicU64::new(0), policy: PhantomData };
+    const INIT: Self = Self { next: AtomicU64::new(0), grant: AtomicU64::new(0), policy: PhantomData };
 }
 
 impl<P> fmt::Debug for TicketLock<P> {

@@ -50,10 +50,10 @@ const SLEEPERS: u32 = 2;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_locks::spin_lock::{SpinThenYield, Tts};
 ///
-/// static HITS: MutexOver<Tts<SpinThenYield>, u64> = MutexOver::new(0);
+/// static HITS: MutexWith<Tts<SpinThenYield>, u64> = MutexWith::new(0);
 /// *HITS.lock() += 1;
 /// ```
 pub struct Tts<P = SpinThenPark> {
@@ -126,7 +126,7 @@ unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
 
 #[cfg(not(sudog_loom))]
 impl<P: WaitPolicy> sudog_sync::ConstRawLock for Tts<P> {
-    const UNLOCKED: Self = Self { word: AtomicU32::new(FREE), policy: PhantomData };
+    const INIT: Self = Self { word: AtomicU32::new(FREE), policy: PhantomData };
 }
 
 impl<P> fmt::Debug for Tts<P> {

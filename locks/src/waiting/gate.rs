@@ -12,7 +12,7 @@
 use std::ptr;
 
 use sudog_runtime::shim::{AtomicU32, Cell, Ordering};
-use sudog_runtime::{G, Instant, Unparked};
+use sudog_runtime::{G, Instant, ParkResult};
 
 use super::policy::WaitPolicy;
 
@@ -106,7 +106,7 @@ impl Gate {
             return true;
         }
         let sleeping = Sleeping { gate: self, g: &g };
-        let mut open = g.park(deadline, || ()) == Unparked::Ready;
+        let mut open = g.park(deadline, || ()) == ParkResult::Unparked;
         if !open && !self.withdraw() {
             g.park(None, || ()); // it is being opened
             open = true;

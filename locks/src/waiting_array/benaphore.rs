@@ -30,7 +30,7 @@
 use sudog_runtime::fatal;
 use sudog_runtime::shim::{AtomicU64, Ordering};
 
-use super::chain::OnChain;
+use super::chain::ChainWait;
 use super::line::{Line, TicketWait};
 use super::ticket_sema::{Doorway, TicketSema, sealed};
 use crate::waiting::policy::SpinThenPark;
@@ -45,12 +45,12 @@ use crate::waiting::policy::SpinThenPark;
 ///
 /// ```
 /// use sudog_locks::waiting_array::Benaphore;
-/// use sudog_sync::{GoMutex, MutexOver};
+/// use sudog_sync::{GoMutex, MutexWith};
 ///
-/// static M: MutexOver<GoMutex<Benaphore>, u32> = MutexOver::new(1);
+/// static M: MutexWith<GoMutex<Benaphore>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
-pub type Benaphore<W = OnChain<SpinThenPark>> = TicketSema<W, Split>;
+pub type Benaphore<W = ChainWait<SpinThenPark>> = TicketSema<W, Split>;
 
 /// A count in front of the line. See [`Benaphore`].
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl sealed::Sealed for Split {
     const KNOWS_WHO_WAITS: bool = true;
 
     #[cfg(not(sudog_loom))]
-    const EMPTY: Self = Self::holding(0);
+    const INIT: Self = Self::holding(0);
 
     fn new(permits: u32) -> (Self, u32) {
         (Self { count: AtomicU64::new(u64::from(permits)) }, 0)

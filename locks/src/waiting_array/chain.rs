@@ -143,7 +143,7 @@ pub(super) fn wait<P: WaitPolicy>(
 
 /// Listing 3: waiters sleep in chains. See [`TwaChain`].
 #[derive(Debug)]
-pub struct OnChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting chains, listing 3.
 ///
@@ -156,16 +156,16 @@ pub struct OnChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData
 ///
 /// ```
 /// use sudog_locks::waiting_array::TwaChain;
-/// use sudog_sync::{GoMutex, MutexOver};
+/// use sudog_sync::{GoMutex, MutexWith};
 ///
-/// static M: MutexOver<GoMutex<TwaChain>, u32> = MutexOver::new(1);
+/// static M: MutexWith<GoMutex<TwaChain>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
-pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnChain<P, NEAR, H>>;
+pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<ChainWait<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. A wake flushes the ticket's chain, and `pop_stack.rs` argues that a waiter
 // which missed the turn before its push is in the chain by then. The semaphore's address is hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChain<P, NEAR, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChainWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
     const LOOKS_AT_TICKETS: Option<u64> = None;

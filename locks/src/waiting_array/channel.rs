@@ -184,7 +184,7 @@ impl Channel {
 
 /// Listing 4: waiters sleep in chains until a sequence changes. See [`TwaChannel`].
 #[derive(Debug)]
-pub struct OnChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting channels, listing 4.
 ///
@@ -201,12 +201,12 @@ pub struct OnChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDa
 /// static SLOTS: TwaChannel = TwaChannel::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnChannel<P, NEAR, H>>;
+pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<ChannelWait<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. A wake changes the sequence of the ticket's channel after the turn has
 // come: a waiter that has not seen the turn monitored before, and waits for a change that has been or comes. The
 // semaphore's address is hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnChannel<P, NEAR, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChannelWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
     const LOOKS_AT_TICKETS: Option<u64> = None;

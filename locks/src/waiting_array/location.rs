@@ -282,7 +282,7 @@ fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
 
 /// Listing 5: waiters enlist at a location. See [`TwaLocation`].
 #[derive(Debug)]
-pub struct OnLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
 
 /// The semaphore with locations, listing 5.
 ///
@@ -299,12 +299,12 @@ pub struct OnLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomD
 /// static SLOTS: TwaLocation = TwaLocation::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnLocation<P, NEAR, H>>;
+pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<LocationWait<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. A waiter looks at its turn after each enlisting; a wake takes off the
 // chain of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's push comes
 // after it and reads from it, so the look sees the turn. The semaphore's address is hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnLocation<P, NEAR, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for LocationWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
     const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());

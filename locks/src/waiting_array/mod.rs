@@ -45,14 +45,14 @@ mod twa;
 pub use crate::waiting::policy::{Spin, SpinThenPark, SpinThenYield, WaitPolicy};
 pub use benaphore::{Benaphore, Split};
 pub use chain::{
-    OnChain, TwaChain, address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline,
+    ChainWait, TwaChain, address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline,
 };
 pub use channel::{
-    OnChannel, Seen, TwaChannel, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
+    ChannelWait, Seen, TwaChannel, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
 };
 pub use hash::{MAX_BUCKETS, Mixed, Orbits, Paired, Plain, TicketHash};
 pub use line::{TicketWait, Turn};
-pub use location::{LocationWaiter, OnLocation, TwaLocation, location_wait, location_wake_all};
-pub use ticket::{OnGrant, Ticket};
+pub use location::{LocationWait, LocationWaiter, TwaLocation, location_wait, location_wake_all};
+pub use ticket::{GrantWait, Ticket};
 pub use ticket_sema::{Closed, Doorway, Refused, TicketSema, Tickets};
-pub use twa::{OnBucket, Twa};
+pub use twa::{BucketWait, Twa};

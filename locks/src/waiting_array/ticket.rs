@@ -25,7 +25,7 @@ use crate::waiting::policy::{SpinThenYield, WaitPolicy};
 ///
 /// A policy that would sleep yields instead.
 #[derive(Debug)]
-pub struct OnGrant<P = SpinThenYield>(PhantomData<P>);
+pub struct GrantWait<P = SpinThenYield>(PhantomData<P>);
 
 /// The ticket semaphore, listing 1: a ticket lock with a count.
 ///
@@ -39,10 +39,10 @@ pub struct OnGrant<P = SpinThenYield>(PhantomData<P>);
 /// SLOTS.acquire_many(2).unwrap();
 /// assert!(!SLOTS.try_acquire_many(1));
 /// ```
-pub type Ticket<P = SpinThenYield> = TicketSema<OnGrant<P>>;
+pub type Ticket<P = SpinThenYield> = TicketSema<GrantWait<P>>;
 
 // SAFETY: the turn has come when it says so; it looks again and again, so it needs no wake.
-unsafe impl<P: WaitPolicy> TicketWait for OnGrant<P> {
+unsafe impl<P: WaitPolicy> TicketWait for GrantWait<P> {
     const NEAR: u32 = 0;
 
     const LOOKS_AT_TICKETS: Option<u64> = None;

@@ -32,7 +32,7 @@ pub(super) mod sealed {
 
         #[cfg(not(sudog_loom))]
         #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
-        const EMPTY: Self;
+        const INIT: Self;
 
         /// With this many permits; and how many of them are to be granted in the line.
         fn new(permits: u32) -> (Self, u32);
@@ -81,7 +81,7 @@ impl sealed::Sealed for Tickets {
     const KNOWS_WHO_WAITS: bool = false;
 
     #[cfg(not(sudog_loom))]
-    const EMPTY: Self = Self(());
+    const INIT: Self = Self(());
 
     fn new(permits: u32) -> (Self, u32) {
         (Self(()), permits)
@@ -144,7 +144,7 @@ impl sealed::Sealed for Tickets {
 ///
 /// SLOTS.acquire_many(2).unwrap();
 /// let soon = Instant::now() + Duration::from_millis(2);
-/// assert_eq!(SLOTS.acquire_many_until(2, soon), Err(Refused::DeadlinePassed));
+/// assert_eq!(SLOTS.acquire_many_until(2, soon), Err(Refused::TimedOut));
 /// SLOTS.post(1);
 /// assert_eq!(SLOTS.acquire_many_until(2, soon), Ok(()));
 /// SLOTS.close();
@@ -163,7 +163,7 @@ pub struct Closed;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The deadline passed first. No permit has been taken, and none is lost.
-    DeadlinePassed,
+    TimedOut,
     /// The semaphore has been closed.
     Closed,
 }
@@ -177,7 +177,7 @@ impl fmt::Display for Closed {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::DeadlinePassed => "no permit before the deadline",
+            Self::TimedOut => "no permit before the deadline",
             Self::Closed => "the semaphore is closed",
         })
     }
@@ -222,12 +222,12 @@ macro_rules! new_for_defaults {
 
 #[cfg(not(sudog_loom))]
 new_for_defaults! {
-    Benaphore = super::OnChain, Split;
-    Ticket = super::OnGrant, Tickets;
-    Twa = super::OnBucket, Tickets;
-    TwaChain = super::OnChain, Tickets;
-    TwaChannel = super::OnChannel, Tickets;
-    TwaLocation = super::OnLocation, Tickets;
+    Benaphore = super::ChainWait, Split;
+    Ticket = super::GrantWait, Tickets;
+    Twa = super::BucketWait, Tickets;
+    TwaChain = super::ChainWait, Tickets;
+    TwaChannel = super::ChannelWait, Tickets;
+    TwaLocation = super::LocationWait, Tickets;
 }
 
 impl<W: TicketWait> TicketSema<W> {
@@ -297,7 +297,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         match self.enter_late(n, deadline) {
             Outcome::Granted => Ok(()),
             Outcome::Closed => Err(Refused::Closed),
-            Outcome::TimedOut => Err(Refused::DeadlinePassed),
+            Outcome::TimedOut => Err(Refused::TimedOut),
         }
     }
 
@@ -487,24 +487,24 @@ unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, D: Doorway> ConstSemaphore for TicketSema<W, D> {
-    const EMPTY: Self = Self { doorway: D::EMPTY, line: Line::granting(0) };
+    const INIT: Self = Self { doorway: D::INIT, line: Line::granting(0) };
 }
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W> {
-    const HOLDING: Self = Self::with_permits(N);
+    const WITH_PERMITS: Self = Self::with_permits(N);
 }
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W, Split> {
-    const HOLDING: Self = Self::with_permits(N);
+    const WITH_PERMITS: Self = Self::with_permits(N);
 }
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, D: Doorway> Default for TicketSema<W, D> {
     /// Without permits.
     fn default() -> Self {
-        Self::EMPTY
+        Self::INIT
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::line::Outcome;
-use super::super::{OnGrant, Split};
+use super::super::{GrantWait, Split};
 use super::sealed::Sealed;
 use super::*;
 
@@ -59,7 +59,7 @@ impl Model {
 const BEGINNINGS: [u64; 4] = [0, (1 << 62) - 9, (1 << 61) - 9, (1 << 60) - 9];
 
 fn agrees<D: Doorway + Sealed>(begin: usize, permits: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let mut sema = Box::new(TicketSema::<OnGrant, D>::new(permits));
+    let mut sema = Box::new(TicketSema::<GrantWait, D>::new(permits));
     sema.line.begin_at(BEGINNINGS[begin]);
     let mut model = Model { permits: permits.into(), line: Vec::new() };
     for step in steps {

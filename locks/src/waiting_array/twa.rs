@@ -159,7 +159,7 @@ fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Wa
 
 /// Listing 2: waiters watch a bucket until their turn is near. See [`Twa`].
 #[derive(Debug)]
-pub struct OnBucket<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct BucketWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
 
 /// The TWA semaphore, listing 2.
 ///
@@ -180,11 +180,11 @@ pub struct OnBucket<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDat
 /// # as_printed.acquire_many(1).unwrap();
 /// # all_may_sleep.acquire_many(1).unwrap();
 /// ```
-pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<OnBucket<P, NEAR, H>>;
+pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<BucketWait<P, NEAR, H>>;
 
 // SAFETY: the turn has come when it says so. If the policy sleeps, the post of its own ticket advances its bucket; if
 // not, the post that makes it near does, after which it watches the grant. The semaphore's address is hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for OnBucket<P, NEAR, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for BucketWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
     const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());

@@ -5,7 +5,7 @@
 //! | start one | [`go`](fn@go), [`go!`](crate::go), [`spawn`], [`Builder`] |
 //! | start one without a stack | [`go_async`], [`spawn_async`] |
 //! | be one | [`run`](fn@run) makes the calling thread a worker, and runs your `main` as a goroutine |
-//! | run some until nothing is left to do | [`run_local`], [`ActiveSet`] |
+//! | run some until nothing is left to do | [`run_local`], [`Scheduler`] |
 //! | give way, end, count | [`gosched`], [`goexit`], [`num_goroutine`] |
 //! | wait | [`sleep`], [`Timer`], [`Ticker`], [`after_func`], [`block_on`]; in a task [`sleep_async`] |
 //! | make a call that blocks its thread | [`blocking`](fn@blocking) |

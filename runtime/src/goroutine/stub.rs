@@ -2,14 +2,14 @@
 
 use std::sync::atomic::AtomicU64;
 
-use crate::{Instant, Unparked};
+use crate::{Instant, ParkResult};
 
 /// There is none.
 #[derive(Clone, Copy)]
 pub(crate) enum FibreRef {}
 
 impl FibreRef {
-    pub(crate) fn park(self, _: Option<Instant>, _: impl FnOnce()) -> Unparked {
+    pub(crate) fn park(self, _: Option<Instant>, _: impl FnOnce()) -> ParkResult {
         match self {}
     }
 

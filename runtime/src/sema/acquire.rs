@@ -10,25 +10,25 @@
 use std::pin::pin;
 
 use super::queue::BucketQueue;
-use super::table::{Abandoned, Bucket, Limit, key, take};
-use super::{Fate, Guard, Order, Sudog};
+use super::table::{Bucket, WaitError, WaitLimit, key, take};
+use super::{Guard, Order, Sudog, WaitOutcome};
 use crate::shim::mark;
-use crate::{AtomicU32, G, Unparked};
+use crate::{AtomicU32, G, ParkResult};
 
 #[cold]
 pub(super) fn acquire_slow<Q: BucketQueue>(
     bucket: &Bucket<Q>,
     count: &AtomicU32,
     mut order: Order,
-    limit: &Limit<'_>,
-) -> Result<(), Abandoned> {
+    limit: &WaitLimit<'_>,
+) -> Result<(), WaitError> {
     let sudog = Sudog::new(G::current(), key(count));
     // SAFETY: `sudog` does not move and is dropped after this; it will be queued in `bucket` or nowhere.
     let registered = pin!(limit.cancel.map(|cancel| unsafe { cancel.registration(&sudog, bucket) }));
     if let Some(registered) = registered.as_ref().as_pin_ref()
         && !registered.enter()
     {
-        return Err(Abandoned::Cancelled);
+        return Err(WaitError::Cancelled);
     }
     loop {
         // SAFETY:
@@ -39,10 +39,10 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
         // A goroutine that is unwound leaves `park` by a panic.
         let linked = Linked { bucket, count, sudog: &sudog };
-        if sudog.g.park(limit.deadline, || drop(queue)) == Unparked::Deadline {
+        if sudog.g.park(limit.deadline, || drop(queue)) == ParkResult::TimedOut {
             if bucket.leave(&sudog) {
                 std::mem::forget(linked);
-                return Err(Abandoned::DeadlinePassed);
+                return Err(WaitError::TimedOut);
             }
             // Somebody unlinked us and will ready us, if it has not. Until it has, this frame must stand.
             sudog.g.park(None, || ());
@@ -68,8 +68,8 @@ impl<Q: BucketQueue> Bucket<Q> {
         count: &AtomicU32,
         sudog: &Sudog,
         order: Order,
-        limit: &Limit<'_>,
-    ) -> Result<Option<Guard<'_, Q>>, Abandoned> {
+        limit: &WaitLimit<'_>,
+    ) -> Result<Option<Guard<'_, Q>>, WaitError> {
         let mut queue = self.lock_and_count();
         if take(count) {
             queue.count_off(1);
@@ -79,7 +79,7 @@ impl<Q: BucketQueue> Bucket<Q> {
         // it.
         if limit.is_cancelled() {
             queue.count_off(1);
-            return Err(Abandoned::Cancelled);
+            return Err(WaitError::Cancelled);
         }
         // SAFETY: by the contract.
         unsafe { queue.queue(sudog, order) };
@@ -89,10 +89,10 @@ impl<Q: BucketQueue> Bucket<Q> {
     /// Takes a waiter out that gives up. False if somebody else has unlinked it, and readies it.
     pub(super) fn leave(&self, sudog: &Sudog) -> bool {
         let mut queue = self.lock();
-        let queued = sudog.fate.get() == Fate::Queued;
+        let queued = sudog.fate.get() == WaitOutcome::Queued;
         if queued {
             // SAFETY: alive, and the lock is held; queued, hence in this bucket.
-            unsafe { queue.unlink(sudog.vouch(), Fate::Idle) };
+            unsafe { queue.unlink(sudog.as_queued(), WaitOutcome::Idle) };
             queue.count_off(1);
         }
         queued
@@ -101,16 +101,16 @@ impl<Q: BucketQueue> Bucket<Q> {
 
 /// What has come of the wait of one who was readied. `None`: it was beaten to its permit.
 #[inline]
-pub(super) fn outcome(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), Abandoned>> {
+pub(super) fn outcome(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), WaitError>> {
     match sudog.fate.get() {
-        Fate::Granted => Some(Ok(())),
-        Fate::Cancelled => Some(Err(Abandoned::Cancelled)),
+        WaitOutcome::Granted => Some(Ok(())),
+        WaitOutcome::Cancelled => Some(Err(WaitError::Cancelled)),
         // The permit that we were woken for is ours to take whatever the clock says: were we to leave it, those
         // behind us would sleep beside it.
-        Fate::Woken if take(count) => Some(Ok(())),
+        WaitOutcome::Woken if take(count) => Some(Ok(())),
         // A newcomer was faster; it will wake the next when it releases. We were first in line, and go back there.
-        Fate::Woken => None,
-        Fate::Idle | Fate::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
+        WaitOutcome::Woken => None,
+        WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
     }
 }
 
@@ -132,17 +132,17 @@ impl<Q: BucketQueue> Drop for Linked<'_, Q> {
         }
         sudog.g.await_ready();
         match sudog.fate.get() {
-            Fate::Granted => {
+            WaitOutcome::Granted => {
                 mark("who is unwound or dropped hands on a permit");
                 bucket.hand_off(count);
             }
             // The permit is in the counter, or a newcomer has it, who will wake the next in its turn.
-            Fate::Woken => {
+            WaitOutcome::Woken => {
                 mark("who is unwound or dropped passes on a wake-up");
                 bucket.wake_one(key(count));
             }
-            Fate::Cancelled => {}
-            Fate::Idle | Fate::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
+            WaitOutcome::Cancelled => {}
+            WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
         }
     }
 }

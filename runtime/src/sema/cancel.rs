@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use super::notify_list::{Node, NotifyList};
 use super::queue::BucketQueue;
 use super::table::{Bucket, CancelIn};
-use super::{CountedLock, Sudog, SudogRef};
+use super::{CountedLock, Sudog, SudogPtr};
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
@@ -29,16 +29,16 @@ use crate::{G, goroutine};
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, semacquire_limited};
+/// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit, Order, semacquire_limited};
 ///
 /// let (permits, stop) = (AtomicU32::new(0), Cancel::new());
 /// std::thread::scope(|s| {
 ///     let waiter = s.spawn(|| {
-///         let limit = Limit { cancel: Some(&stop), ..Limit::default() };
+///         let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
 ///         semacquire_limited(&permits, Order::Fifo, &limit)
 ///     });
 ///     stop.cancel();
-///     assert_eq!(waiter.join().unwrap(), Err(Abandoned::Cancelled));
+///     assert_eq!(waiter.join().unwrap(), Err(WaitError::Cancelled));
 /// });
 /// ```
 pub struct Cancel {
@@ -66,7 +66,7 @@ pub(super) struct Registration {
 
 /// Whom a cancel takes out of which queue.
 enum Waiter {
-    Sudog(*const dyn CancelIn, SudogRef),
+    Sudog(*const dyn CancelIn, SudogPtr),
     Ticket(*const NotifyList, NonNull<Node>),
 }
 
@@ -132,7 +132,7 @@ impl Cancel {
     /// `sudog` and `bucket` outlive the result, and `sudog` is queued in `bucket` or nowhere.
     pub(super) unsafe fn registration<Q: BucketQueue>(&self, sudog: &Sudog, bucket: &Bucket<Q>) -> Registration {
         // SAFETY: alive while the entry is; and `CancelIn::cancel`, the only user, takes the bucket's lock.
-        Registration::new(self, Waiter::Sudog(bucket, unsafe { sudog.vouch() }))
+        Registration::new(self, Waiter::Sudog(bucket, unsafe { sudog.as_queued() }))
     }
 
     /// An entry for a wait in `list`, not yet listed.

@@ -3,7 +3,7 @@
 //! Go's `BenchmarkSemTable` does the same through `runtime/export_test.go`.
 
 use super::queue::{BucketQueue, Treap};
-use super::{Fate, Order, Sudog};
+use super::{Order, Sudog, WaitOutcome};
 use crate::G;
 
 /// The queue of one bucket, and the sudogs to put in it. No thread ever waits here.
@@ -50,7 +50,7 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// Queues every waiter that is not queued, in the order in which [`DetachedQueue::new`] was given them.
     pub fn queue_all(&mut self, order: Order) {
         for sudog in &self.sudogs {
-            if sudog.fate.get() != Fate::Queued {
+            if sudog.fate.get() != WaitOutcome::Queued {
                 // SAFETY: not queued; in a vector that never grows, so it does not move; it is dropped together with
                 // the queue, which does not touch its sudogs when it is dropped; and `&mut self` keeps everybody else
                 // away.
@@ -76,7 +76,7 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// ```
     pub fn queue_one(&mut self, waiter: usize, order: Order) {
         let sudog = &self.sudogs[waiter];
-        if sudog.fate.get() != Fate::Queued {
+        if sudog.fate.get() != WaitOutcome::Queued {
             // SAFETY: as in `queue_all`.
             unsafe { self.queue.queue(sudog, order) };
         }
@@ -84,7 +84,7 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
 
     /// Takes out the first waiter of an address, and says which it is.
     pub fn dequeue(&mut self, addr: usize) -> Option<usize> {
-        let s = self.queue.dequeue(addr, Fate::Idle)?;
+        let s = self.queue.dequeue(addr, WaitOutcome::Idle)?;
         let offset = std::ptr::from_ref::<Sudog>(&s).addr() - self.sudogs.as_ptr().addr();
         Some(offset / size_of::<Sudog>())
     }

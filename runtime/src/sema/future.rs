@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 
 use super::acquire::{Linked, outcome};
 use super::queue::BucketQueue;
-use super::table::{Bucket, Limit, key, take};
+use super::table::{Bucket, WaitLimit, key, take};
 use super::{Global, Order, Sudog, Table};
 use crate::{AtomicU32, G};
 
@@ -74,7 +74,7 @@ impl<'a, Q: BucketQueue> Acquire<'a, Q> {
         // - it is pinned, by `poll`, and `drop` takes it out of the queue before its memory can be used for something
         //   else;
         // - its links are private, and used through the bucket's queue only.
-        let joined = unsafe { self.bucket.join(self.count, &self.sudog, self.order.get(), &Limit::default()) };
+        let joined = unsafe { self.bucket.join(self.count, &self.sudog, self.order.get(), &WaitLimit::default()) };
         match joined {
             Ok(Some(queue)) => {
                 self.stage.set(Stage::Queued);

@@ -64,13 +64,13 @@ mod waking;
 pub use cancel::Cancel;
 pub use future::Acquire;
 pub use notify_list::{NotifyList, Ticket};
-pub use table::{Abandoned, BUCKETS, Limit, SemTable};
+pub use table::{BUCKETS, SemTable, WaitError, WaitLimit};
 
 #[cfg(not(sudog_loom))]
 use counted_lock::{CountedLock, Guard};
 #[cfg(sudog_loom)]
 use model_lock::{CountedLock, Guard};
-pub(crate) use sudog::{Fate, Sudog, SudogRef};
+pub(crate) use sudog::{Sudog, SudogPtr, WaitOutcome};
 
 use crate::{AtomicU32, Instant};
 
@@ -120,7 +120,7 @@ pub enum Global {}
 /// unsafe impl Table for OfGo18 {
 ///     type Queue = OneLevelList;
 ///     fn table() -> &'static SemTable<BUCKETS, OneLevelList> {
-///         static TABLE: SemTable<BUCKETS, OneLevelList> = SemTable::empty();
+///         static TABLE: SemTable<BUCKETS, OneLevelList> = SemTable::const_new();
 ///         &TABLE
 ///     }
 /// }
@@ -143,13 +143,13 @@ unsafe impl Table for Global {
     #[inline]
     #[cfg(not(sudog_loom))]
     fn table() -> &'static SemTable<BUCKETS, Self::Queue> {
-        static TABLE: SemTable<BUCKETS, <Global as Table>::Queue> = SemTable::empty();
+        static TABLE: SemTable<BUCKETS, <Global as Table>::Queue> = SemTable::const_new();
         &TABLE
     }
 
     #[cfg(sudog_loom)]
     fn table() -> &'static SemTable<BUCKETS, Self::Queue> {
-        loom::lazy_static! { static ref TABLE: SemTable<BUCKETS, <Global as Table>::Queue> = SemTable::empty(); }
+        loom::lazy_static! { static ref TABLE: SemTable<BUCKETS, <Global as Table>::Queue> = SemTable::const_new(); }
         &TABLE
     }
 }
@@ -178,11 +178,11 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
     Global::table().acquire(count, order);
 }
 
-/// [`semacquire_mutex`] that gives up at a [`Limit`]: a deadline, a [`Cancel`], or both.
+/// [`semacquire_mutex`] that gives up at a [`WaitLimit`]: a deadline, a [`Cancel`], or both.
 ///
 /// # Errors
 ///
-/// [`Abandoned`] says which came first. No permit has been taken then, and none is lost. A permit that is there is
+/// [`WaitError`] says which came first. No permit has been taken then, and none is lost. A permit that is there is
 /// taken without a look at the clock, so a deadline in the past makes this one attempt that never waits.
 ///
 /// # Examples
@@ -190,15 +190,15 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use std::time::{Duration, Instant};
-/// use sudog_runtime::sema::{Abandoned, Limit, Order, semacquire_limited};
+/// use sudog_runtime::sema::{WaitError, WaitLimit, Order, semacquire_limited};
 ///
 /// let permits = AtomicU32::new(1);
-/// let soon = Limit::until(Instant::now() + Duration::from_millis(5));
+/// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(5));
 /// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Ok(()));
-/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Err(Abandoned::DeadlinePassed));
+/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Err(WaitError::TimedOut));
 /// ```
 #[inline]
-pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &Limit<'_>) -> Result<(), Abandoned> {
+pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
     Global::table().acquire_limited(count, order, limit)
 }
 
@@ -215,7 +215,7 @@ pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &Limit<'_>) ->
 /// ```
 #[inline]
 pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> bool {
-    semacquire_limited(count, order, &Limit::until(deadline)).is_ok()
+    semacquire_limited(count, order, &WaitLimit::until(deadline)).is_ok()
 }
 
 /// [`semacquire`] as a future, for async tasks: they stand in the same line as threads and goroutines. Not in Go.

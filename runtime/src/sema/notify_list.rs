@@ -25,9 +25,9 @@
 use std::pin::pin;
 use std::ptr::{self, NonNull};
 
-use super::{Abandoned, CountedLock, Limit};
+use super::{CountedLock, WaitError, WaitLimit};
 use crate::shim::{self, AtomicU32, Cell, Ordering};
-use crate::{G, Instant, Unparked, goroutine};
+use crate::{G, Instant, ParkResult, goroutine};
 
 const LISTED: u32 = 0;
 const PARKED: u32 = 1;
@@ -97,7 +97,7 @@ pub struct Ticket<'a> {
     list: &'a NotifyList,
     node: &'a Node,
     /// How it ended: notified, or why not.
-    over: Cell<Option<Result<(), Abandoned>>>,
+    over: Cell<Option<Result<(), WaitError>>>,
 }
 
 impl NotifyList {
@@ -287,10 +287,10 @@ impl Ticket<'_> {
     // Inline, as what returns after a switch returns to where the processor does not expect it.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
-        self.wait_limited(&Limit { deadline, cancel: None }).is_ok()
+        self.wait_limited(&WaitLimit { deadline, cancel: None }).is_ok()
     }
 
-    /// Waits for a notification, or until the [`Limit`].
+    /// Waits for a notification, or until the [`WaitLimit`].
     ///
     /// Never returns for another reason. Once it has returned it returns the same again, at once.
     ///
@@ -298,7 +298,7 @@ impl Ticket<'_> {
     ///
     /// Which limit came first. No notification was for this ticket then, nor will be.
     #[inline]
-    pub fn wait_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if let Some(over) = self.over.get() {
             return over;
         }
@@ -318,7 +318,7 @@ impl Ticket<'_> {
     }
 
     #[cold]
-    fn cancellable_wait(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    fn cancellable_wait(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         // SAFETY: list and node outlive this call, and the node was put into the list.
         let entry = limit.cancel.map(|cancel| unsafe { cancel.ticket_registration(self.list, self.node) });
         let entry = pin!(entry);
@@ -326,15 +326,15 @@ impl Ticket<'_> {
             && !entry.enter()
             && self.leave()
         {
-            return Err(Abandoned::Cancelled);
+            return Err(WaitError::Cancelled);
         }
         self.sleep(limit.deadline)?;
         // It was the one who took the node out that let us go on: we see what it wrote.
-        if self.node.cancelled.get() { Err(Abandoned::Cancelled) } else { Ok(()) }
+        if self.node.cancelled.get() { Err(WaitError::Cancelled) } else { Ok(()) }
     }
 
     #[inline]
-    fn sleep(&self, deadline: Option<Instant>) -> Result<(), Abandoned> {
+    fn sleep(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let g = G::current();
         self.node.g.set(&raw const g);
         // Release: whoever reads PARKED reads `g`. Acquire: who has been notified sees what came before that.
@@ -344,9 +344,9 @@ impl Ticket<'_> {
         // A goroutine that is unwound leaves `park` by a panic.
         let unwound = Unwound { ticket: self, g: &g };
         let over = match g.park(deadline, || ()) {
-            Unparked::Ready => Ok(()),
-            Unparked::Deadline if self.leave() => Err(Abandoned::DeadlinePassed),
-            Unparked::Deadline => {
+            ParkResult::Unparked => Ok(()),
+            ParkResult::TimedOut if self.leave() => Err(WaitError::TimedOut),
+            ParkResult::TimedOut => {
                 // Somebody unlinked us and will ready us, if it has not. Until it has, `g` must stand.
                 g.park(None, || ());
                 Ok(())
@@ -372,7 +372,7 @@ impl Ticket<'_> {
     /// is through with it.
     #[cold]
     fn give_up(&self, await_notifier: impl FnOnce()) {
-        self.over.set(Some(Err(Abandoned::Cancelled)));
+        self.over.set(Some(Err(WaitError::Cancelled)));
         if !self.leave() {
             await_notifier();
             // Not if it was a broadcast: that has left nobody out. Nor if it was a cancel: that was no signal.

@@ -28,12 +28,12 @@ pub struct Sudog {
     /// The ring: the head's `prev` is the last in line. Alone, a sudog is its own neighbour.
     pub next: Cell<Link>,
     pub prev: Cell<Link>,
-    pub fate: Cell<Fate>,
+    pub fate: Cell<WaitOutcome>,
 }
 
 /// What has become of a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum WaitOutcome {
     /// Not in a queue, and nothing has happened to it.
     Idle,
     /// In a queue: exactly one of the others will be next, by the hand of whoever unlinks it.
@@ -46,11 +46,11 @@ pub enum Fate {
     Cancelled,
 }
 
-pub type Link = Option<SudogRef>;
+pub type Link = Option<SudogPtr>;
 
 /// A sudog that somebody vouches for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SudogRef(NonNull<Sudog>);
+pub struct SudogPtr(NonNull<Sudog>);
 
 impl Sudog {
     pub fn new(g: G, addr: usize) -> Self {
@@ -63,7 +63,7 @@ impl Sudog {
             priority: Cell::new(0),
             next: Cell::new(None),
             prev: Cell::new(None),
-            fate: Cell::new(Fate::Idle),
+            fate: Cell::new(WaitOutcome::Idle),
         }
     }
 
@@ -72,8 +72,8 @@ impl Sudog {
     /// - The sudog stays where it is and alive for as long as the result, or a copy of it, is dereferenced.
     /// - Whoever dereferences a copy holds the lock of the queue that the sudog is in, or is its waiter while it is in
     ///   none.
-    pub unsafe fn vouch(&self) -> SudogRef {
-        SudogRef(NonNull::from(self))
+    pub unsafe fn as_queued(&self) -> SudogPtr {
+        SudogPtr(NonNull::from(self))
     }
 }
 
@@ -86,21 +86,21 @@ fn rank(addr: usize) -> u32 {
     (x >> 32) as u32 | 1
 }
 
-impl SudogRef {
+impl SudogPtr {
     /// Where its G lives, to be readied when the lock has been released.
     pub fn g(self) -> *const G {
         // No reference is made: by the time the address is used, others may hold the sudog.
-        // SAFETY: in bounds of the sudog that `vouch` was given.
+        // SAFETY: in bounds of the sudog that `as_queued` was given.
         unsafe { &raw const (*self.0.as_ptr()).g }
     }
 }
 
-impl Deref for SudogRef {
+impl Deref for SudogPtr {
     type Target = Sudog;
 
     #[inline]
     fn deref(&self) -> &Sudog {
-        // SAFETY: alive and not touched by another thread meanwhile, by the contract of `vouch`.
+        // SAFETY: alive and not touched by another thread meanwhile, by the contract of `as_queued`.
         unsafe { self.0.as_ref() }
     }
 }

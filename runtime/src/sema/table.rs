@@ -23,7 +23,7 @@ use super::acquire::acquire_slow;
 use super::future::Acquire;
 use super::queue::BucketQueue;
 use super::waking::Waking;
-use super::{Cancel, CountedLock, Fate, Global, Guard, Order, SudogRef, Table, Wake};
+use super::{Cancel, CountedLock, Global, Guard, Order, SudogPtr, Table, WaitOutcome, Wake};
 use crate::shim::Ordering;
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
@@ -61,14 +61,14 @@ pub(super) struct Bucket<Q> {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog_runtime::sema::{Cancel, Limit};
+/// use sudog_runtime::sema::{Cancel, WaitLimit};
 ///
 /// static STOP: Cancel = Cancel::new();
-/// let limit = Limit { cancel: Some(&STOP), ..Limit::until(Instant::now() + Duration::from_secs(1)) };
+/// let limit = WaitLimit { cancel: Some(&STOP), ..WaitLimit::until(Instant::now() + Duration::from_secs(1)) };
 /// # let _ = limit;
 /// ```
 #[derive(Clone, Copy, Default)]
-pub struct Limit<'a> {
+pub struct WaitLimit<'a> {
     /// Give up at this time.
     pub deadline: Option<Instant>,
     /// Give up when this is cancelled.
@@ -77,25 +77,25 @@ pub struct Limit<'a> {
 
 /// Why a limited acquire took no permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Abandoned {
-    /// [`Limit::deadline`] passed.
-    DeadlinePassed,
-    /// [`Limit::cancel`] was cancelled.
+pub enum WaitError {
+    /// [`WaitLimit::deadline`] passed.
+    TimedOut,
+    /// [`WaitLimit::cancel`] was cancelled.
     Cancelled,
 }
 
-impl std::fmt::Display for Abandoned {
+impl std::fmt::Display for WaitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::DeadlinePassed => "the deadline passed before there was a permit",
+            Self::TimedOut => "the deadline passed before there was a permit",
             Self::Cancelled => "the wait was cancelled",
         })
     }
 }
 
-impl std::error::Error for Abandoned {}
+impl std::error::Error for WaitError {}
 
-impl Limit<'_> {
+impl WaitLimit<'_> {
     /// A limit that is a deadline.
     #[must_use]
     pub fn until(deadline: Instant) -> Self {
@@ -112,7 +112,7 @@ impl<const N: usize> SemTable<N> {
     /// An empty table.
     #[must_use]
     pub const fn new() -> Self {
-        Self::empty()
+        Self::const_new()
     }
 }
 
@@ -121,7 +121,7 @@ impl<const N: usize> SemTable<N> {
     /// An empty table.
     #[must_use]
     pub fn new() -> Self {
-        Self::empty()
+        Self::const_new()
     }
 }
 
@@ -129,7 +129,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     /// An empty table, with queues of any kind.
     #[cfg(not(sudog_loom))]
     #[must_use]
-    pub const fn empty() -> Self {
+    pub const fn const_new() -> Self {
         const { assert!(N > 0, "a semaphore table needs a bucket") };
         Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) }) }; N] }
     }
@@ -137,7 +137,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     /// An empty table, with queues of any kind.
     #[cfg(sudog_loom)]
     #[must_use]
-    pub fn empty() -> Self {
+    pub fn const_new() -> Self {
         let bucket = |_| CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) });
         Self { buckets: std::array::from_fn(bucket) }
     }
@@ -146,7 +146,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     #[inline]
     pub fn acquire(&self, count: &AtomicU32, order: Order) {
         if !take(count) {
-            let got = acquire_slow(self.bucket(key(count)), count, order, &Limit::default());
+            let got = acquire_slow(self.bucket(key(count)), count, order, &WaitLimit::default());
             debug_assert_eq!(got, Ok(()));
         }
     }
@@ -157,9 +157,9 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     ///
     /// Which limit came first.
     #[inline]
-    pub fn acquire_limited(&self, count: &AtomicU32, order: Order, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn acquire_limited(&self, count: &AtomicU32, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if limit.is_cancelled() {
-            return Err(Abandoned::Cancelled);
+            return Err(WaitError::Cancelled);
         }
         if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit) }
     }
@@ -302,7 +302,7 @@ impl<Q: BucketQueue> Bucket<Q> {
     #[cold]
     pub(super) fn wake_one(&self, addr: usize) {
         let mut queue = self.lock();
-        if let Some(s) = queue.dequeue(addr, Fate::Woken) {
+        if let Some(s) = queue.dequeue(addr, WaitOutcome::Woken) {
             queue.count_off(1);
             drop(queue);
             // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
@@ -320,7 +320,7 @@ impl<Q: BucketQueue> Bucket<Q> {
     #[cold]
     fn grant_one(&self, count: &AtomicU32) -> bool {
         let mut queue = self.lock();
-        match queue.dequeue(key(count), Fate::Granted) {
+        match queue.dequeue(key(count), WaitOutcome::Granted) {
             Some(s) => {
                 queue.count_off(1);
                 drop(queue);
@@ -345,16 +345,16 @@ impl<Q: BucketQueue> Bucket<Q> {
 /// A bucket, whatever its queue: for a cancel, which finds waiters of all tables on its list.
 pub(super) trait CancelIn {
     /// Takes a waiter out because of a cancel. True if it was still in, and must be readied.
-    fn cancel(&self, s: SudogRef) -> bool;
+    fn cancel(&self, s: SudogPtr) -> bool;
 }
 
 impl<Q: BucketQueue> CancelIn for Bucket<Q> {
-    fn cancel(&self, s: SudogRef) -> bool {
+    fn cancel(&self, s: SudogPtr) -> bool {
         let mut queue = self.lock();
-        let queued = s.fate.get() == Fate::Queued;
+        let queued = s.fate.get() == WaitOutcome::Queued;
         if queued {
             // SAFETY: queued, hence in this bucket; its waiter, which the cancel has on its list, is alive.
-            unsafe { queue.unlink(s, Fate::Cancelled) };
+            unsafe { queue.unlink(s, WaitOutcome::Cancelled) };
             queue.count_off(1);
         }
         queued

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use super::Fate;
+use super::WaitOutcome;
 use super::queue::BucketQueue;
 use super::table::{Bucket, add, key};
 use crate::panics::Panics;
@@ -55,7 +55,7 @@ impl<'a, Q: BucketQueue> Waking<'a, Q> {
         let mut batch = [const { None }; BATCH];
         let most = BATCH.min(self.left as usize);
         let mut woken = 0;
-        let fate = if self.grants.is_some() { Fate::Granted } else { Fate::Woken };
+        let fate = if self.grants.is_some() { WaitOutcome::Granted } else { WaitOutcome::Woken };
         let mut queue = self.bucket.lock();
         while woken < most
             && let Some(s) = queue.dequeue(self.addr, fate)
@@ -75,7 +75,7 @@ impl<'a, Q: BucketQueue> Waking<'a, Q> {
         drop(queue);
         self.wakers = batch.map(|s| {
             // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
-            s.and_then(|s| unsafe { G::ready_but_for_waker(s.g()) })
+            s.and_then(|s| unsafe { G::mark_ready(s.g()) })
         });
     }
 }

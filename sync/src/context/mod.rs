@@ -151,7 +151,7 @@ pub fn with_cancel_cause(parent: &Context) -> (Context, CancelCauseFunc) {
 /// `context.WithDeadline`.
 ///
 /// If the parent's deadline is earlier, that one holds. Until the deadline, unless it is done or dropped before, the
-/// [`ActiveSet`](sudog_runtime::goroutine::ActiveSet) of the caller is not at rest, and no deadlock is reported.
+/// [`Scheduler`](sudog_runtime::goroutine::Scheduler) of the caller is not at rest, and no deadlock is reported.
 ///
 /// # Examples
 ///

@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use sudog_runtime::goroutine;
-use sudog_runtime::sema::{Abandoned, Limit, Order, semacquire_limited};
+use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
 
 use super::followers::Place;
 use super::{Context, Error};
@@ -56,14 +56,14 @@ impl Context {
     }
 
     /// Waits for what does not come, but for the limit. If that is the context's, the context is done then.
-    fn nothing_comes(&self, limit: &Limit<'_>) -> Abandoned {
+    fn nothing_comes(&self, limit: &WaitLimit<'_>) -> WaitError {
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("context.Context.Done", ptr::null()) };
         let never = AtomicU32::new(0);
         let Err(why) = semacquire_limited(&never, Order::Fifo, limit) else {
             unreachable!("nobody knows of this semaphore");
         };
-        if why == Abandoned::DeadlinePassed && self.deadline().is_some_and(|own| Some(own) == limit.deadline) {
+        if why == WaitError::TimedOut && self.deadline().is_some_and(|own| Some(own) == limit.deadline) {
             self.expire();
         }
         why
@@ -78,14 +78,14 @@ impl Context {
     /// [`Context::limited`] turns what comes of it into the context's error.
     #[inline]
     #[must_use]
-    pub fn limit(&self) -> Limit<'_> {
-        Limit { deadline: self.deadline(), cancel: self.governor().map(|done| done.waits()) }
+    pub fn limit(&self) -> WaitLimit<'_> {
+        WaitLimit { deadline: self.deadline(), cancel: self.governor().map(|done| done.waits()) }
     }
 
     /// [`Context::limit`], with another deadline if that is earlier.
-    fn limit_or(&self, deadline: Option<Instant>) -> Limit<'_> {
+    fn limit_or(&self, deadline: Option<Instant>) -> WaitLimit<'_> {
         let limit = self.limit();
-        Limit { deadline: limit.deadline.into_iter().chain(deadline).min(), ..limit }
+        WaitLimit { deadline: limit.deadline.into_iter().chain(deadline).min(), ..limit }
     }
 
     /// Runs a wait that ends with this context.
@@ -109,7 +109,7 @@ impl Context {
     /// assert_eq!(acquire(), Err(Error::Canceled));
     /// ```
     #[inline]
-    pub fn limited<T>(&self, wait: impl FnOnce(&Limit<'_>) -> Result<T, Abandoned>) -> Result<T, Error> {
+    pub fn limited<T>(&self, wait: impl FnOnce(&WaitLimit<'_>) -> Result<T, WaitError>) -> Result<T, Error> {
         if let Some(error) = self.err() {
             return Err(error);
         }
@@ -118,14 +118,14 @@ impl Context {
 
     /// Why a wait has given up, who was told so before the context may have been.
     #[cold]
-    fn error_of(&self, why: Abandoned) -> Error {
-        if why == Abandoned::DeadlinePassed && self.deadline().is_some_and(|own| own <= Instant::now()) {
+    fn error_of(&self, why: WaitError) -> Error {
+        if why == WaitError::TimedOut && self.deadline().is_some_and(|own| own <= Instant::now()) {
             self.expire();
         }
         self.err().unwrap_or(match why {
             // Of another limit than ours.
-            Abandoned::DeadlinePassed => Error::DeadlineExceeded,
-            Abandoned::Cancelled => Error::Canceled,
+            WaitError::TimedOut => Error::DeadlineExceeded,
+            WaitError::Cancelled => Error::Canceled,
         })
     }
 
@@ -177,7 +177,7 @@ pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
     }
     let until = Instant::now().checked_add(d);
     match ctx.nothing_comes(&ctx.limit_or(until)) {
-        Abandoned::DeadlinePassed if ctx.err().is_none() => Ok(()),
+        WaitError::TimedOut if ctx.err().is_none() => Ok(()),
         why => Err(ctx.error_of(why)),
     }
 }

@@ -34,10 +34,10 @@ use crate::semaphore::RuntimeSema;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_sync::mutex::FifoMutex;
 ///
-/// static QUEUE: MutexOver<FifoMutex, Vec<u32>> = MutexOver::new(Vec::new());
+/// static QUEUE: MutexWith<FifoMutex, Vec<u32>> = MutexWith::new(Vec::new());
 /// QUEUE.lock().push(1);
 /// ```
 pub struct FifoMutex<S = RuntimeSema> {
@@ -140,7 +140,7 @@ unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for FifoMutex<S> {
-    const UNLOCKED: Self = Self { contenders: AtomicU32::new(0), sema: S::EMPTY };
+    const INIT: Self = Self { contenders: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for FifoMutex<S> {

@@ -61,7 +61,7 @@ impl GoMutex {
     /// An unlocked mutex over the default semaphore, under the default policy.
     #[must_use]
     pub const fn new() -> Self {
-        Self::unlocked()
+        Self::const_new()
     }
 }
 
@@ -76,19 +76,19 @@ impl<S: crate::ConstSemaphore, P: Policy> GoMutex<S, P> {
     /// use sudog_sync::mutex::policy;
     /// use sudog_sync::semaphore::RuntimeSema;
     ///
-    /// static MU: GoMutex<RuntimeSema, policy::Go> = GoMutex::unlocked();
+    /// static MU: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
     /// MU.lock();
     /// MU.unlock();
     /// ```
     #[must_use]
-    pub const fn unlocked() -> Self {
-        Self { state: AtomicState::new(), sema: S::EMPTY, deadlock_owner: DeadlockOwner::NONE, policy: PhantomData }
+    pub const fn const_new() -> Self {
+        Self { state: AtomicState::new(), sema: S::INIT, deadlock_owner: DeadlockOwner::NONE, policy: PhantomData }
     }
 }
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore, P: Policy> crate::ConstRawLock for GoMutex<S, P> {
-    const UNLOCKED: Self = Self::unlocked();
+    const INIT: Self = Self::const_new();
 }
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
@@ -204,7 +204,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// One compare-exchange, with or without waiters: an owner that locks again while others sleep pays no more.
     ///
     /// The hint predicts which state to expect. A look at the state first would slow down the uncontended path, as the
-    /// load must wait for the unlock before it; a comparison with UNLOCKED first, the contended path:
+    /// load must wait for the unlock before it; a comparison with INIT first, the contended path:
     /// `docs/performance.md`.
     #[inline(always)]
     fn lock_fast(&self) -> bool {
@@ -324,7 +324,7 @@ unsafe impl<S: AsyncSemaphore, P: Policy> AsyncRawLock for GoMutex<S, P> {
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore, P: Policy> Default for GoMutex<S, P> {
     fn default() -> Self {
-        Self::unlocked()
+        Self::const_new()
     }
 }
 

@@ -12,7 +12,7 @@ mod real {
     #[test]
     fn a_crowd_does_not_run_into_the_flags() {
         fn check<P: Policy>() {
-            let mu = GoMutex::<RuntimeSema, P>::unlocked();
+            let mu = GoMutex::<RuntimeSema, P>::const_new();
             let full = LOCKED | (State::MAX_WAITERS * WAITER);
             mu.state.0.store(full, Relaxed);
             assert!(!mu.try_lock_for(Duration::from_millis(5)));

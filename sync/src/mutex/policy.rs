@@ -35,7 +35,7 @@ use crate::raw::Wake;
 ///     const THRESHOLD: Duration = Duration::from_millis(5);
 ///     const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 8, pauses: 30 };
 /// }
-/// static M: GoMutex<RuntimeSema, Patient> = GoMutex::unlocked();
+/// static M: GoMutex<RuntimeSema, Patient> = GoMutex::const_new();
 /// M.lock();
 /// M.unlock();
 /// ```
@@ -185,7 +185,7 @@ impl Policy for Threads {
 
 /// The policy `P`, with [events](sudog_runtime::event): the mutex records what happens to it.
 ///
-/// The semaphore records what happens in its queue if it is [`InTable`](crate::semaphore::InTable) over a table of
+/// The semaphore records what happens in its queue if it is [`TableSema`](crate::semaphore::TableSema) over a table of
 /// [`Recorded`](sudog_runtime::sema::queue::Recorded) queues.
 ///
 /// # Examples
@@ -196,7 +196,7 @@ impl Policy for Threads {
 /// use sudog_sync::mutex::policy::{Go, Recorded};
 /// use sudog_sync::semaphore::RuntimeSema;
 ///
-/// static M: GoMutex<RuntimeSema, Recorded<Go>> = GoMutex::unlocked();
+/// static M: GoMutex<RuntimeSema, Recorded<Go>> = GoMutex::const_new();
 ///
 /// event::start();
 /// std::thread::scope(|s| {

@@ -31,7 +31,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, semacquire, semacquire_limited, semgrant_many};
+use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::{AtomicU32, Instant};
 
 #[cfg(all(unix, not(sudog_loom)))]
@@ -115,7 +115,7 @@ impl Once {
     #[inline]
     pub fn do_<F: FnOnce()>(&self, f: F) {
         if !self.is_done() {
-            let ended = self.do_slow(f, &Limit::default());
+            let ended = self.do_slow(f, &WaitLimit::default());
             debug_assert_eq!(ended, Ok(()));
         }
     }
@@ -139,10 +139,10 @@ impl Once {
     /// ```
     #[inline]
     pub fn do_until<F: FnOnce()>(&self, f: F, deadline: Instant) -> bool {
-        self.do_limited(f, &Limit::until(deadline)).is_ok()
+        self.do_limited(f, &WaitLimit::until(deadline)).is_ok()
     }
 
-    /// [`Once::do_`] that waits for another's function up to a [`Limit`] at most.
+    /// [`Once::do_`] that waits for another's function up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
@@ -156,23 +156,23 @@ impl Once {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
     /// use sudog_sync::Once;
     ///
     /// let (once, stop) = (Once::new(), Cancel::new());
     /// stop.cancel();
-    /// let limit = Limit { cancel: Some(&stop), ..Limit::default() };
-    /// assert_eq!(once.do_limited(|| unreachable!(), &limit), Err(Abandoned::Cancelled));
+    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    /// assert_eq!(once.do_limited(|| unreachable!(), &limit), Err(WaitError::Cancelled));
     /// once.do_(|| ());
     /// assert_eq!(once.do_limited(|| unreachable!(), &limit), Ok(()));
     /// ```
     #[inline]
-    pub fn do_limited<F: FnOnce()>(&self, f: F, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn do_limited<F: FnOnce()>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if self.is_done() {
             return Ok(());
         }
         if limit.cancel.is_some_and(Cancel::is_cancelled) {
-            return Err(Abandoned::Cancelled);
+            return Err(WaitError::Cancelled);
         }
         self.do_slow(f, limit)
     }
@@ -223,7 +223,7 @@ impl Once {
     }
 
     #[cold]
-    fn do_slow<F: FnOnce()>(&self, f: F, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    fn do_slow<F: FnOnce()>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         /// Done, even if it is by a panic.
         struct Done<'a>(&'a Once);
         impl Drop for Done<'_> {
@@ -242,7 +242,7 @@ impl Once {
 
     /// True if it is for the caller to run its function, and then to [`finish`](Once::finish). False if that of another
     /// has ended.
-    fn begin_or_wait(&self, limit: &Limit<'_>) -> Result<bool, Abandoned> {
+    fn begin_or_wait(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         let mut word = self.word.load(Acquire);
         loop {
             let (begins, next) = match word {
@@ -259,7 +259,7 @@ impl Once {
     }
 
     /// Waits for a permit, counted as a waiter.
-    fn wait_counted(&self, what: &'static str, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    fn wait_counted(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         /// A goroutine that is unwound leaves its sleep by a panic.
         struct Unwound<'a>(&'a Once);
         impl Drop for Unwound<'_> {
@@ -315,7 +315,7 @@ impl Once {
     }
 
     /// Waits for the function, which somebody runs. `what` is for the report of a deadlock.
-    pub(crate) fn wait(&self, what: &'static str, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub(crate) fn wait(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut word = self.word.load(Acquire);
         while word != DONE {
             match self.word.compare_exchange_weak(word, word + ONE, Relaxed, Acquire) {

@@ -14,7 +14,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 
 use sudog_runtime::Instant;
-use sudog_runtime::sema::{Abandoned, Limit};
+use sudog_runtime::sema::{WaitError, WaitLimit};
 
 use super::Once;
 #[cfg(unix)]
@@ -114,7 +114,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     #[cold]
     #[track_caller]
     fn make_and_get(&self) -> &T {
-        let made = self.make(&Limit::default());
+        let made = self.make(&WaitLimit::default());
         debug_assert_eq!(made, Ok(()));
         // SAFETY: it is done.
         unsafe { self.made() }
@@ -138,10 +138,10 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     #[inline]
     #[track_caller]
     pub fn get_until(&self, deadline: Instant) -> Option<&T> {
-        self.get_limited(&Limit::until(deadline)).ok()
+        self.get_limited(&WaitLimit::until(deadline)).ok()
     }
 
-    /// [`OnceValue::get`] that waits for another to make the value up to a [`Limit`] at most.
+    /// [`OnceValue::get`] that waits for another to make the value up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
@@ -154,17 +154,17 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
     /// use sudog_sync::OnceValue;
     ///
     /// let (answer, stop) = (OnceValue::new(|| 6 * 7), Cancel::new());
     /// stop.cancel();
-    /// let limit = Limit { cancel: Some(&stop), ..Limit::default() };
-    /// assert_eq!(answer.get_limited(&limit), Err(Abandoned::Cancelled));
+    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    /// assert_eq!(answer.get_limited(&limit), Err(WaitError::Cancelled));
     /// ```
     #[inline]
     #[track_caller]
-    pub fn get_limited(&self, limit: &Limit<'_>) -> Result<&T, Abandoned> {
+    pub fn get_limited(&self, limit: &WaitLimit<'_>) -> Result<&T, WaitError> {
         if !self.once.is_done() {
             self.make(limit)?;
         }
@@ -202,7 +202,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     }
 
     #[cold]
-    fn make(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    fn make(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut mine = None;
         self.once.do_limited(|| mine = self.run(), limit)?;
         match mine {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sudog_runtime::Instant;
-use sudog_runtime::sema::{Abandoned, Limit};
+use sudog_runtime::sema::{WaitError, WaitLimit};
 
 use super::OnceValue;
 #[cfg(unix)]
@@ -83,7 +83,7 @@ impl<F: FnOnce()> OnceFunc<F> {
         self.0.get_until(deadline).is_some()
     }
 
-    /// [`OnceFunc::call`] that waits for another's call up to a [`Limit`] at most.
+    /// [`OnceFunc::call`] that waits for another's call up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
@@ -96,14 +96,14 @@ impl<F: FnOnce()> OnceFunc<F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::Limit;
+    /// use sudog_runtime::sema::WaitLimit;
     /// use sudog_sync::OnceFunc;
     ///
-    /// assert_eq!(OnceFunc::new(|| ()).call_limited(&Limit::default()), Ok(()));
+    /// assert_eq!(OnceFunc::new(|| ()).call_limited(&WaitLimit::default()), Ok(()));
     /// ```
     #[inline]
     #[track_caller]
-    pub fn call_limited(&self, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn call_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         self.0.get_limited(limit).copied()
     }
 
@@ -227,7 +227,7 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
         self.0.get_until(deadline).map(each)
     }
 
-    /// [`OnceValues::get`] that waits for another to make the values up to a [`Limit`] at most.
+    /// [`OnceValues::get`] that waits for another to make the values up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
@@ -240,14 +240,14 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::Limit;
+    /// use sudog_runtime::sema::WaitLimit;
     /// use sudog_sync::OnceValues;
     ///
-    /// assert_eq!(OnceValues::new(|| (1, 2)).get_limited(&Limit::default()), Ok((&1, &2)));
+    /// assert_eq!(OnceValues::new(|| (1, 2)).get_limited(&WaitLimit::default()), Ok((&1, &2)));
     /// ```
     #[inline]
     #[track_caller]
-    pub fn get_limited(&self, limit: &Limit<'_>) -> Result<(&A, &B), Abandoned> {
+    pub fn get_limited(&self, limit: &WaitLimit<'_>) -> Result<(&A, &B), WaitError> {
         self.0.get_limited(limit).map(each)
     }
 

@@ -131,7 +131,7 @@ impl GoRwMutex {
     /// An unlocked mutex over the default lock and semaphore.
     #[must_use]
     pub const fn new() -> Self {
-        Self::unlocked()
+        Self::const_new()
     }
 }
 
@@ -146,17 +146,17 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
     /// use sudog_sync::semaphore::RuntimeSema;
     /// use sudog_sync::{GoMutex, GoRwMutex};
     ///
-    /// static RW: GoRwMutex<GoMutex<RuntimeSema, policy::Go>> = GoRwMutex::unlocked();
+    /// static RW: GoRwMutex<GoMutex<RuntimeSema, policy::Go>> = GoRwMutex::const_new();
     /// RW.lock();
     /// RW.unlock();
     /// ```
     #[must_use]
-    pub const fn unlocked() -> Self {
+    pub const fn const_new() -> Self {
         Self {
             state: AtomicU64::new(0),
-            writers: W::UNLOCKED,
-            drained: S::EMPTY,
-            admitted: [S::EMPTY; 2],
+            writers: W::INIT,
+            drained: S::INIT,
+            admitted: [S::INIT; 2],
             entering: AtomicU32::new(0),
         }
     }
@@ -164,7 +164,7 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
 
 #[cfg(not(sudog_loom))]
 impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock for GoRwMutex<W, S> {
-    const UNLOCKED: Self = Self::unlocked();
+    const INIT: Self = Self::const_new();
 }
 
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
@@ -726,7 +726,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
 #[cfg(not(sudog_loom))]
 impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> Default for GoRwMutex<W, S> {
     fn default() -> Self {
-        Self::unlocked()
+        Self::const_new()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Readers-writer mutexes, behind one interface: [`RawRwLock`](crate::RawRwLock), and
-//! [`RwMutexOver`](crate::RwMutexOver) for guards.
+//! [`RwMutexWith`](crate::RwMutexWith) for guards.
 //!
 //! | | who goes next | a reader's cost, alone | readers on several processors | a writer's cost, alone |
 //! |---|---|---|---|---|
@@ -29,7 +29,7 @@ pub use sharded::{ShardedRwMutex, SharedGuard};
 /// ```
 /// use sudog_sync::rw_mutex::PhaseFairRwMutex;
 ///
-/// static RW: PhaseFairRwMutex = PhaseFairRwMutex::unlocked();
+/// static RW: PhaseFairRwMutex = PhaseFairRwMutex::const_new();
 /// RW.lock();
 /// RW.unlock();
 /// ```

@@ -62,10 +62,10 @@ const CLOSED: u32 = 1 << 31;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::RwMutexOver;
+/// use sudog_sync::RwMutexWith;
 /// use sudog_sync::rw_mutex::ShardedRwMutex;
 ///
-/// static ROUTES: RwMutexOver<ShardedRwMutex<16>, Vec<&str>> = RwMutexOver::new(Vec::new());
+/// static ROUTES: RwMutexWith<ShardedRwMutex<16>, Vec<&str>> = RwMutexWith::new(Vec::new());
 /// ROUTES.write().push("/");
 /// assert!(ROUTES.read().contains(&"/"));
 /// ```
@@ -323,11 +323,11 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
 impl<const N: usize, W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock
     for ShardedRwMutex<N, W, S>
 {
-    const UNLOCKED: Self = Self {
+    const INIT: Self = Self {
         shards: [const { CachePadded::new(AtomicU32::new(0)) }; N],
         pending: AtomicU32::new(0),
-        drained: S::EMPTY,
-        inner: GoRwMutex::unlocked(),
+        drained: S::INIT,
+        inner: GoRwMutex::const_new(),
     };
 }
 

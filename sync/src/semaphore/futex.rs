@@ -121,5 +121,5 @@ unsafe impl Semaphore for FutexSema {
 
 #[cfg(not(sudog_loom))]
 impl ConstSemaphore for FutexSema {
-    const EMPTY: Self = Self { permits: AtomicU32::new(0), waiters: AtomicU32::new(0) };
+    const INIT: Self = Self { permits: AtomicU32::new(0), waiters: AtomicU32::new(0) };
 }

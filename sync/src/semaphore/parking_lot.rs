@@ -137,9 +137,9 @@ unsafe impl Semaphore for ParkingLotSema {
 }
 
 impl<const N: u32> ConstPermits<N> for ParkingLotSema {
-    const HOLDING: Self = Self { permits: AtomicU32::new(N) };
+    const WITH_PERMITS: Self = Self { permits: AtomicU32::new(N) };
 }
 
 impl ConstSemaphore for ParkingLotSema {
-    const EMPTY: Self = Self { permits: AtomicU32::new(0) };
+    const INIT: Self = Self { permits: AtomicU32::new(0) };
 }

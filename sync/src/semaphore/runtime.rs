@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use sudog_runtime::sema::{Acquire, Global, Limit, Order, Table, Wake, try_semacquire};
+use sudog_runtime::sema::{Acquire, Global, Order, Table, WaitLimit, Wake, try_semacquire};
 use sudog_runtime::{AtomicU32, Instant};
 
 use crate::{AsyncSemaphore, Semaphore};
@@ -16,13 +16,13 @@ use crate::{AsyncSemaphore, Semaphore};
 /// use sudog_sync::semaphore::RuntimeSema;
 /// use sudog_sync::{ConstSemaphore, Order, Semaphore, Wake};
 ///
-/// static READY: RuntimeSema = RuntimeSema::EMPTY;
+/// static READY: RuntimeSema = RuntimeSema::INIT;
 ///
 /// let t = std::thread::spawn(|| READY.acquire(Order::Fifo));
 /// READY.release(Wake::Handoff);
 /// t.join().unwrap();
 /// ```
-pub type RuntimeSema = InTable<Global>;
+pub type RuntimeSema = TableSema<Global>;
 
 /// [`RuntimeSema`] with its waiters in a table of one's own: one with another queue in its buckets, say, or one that
 /// [reports](sudog_runtime::sema::queue::Recorded) what it does.
@@ -35,8 +35,8 @@ pub type RuntimeSema = InTable<Global>;
 /// use sudog_runtime::sema::queue::OneLevelList;
 /// use sudog_runtime::sema::{BUCKETS, SemTable, Table};
 /// use sudog_sync::mutex::policy;
-/// use sudog_sync::semaphore::InTable;
-/// use sudog_sync::{GoMutex, MutexOver};
+/// use sudog_sync::semaphore::TableSema;
+/// use sudog_sync::{GoMutex, MutexWith};
 ///
 /// enum OfGo18 {}
 ///
@@ -44,22 +44,22 @@ pub type RuntimeSema = InTable<Global>;
 /// unsafe impl Table for OfGo18 {
 ///     type Queue = OneLevelList;
 ///     fn table() -> &'static SemTable<BUCKETS, OneLevelList> {
-///         static TABLE: SemTable<BUCKETS, OneLevelList> = SemTable::empty();
+///         static TABLE: SemTable<BUCKETS, OneLevelList> = SemTable::const_new();
 ///         &TABLE
 ///     }
 /// }
 ///
-/// static TOTAL: MutexOver<GoMutex<InTable<OfGo18>, policy::Go1_8>, u64> = MutexOver::new(0);
+/// static TOTAL: MutexWith<GoMutex<TableSema<OfGo18>, policy::Go1_8>, u64> = MutexWith::new(0);
 /// *TOTAL.lock() += 1;
 /// ```
 #[repr(transparent)]
-pub struct InTable<T> {
+pub struct TableSema<T> {
     permits: AtomicU32,
     table: PhantomData<T>,
 }
 
 // SAFETY: the promises of `sudog_runtime::sema`: a permit is a unit of the counter or a grant; both are taken once.
-unsafe impl<T: Table> Semaphore for InTable<T> {
+unsafe impl<T: Table> Semaphore for TableSema<T> {
     const LIFO: bool = true;
     const FIFO: bool = true;
     const HANDOFF: bool = true;
@@ -82,7 +82,7 @@ unsafe impl<T: Table> Semaphore for InTable<T> {
 
     #[inline]
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
-        T::table().acquire_limited(&self.permits, order, &Limit::until(deadline)).is_ok()
+        T::table().acquire_limited(&self.permits, order, &WaitLimit::until(deadline)).is_ok()
     }
 
     #[inline]
@@ -102,7 +102,7 @@ unsafe impl<T: Table> Semaphore for InTable<T> {
 }
 
 // SAFETY: the promises of `Acquire`.
-unsafe impl<T: Table> AsyncSemaphore for InTable<T> {
+unsafe impl<T: Table> AsyncSemaphore for TableSema<T> {
     type Acquire<'a> = Acquire<'a, T::Queue>;
 
     #[inline]
@@ -112,17 +112,17 @@ unsafe impl<T: Table> AsyncSemaphore for InTable<T> {
 }
 
 #[cfg(not(sudog_loom))]
-impl<T: Table> crate::ConstSemaphore for InTable<T> {
-    const EMPTY: Self = Self { permits: AtomicU32::new(0), table: PhantomData };
+impl<T: Table> crate::ConstSemaphore for TableSema<T> {
+    const INIT: Self = Self { permits: AtomicU32::new(0), table: PhantomData };
 }
 
 #[cfg(not(sudog_loom))]
-impl<T: Table, const N: u32> crate::ConstPermits<N> for InTable<T> {
-    const HOLDING: Self = Self { permits: AtomicU32::new(N), table: PhantomData };
+impl<T: Table, const N: u32> crate::ConstPermits<N> for TableSema<T> {
+    const WITH_PERMITS: Self = Self { permits: AtomicU32::new(N), table: PhantomData };
 }
 
-impl<T> fmt::Debug for InTable<T> {
+impl<T> fmt::Debug for TableSema<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InTable").field("permits", &self.permits).finish()
+        f.debug_struct("TableSema").field("permits", &self.permits).finish()
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sudog_runtime::goroutine::{self, Goexit};
 use sudog_runtime::panics::drop_payload;
-use sudog_runtime::sema::{Abandoned, Limit, Order, Wake, semacquire_limited, semrelease, try_semacquire};
+use sudog_runtime::sema::{Order, WaitError, WaitLimit, Wake, semacquire_limited, semrelease, try_semacquire};
 
 use crate::WaitGroup;
 use crate::context::{self, CancelCauseFunc, Cause, Context};
@@ -116,7 +116,7 @@ impl ErrGroup {
         F: FnOnce() -> Result<(), E> + Send + 'static,
         E: Into<Box<dyn error::Error + Send + Sync>>,
     {
-        let started = self.go_limited(f, &Limit::default());
+        let started = self.go_limited(f, &WaitLimit::default());
         debug_assert_eq!(started, Ok(()));
     }
 
@@ -152,7 +152,7 @@ impl ErrGroup {
         ctx.limited(|limit| self.go_limited(f, limit))
     }
 
-    /// [`ErrGroup::go`] that gives up at a [`Limit`], and drops `f`.
+    /// [`ErrGroup::go`] that gives up at a [`WaitLimit`], and drops `f`.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl ErrGroup {
     /// # Panics
     ///
     /// As [`WaitGroup::add`].
-    pub fn go_limited<F, E>(&self, f: F, limit: &Limit<'_>) -> Result<(), Abandoned>
+    pub fn go_limited<F, E>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError>
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
         E: Into<Box<dyn error::Error + Send + Sync>>,
@@ -288,7 +288,7 @@ impl ErrGroup {
         ctx.limited(|limit| self.wait_limited(limit))
     }
 
-    /// [`ErrGroup::wait`] that gives up at a [`Limit`].
+    /// [`ErrGroup::wait`] that gives up at a [`WaitLimit`].
     ///
     /// # Errors
     ///
@@ -297,7 +297,7 @@ impl ErrGroup {
     /// # Panics
     ///
     /// As [`ErrGroup::wait`].
-    pub fn wait_limited(&self, limit: &Limit<'_>) -> Result<Result<(), Cause>, Abandoned> {
+    pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<Result<(), Cause>, WaitError> {
         self.inner.tasks.wait_limited(limit)?;
         Ok(self.inner.result())
     }
@@ -337,7 +337,7 @@ struct Token(Arc<Tokens>);
 struct Count(Arc<Inner>);
 
 impl Tokens {
-    fn take(this: Arc<Self>, limit: &Limit<'_>) -> Result<Token, Abandoned> {
+    fn take(this: Arc<Self>, limit: &WaitLimit<'_>) -> Result<Token, WaitError> {
         if !try_semacquire(&this.free) {
             // SAFETY: null.
             unsafe { sudog_runtime::note_wait("errgroup.Group.Go", ptr::null()) };

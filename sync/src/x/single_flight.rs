@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use sudog_runtime::Instant;
-use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 
 use crate::Mutex;
 #[cfg(unix)]
@@ -200,7 +200,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     where
         F: FnOnce() -> Result<V, E>,
     {
-        match self.do_limited(key, f, &Limit::default()) {
+        match self.do_limited(key, f, &WaitLimit::default()) {
             Ok(flight) => flight,
             Err(why) => unreachable!("{why}"),
         }
@@ -228,7 +228,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     where
         F: FnOnce() -> Result<V, E>,
     {
-        self.do_limited(key, f, &Limit::until(deadline)).ok()
+        self.do_limited(key, f, &WaitLimit::until(deadline)).ok()
     }
 
     /// [`SingleFlight::do_`] that waits for another's call for as long as `ctx` is not done.
@@ -262,7 +262,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         Ok(flight)
     }
 
-    /// [`SingleFlight::do_`] that waits for another's call up to a [`Limit`] at most.
+    /// [`SingleFlight::do_`] that waits for another's call up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
@@ -275,16 +275,16 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
     /// use sudog_sync::x::SingleFlight;
     ///
     /// let (group, stop) = (SingleFlight::<_, (), ()>::new(), Cancel::new());
     /// stop.cancel();
-    /// let limit = Limit { cancel: Some(&stop), ..Limit::default() };
-    /// assert_eq!(group.do_limited(1, || unreachable!(), &limit), Err(Abandoned::Cancelled));
+    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    /// assert_eq!(group.do_limited(1, || unreachable!(), &limit), Err(WaitError::Cancelled));
     /// ```
     #[track_caller]
-    pub fn do_limited<F>(&self, key: K, f: F, limit: &Limit<'_>) -> Result<Flight<V, E>, Abandoned>
+    pub fn do_limited<F>(&self, key: K, f: F, limit: &WaitLimit<'_>) -> Result<Flight<V, E>, WaitError>
     where
         F: FnOnce() -> Result<V, E>,
     {
@@ -293,12 +293,12 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         Ok(flight)
     }
 
-    fn call<F>(&self, key: K, f: F, limit: &Limit<'_>) -> Result<Came<K, V, E>, Abandoned>
+    fn call<F>(&self, key: K, f: F, limit: &WaitLimit<'_>) -> Result<Came<K, V, E>, WaitError>
     where
         F: FnOnce() -> Result<V, E>,
     {
         if limit.cancel.is_some_and(Cancel::is_cancelled) {
-            return Err(Abandoned::Cancelled);
+            return Err(WaitError::Cancelled);
         }
         let mut place = self.no_place(&key);
         let mut key = Some(key);

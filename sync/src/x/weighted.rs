@@ -28,7 +28,7 @@ mod line;
 use std::fmt;
 use std::ptr;
 
-use sudog_runtime::sema::{Abandoned, Cancel, Limit, Order, semacquire, semacquire_limited};
+use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited};
 use sudog_runtime::shim::{Mutex, MutexGuard};
 use sudog_runtime::{AtomicU32, Instant};
 
@@ -121,10 +121,10 @@ impl Weighted {
     /// ```
     #[inline]
     pub fn acquire_until(&self, tokens: u64, deadline: Instant) -> bool {
-        self.acquire_limited(tokens, &Limit::until(deadline)).is_ok()
+        self.acquire_limited(tokens, &WaitLimit::until(deadline)).is_ok()
     }
 
-    /// Takes `tokens` tokens; waits for them, in turn, up to a [`Limit`] at most.
+    /// Takes `tokens` tokens; waits for them, in turn, up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
@@ -133,20 +133,20 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Abandoned, Cancel, Limit};
+    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
     /// use sudog_sync::x::Weighted;
     ///
     /// let (semaphore, stop) = (Weighted::new(2), Cancel::new());
-    /// let limit = Limit { cancel: Some(&stop), ..Limit::default() };
+    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
     /// assert_eq!(semaphore.acquire_limited(1, &limit), Ok(()));
     /// stop.cancel();
-    /// assert_eq!(semaphore.acquire_limited(1, &limit), Err(Abandoned::Cancelled));
+    /// assert_eq!(semaphore.acquire_limited(1, &limit), Err(WaitError::Cancelled));
     /// ```
-    pub fn acquire_limited(&self, tokens: u64, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    pub fn acquire_limited(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut state = self.state.lock();
         // Under the lock: a cancel before a release is seen by whoever finds the tokens of that release.
         if is_cancelled(limit) {
-            return Err(Abandoned::Cancelled);
+            return Err(WaitError::Cancelled);
         }
         if state.take(tokens, self.size) {
             return Ok(());
@@ -214,7 +214,12 @@ impl Weighted {
     }
 
     #[cold]
-    fn wait_in_line(&self, mut state: MutexGuard<'_, State>, tokens: u64, limit: &Limit<'_>) -> Result<(), Abandoned> {
+    fn wait_in_line(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        tokens: u64,
+        limit: &WaitLimit<'_>,
+    ) -> Result<(), WaitError> {
         /// A goroutine that is unwound leaves its sleep by a panic.
         struct Unwound<'a>(&'a Weighted, &'a Waiter);
         impl Drop for Unwound<'_> {
@@ -238,7 +243,7 @@ impl Weighted {
         std::mem::forget(unwound);
         // Whether the end or the grant came first cannot be told, nor whether a cancel came before what led to the grant.
         // By this rule, who cancels and then releases can rely on it that the waiter has nothing of that.
-        let gives_up = ended.err().or_else(|| is_cancelled(limit).then_some(Abandoned::Cancelled));
+        let gives_up = ended.err().or_else(|| is_cancelled(limit).then_some(WaitError::Cancelled));
         let Some(why) = gives_up else { return Ok(()) };
         if !left {
             self.release(tokens);
@@ -273,14 +278,14 @@ const WHAT: &str = "semaphore.Weighted.Acquire";
 
 /// More tokens than there are in all.
 #[cold]
-fn wait_for_ever(limit: &Limit<'_>) -> Result<(), Abandoned> {
+fn wait_for_ever(limit: &WaitLimit<'_>) -> Result<(), WaitError> {
     let never = AtomicU32::new(0);
     // SAFETY: null.
     unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
     semacquire_limited(&never, Order::Fifo, limit)
 }
 
-fn is_cancelled(limit: &Limit<'_>) -> bool {
+fn is_cancelled(limit: &WaitLimit<'_>) -> bool {
     limit.cancel.is_some_and(Cancel::is_cancelled)
 }
 

@@ -24,7 +24,7 @@ use sudog_locks::capacitor::{
     Admission, Always, ArriveDepart, Dealing, Gated, Multilane, Platoon, SeparateLanes, SlidingWindow,
 };
 use sudog_locks::waiting_array::{Benaphore, Ticket};
-use sudog_locks::waiting_array::{OnBucket, OnGrant};
+use sudog_locks::waiting_array::{BucketWait, GrantWait};
 use sudog_sync::RawLock;
 
 use self::contest::Stalls;
@@ -125,9 +125,9 @@ impl InnerJob for Run {
         let (inner, limit) = (make(), self.limit);
         match self.case {
             Case::Platoon => self.before(inner, ByClock::new(Platoon::<Benaphore>::with_limit(limit)), Always),
-            Case::PlatoonTicket => self.before(inner, ByTicket::<OnGrant>::with_limit(limit), Always),
-            Case::PlatoonTwa => self.before(inner, ByTicket::<OnBucket>::with_limit(limit), Always),
-            Case::PlatoonGated => self.before(inner, ByTicket::<OnGrant>::with_limit(limit), Gated),
+            Case::PlatoonTicket => self.before(inner, ByTicket::<GrantWait>::with_limit(limit), Always),
+            Case::PlatoonTwa => self.before(inner, ByTicket::<BucketWait>::with_limit(limit), Always),
+            Case::PlatoonGated => self.before(inner, ByTicket::<GrantWait>::with_limit(limit), Gated),
             Case::Window => self.before(inner, SlidingWindow::new(limit), Always),
             Case::WindowGated => self.before(inner, SlidingWindow::new(limit), Gated),
             Case::Together => self.before(inner, Multilane::with_lanes(LANES, limit), Always),

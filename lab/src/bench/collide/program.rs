@@ -38,14 +38,14 @@ use sudog_runtime::goroutine::gosched;
 use sudog_runtime::sema::{BUCKETS, Table};
 use sudog_sync::GoMutex;
 use sudog_sync::mutex::policy;
-use sudog_sync::semaphore::InTable;
+use sudog_sync::semaphore::TableSema;
 
 use crate::contenders::{Contenders, Gate};
 use crate::queues::QueueJob;
 use crate::usage::{Counts, Usage};
 
 /// A lock whose waiters are in a table.
-type Lock<T> = GoMutex<InTable<T>, policy::Fifo>;
+type Lock<T> = GoMutex<TableSema<T>, policy::Fifo>;
 
 /// Where B is.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -154,7 +154,7 @@ impl<T: Table> Arena<T> {
         }
         Self {
             run,
-            locks: (0..=BUCKETS).map(|_| Lock::unlocked()).collect(),
+            locks: (0..=BUCKETS).map(|_| Lock::const_new()).collect(),
             left: AtomicUsize::new(run.n),
             end: OnceLock::new(),
         }

@@ -59,7 +59,7 @@ mod tests {
     use std::thread;
 
     use sudog_locks::waiting_array::Benaphore;
-    use sudog_locks::waiting_array::{Mixed, OnBucket, OnChain, TicketWait};
+    use sudog_locks::waiting_array::{BucketWait, ChainWait, Mixed, TicketWait};
 
     use super::*;
 
@@ -100,14 +100,14 @@ mod tests {
 
     #[test]
     fn each_wake_in_vain_begins_a_wait() {
-        in_vain::<OnChain<Counting<Telling<0>>, 1, Mixed<64>>, 0>();
-        in_vain::<OnBucket<Counting<Telling<1>>, 1, Mixed<64>>, 1>();
+        in_vain::<ChainWait<Counting<Telling<0>>, 1, Mixed<64>>, 0>();
+        in_vain::<BucketWait<Counting<Telling<1>>, 1, Mixed<64>>, 1>();
     }
 
     #[test]
     fn who_does_not_wait_begins_no_wait() {
         let before = waits_begun();
-        Benaphore::<OnChain<Counting<Telling<0>>>>::with_permits(1).acquire_many(1).unwrap();
+        Benaphore::<ChainWait<Counting<Telling<0>>>>::with_permits(1).acquire_many(1).unwrap();
         assert_eq!(waits_begun(), before);
     }
 }

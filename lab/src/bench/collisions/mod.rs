@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use serde::Serialize;
 use sudog_locks::waiting_array::Benaphore;
-use sudog_locks::waiting_array::{Mixed, OnBucket, OnChain, Orbits, Paired, Plain, TicketHash, TicketWait};
+use sudog_locks::waiting_array::{BucketWait, ChainWait, Mixed, Orbits, Paired, Plain, TicketHash, TicketWait};
 
 use self::counting::{AtOnce, Counting, waits_begun};
 use crate::cli::CollisionsArgs;
@@ -63,18 +63,18 @@ pub trait Protocol {
     type On<H: TicketHash>: TicketWait;
 }
 
-/// See [`OnChain`].
+/// See [`ChainWait`].
 pub struct Chains;
 
-/// See [`OnBucket`].
+/// See [`BucketWait`].
 pub struct Buckets;
 
 impl Protocol for Chains {
-    type On<H: TicketHash> = OnChain<Counting<AtOnce>, 1, H>;
+    type On<H: TicketHash> = ChainWait<Counting<AtOnce>, 1, H>;
 }
 
 impl Protocol for Buckets {
-    type On<H: TicketHash> = OnBucket<Counting<AtOnce>, 1, H>;
+    type On<H: TicketHash> = BucketWait<Counting<AtOnce>, 1, H>;
 }
 
 registry! {

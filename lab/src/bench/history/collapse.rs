@@ -86,7 +86,7 @@ impl PolicyJob for Scene {
     type Out = std::io::Result<Ending>;
 
     fn run<P: Policy + 'static>(self) -> Self::Out {
-        let mutex = Arc::new(GoMutex::<RuntimeSema, P>::unlocked());
+        let mutex = Arc::new(GoMutex::<RuntimeSema, P>::const_new());
         let over = Arc::new(AtomicBool::new(false));
         let counts: Arc<[CachePadded<AtomicU64>]> = (0..self.contenders).map(|_| CachePadded::default()).collect();
         let done = || counts.iter().map(|count| count.load(Relaxed)).sum::<u64>();

@@ -99,7 +99,7 @@ impl PolicyJob for Scene {
     fn run<P: Policy + 'static>(self) -> Self::Out {
         let stage = Arc::new(Stage::<P> {
             on: self.on,
-            mutex: GoMutex::unlocked(),
+            mutex: GoMutex::const_new(),
             over: AtomicBool::new(false),
             done: AtomicBool::new(false),
             conductor: thread::current(),

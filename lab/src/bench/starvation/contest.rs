@@ -23,7 +23,7 @@ use sudog_runtime::sema::queue::{Recorded, Treap};
 use sudog_runtime::sema::{BUCKETS, SemTable, Table};
 use sudog_sync::GoMutex;
 use sudog_sync::mutex::policy::{self, Policy};
-use sudog_sync::semaphore::InTable;
+use sudog_sync::semaphore::TableSema;
 
 use crate::contenders::{Contenders, Gate};
 use crate::policies::{PolicyJob, PolicyName, with_policy};
@@ -110,7 +110,7 @@ impl PolicyJob for Contest {
     type Out = io::Result<Outcome>;
 
     fn run<P: Policy + 'static>(self) -> io::Result<Outcome> {
-        let arena = Arc::new(Arena::<P> { mutex: Watched(GoMutex::unlocked()), stop: AtomicBool::new(false) });
+        let arena = Arc::new(Arena::<P> { mutex: Watched(GoMutex::const_new()), stop: AtomicBool::new(false) });
         let theirs = Arc::clone(&arena);
         let work = move |me, gate: &Gate| if gate.wait() { theirs.work(self, me) } else { 0 };
         let conduct = |gate: &Gate| {
@@ -172,13 +172,13 @@ unsafe impl Table for Observed {
     type Queue = Recorded<Treap>;
 
     fn table() -> &'static SemTable<BUCKETS, Self::Queue> {
-        static TABLE: SemTable<BUCKETS, Recorded<Treap>> = SemTable::empty();
+        static TABLE: SemTable<BUCKETS, Recorded<Treap>> = SemTable::const_new();
         &TABLE
     }
 }
 
 /// A mutex whose users say what they do with it.
-struct Watched<P>(GoMutex<InTable<Observed>, policy::Recorded<P>>);
+struct Watched<P>(GoMutex<TableSema<Observed>, policy::Recorded<P>>);
 
 impl<P: Policy> Watched<P> {
     fn lock(&self, me: usize) {

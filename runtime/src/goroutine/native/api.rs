@@ -4,7 +4,7 @@ use crate::G;
 use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Placement};
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Set};
+use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 
 /// Runs `f` as a goroutine: Go's `go` statement.
 ///
@@ -131,19 +131,19 @@ pub fn goexit() -> ! {
 }
 
 /// How many goroutines have not ended, stackful and stackless ones: of the [`run`](fn@crate::goroutine::run) or the
-/// [`ActiveSet`](crate::goroutine::ActiveSet) that the caller belongs to; for a thread that is no worker, of those in
+/// [`Scheduler`](crate::goroutine::Scheduler) that the caller belongs to; for a thread that is no worker, of those in
 /// the background. Go's `runtime.NumGoroutine`.
 #[must_use]
 pub fn num_goroutine() -> usize {
-    Set::here().live()
+    Sched::here().live()
 }
 
 /// How many workers run goroutines at a time, at most: those of the caller's [`run`](fn@crate::goroutine::run), or
-/// those in the background. In an [`ActiveSet`](crate::goroutine::ActiveSet) its workers are the threads that call
+/// those in the background. In a [`Scheduler`](crate::goroutine::Scheduler) its workers are the threads that call
 /// `run_local`, 256 at most. Go's `runtime.GOMAXPROCS(0)`.
 #[must_use]
 pub fn max_procs() -> usize {
-    Set::here().procs()
+    Sched::here().procs()
 }
 
 /// Sets [`max_procs`], and returns what it was. Go's `runtime.GOMAXPROCS`.
@@ -168,5 +168,5 @@ pub fn max_procs() -> usize {
 /// ```
 pub fn set_max_procs(n: usize) -> usize {
     assert!(n > 0, "at least one worker is needed");
-    Set::here().set_procs(n.min(MAX_WORKERS))
+    Sched::here().set_procs(n.min(MAX_WORKERS))
 }

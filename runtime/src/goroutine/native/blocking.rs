@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 
@@ -23,7 +23,7 @@ struct Call {
     frame: *mut (),
     run: unsafe fn(*mut ()),
     done: *const AtomicU32,
-    set: &'static Set,
+    set: &'static Sched,
 }
 
 // SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; its goroutine does not touch it until `done`.
@@ -101,7 +101,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
 
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
-    let set = Set::here();
+    let set = Sched::here();
     set.idle.outside_begins();
     let mut wait = Wait(&done, false);
     submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, set });

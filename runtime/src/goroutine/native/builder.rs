@@ -64,7 +64,7 @@ pub enum Placement {
     /// The one that the caller runs on. For a caller that is no goroutine: any.
     Here,
     /// The one with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`. In an
-    /// [`ActiveSet`](crate::goroutine::ActiveSet): a scheduler that has entered it.
+    /// [`Scheduler`](crate::goroutine::Scheduler): a scheduler that has entered it.
     Worker(usize),
 }
 
@@ -302,7 +302,7 @@ impl<T> Packet<T> {
     }
 
     fn die(&self, result: &Option<thread::Result<T>>) {
-        if let (OnPanic::EndProcess, Some(Err(payload))) = (self.on_panic, result) {
+        if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result) {
             job::die_of_panic(&**payload);
         }
     }

@@ -10,7 +10,7 @@
 /// use sudog_runtime::goroutine::{Builder, OnPanic, gosched, num_goroutine, run};
 ///
 /// run(|| {
-///     Builder::new().name("handler").on_panic(OnPanic::EndGoroutine).go(|| panic!("a bad request"));
+///     Builder::new().name("handler").on_panic(OnPanic::Unwind).go(|| panic!("a bad request"));
 ///     while num_goroutine() > 1 {
 ///         gosched();
 ///     }
@@ -20,9 +20,9 @@
 pub enum OnPanic {
     /// Ends the process, as in Go: `panic: ...` and status 2.
     #[default]
-    EndProcess,
+    Abort,
     /// Ends the goroutine only. The panic hook has had its say.
-    EndGoroutine,
+    Unwind,
 }
 
 /// What [`goexit`](crate::goroutine::goexit) unwinds with; and what `join` returns for a goroutine whose scheduler ended before it.

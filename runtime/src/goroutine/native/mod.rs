@@ -27,7 +27,7 @@ pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
-pub use run::{ActiveSet, Outside, run, run_local};
+pub use run::{KeepAlive, Scheduler, run, run_local};
 pub use task::{block_on, go_async, spawn_async};
 pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
 

@@ -1,4 +1,4 @@
-//! Making the calling thread a worker: [`run`], and schedulers of one's own, [`run_local`] and [`ActiveSet`].
+//! Making the calling thread a worker: [`run`], and schedulers of one's own, [`run_local`] and [`Scheduler`].
 
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,7 +8,7 @@ use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::locals;
 use crate::goroutine::native::sched::scheduler;
-use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack::overflow;
 
@@ -71,7 +71,7 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
     if current::worker().is_some() {
         return main();
     }
-    let set = Set::of_run();
+    let set = Sched::of_run();
     let worker = set.enter();
     let result = on_worker(worker, main, as_main(details), || set.idle.shut_down());
     match result {
@@ -83,11 +83,11 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
 /// Goroutines of their own, run by one or more threads, until nothing is left to do.
 ///
 /// The schedulers of Skaller's *Communicating Sequential Processes in C++* (6.1): several share one active set, or each
-/// has its own. A scheduler is a call of [`ActiveSet::run_local`]; goroutines that its goroutines start belong to the
+/// has its own. A scheduler is a call of [`Scheduler::run`]; goroutines that its goroutines start belong to the
 /// set, and are started by any of its schedulers; once started they stay there.
 ///
 /// The set is *at rest* when nobody in it can run: no goroutine is ready, no timer set, no blocking call under way, and
-/// no [`Outside`] handle alive. Then all its schedulers return, and the goroutines that still wait, for what can no
+/// no [`KeepAlive`] handle alive. Then all its schedulers return, and the goroutines that still wait, for what can no
 /// longer come, are unwound: their destructors run.
 ///
 /// # Examples
@@ -96,39 +96,39 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog_runtime::goroutine::{ActiveSet, go};
+/// use sudog_runtime::goroutine::{Scheduler, go};
 ///
 /// static RUNS: AtomicU32 = AtomicU32::new(0);
 ///
-/// let set = ActiveSet::new();
+/// let set = Scheduler::new();
 /// std::thread::scope(|s| {
 ///     for _ in 0..2 {
-///         s.spawn(|| set.run_local(|| (0..10).for_each(|_| go(|| _ = RUNS.fetch_add(1, Ordering::Relaxed)))));
+///         s.spawn(|| set.run(|| (0..10).for_each(|_| go(|| _ = RUNS.fetch_add(1, Ordering::Relaxed)))));
 ///     }
 /// });
 /// assert_eq!(RUNS.load(Ordering::Relaxed), 20);
 /// ```
-pub struct ActiveSet {
-    set: &'static Set,
+pub struct Scheduler {
+    set: &'static Sched,
 }
 
-/// Says that a foreign thread may still wake a goroutine of an [`ActiveSet`]: while it lives, the
+/// Says that a foreign thread may still wake a goroutine of a [`Scheduler`]: while it lives, the
 /// set is not at rest.
 ///
 /// Without one, a foreign thread may wake goroutines all the same, but the set may be over by then; the wake-up then
 /// finds nobody.
 #[must_use = "the set does not wait for a handle that has been dropped"]
-pub struct Outside<'a> {
-    set: &'static Set,
-    _set: std::marker::PhantomData<&'a ActiveSet>,
+pub struct KeepAlive<'a> {
+    set: &'static Sched,
+    _set: std::marker::PhantomData<&'a Scheduler>,
 }
 
 /// Runs `main` and all goroutines that come of it on the calling thread, until nothing is left to do; then unwinds
-/// those that wait for what can no longer come. [`ActiveSet::run_local`] on a set of its own.
+/// those that wait for what can no longer come. [`Scheduler::run`] on a set of its own.
 ///
 /// # Panics
 ///
-/// As [`ActiveSet::run_local`].
+/// As [`Scheduler::run`].
 ///
 /// # Examples
 ///
@@ -145,14 +145,14 @@ pub struct Outside<'a> {
 /// assert_eq!(receiver.into_iter().sum::<i32>(), 3); // run_local has waited for all three
 /// ```
 pub fn run_local<T>(main: impl FnOnce() -> T) -> T {
-    ActiveSet::new().run_local(main)
+    Scheduler::new().run(main)
 }
 
-impl ActiveSet {
+impl Scheduler {
     /// A set without goroutines.
     #[must_use]
     pub fn new() -> Self {
-        Self { set: Set::local() }
+        Self { set: Sched::local() }
     }
 
     /// A scheduler: runs `main`, and goroutines of this set, on the calling thread, until the set is at rest.
@@ -161,7 +161,7 @@ impl ActiveSet {
     ///
     /// When all is done: as `main` does, or because `main` waited for what could no longer come. At once, if the caller
     /// is a goroutine: its worker has other things to do.
-    pub fn run_local<T>(&self, main: impl FnOnce() -> T) -> T {
+    pub fn run<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(current::worker().is_none(), "run_local was called from a goroutine");
         let worker = self.set.enter();
         match on_worker(worker, main, as_main(Box::default()), || ()) {
@@ -179,24 +179,24 @@ impl ActiveSet {
     ///
     /// ```
     /// use std::sync::atomic::AtomicU32;
-    /// use sudog_runtime::goroutine::ActiveSet;
+    /// use sudog_runtime::goroutine::Scheduler;
     /// use sudog_runtime::sema::{Wake, semacquire, semrelease};
     ///
     /// static EVENT: AtomicU32 = AtomicU32::new(0);
     ///
-    /// let set = ActiveSet::new();
-    /// let outside = set.outside(); // without it the set might be over before the event
+    /// let set = Scheduler::new();
+    /// let outside = set.keep_alive(); // without it the set might be over before the event
     /// std::thread::scope(|s| {
     ///     s.spawn(move || {
     ///         semrelease(&EVENT, Wake::Normal);
     ///         drop(outside);
     ///     });
-    ///     set.run_local(|| semacquire(&EVENT));
+    ///     set.run(|| semacquire(&EVENT));
     /// });
     /// ```
-    pub fn outside(&self) -> Outside<'_> {
+    pub fn keep_alive(&self) -> KeepAlive<'_> {
         self.set.idle.outside_begins();
-        Outside { set: self.set, _set: std::marker::PhantomData }
+        KeepAlive { set: self.set, _set: std::marker::PhantomData }
     }
 
     /// How many goroutines of this set have not ended.
@@ -206,33 +206,33 @@ impl ActiveSet {
     }
 }
 
-impl Default for ActiveSet {
+impl Default for Scheduler {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for ActiveSet {
+impl std::fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ActiveSet").field("num_goroutine", &self.num_goroutine()).finish()
+        f.debug_struct("Scheduler").field("num_goroutine", &self.num_goroutine()).finish()
     }
 }
 
-impl Drop for ActiveSet {
+impl Drop for Scheduler {
     fn drop(&mut self) {
         self.set.retire();
     }
 }
 
-impl Drop for Outside<'_> {
+impl Drop for KeepAlive<'_> {
     fn drop(&mut self) {
         self.set.outside_ends();
     }
 }
 
-impl std::fmt::Debug for Outside<'_> {
+impl std::fmt::Debug for KeepAlive<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad("Outside")
+        f.pad("KeepAlive")
     }
 }
 

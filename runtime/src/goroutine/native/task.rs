@@ -22,7 +22,7 @@ use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::JoinHandle;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
-use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::protocol::signal::Signal;
 use crate::panics::drop_payload;
 
@@ -68,7 +68,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let (sender, handle) = builder::packet(OnPanic::EndProcess);
+    let (sender, handle) = builder::packet(OnPanic::Abort);
     start(future, move |result| sender.send(result));
     handle
 }
@@ -149,7 +149,7 @@ fn forget_result<T>(result: thread::Result<T>) {
 }
 
 /// Counts the task's end, however it ends.
-struct Live(&'static Set, Option<u64>);
+struct Live(&'static Sched, Option<u64>);
 
 impl Drop for Live {
     fn drop(&mut self) {

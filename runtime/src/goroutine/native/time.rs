@@ -116,7 +116,7 @@ pub fn after(d: Duration) -> Timer {
 /// called once only, it cannot be set anew.
 ///
 /// Until then it is a goroutine of the caller's set, one that waits: it counts in
-/// [`num_goroutine`](crate::goroutine::num_goroutine), keeps an [`ActiveSet`](crate::goroutine::ActiveSet) from being
+/// [`num_goroutine`](crate::goroutine::num_goroutine), keeps a [`Scheduler`](crate::goroutine::Scheduler) from being
 /// at rest, and ends with its set.
 ///
 /// # Examples

@@ -134,7 +134,7 @@ mod models {
             Arc::new(Self { placed, inbox, sets, sleeper })
         }
 
-        /// As `Set::place`.
+        /// As `Sched::place`.
         fn place(&self, set: usize, work: u32) -> Result<(), u32> {
             // SAFETY: alive to the end of the model.
             unsafe { self.placed.push(set, work, &self.inbox) }?;

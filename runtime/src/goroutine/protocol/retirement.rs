@@ -3,7 +3,7 @@
 //! | what refers to a set | counted by | counted off by |
 //! |---|---|---|
 //! | its workers, and threads that are to be workers | [`Idle`](crate::goroutine::protocol::idle::Idle): `workers` | `has_left` |
-//! | timers, blocking calls, `Outside` handles, what is about to submit work | `Idle`: `outside` | `outside_ends` |
+//! | timers, blocking calls, `KeepAlive` handles, what is about to submit work | `Idle`: `outside` | `outside_ends` |
 //! | goroutines, and tasks, were they given up, as long as wakers are left | `made` | `ended` |
 //!
 //! | owner | the end of something |
@@ -131,19 +131,19 @@ mod models {
     }
 
     /// What a set is, as far as its life goes.
-    struct Set {
+    struct Sched {
         idle: Idle,
         queue: GlobalQueue<u32>,
         retirement: Retirement,
         spares: Spares<()>,
-        /// `Set::ends_at_rest`.
+        /// `Sched::ends_at_rest`.
         local: AtomicBool,
         /// Not steps of the model: what refers to the set, and how often it has become spare.
         references: AtomicI32,
         spared: AtomicU32,
     }
 
-    impl Set {
+    impl Sched {
         fn new(references: i32) -> Arc<Self> {
             Arc::new(Self {
                 idle: Idle::new(),
@@ -186,7 +186,7 @@ mod models {
             spare
         }
 
-        /// `Set::leave`, of a worker that has made and ended so many.
+        /// `Sched::leave`, of a worker that has made and ended so many.
         fn leave(&self, epoch: u64, made: u64, ended: u64) {
             assert!(self.queue.leave(epoch));
             self.retirement.add(made, ended);
@@ -198,7 +198,7 @@ mod models {
         }
     }
 
-    fn spawn<T: 'static>(set: &Arc<Set>, f: impl FnOnce(&Set) -> T + 'static) -> thread::JoinHandle<T> {
+    fn spawn<T: 'static>(set: &Arc<Sched>, f: impl FnOnce(&Sched) -> T + 'static) -> thread::JoinHandle<T> {
         let set = set.clone();
         thread::spawn(move || f(&set))
     }
@@ -207,11 +207,11 @@ mod models {
     #[test]
     fn a_set_becomes_spare_once_and_unreferred() {
         check(&["the worker is the last", "a task is the last", "the timer's task is the last"], || {
-            let set = Set::new(4);
+            let set = Sched::new(4);
             set.idle.join(true);
             set.queue.join();
             set.idle.outside_begins();
-            let sees = |set: &Set, state| {
+            let sees = |set: &Sched, state| {
                 if set.take_if_spare() {
                     mark(state);
                 }
@@ -243,7 +243,7 @@ mod models {
     #[test]
     fn the_end_of_a_timer_makes_a_set_spare() {
         check(&["the worker is the last", "the timer is the last"], || {
-            let set = Set::new(2);
+            let set = Sched::new(2);
             set.idle.join(true);
             set.queue.join();
             set.idle.outside_begins();
@@ -279,10 +279,10 @@ mod models {
                 "the late worker joins the next life",
             ],
             || {
-                let set = Set::new(1);
+                let set = Sched::new(1);
                 set.idle.join(true);
                 set.queue.join();
-                let live_again = |set: &Set| {
+                let live_again = |set: &Sched| {
                     if !set.take_if_spare() || set.spared.load(Ordering::Relaxed) > 1 {
                         return false; // two lives are enough
                     }
@@ -344,12 +344,12 @@ mod models {
                 "the set has its next life",
             ],
             || {
-                let set = Set::new(0);
+                let set = Sched::new(0);
                 set.local.store(true, Ordering::Relaxed);
                 set.idle.join(false);
                 set.queue.join();
                 let late = spawn(&set, |set| {
-                    // As `Set::submit_late`.
+                    // As `Sched::submit_late`.
                     if !set.idle.outside_begins_in(1) {
                         return mark("the call is refused");
                     }

@@ -23,7 +23,7 @@
 //! use sudog_runtime::sema::queue::TwoLevelList;
 //! use sudog_runtime::sema::{Order, SemTable, Wake};
 //!
-//! static TABLE: SemTable<251, TwoLevelList> = SemTable::empty();
+//! static TABLE: SemTable<251, TwoLevelList> = SemTable::const_new();
 //! let permits = AtomicU32::new(0);
 //! TABLE.release(&permits, Wake::Normal);
 //! TABLE.acquire(&permits, Order::Fifo);
@@ -41,7 +41,7 @@ pub use treap::Treap;
 pub use two_level::TwoLevelList;
 
 use super::sudog::Link;
-use super::{Fate, Order, Sudog, SudogRef};
+use super::{Order, Sudog, SudogPtr, WaitOutcome};
 
 /// What a bucket can keep its waiters in. Sealed: a queue is trusted with addresses of waiters' stacks.
 ///
@@ -69,7 +69,7 @@ pub unsafe trait BucketQueue: Send + 'static {
 
     /// Takes the first waiter of an address out of its line, if there is one, and gives it its fate.
     #[doc(hidden)]
-    fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef>;
+    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr>;
 
     /// Takes a waiter out, wherever it stands, and gives it its fate.
     ///
@@ -77,7 +77,7 @@ pub unsafe trait BucketQueue: Send + 'static {
     ///
     /// It is queued here.
     #[doc(hidden)]
-    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate);
+    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome);
 
     /// How many wait for an address.
     #[doc(hidden)]

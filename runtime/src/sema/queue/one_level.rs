@@ -6,7 +6,7 @@
 //!
 //! Source: `semaRoot` of Go's `runtime/sema.go` before CL 36792.
 
-use super::{BucketQueue, Fate, Link, Order, Sudog, SudogRef};
+use super::{BucketQueue, Link, Order, Sudog, SudogPtr, WaitOutcome};
 
 /// Waiters in the order in which they came.
 pub struct OneLevelList {
@@ -24,9 +24,9 @@ unsafe impl BucketQueue for OneLevelList {
 
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
         // SAFETY: lives as long as it is linked, and is reached through this list only, by the contract.
-        let s = unsafe { sudog.vouch() };
-        debug_assert_ne!(s.fate.get(), Fate::Queued);
-        s.fate.set(Fate::Queued);
+        let s = unsafe { sudog.as_queued() };
+        debug_assert_ne!(s.fate.get(), WaitOutcome::Queued);
+        s.fate.set(WaitOutcome::Queued);
         // In front of all is in front of those of its address.
         let (prev, next) = match order {
             Order::Fifo => (self.tail, None),
@@ -35,7 +35,7 @@ unsafe impl BucketQueue for OneLevelList {
         self.join(prev, next, s);
     }
 
-    fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef> {
+    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr> {
         let mut at = self.head;
         while let Some(s) = at {
             if s.addr == addr {
@@ -48,8 +48,8 @@ unsafe impl BucketQueue for OneLevelList {
         None
     }
 
-    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate) {
-        debug_assert_eq!(s.fate.get(), Fate::Queued);
+    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome) {
+        debug_assert_eq!(s.fate.get(), WaitOutcome::Queued);
         let (prev, next) = (s.prev.replace(None), s.next.replace(None));
         self.set_next(prev, next);
         self.set_prev(next, prev);
@@ -68,7 +68,7 @@ unsafe impl BucketQueue for OneLevelList {
 }
 
 impl OneLevelList {
-    fn join(&mut self, prev: Link, next: Link, s: SudogRef) {
+    fn join(&mut self, prev: Link, next: Link, s: SudogPtr) {
         s.prev.set(prev);
         s.next.set(next);
         self.set_next(prev, Some(s));

@@ -1,6 +1,6 @@
 //! A queue that reports what it does: see [`event`].
 
-use super::{BucketQueue, Fate, Order, Sudog, SudogRef};
+use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 use crate::event::{self, Kind};
 
 /// Another queue, whose comings and goings are recorded as events: who goes to sleep ([`Kind::Sleep`],
@@ -15,7 +15,7 @@ use crate::event::{self, Kind};
 /// use sudog_runtime::sema::SemTable;
 /// use sudog_runtime::sema::queue::{Recorded, Treap};
 ///
-/// static TABLE: SemTable<251, Recorded<Treap>> = SemTable::empty();
+/// static TABLE: SemTable<251, Recorded<Treap>> = SemTable::const_new();
 /// # let _ = &TABLE;
 /// ```
 pub struct Recorded<Q>(Q);
@@ -47,15 +47,15 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
     }
 
     #[inline]
-    fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef> {
+    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr> {
         let s = self.0.dequeue(addr, fate)?;
-        let kind = if fate == Fate::Granted { Kind::Handoff } else { Kind::Wake };
+        let kind = if fate == WaitOutcome::Granted { Kind::Handoff } else { Kind::Wake };
         event::record_if_prepared(kind, addr, waiter(&s));
         Some(s)
     }
 
     #[inline]
-    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate) {
+    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome) {
         event::record_if_prepared(Kind::Leave, s.addr, waiter(&s));
         // SAFETY: by the contract.
         unsafe { self.0.unlink(s, fate) };

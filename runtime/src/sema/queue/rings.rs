@@ -11,7 +11,7 @@
 //! Go's ring is a singly linked list with a tail pointer, so it can remove the head only; deadlines need to remove
 //! anybody.
 
-use super::{BucketQueue, Fate, Order, Sudog, SudogRef};
+use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 
 /// The heads of the rings, by address.
 ///
@@ -27,16 +27,16 @@ pub unsafe trait Heads: Send + 'static {
     type Place;
 
     /// The head of an address's ring.
-    fn find(&self, addr: usize) -> Result<SudogRef, Self::Place>;
+    fn find(&self, addr: usize) -> Result<SudogPtr, Self::Place>;
 
     /// Puts a head there; its priority is 0 before, and is not after.
-    fn insert(&mut self, s: SudogRef, place: Self::Place);
+    fn insert(&mut self, s: SudogPtr, place: Self::Place);
 
     /// Takes a head out; its priority is 0 then.
-    fn remove(&mut self, s: SudogRef);
+    fn remove(&mut self, s: SudogPtr);
 
     /// Puts `new`, of the same address, into `old`'s place, which has none then.
-    fn substitute(&mut self, old: SudogRef, new: SudogRef);
+    fn substitute(&mut self, old: SudogPtr, new: SudogPtr);
 }
 
 // SAFETY: it returns what it finds in a ring, and takes it out.
@@ -46,9 +46,9 @@ unsafe impl<H: Heads> BucketQueue for H {
     #[inline]
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
         // SAFETY: lives as long as it is linked, and is reached through this queue only, by the contract.
-        let s = unsafe { sudog.vouch() };
-        debug_assert_ne!(s.fate.get(), Fate::Queued);
-        s.fate.set(Fate::Queued);
+        let s = unsafe { sudog.as_queued() };
+        debug_assert_ne!(s.fate.get(), WaitOutcome::Queued);
+        s.fate.set(WaitOutcome::Queued);
         match self.find(s.addr) {
             Ok(head) => {
                 join(s, head);
@@ -65,7 +65,7 @@ unsafe impl<H: Heads> BucketQueue for H {
     }
 
     #[inline]
-    fn dequeue(&mut self, addr: usize, fate: Fate) -> Option<SudogRef> {
+    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr> {
         let head = self.find(addr).ok()?;
         // SAFETY: found here.
         unsafe { self.unlink(head, fate) };
@@ -73,8 +73,8 @@ unsafe impl<H: Heads> BucketQueue for H {
     }
 
     #[inline]
-    unsafe fn unlink(&mut self, s: SudogRef, fate: Fate) {
-        debug_assert_eq!(s.fate.get(), Fate::Queued);
+    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome) {
+        debug_assert_eq!(s.fate.get(), WaitOutcome::Queued);
         let (Some(prev), Some(next)) = (s.prev.get(), s.next.get()) else { unreachable!("queued in no ring") };
         if next == s {
             self.remove(s);
@@ -103,7 +103,7 @@ unsafe impl<H: Heads> BucketQueue for H {
 }
 
 /// Puts `s` behind the last in line, which is in front of the head.
-fn join(s: SudogRef, head: SudogRef) {
+fn join(s: SudogPtr, head: SudogPtr) {
     let last = head.prev.replace(Some(s));
     s.next.set(Some(head));
     s.prev.set(last);

@@ -35,18 +35,18 @@ fn sudog(addr: usize) -> Sudog {
     Sudog::new(G::current(), addr)
 }
 
-fn is(link: SudogRef, sudog: &Sudog) -> bool {
+fn is(link: SudogPtr, sudog: &Sudog) -> bool {
     std::ptr::eq::<Sudog>(&*link, sudog)
 }
 
 /// What there is to see of a queue from within.
 trait Inspect: BucketQueue {
     /// Checks what holds between its links, and returns who waits, line by line in the order of addresses.
-    fn inspect(&self) -> Vec<(usize, Vec<SudogRef>)>;
+    fn inspect(&self) -> Vec<(usize, Vec<SudogPtr>)>;
 }
 
 impl Inspect for OneLevelList {
-    fn inspect(&self) -> Vec<(usize, Vec<SudogRef>)> {
+    fn inspect(&self) -> Vec<(usize, Vec<SudogPtr>)> {
         let mut lines = BTreeMap::<usize, Vec<_>>::new();
         let (mut at, mut before) = (self.head, None);
         while let Some(s) = at {
@@ -60,7 +60,7 @@ impl Inspect for OneLevelList {
 }
 
 impl Inspect for TwoLevelList {
-    fn inspect(&self) -> Vec<(usize, Vec<SudogRef>)> {
+    fn inspect(&self) -> Vec<(usize, Vec<SudogPtr>)> {
         let mut lines = Vec::new();
         let (mut at, mut before) = (self.first, None);
         while let Some(head) = at {
@@ -76,7 +76,7 @@ impl Inspect for TwoLevelList {
 }
 
 impl Inspect for Treap {
-    fn inspect(&self) -> Vec<(usize, Vec<SudogRef>)> {
+    fn inspect(&self) -> Vec<(usize, Vec<SudogPtr>)> {
         let mut lines = Vec::new();
         walk(self.root, None, &mut |head| lines.push((head.addr, ring(head))));
         assert!(lines.is_sorted_by_key(|&(addr, _)| addr), "a search tree");
@@ -85,7 +85,7 @@ impl Inspect for Treap {
 }
 
 /// Visits the nodes in the order of the tree, checks what holds between neighbours in it, and says how deep it is.
-fn walk(at: Link, parent: Link, visit: &mut impl FnMut(SudogRef)) -> usize {
+fn walk(at: Link, parent: Link, visit: &mut impl FnMut(SudogPtr)) -> usize {
     let Some(node) = at else { return 0 };
     assert_eq!(node.parent.get(), parent, "a child's parent");
     assert_ne!(node.priority.get(), 0, "a node's priority");
@@ -96,7 +96,7 @@ fn walk(at: Link, parent: Link, visit: &mut impl FnMut(SudogRef)) -> usize {
 }
 
 /// Those of a ring, which closes, and in which nobody but the head is a node.
-fn ring(head: SudogRef) -> Vec<SudogRef> {
+fn ring(head: SudogPtr) -> Vec<SudogPtr> {
     let mut line = vec![head];
     loop {
         let last = line[line.len() - 1];
@@ -120,7 +120,7 @@ fn check(queue: &impl Inspect, sudogs: &[Sudog], lines: &Lines) {
         assert_eq!(got.len(), line.len(), "the line of {addr}");
         for (place, (s, &waiter)) in got.iter().zip(line).enumerate() {
             assert!(is(*s, &sudogs[waiter]), "{addr}: not {waiter} in place {place} of {line:?}");
-            assert_eq!((s.addr, s.fate.get()), (*addr, Fate::Queued));
+            assert_eq!((s.addr, s.fate.get()), (*addr, WaitOutcome::Queued));
             queued[waiter] = true;
         }
     }
@@ -130,7 +130,7 @@ fn check(queue: &impl Inspect, sudogs: &[Sudog], lines: &Lines) {
     for (waiter, s) in sudogs.iter().enumerate().filter(|(waiter, _)| !queued[*waiter]) {
         let links = [s.next.get(), s.prev.get(), s.parent.get(), s.child[0].get(), s.child[1].get()];
         assert_eq!((links, s.priority.get()), ([None; 5], 0), "{waiter} is out, and linked");
-        assert_ne!(s.fate.get(), Fate::Queued, "{waiter}");
+        assert_ne!(s.fate.get(), WaitOutcome::Queued, "{waiter}");
     }
 }
 
@@ -150,11 +150,11 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
             }
             Op::Dequeue(addr) => {
                 let first = lines.get_mut(&addr).and_then(VecDeque::pop_front);
-                let got = queue.dequeue(addr, Fate::Granted);
+                let got = queue.dequeue(addr, WaitOutcome::Granted);
                 assert_eq!(got.is_some(), first.is_some());
                 if let (Some(got), Some(first)) = (got, first) {
                     assert!(is(got, &sudogs[first]), "not {first}, who is the first of {addr}");
-                    assert_eq!(got.fate.get(), Fate::Granted);
+                    assert_eq!(got.fate.get(), WaitOutcome::Granted);
                 }
             }
             Op::Unlink(which) => {
@@ -162,8 +162,8 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
                 if !queued.is_empty() {
                     let waiter = *which.get(&queued);
                     // SAFETY: alive and still, and this thread is the only one; queued, as the model says.
-                    unsafe { queue.unlink(sudogs[waiter].vouch(), Fate::Cancelled) };
-                    assert_eq!(sudogs[waiter].fate.get(), Fate::Cancelled);
+                    unsafe { queue.unlink(sudogs[waiter].as_queued(), WaitOutcome::Cancelled) };
+                    assert_eq!(sudogs[waiter].fate.get(), WaitOutcome::Cancelled);
                     lines.values_mut().for_each(|line| line.retain(|&other| other != waiter));
                 }
             }
@@ -210,7 +210,7 @@ fn ten_thousand_ascending_addresses_make_no_list() {
     assert!(depth < DEPTH, "depth {depth}");
 
     for sudog in sudogs.iter().step_by(2) {
-        assert!(treap.dequeue(sudog.addr, Fate::Idle).is_some_and(|s| is(s, sudog)));
+        assert!(treap.dequeue(sudog.addr, WaitOutcome::Idle).is_some_and(|s| is(s, sudog)));
     }
     let depth = walk(treap.root, None, &mut |_| nodes -= 1);
     assert_eq!(nodes, N / 2);

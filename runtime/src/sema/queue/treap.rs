@@ -17,7 +17,7 @@
 //!   goes, as that of a contended lock does, finds the same place each time, and the processor foresees the way there.
 
 use super::rings::Heads;
-use super::{Link, SudogRef};
+use super::{Link, SudogPtr};
 
 /// Addresses in a tree that is balanced as if by chance.
 pub struct Treap {
@@ -35,7 +35,7 @@ unsafe impl Heads for Treap {
     /// The node under which it would be a leaf.
     type Place = Link;
 
-    fn find(&self, addr: usize) -> Result<SudogRef, Link> {
+    fn find(&self, addr: usize) -> Result<SudogPtr, Link> {
         let (mut parent, mut at) = (None, self.root);
         while let Some(node) = at {
             if node.addr == addr {
@@ -59,7 +59,7 @@ unsafe impl Heads for Treap {
     ///         / \            /     \
     ///        (s)  b         a       b
     /// ```
-    fn insert(&mut self, s: SudogRef, place: Link) {
+    fn insert(&mut self, s: SudogPtr, place: Link) {
         s.priority.set(s.rank);
         let mut at = place;
         let mut under = [None, None];
@@ -78,7 +78,7 @@ unsafe impl Heads for Treap {
 
     /// What is under it takes its place: of the two subtrees always the head with the smaller priority, then what is left
     /// of the two under that.
-    fn remove(&mut self, s: SudogRef) {
+    fn remove(&mut self, s: SudogPtr) {
         s.priority.set(0);
         let mut at = s.parent.replace(None);
         let mut side = at.map_or(0, |p| side_of(s, p));
@@ -99,7 +99,7 @@ unsafe impl Heads for Treap {
     }
 
     /// The shape stays as it is, as priority and address do.
-    fn substitute(&mut self, old: SudogRef, new: SudogRef) {
+    fn substitute(&mut self, old: SudogPtr, new: SudogPtr) {
         new.priority.set(old.priority.replace(0));
         let parent = old.parent.replace(None);
         self.link(parent, parent.map_or(0, |p| side_of(old, p)), Some(new));
@@ -124,11 +124,11 @@ impl Treap {
 }
 
 /// Which child of `p` it is.
-fn side_of(s: SudogRef, p: SudogRef) -> usize {
+fn side_of(s: SudogPtr, p: SudogPtr) -> usize {
     usize::from(p.child[1].get() == Some(s))
 }
 
 /// Which child of `node` an address belongs under.
-fn side(addr: usize, node: SudogRef) -> usize {
+fn side(addr: usize, node: SudogPtr) -> usize {
     usize::from(addr > node.addr)
 }

@@ -14,7 +14,7 @@
 //! knew of none.)
 
 use super::rings::Heads;
-use super::{Link, SudogRef};
+use super::{Link, SudogPtr};
 
 /// Addresses in the order in which somebody first came to wait for them.
 pub struct TwoLevelList {
@@ -36,7 +36,7 @@ unsafe impl Heads for TwoLevelList {
     /// New ones go to the end.
     type Place = ();
 
-    fn find(&self, addr: usize) -> Result<SudogRef, ()> {
+    fn find(&self, addr: usize) -> Result<SudogPtr, ()> {
         let mut at = self.first;
         while let Some(head) = at {
             if head.addr == addr {
@@ -47,19 +47,19 @@ unsafe impl Heads for TwoLevelList {
         Err(())
     }
 
-    fn insert(&mut self, s: SudogRef, (): ()) {
+    fn insert(&mut self, s: SudogPtr, (): ()) {
         s.priority.set(1);
         self.put(s, self.last, None);
     }
 
-    fn remove(&mut self, s: SudogRef) {
+    fn remove(&mut self, s: SudogPtr) {
         s.priority.set(0);
         let (before, after) = (s.child[BEFORE].replace(None), s.child[AFTER].replace(None));
         self.set_after(before, after);
         self.set_before(after, before);
     }
 
-    fn substitute(&mut self, old: SudogRef, new: SudogRef) {
+    fn substitute(&mut self, old: SudogPtr, new: SudogPtr) {
         new.priority.set(old.priority.replace(0));
         let (before, after) = (old.child[BEFORE].replace(None), old.child[AFTER].replace(None));
         self.put(new, before, after);
@@ -67,7 +67,7 @@ unsafe impl Heads for TwoLevelList {
 }
 
 impl TwoLevelList {
-    fn put(&mut self, s: SudogRef, before: Link, after: Link) {
+    fn put(&mut self, s: SudogPtr, before: Link, after: Link) {
         s.child[BEFORE].set(before);
         s.child[AFTER].set(after);
         self.set_after(before, Some(s));

@@ -41,10 +41,10 @@ const LOCKED: u32 = 1;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_sync::mutex::stages::V2;
 ///
-/// static NAMES: MutexOver<V2, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<V2, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("flag");
 /// ```
 pub struct V2<S = RuntimeSema> {
@@ -106,7 +106,7 @@ unsafe impl<S: Semaphore> RawLock for V2<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for V2<S> {
-    const UNLOCKED: Self = Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::EMPTY };
+    const INIT: Self = Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for V2<S> {

@@ -37,10 +37,10 @@ const LOCKED: u32 = 1;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_sync::mutex::stages::V3;
 ///
-/// static NAMES: MutexOver<V3, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<V3, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("spin");
 /// ```
 pub struct V3<S = RuntimeSema> {
@@ -108,7 +108,7 @@ unsafe impl<S: Semaphore> RawLock for V3<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for V3<S> {
-    const UNLOCKED: Self = Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::EMPTY };
+    const INIT: Self = Self { state: AtomicU32::new(UNLOCKED), permit: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for V3<S> {

@@ -39,10 +39,10 @@ const WAITER: u32 = 2;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_sync::mutex::stages::V4;
 ///
-/// static NAMES: MutexOver<V4, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<V4, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("count");
 /// ```
 pub struct V4<S = RuntimeSema> {
@@ -118,7 +118,7 @@ unsafe impl<S: Semaphore> RawLock for V4<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for V4<S> {
-    const UNLOCKED: Self = Self { state: AtomicU32::new(0), sema: S::EMPTY };
+    const INIT: Self = Self { state: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for V4<S> {

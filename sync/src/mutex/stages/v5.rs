@@ -39,10 +39,10 @@ const WAITER: u32 = 4;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_sync::mutex::stages::V5;
 ///
-/// static NAMES: MutexOver<V5, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<V5, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("woken");
 /// ```
 pub struct V5<S = RuntimeSema> {
@@ -126,7 +126,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for V5<S> {
-    const UNLOCKED: Self = Self { state: AtomicU32::new(0), sema: S::EMPTY };
+    const INIT: Self = Self { state: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for V5<S> {

@@ -43,10 +43,10 @@ const WAITER: u32 = 4;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_sync::mutex::stages::V6;
 ///
-/// static NAMES: MutexOver<V6, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<V6, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("place");
 /// ```
 pub struct V6<S = RuntimeSema> {
@@ -133,7 +133,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for V6<S> {
-    const UNLOCKED: Self = Self { state: AtomicU32::new(0), sema: S::EMPTY };
+    const INIT: Self = Self { state: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for V6<S> {

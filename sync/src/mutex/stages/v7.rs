@@ -52,10 +52,10 @@ const WAITER: u32 = 8;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexOver;
+/// use sudog_sync::MutexWith;
 /// use sudog_sync::mutex::stages::V7;
 ///
-/// static NAMES: MutexOver<V7, Vec<&str>> = MutexOver::new(Vec::new());
+/// static NAMES: MutexWith<V7, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("starving");
 /// ```
 pub struct V7<S = RuntimeSema> {
@@ -165,7 +165,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for V7<S> {
-    const UNLOCKED: Self = Self { state: AtomicU32::new(0), sema: S::EMPTY };
+    const INIT: Self = Self { state: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for V7<S> {

@@ -22,7 +22,7 @@ use crate::semaphore::RuntimeSema;
 /// ```
 /// use sudog_sync::mutex::stages::V8;
 ///
-/// static MU: V8 = V8::unlocked();
+/// static MU: V8 = V8::const_new();
 /// MU.lock();
 /// MU.unlock();
 /// ```

@@ -1,7 +1,7 @@
 //! Tokens that go back by themselves.
 
 use sudog_runtime::Instant;
-use sudog_runtime::sema::{Abandoned, Limit};
+use sudog_runtime::sema::{WaitError, WaitLimit};
 
 use super::Weighted;
 #[cfg(all(unix, not(sudog_loom)))]
@@ -92,13 +92,13 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::Limit;
+    /// use sudog_runtime::sema::WaitLimit;
     /// use sudog_sync::x::Weighted;
     ///
-    /// assert_eq!(Weighted::new(2).hold_limited(2, &Limit::default()).unwrap().tokens(), 2);
+    /// assert_eq!(Weighted::new(2).hold_limited(2, &WaitLimit::default()).unwrap().tokens(), 2);
     /// ```
     #[inline]
-    pub fn hold_limited(&self, tokens: u64, limit: &Limit<'_>) -> Result<Held<'_>, Abandoned> {
+    pub fn hold_limited(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<Held<'_>, WaitError> {
         self.acquire_limited(tokens, limit).map(|()| self.held(tokens))
     }
 

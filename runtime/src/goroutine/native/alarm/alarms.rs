@@ -18,7 +18,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{clock, sysmon};
 use crate::panics::drop_payload;
@@ -52,7 +52,7 @@ struct Alarm {
 }
 
 /// Keeps a set from being at rest until its waker has been woken or dropped.
-struct Awaited(&'static Set);
+struct Awaited(&'static Sched);
 
 impl Drop for Awaited {
     fn drop(&mut self) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::scheduler::Sched;
 
 /// A timer that is set. Forgotten, it goes off all the same.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Alarm(alarms::Key);
 
 /// Wakes `waker` at `when`, on a thread for that.
 ///
-/// Until then, or until it is called off, the caller's [`ActiveSet`](crate::goroutine::ActiveSet) is not at rest, and
+/// Until then, or until it is called off, the caller's [`Scheduler`](crate::goroutine::Scheduler) is not at rest, and
 /// nobody is told of a deadlock.
 #[must_use]
 pub fn alarm(when: Instant, waker: Waker) -> Alarm {
@@ -28,10 +28,10 @@ impl Alarm {
 }
 
 /// Where the caller's goroutines are at home, for a goroutine that somebody else may start, later: it belongs to the
-/// same [`run`](fn@crate::goroutine::run) or [`ActiveSet`](crate::goroutine::ActiveSet), whoever starts it.
+/// same [`run`](fn@crate::goroutine::run) or [`Scheduler`](crate::goroutine::Scheduler), whoever starts it.
 #[derive(Clone, Copy)]
 pub struct Home {
-    pub(crate) set: &'static Set,
+    pub(crate) set: &'static Sched,
     pub(crate) epoch: u64,
 }
 
@@ -39,7 +39,7 @@ impl Home {
     /// The caller's.
     #[must_use]
     pub fn here() -> Self {
-        let set = Set::here();
+        let set = Sched::here();
         let epoch = current::worker().map_or_else(|| set.idle.epoch(), |worker| worker.sleeper.epoch.get());
         Self { set, epoch }
     }

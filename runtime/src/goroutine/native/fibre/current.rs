@@ -12,7 +12,7 @@ use crate::goroutine::native::fibre::{Dying, Fibre, State, Wait};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack::overflow::Running;
-use crate::{Instant, Unparked, shim};
+use crate::{Instant, ParkResult, shim};
 
 struct Here {
     worker: Cell<Option<&'static Worker>>,
@@ -106,7 +106,7 @@ fn may_switch_panicking(here: &Here, fibre: &Fibre) -> bool {
 
 impl FibreRef {
     #[inline]
-    pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> Unparked {
+    pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         let fibre = self.running();
         // Before anything else, as it may be a user's: it may panic, wait, or end the goroutine, and finds a fibre that
         // runs, without a timer. A `ready` that comes meanwhile leaves a token.
@@ -115,12 +115,12 @@ impl FibreRef {
             unwind_if_due(fibre);
         }
         if fibre.token.take() {
-            return Unparked::Ready;
+            return ParkResult::Unparked;
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             // Who polls like this must not keep the others out. A `ready` meanwhile leaves a token.
             safepoint();
-            return Unparked::Deadline;
+            return ParkResult::TimedOut;
         }
         if switchable().is_none() {
             return stay(fibre, deadline);
@@ -183,7 +183,7 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
 fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
     unwind_if_due(fibre);
     if fibre.token.take() {
-        fibre.unparked.set(Unparked::Ready);
+        fibre.unparked.set(ParkResult::Unparked);
     } else {
         suspend_parked(fibre, deadline);
     }
@@ -206,15 +206,15 @@ pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
 
 /// Waits for `ready` without switching: the whole worker waits.
 #[cold]
-fn stay(fibre: &'static Fibre, deadline: Option<Instant>) -> Unparked {
+fn stay(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
     while !fibre.token.take() {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Unparked::Deadline;
+            return ParkResult::TimedOut;
         }
         fibre.worker.take_inbox();
         shim::yield_now();
     }
-    Unparked::Ready
+    ParkResult::Unparked
 }
 
 /// Ends the calling goroutine by unwinding it.

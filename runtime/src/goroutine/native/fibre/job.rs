@@ -264,7 +264,7 @@ unsafe fn discard<F>(job: NonNull<Job>) {
 
 #[cold]
 fn ended_by_panic(payload: Box<dyn Any + Send>, on_panic: OnPanic) {
-    if !payload.is::<Goexit>() && on_panic == OnPanic::EndProcess {
+    if !payload.is::<Goexit>() && on_panic == OnPanic::Abort {
         die_of_panic(&*payload);
     }
     drop_payload(payload);

@@ -42,7 +42,7 @@ use std::sync::atomic::AtomicU64;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::Unparked;
+use crate::ParkResult;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
@@ -68,7 +68,7 @@ pub(crate) struct Fibre {
     pub(crate) younger: Cell<Option<&'static Fibre>>,
     pub(crate) state: Cell<State>,
     /// Why it goes on.
-    pub(crate) unparked: Cell<Unparked>,
+    pub(crate) unparked: Cell<ParkResult>,
     /// A `ready` that came when it was not parked: after its deadline.
     pub(crate) token: Cell<bool>,
     pub(crate) dying: Cell<Dying>,
@@ -158,7 +158,7 @@ impl Fibre {
             older: Cell::new(None),
             younger: Cell::new(None),
             state: Cell::new(State::Spare),
-            unparked: Cell::new(Unparked::Ready),
+            unparked: Cell::new(ParkResult::Unparked),
             token: Cell::new(false),
             dying: Cell::new(Dying::No),
             must_return: Cell::new(0),

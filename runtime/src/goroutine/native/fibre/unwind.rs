@@ -20,7 +20,7 @@ use crate::goroutine::native::fibre::{Dying, Fibre, State};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::worker::{Chosen, Worker};
 use crate::goroutine::protocol::runq::Work;
-use crate::{Instant, Unparked};
+use crate::{Instant, ParkResult};
 
 /// How often a worker looks whether somebody has done what its last goroutines wait for.
 const LOOK: Duration = Duration::from_micros(100);
@@ -121,7 +121,7 @@ impl Worker {
         self.empty_inbox();
         self.disarm(fibre);
         // It has been readied and does not know it yet: whoever unwinds will ask.
-        if fibre.state.get() == State::Queued && fibre.unparked.get() == Unparked::Ready {
+        if fibre.state.get() == State::Queued && fibre.unparked.get() == ParkResult::Unparked {
             fibre.token.set(true);
         }
         fibre.dying.set(Dying::Doomed);

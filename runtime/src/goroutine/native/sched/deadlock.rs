@@ -7,11 +7,11 @@
 
 use crate::fatal::say;
 use crate::goroutine::native::sched::report;
-use crate::goroutine::native::sched::scheduler::{Set, main};
+use crate::goroutine::native::sched::scheduler::{Sched, main};
 use crate::goroutine::native::{alarm::alarms, blocking};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`.
-pub(crate) fn look(sets: &[&'static Set]) {
+pub(crate) fn look(sets: &[&'static Sched]) {
     let mut mains = sets.iter().filter(|set| set.main() != main::NONE);
     // With several `run`s there is no saying whose deadlock it is.
     let (Some(set), None) = (mains.next(), mains.next()) else { return };
@@ -21,7 +21,7 @@ pub(crate) fn look(sets: &[&'static Set]) {
     while_all_rest(sets, &|| {
         // No worker of any set can be woken while this runs: to wake one takes the lock of its set. So what they own
         // may be read here.
-        let queued = |set: &&Set| set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
+        let queued = |set: &&Sched| set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
         if sets.iter().any(|set| queued(&&**set)) || !all_threads_are_ours(sets) {
             return;
         }
@@ -36,7 +36,7 @@ pub(crate) fn look(sets: &[&'static Set]) {
 }
 
 /// Runs `f` if all sets are at rest, with the locks of all of them. No thread takes two of these locks but this one.
-fn while_all_rest(sets: &[&'static Set], f: &dyn Fn()) {
+fn while_all_rest(sets: &[&'static Sched], f: &dyn Fn()) {
     match sets {
         [] => f(),
         [set, others @ ..] => set.idle.if_at_rest(|| while_all_rest(others, f)),
@@ -44,7 +44,7 @@ fn while_all_rest(sets: &[&'static Set], f: &dyn Fn()) {
 }
 
 /// Whether the process has no thread but workers, the watcher, and idle threads for blocking calls and for alarms.
-fn all_threads_are_ours(sets: &[&'static Set]) -> bool {
+fn all_threads_are_ours(sets: &[&'static Sched]) -> bool {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
     let workers: usize = sets.iter().map(|set| set.workers().count()).sum();
     tasks.count() == workers + blocking::threads() + alarms::threads() + 1

@@ -11,7 +11,7 @@ use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::{Instant, Unparked};
+use crate::{Instant, ParkResult};
 
 /// For how long a goroutine runs beside others before a call into the runtime makes it give way.
 const SLICE: Duration = Duration::from_micros(100);
@@ -43,7 +43,7 @@ impl Worker {
         }
         let now = Instant::now();
         while let Some(fibre) = self.timers(|timers| timers.pop_due(now)) {
-            self.enqueue(fibre, Unparked::Deadline, false);
+            self.enqueue(fibre, ParkResult::TimedOut, false);
         }
     }
 

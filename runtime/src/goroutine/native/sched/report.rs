@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use crate::goroutine::native::fibre::State;
 use crate::goroutine::native::sched::clock;
-use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::scheduler::Sched;
 
 /// One line per goroutine of a set that is at rest: its name, what it waits for, since when, and who holds that.
 ///
 /// To be called while no worker of the set can wake.
-pub(crate) fn goroutines(set: &Set) -> String {
+pub(crate) fn goroutines(set: &Sched) -> String {
     let mut text = String::new();
     let all = || set.workers().flat_map(|worker| worker.fibres().collect::<Vec<_>>());
     let now = clock::coarse_now();

@@ -1,5 +1,5 @@
 //! A set of workers that share their work: those of one `run`, the schedulers of one
-//! [`ActiveSet`](crate::goroutine::ActiveSet), or the ones in the background, who serve threads that are no workers.
+//! [`Scheduler`](crate::goroutine::Scheduler), or the ones in the background, who serve threads that are no workers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -25,7 +25,7 @@ use crate::goroutine::protocol::runq::Work;
 pub(crate) const MAX_WORKERS: usize = 256;
 
 /// Sets are never freed, so that a late wake-up does no harm; they are used again.
-pub(crate) struct Set {
+pub(crate) struct Sched {
     pub(crate) idle: Idle,
     global: GlobalQueue<Work>,
     workers: [AtomicPtr<Worker>; MAX_WORKERS],
@@ -33,7 +33,7 @@ pub(crate) struct Set {
     places: AtomicUsize,
     /// How many workers of this set do any work.
     procs: AtomicUsize,
-    /// It is an [`ActiveSet`](crate::goroutine::ActiveSet): it ends when it is at rest, and starts no threads.
+    /// It is a [`Scheduler`](crate::goroutine::Scheduler): it ends when it is at rest, and starts no threads.
     local: AtomicBool,
     /// Whether it has a main goroutine: see [`main`].
     main: AtomicU32,
@@ -57,13 +57,13 @@ pub(crate) mod main {
 }
 
 /// The one of those who have no other: threads that are no workers.
-static BACKGROUND: Set = Set::new();
+static BACKGROUND: Sched = Sched::new();
 /// All sets in use: for the watcher.
-static LIVE: Mutex<Vec<&'static Set>> = Mutex::new(Vec::new());
+static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
 /// How many workers a set has that is yet to be made. 0: nobody has asked.
 static PROCS: AtomicUsize = AtomicUsize::new(0);
 static SPARE_WORKERS: Spares<&'static Worker> = Spares::new();
-static SPARE_SETS: Spares<&'static Set> = Spares::new();
+static SPARE_SETS: Spares<&'static Sched> = Spares::new();
 /// How many sets, and workers, have been made.
 static SETS: AtomicUsize = AtomicUsize::new(1);
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
@@ -74,7 +74,7 @@ static WORKERS: AtomicUsize = AtomicUsize::new(0);
 pub struct Census {
     /// Sets, with the one in the background.
     pub sets: usize,
-    /// Those that the next `run` or `ActiveSet` may have.
+    /// Those that the next `run` or `Scheduler` may have.
     pub spare_sets: usize,
     /// Workers, awake or asleep or spare.
     pub workers: usize,
@@ -107,7 +107,7 @@ fn default_procs() -> usize {
     PROCS.load(Ordering::Relaxed)
 }
 
-impl Set {
+impl Sched {
     const fn new() -> Self {
         Self {
             idle: Idle::new(),
@@ -211,7 +211,7 @@ impl Set {
         self.main.store(main, Ordering::Relaxed);
     }
 
-    /// Whether it is an [`ActiveSet`](crate::goroutine::ActiveSet)'s. Asked by those only whom the set must wait for:
+    /// Whether it is a [`Scheduler`](crate::goroutine::Scheduler)'s. Asked by those only whom the set must wait for:
     /// in its next life it may be a `run`'s.
     pub(crate) fn ends_at_rest(&self) -> bool {
         self.local.load(Ordering::Relaxed)
@@ -254,7 +254,7 @@ impl Set {
     }
 
     /// The calling thread ceases to be a worker. Its goroutines have been unwound, and it has given up its share of the
-    /// work ([`Set::leave_work`]). If goroutines are left on it, the worker is never used again.
+    /// work ([`Sched::leave_work`]). If goroutines are left on it, the worker is never used again.
     pub(crate) fn leave(&'static self, worker: &'static Worker, clean: bool) {
         current::set_worker(None);
         // Before it has left: see `retirement`.

@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::deadlock;
-use crate::goroutine::native::sched::scheduler::Set;
+use crate::goroutine::native::sched::scheduler::Sched;
 
 /// The watcher sleeps until [`rouse`]. Written under the lock.
 static DOZING: AtomicBool = AtomicBool::new(false);
@@ -58,7 +58,7 @@ fn watch() {
         let now = Instant::now();
         clock::set_coarse(now - begun);
         alarms::supervise(now);
-        let sets = Set::all();
+        let sets = Sched::all();
         let mut awake = false;
         let before = std::mem::take(&mut turns);
         for worker in sets.iter().flat_map(|set| set.workers()).filter(|worker| !worker.sleeper.is_asleep()) {
@@ -85,7 +85,7 @@ fn watch() {
         DOZING.store(quiet >= 2, Ordering::Relaxed);
         // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
         // before we read the count under that lock: so we see the count, or it sees that we doze.
-        if quiet >= 2 && Set::all().iter().any(|set| set.idle.awake() > 0) {
+        if quiet >= 2 && Sched::all().iter().any(|set| set.idle.awake() > 0) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;
             continue;

@@ -28,13 +28,13 @@ use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::locals;
 use crate::goroutine::native::sched::ids;
-use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Set};
+use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::Placed;
 use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
-use crate::{Instant, Unparked};
+use crate::{Instant, ParkResult};
 
 /// For how long an idle worker looks for work before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
@@ -52,7 +52,7 @@ pub(crate) struct Worker {
     pub(crate) inbox: CachePadded<Inbox>,
     pub(crate) placed: Placed<Work>,
     pub(crate) sleeper: CachePadded<Sleeper>,
-    set: AtomicPtr<Set>,
+    set: AtomicPtr<Sched>,
     /// Its place in its set.
     pub(crate) index: AtomicUsize,
     /// The watcher asks the running goroutine to give way.
@@ -189,13 +189,13 @@ impl Worker {
     }
 
     #[inline]
-    pub(crate) fn set(&self) -> &'static Set {
+    pub(crate) fn set(&self) -> &'static Sched {
         // SAFETY: written by `join`, before any thread could find the worker; sets are never freed.
         unsafe { &*self.set.load(Ordering::Relaxed) }
     }
 
     /// It is to be a worker of this set. Before it is put where others find it.
-    pub(crate) fn join(&'static self, set: &'static Set, epoch: u64) {
+    pub(crate) fn join(&'static self, set: &'static Sched, epoch: u64) {
         self.set.store(ptr::from_ref(set).cast_mut(), Ordering::Relaxed);
         self.sleeper.epoch.set(epoch);
         self.placed.open(set.name());
@@ -413,11 +413,11 @@ impl Worker {
             return;
         }
         self.disarm(fibre);
-        self.enqueue(fibre, Unparked::Ready, front);
+        self.enqueue(fibre, ParkResult::Unparked, front);
     }
 
     #[inline]
-    pub(crate) fn enqueue(&'static self, fibre: &'static Fibre, why: Unparked, front: bool) {
+    pub(crate) fn enqueue(&'static self, fibre: &'static Fibre, why: ParkResult, front: bool) {
         fibre.unparked.set(why);
         fibre.state.set(State::Queued);
         if !front {
@@ -434,7 +434,7 @@ impl Worker {
             return current::yield_dying(fibre);
         }
         // Nobody has readied it: should it be unwound in the queue, no token is due to it.
-        fibre.unparked.set(Unparked::Deadline);
+        fibre.unparked.set(ParkResult::TimedOut);
         fibre.state.set(State::Queued);
         self.own.run_queue.push(fibre);
         fibre.suspend();
@@ -478,7 +478,7 @@ impl Worker {
     pub(crate) fn begin_with(&'static self, work: Work) {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
-        self.enqueue(fibre, Unparked::Ready, false);
+        self.enqueue(fibre, ParkResult::Unparked, false);
     }
 
     fn take_global(&'static self, most: usize) {
