@@ -1,0 +1,63 @@
+//! Producers and consumers over a bounded queue of a mutex and two Conds. After: what Go's documentation of `sync.Cond`
+//! describes, and most programs would write as a buffered channel.
+//!
+//! `cargo run --example bounded_queue`
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sudog::prelude::*;
+
+/// First in, first out; holds at most `capacity` items.
+struct BoundedQueue<T> {
+    items: Mutex<VecDeque<T>>,
+    capacity: usize,
+    not_empty: Cond,
+    not_full: Cond,
+}
+
+impl<T> BoundedQueue<T> {
+    fn new(capacity: usize) -> Self {
+        Self { items: Mutex::new(VecDeque::new()), capacity, not_empty: Cond::new(), not_full: Cond::new() }
+    }
+
+    /// Waits until there is room.
+    fn push(&self, item: T) {
+        let mut items = self.items.lock();
+        while items.len() == self.capacity {
+            self.not_full.wait(&mut items);
+        }
+        items.push_back(item);
+        self.not_empty.signal();
+    }
+
+    /// Waits until there is an item.
+    fn pop(&self) -> T {
+        let mut items = self.items.lock();
+        loop {
+            if let Some(item) = items.pop_front() {
+                self.not_full.signal();
+                return item;
+            }
+            self.not_empty.wait(&mut items);
+        }
+    }
+}
+
+fn main() {
+    let sum: u64 = sudog::run(|| {
+        let queue = Arc::new(BoundedQueue::new(4));
+        for first in [1, 2] {
+            let queue = queue.clone();
+            // One producer makes the odd numbers, the other the even ones.
+            sudog::go(move || (first..=100).step_by(2).for_each(|n| queue.push(n)));
+        }
+        let consumers = [0; 2].map(|_| {
+            let queue = queue.clone();
+            spawn(move || (0..50).map(|_| queue.pop()).sum::<u64>())
+        });
+        consumers.map(|consumer| consumer.join().unwrap()).iter().sum()
+    });
+    println!("the consumers' sum is {sum}");
+    assert_eq!(sum, 5050);
+}
