@@ -9,15 +9,16 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | L locked | the contender that locks the mutex | its unlock |
-//! | W woken | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
+//! | `LOCKED` (L) | the contender that locks the mutex | its unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
 //! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
 //!
 //! At most one contender has WOKEN: it is set in steps from states without it only. An unlock that finds it set wakes
 //! no waiter: the contender that has it is awake and will look, after this unlock, as its own next step on the word
 //! comes later.
 //!
-//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
+//! word.
 //!
 //! Source: Version #5. Go commit dd2074c82a (2011), and with the spinning edcad8639a (2015): Go's mutex from 1.5 to
 //! 1.8.
@@ -69,7 +70,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
         if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
         }
-        let mut awoke = false; // we have W
+        let mut awoke = false; // we have WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {

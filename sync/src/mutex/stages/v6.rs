@@ -9,8 +9,8 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | L locked | the contender that locks the mutex | its unlock |
-//! | W woken | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
+//! | `LOCKED` (L) | the contender that locks the mutex | its unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
 //! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
 //!
 //! The word, and `unlock`, are those of version 5, and `v5.rs` argues them. New is where one joins the semaphore's
@@ -21,7 +21,8 @@
 //! | for the first time | at the end |
 //! | again, as a newcomer has barged in | at the head (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)) |
 //!
-//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
+//! word.
 //!
 //! Source: Version #6. In Go it came together with version 7: commit 0556e26273 (2017).
 
@@ -73,7 +74,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
             return;
         }
         let mut wait_start: Option<Instant> = None;
-        let mut awoke = false; // we have W
+        let mut awoke = false; // we have WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {

@@ -9,18 +9,18 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | L locked | the contender that locks the mutex, or is handed it | its unlock |
-//! | W woken | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
-//! | S starving | one with W that has waited for too long and finds the mutex locked, as it sleeps again | one that is handed the mutex, and has not waited for too long or is the last |
+//! | `LOCKED` (L) | the contender that locks the mutex, or is handed it | its unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
+//! | `STARVING` (S) | a contender with WOKEN that has waited for too long and finds the mutex locked, as it sleeps again | one that is handed the mutex, and has not waited for too long or is the last |
 //! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one; while S is set, the one that is handed the mutex |
 //!
 //! While STARVING is set the mutex is the first waiter's. An unlock leaves LOCKED clear and hands over a permit, which
 //! is the mutex; STARVING alone keeps others out. WOKEN is clear all the time: the contender that set STARVING gave it
 //! up, and no contender spins.
 //!
-//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
-//! (What is handed over comes with a permit, too, which orders it by itself.) One that wakes reads S with Relaxed: the
-//! unlock that woke it has read it before, and only the one that is woken can change it.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
+//! word. (What is handed over comes with a permit, too, which orders it by itself.) A woken waiter reads STARVING with
+//! Relaxed: the unlock that woke it has read it before, and only the one that is woken can change it.
 //!
 //! Source: Version #7; Go commit 0556e26273 (2017), Go 1.9. As printed it has four slips, where this is Go's rule:
 //!
@@ -83,7 +83,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
         }
         let mut wait_start: Option<Instant> = None;
         let mut starving = false; // we have waited for too long
-        let mut awoke = false; // we have W
+        let mut awoke = false; // we have WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {
