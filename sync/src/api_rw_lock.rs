@@ -10,8 +10,8 @@ use crate::{ConstRawRwLock, GoRwMutex};
 ///
 /// It is `lock_api`'s [`RwLock`](lock_api::RwLock) over the [`GoRwMutex`]: `read`, `write`, `try_read_for`,
 /// `try_write_until`, [`RwLockWriteGuard::downgrade`](lock_api::RwLockWriteGuard::downgrade), mapped guards, and the
-/// rest. It is not poisoned. A guard may be sent to, and dropped on, another thread. Who reads must not come to read
-/// again before it is through: see [`GoRwMutex`].
+/// rest. It is not poisoned. A guard may be sent to, and dropped on, another thread. A reader must not read-lock again
+/// before it has unlocked: see [`GoRwMutex`].
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Go's condition variable: a list of those who wait, and the mutex that they unlock meanwhile.
+//! Go's condition variable: a list of waiters, and the mutex that they unlock meanwhile.
 //!
 //! | `wait` | `signal`, `broadcast` |
 //! |---|---|
@@ -23,13 +23,13 @@ use crate::lock_api::{
     RwLockReadGuard, RwLockWriteGuard,
 };
 
-/// A condition variable: threads and goroutines wait under a mutex until somebody signals that what they wait for may
-/// have come.
+/// A condition variable: threads and goroutines wait under a mutex until another one signals that the condition may
+/// hold.
 ///
 /// It goes with any guard of [`Mutex`](crate::Mutex) and [`RwMutex`](crate::RwMutex), ours and others' of `lock_api`
-/// ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). All who wait at a time should use one lock: that is not
-/// checked. Nobody is woken without a signal or a broadcast. A stackless goroutine that waits here has a stack until it
-/// returns.
+/// ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). All waiters at a time should use one lock: that is not
+/// checked. `wait` cannot return without a signal or a broadcast. A stackless goroutine that waits here has a stack
+/// until it returns.
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ pub struct Cond {
 }
 
 impl Cond {
-    /// A condition variable that nobody waits on.
+    /// A condition variable without waiters.
     #[must_use]
     pub const fn new() -> Self {
         Self { waiters: NotifyList::new() }
@@ -189,14 +189,14 @@ impl Cond {
     /// As [`Cond::wait_limited`].
     #[inline]
     pub fn wait_locker_limited(&self, locker: &impl Locker, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // Whoever unlocks it, by this or by hand, it is locked once for each unlock.
+        // Locked once for each unlock, whether this unlocks or the caller does.
         self.wait_limited(&mut *ManuallyDrop::new(Locked(locker)), limit)
     }
 
-    /// Wakes the one that has waited longest, if there is one. The caller may, but need not, have the mutex; it must
-    /// have had it since it changed what is waited for.
+    /// Wakes the longest waiter, if there is one. The caller may, but need not, hold the mutex; it must have held it
+    /// since it changed the condition.
     ///
-    /// Who comes to wait after this cannot take the signal.
+    /// A `wait` that begins after this cannot take the signal.
     ///
     /// A goroutine that has run for long gives way here, after the signal.
     #[inline]
@@ -204,7 +204,7 @@ impl Cond {
         self.waiters.notify_one();
     }
 
-    /// Wakes all who wait. The rest is as for [`Cond::signal`].
+    /// Wakes all waiters. The rest is as for [`Cond::signal`].
     ///
     /// # Examples
     ///
@@ -352,7 +352,7 @@ impl<R: RawRwLock, T: ?Sized> CondGuard for ArcRwLockWriteGuard<R, T> {
     }
 }
 
-/// A bare lock that somebody has locked.
+/// A bare lock that the caller has locked.
 struct Locked<'a, L: Locker>(&'a L);
 
 impl<L: Locker> Drop for Locked<'_, L> {

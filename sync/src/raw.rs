@@ -44,8 +44,8 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     /// Waits until the lock is ours.
     fn lock(&self) -> Self::Guard;
 
-    /// Takes the lock if that is possible without waiting. Fails only if the lock is held or promised to somebody, or
-    /// somebody else is about to take it.
+    /// Takes the lock if that is possible without waiting. May fail only if the lock is held or promised to a waiter,
+    /// or another contender is about to take it.
     fn try_lock(&self) -> Option<Self::Guard>;
 
     /// Waits until the lock is ours, or until `deadline`. With a deadline in the past it is [`RawLock::try_lock`].
@@ -55,7 +55,7 @@ pub unsafe trait RawLock: Sized + Send + Sync {
         poll_until(deadline, || self.try_lock())
     }
 
-    /// Releases the lock. The lock must stay alive until the call returns, though somebody else may have it before.
+    /// Releases the lock. The lock must stay alive until the call returns, though another owner may have it before.
     ///
     /// # Safety
     ///
@@ -63,7 +63,7 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     /// thread.
     unsafe fn unlock(&self, guard: Self::Guard);
 
-    /// Whether somebody holds the lock at this moment.
+    /// Whether the lock is held at this moment.
     fn is_locked(&self) -> bool;
 }
 
@@ -80,7 +80,7 @@ pub trait ConstRawLock: RawLock {
 ///
 /// - Permits are conserved: an `acquire`, and a `try_acquire` or `acquire_until` that returns true, takes one that was
 ///   there from the start or was released; and takes nothing when it returns false.
-/// - A released permit does not lie idle while somebody waits in `acquire`.
+/// - A released permit does not lie idle while an acquirer waits in `acquire`.
 /// - What happened before a release happens before what follows the acquire that takes its permit.
 ///
 /// # Examples
@@ -128,7 +128,7 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
     }
 
     /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The
-    /// semaphore must stay alive until the call returns, though somebody may have the permit before.
+    /// semaphore must stay alive until the call returns, though an acquirer may have the permit before.
     ///
     /// A goroutine that has run for long gives way at the end of it, and may be unwound there: the permit has been given
     /// then. Not if the semaphore blocks the threads of its waiters: then a release never switches.
@@ -139,8 +139,8 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         Releases { sema: self, wake: Wake::Normal, left: n }.run();
     }
 
-    /// [`Semaphore::release`] of `n` permits that are meant for those who wait, as by [`Wake::Grant`]: with
-    /// [`Semaphore::HANDOFF`], past all newcomers. The caller goes on.
+    /// [`Semaphore::release`] of `n` permits for waiters, as by [`Wake::Grant`]: with [`Semaphore::HANDOFF`], past all
+    /// newcomers. The caller goes on.
     fn grant_many(&self, n: u32) {
         Releases { sema: self, wake: Wake::Grant, left: n }.run();
     }
@@ -166,7 +166,7 @@ pub trait ConstPermits<const N: u32>: ConstSemaphore {
 ///
 /// - An `acquire_async` that has become ready has taken a permit, as `acquire` has.
 /// - One that is dropped before has taken none, and has lost none: a permit that it was given is there for others, and
-///   those who wait in `acquire` do not sleep beside it.
+///   waiters in `acquire` do not sleep beside it.
 ///
 /// # Examples
 ///

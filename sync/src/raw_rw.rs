@@ -89,10 +89,10 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
     /// As for [`RawRwLock::runlock`].
     unsafe fn downgrade(&self, guard: Self::ExclusiveGuard) -> Self::SharedGuard;
 
-    /// Whether somebody reads or writes, or a writer is about to, at this moment.
+    /// Whether a reader or a writer holds the lock, or a writer is about to, at this moment.
     fn is_locked(&self) -> bool;
 
-    /// Whether somebody writes at this moment.
+    /// Whether a writer holds the lock at this moment.
     fn is_locked_exclusive(&self) -> bool;
 }
 

@@ -52,14 +52,14 @@ mod told {
         SOURCES.get_or_init(|| {
             let mutex = lock_api::Mutex::<Probe, ()>::new(());
             lock_api::MutexGuard::unlocked(&mut mutex.lock(), || ());
-            // SAFETY: the mutex is unlocked, and nobody else knows it.
+            // SAFETY: the mutex is unlocked, and no other thread can reach it.
             let relocked = unsafe { mutex.raw() }.0.get().expect("it has been locked");
             let file = relocked.file();
             &file[..file.rfind(['/', '\\']).map_or(file.len(), |at| at + 1)]
         })
     }
 
-    /// Remembers who has locked it last.
+    /// Remembers its last owner.
     struct Probe(std::cell::Cell<Option<&'static Location<'static>>>);
 
     // SAFETY: one thread uses it, for one lock after another.

@@ -61,11 +61,11 @@ impl SharedPanic {
         self.0.0.is::<T>()
     }
 
-    /// The original payload, if nobody else has a share in it any more.
+    /// The original payload, if this is the last share in it.
     ///
     /// # Errors
     ///
-    /// `self`, if somebody has: what has panicked keeps its share until it is dropped.
+    /// `self`, if it is not: the value that panicked keeps its share until it is dropped.
     pub fn into_inner(self) -> Result<Box<dyn Any + Send>, Self> {
         Arc::try_unwrap(self.0).map(|payload| payload.0).map_err(Self)
     }

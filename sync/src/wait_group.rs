@@ -7,21 +7,21 @@
 //!  └──────────────────────────────────┴─────────────────────────────────┘
 //! ```
 //!
-//! | step | who | what |
+//! | step | actor | what |
 //! |---|---|---|
 //! | `counter += delta` | `add` | without waiters, or with tasks left, that is all |
 //! | the word becomes 0, then a permit for each waiter, past newcomers | the `add` that has made the counter 0, with waiters | all of them go |
 //! | `waiters += 1`, then takes a permit | `wait` that finds tasks | |
 //! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is unwound, or out of time | |
 //!
-//! While the counter is 0 and waiters are left, nobody may change the word but the `add` that has brought that about:
-//! who does has misused the group, and somebody notices.
+//! While the counter is 0 and waiters are left, only the `add` that has brought that about may change the word: any
+//! other change is a misuse of the group, which the next step detects.
 //!
 //! The group may be freed as soon as all waiters have seen that it is over. So an `add` to 0 without waiters does not
 //! touch it again; nor does one with waiters once it has given the last of them its permit.
 //!
-//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So whoever reads the word at counter 0 with
-//! Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
+//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So a thread that reads the word at counter 0
+//! with Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
 //! semaphore passes that on to the waiters.
 //!
 //! Source: Go's `sync/waitgroup.go`, in the development tree of 1.28.
@@ -108,7 +108,7 @@ impl WaitGroup {
 
     /// One task less: `add(-1)`.
     ///
-    /// The last one wakes those who wait, and a goroutine may give way there. Any other `done` or `add` is one atomic
+    /// The last one wakes the waiters, and a goroutine may give way there. Any other `done` or `add` is one atomic
     /// operation and never switches: a goroutine that does nothing else in a loop calls
     /// [`gosched`](sudog_runtime::goroutine) at times.
     ///

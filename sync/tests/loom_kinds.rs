@@ -180,7 +180,7 @@ fn a_starving_task_that_is_dropped() {
     );
 }
 
-/// Threads starve after a millisecond; goroutines from the start, whoever is awake then.
+/// Threads starve after a millisecond; goroutines from the start, whichever contender is awake then.
 enum Impatient {}
 
 impl Policy for Impatient {
@@ -203,7 +203,7 @@ fn one_starves_from_the_start<P: Policy>(steps: &[u64]) {
         explore::<P, true>(2, step, |w| {
             let others = [spawn(&w, |w| w.turn()), spawn(&w, as_goroutine)];
             w.turn();
-            w.turn(); // overtakes whom the first unlock has woken
+            w.turn(); // overtakes the waiter that the first unlock has woken
             for t in others {
                 t.join().unwrap();
             }

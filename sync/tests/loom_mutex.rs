@@ -2,8 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_mutex`
 //!
-//! The clock advances by a fixed step each time that somebody reads it. With no step nobody ever starves; with a step
-//! of a threshold everybody does at once. A lost wake-up shows as a deadlock; a lost exclusion as a data race in
+//! The clock advances by a fixed step at each reading. With no step no contender ever starves; with a step of a
+//! threshold every contender does at once. A lost wake-up shows as a deadlock; a lost exclusion as a data race in
 //! loom's cell; a stray permit when the semaphore is dropped.
 #![cfg(sudog_loom)]
 
@@ -38,7 +38,7 @@ fn three_threads<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) 
     });
 }
 
-/// One who has the mutex twice, one who does not wait: it may be woken, beaten to the mutex, starve, and then leave.
+/// A contender that locks twice, and one that does not wait: it may be woken, lose the race, starve, and then leave.
 fn deadline_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
         let hasty = spawn(&w, |w| w.hasty_turn());
@@ -49,7 +49,7 @@ fn deadline_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize, ste
     });
 }
 
-/// Two who wait for ever, one who does not.
+/// Two contenders that wait for ever, one that does not wait.
 fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
         let patient = spawn(&w, |w| w.turn());
@@ -69,7 +69,7 @@ fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     });
 }
 
-/// Two who do not wait, one who has the mutex: both may leave at once, and the last one must take what is theirs.
+/// Two contenders that do not wait, one owner: both may leave at once, and the last one must take what is theirs.
 fn two_deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
         let hasty = [spawn(&w, |w| w.hasty_turn()), spawn(&w, |w| w.hasty_turn())];
@@ -79,7 +79,7 @@ fn two_deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) 
     });
 }
 
-/// Steps of the clock, in microseconds: nobody starves; everybody does.
+/// Steps of the clock, in microseconds: no contender starves; every contender does.
 const GO: [u64; 2] = [0, 2000];
 /// No successor claims the mutex; a successor claims, then stops watching; a successor stops watching at once.
 const THREADS: [u64; 3] = [0, 50, 150];

@@ -37,7 +37,7 @@ unsafe impl Sync for World {}
 
 impl World {
     fn once(&self) -> &Once {
-        // SAFETY: whoever calls it does so before `free`.
+        // SAFETY: every caller calls it before `free`.
         unsafe { (*self.once.get()).assume_init_ref() }
     }
 
@@ -187,7 +187,7 @@ fn a_function_that_panics() {
     );
 }
 
-/// Who has given up is not counted any more, while the function runs.
+/// A waiter that has given up is not counted any more, while the function runs.
 #[test]
 fn nothing_is_left_of_one_who_gave_up() {
     fn explore_with(preemptions: usize, states: &[&'static str], others: &'static [fn(&World)]) {
@@ -208,8 +208,8 @@ fn nothing_is_left_of_one_who_gave_up() {
 const FREED: &str = "it is freed before the runner is joined";
 const FREED_BY_WAITER: &str = "who has waited frees it";
 
-/// `look` returns if the `Once` is done and its memory is not needed by the caller any more; then it is freed, while the
-/// one who has run the function may not have returned yet.
+/// `look` returns if the `Once` is done and its memory is not needed by the caller any more; then it is freed, while
+/// the caller that ran the function may not have returned yet.
 fn freed_while_the_runner_returns(preemptions: usize, states: &[&'static str], look: fn(&World) -> bool) {
     explore(preemptions, states, move |w| {
         let begun = Arc::new(AtomicBool::new(false));

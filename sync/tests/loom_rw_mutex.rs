@@ -2,9 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_rw_mutex`
 //!
-//! Writers lock a `FifoMutex` among themselves, which is small. A wait with a deadline is over as soon as it has begun, in
-//! a model; the deadline is far by the clock, so that nobody gives up before it waits. Semaphores must be left without
-//! a permit.
+//! Writers lock a `FifoMutex` among themselves, which is small. A wait with a deadline is over as soon as it has begun,
+//! in a model; the deadline is far by the clock, so that no caller gives up before it waits. Semaphores must be left
+//! without a permit.
 #![cfg(sudog_loom)]
 
 mod world;
@@ -28,7 +28,7 @@ type Plain = GoRwMutex<Writers, Checked<true>>;
 type Poor = GoRwMutex<FifoMutex<Checked<false>>, Checked<false>>;
 type Sharded<const N: usize> = ShardedRwMutex<N, Writers, Checked<true>>;
 
-// What can become of those who come.
+// The outcomes of a call.
 const READER_AT_ONCE: &str = "a reader does not wait";
 const READER_WAITS: &str = "a reader waits";
 const READER_GIVES_UP: &str = "a reader gives up";
@@ -123,7 +123,7 @@ impl<L: RawRwLock> Rw<L> {
         }
     }
 
-    /// A write, then a read without anybody's write in between.
+    /// A write, then a read without another write in between.
     fn write_then_read(&self) -> u32 {
         let (guard, waits) = waiting(|| self.lock.lock());
         mark(if waits { WRITER_WAITS } else { WRITER_AT_ONCE });
@@ -159,7 +159,7 @@ fn explore<L: RawRwLock + 'static>(
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
     let run = move || {
-        // While time passes, who spins does not wait for the others to go first.
+        // While time passes, a spinning thread does not wait for the others to go first.
         set_clock(1000);
         model(Arc::new(Rw { lock: L::new(), data: UnsafeCell::new(0) }));
     };
@@ -284,7 +284,7 @@ fn two_in_haste<L: RawRwLock + 'static>() {
 }
 
 /// A reader that gives up long after it came: writers have come, given up, and come again. The phase is its own again
-/// by its one bit, unless those who gave up waited for it.
+/// by its one bit, unless the writers that gave up waited for it.
 fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
     explore::<L>(
         3,
@@ -307,7 +307,7 @@ fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
     );
 }
 
-/// The writers' lock alone, with one who gives up.
+/// The writers' lock alone, with a writer that gives up.
 #[test]
 fn in_turn() {
     const IN_TIME: &str = "one in haste has it";

@@ -23,7 +23,7 @@ struct Checked<const LEAST: u32, const MOST: u32>(RuntimeSema);
 
 /// Of one permit, which is there while the lock is unlocked.
 type One = Checked<1, 1>;
-/// One permit may be out with nobody to take it.
+/// One permit may be out without a taker.
 type Stray = Checked<0, 1>;
 type Empty = Checked<0, 0>;
 
@@ -86,7 +86,7 @@ impl<L: RawLock<Guard = ()> + std::fmt::Debug> World<L> {
         unsafe { self.lock.unlock(()) };
     }
 
-    /// Who had its turns in which order: of the main thread's and the others'.
+    /// The order of the turns: of the main thread's and the others'.
     fn mark_order(&self) {
         let order = self.order.lock().unwrap();
         let changes = order.windows(2).filter(|turns| turns[0] != turns[1]).count();
@@ -153,7 +153,7 @@ fn explore<L: RawLock<Guard = ()> + std::fmt::Debug + 'static, const THREADS: us
 }
 
 /// Steps of the clock, in microseconds. No time passes: a spin ends when all others have run. Some does: it ends by
-/// itself. And so much does that everybody starves.
+/// itself. And so much does that every contender starves.
 const STARVES: [u64; 3] = [0, 1, 2000];
 const SPINS: [u64; 2] = [0, 1];
 

@@ -2,9 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_weighted`
 //!
-//! A lost wake-up, and a lost token that somebody waits for, show as a deadlock; other lost tokens, and tokens that are
-//! made, in the count at the end; too many holders as a data race in loom's cell; a waiter that leaves while somebody
-//! will still touch it as a violation of causality.
+//! A lost wake-up, and a lost token that a waiter waits for, show as a deadlock; other lost tokens, and tokens that are
+//! made, in the count at the end; too many holders as a data race in loom's cell; a waiter that leaves while another
+//! thread will still touch it as a violation of causality.
 #![cfg(sudog_loom)]
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -24,7 +24,7 @@ use sudog_sync::x::Weighted;
 struct World {
     semaphore: Weighted,
     stop: Cancel,
-    /// Who has all tokens may write, who has one may read.
+    /// The holder of all tokens may write, a holder of one may read.
     data: UnsafeCell<u32>,
     /// For order.
     turns: AtomicU32,
@@ -186,7 +186,7 @@ fn one_in_a_hurry() {
     });
 }
 
-/// Whoever is first in line goes: those behind it must not wait for what is free.
+/// The first waiter leaves: the waiters behind it must not wait for free tokens.
 #[test]
 fn the_first_in_line_gives_up() {
     explore(5, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -205,7 +205,7 @@ fn the_first_in_line_gives_up() {
     });
 }
 
-/// Whoever is behind the first in line goes, and must be gone.
+/// A waiter behind the first leaves, and must be gone.
 #[test]
 fn the_second_in_line_gives_up() {
     explore(4, 2, &[IN_TIME, GIVES_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
@@ -233,7 +233,7 @@ fn a_cancel_beside_a_grant() {
     });
 }
 
-/// Go's issue 63615: who cancels, and then releases, knows that the waiter has nothing of it.
+/// Go's issue 63615: a caller that cancels, and then releases, knows that the waiter gets none of it.
 #[test]
 fn a_cancel_before_the_release() {
     explore(5, 2, &[CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -248,7 +248,7 @@ fn a_cancel_before_the_release() {
 const IN_LINE: &str = "one is seen in line";
 const NOT_IN_LINE: &str = "one is not seen in line";
 
-/// One token goes round: whoever was seen in line first has it first.
+/// One token goes round: the waiter that was seen in the list first has it first.
 #[test]
 fn in_turn() {
     explore(4, 2, &[IN_LINE, NOT_IN_LINE, TWO_SLEEP], |w| {
@@ -270,7 +270,7 @@ fn in_turn() {
     });
 }
 
-/// Nobody passes the first in line, though there are tokens for it.
+/// No acquire passes the first waiter, though there are tokens for it.
 #[test]
 fn nobody_passes() {
     explore(5, 2, &[IN_LINE, NOT_IN_LINE, SLEEPS, WOKEN_BEFORE], |w| {

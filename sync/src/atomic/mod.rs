@@ -1,8 +1,8 @@
 //! Go's `sync/atomic`: typed atomics with Go's names. All operations are sequentially consistent.
 //!
-//! They differ from `std`'s in three ways, each of which is Go's: there is one ordering, so none is named; `add` returns
-//! the *new* value, whereas `and` and `or` return the *old* one; `compare_and_swap` says only whether it has swapped. Who
-//! wants orderings, or to know what was found, uses `std::sync::atomic`.
+//! They differ from `std`'s in three ways, each of which is Go's: there is one ordering, so none is named; `add`
+//! returns the *new* value, whereas `and` and `or` return the *old* one; `compare_and_swap` says only whether it has
+//! swapped. For other orderings, or for the value found, use `std::sync::atomic`.
 //!
 //! | Go | here | `std` beneath |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 //! Go's `atomic.Pointer[T]`: what the collector of garbage is to it, the count of an `Arc` is here.
 //!
-//! Over [`arc_swap`], whose loads wait for nobody. It fits: every load, swap and compare-exchange of the pointer that
+//! Over [`arc_swap`], whose loads never wait. It fits: every load, swap and compare-exchange of the pointer that
 //! decides an operation is SeqCst there, and each operation takes effect at one of them.
 //!
 //! A load that meets a swap may be given its result by the swapping thread, which loads SeqCst on its behalf, meanwhile;

@@ -11,9 +11,9 @@ use super::followers::{Call, Follower, Place};
 
 /// Calls `f` in a goroutine of its own when the context is done: at once, if it is. Go's `context.AfterFunc`.
 ///
-/// The goroutine belongs to the [`run`](fn@goroutine::run) or [`Scheduler`](goroutine::Scheduler) of the one who called
-/// this, whoever ends the context; if that is over, `f` is dropped. It is called even if nobody has the context any
-/// more; but a context that nobody can cancel any more, and that has no deadline, drops it.
+/// The goroutine belongs to the [`run`](fn@goroutine::run) or [`Scheduler`](goroutine::Scheduler) of this function's
+/// caller, not of the caller that ends the context; if it is over, `f` is dropped. `f` is called even if no handle of
+/// the context is left; but a context without a deadline that no handle can cancel any more drops it.
 ///
 /// # Examples
 ///

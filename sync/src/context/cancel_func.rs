@@ -63,12 +63,12 @@ impl CancelFunc {
 
     /// Cancels the context, and all that are derived from it, unless it is done. When this returns, they all are.
     ///
-    /// Those who wait for it are woken, by this call: it does not wait for them to stop. A goroutine that has run for
-    /// long gives way here, after they all have been told.
+    /// This call wakes its waiters, and does not wait for them to stop. A goroutine that has run for long gives way
+    /// here, after it has woken all of them.
     ///
     /// # Panics
     ///
-    /// If a waker does; when everybody has been told.
+    /// If a waker does; after all wakers have been called.
     pub fn cancel(&self) {
         self.context.cancel(None);
         sudog_runtime::safepoint();

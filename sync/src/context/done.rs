@@ -1,4 +1,4 @@
-//! The end of a context: what decides it, and how everybody is told.
+//! The end of a context: what decides it, and how its followers learn of it.
 //!
 //! ```text
 //!   Context ──▶ Node ─────────────▶ Done ◀──── Alarm, until its deadline
@@ -10,22 +10,22 @@
 //!
 //! | step | the first to cancel |
 //! |---|---|
-//! | 1. close | under the lock: the outcome is set, and the followers are taken. Nobody follows from now on |
+//! | 1. close | under the lock: the outcome is set, and the followers are taken. No new followers are accepted |
 //! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
-//! | 3. settle | says that 2 is over. Others who cancel wait for this, no more: when any cancel returns, all descendants are done |
+//! | 3. settle | says that 2 is over. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
 //! | 4. end | the waits of threads and goroutines, of all of them |
 //! | 5. tell | tasks are woken, functions started, alarms called off |
 //! | 6. leave | the parent's followers |
 //!
-//! Who is told in step 4 or 5 finds the outcome, since step 1. In step 2 a descendant may be met that somebody else has
-//! closed and not settled; that one is below, so whoever waits for another waits downward, and nobody for himself.
+//! A follower that steps 4 or 5 wake finds the outcome, set in step 1. Step 2 may meet a descendant that another cancel
+//! has closed and not settled. It is below, so a cancel waits downward only, and never for itself.
 //!
-//! A `Done` stands in its parent's list, and has its alarm, for as long as it is not closed and anybody could notice
-//! its end: its node is alive (`in_use`), or somebody follows. So a function that `after_func` was given runs even if
-//! nobody has the context any more; and a context that is dropped leaves nothing behind.
+//! A `Done` stands in its parent's list, and has its alarm, while it is open and its end can be noticed: its node is
+//! alive (`in_use`), or it has followers. So a function given to `after_func` runs even if no handle of the context is
+//! left; and a context that is dropped leaves nothing behind.
 //!
 //! Wakers, functions, causes and their destructors are user code: none of it runs under a lock, nor before step 5.
-//! What panics there is kept until everybody has been told.
+//! Their panics are kept until all followers have been told.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -200,7 +200,7 @@ impl Done {
             parent += 1;
         }
         met.iter().for_each(|done| done.await_settled());
-        // Release: whoever awaits this sees the descendants closed.
+        // Release: a thread that awaits this sees the descendants closed.
         for (done, _) in &descendants {
             done.settled.store(true, Ordering::Release);
         }
@@ -234,8 +234,8 @@ impl Done {
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take() })
     }
 
-    /// Waits until its descendants have been closed by the one who has closed it, who runs on another thread: nobody
-    /// switches, nor runs user code, before that.
+    /// Waits until the thread that has closed it has closed its descendants. That thread neither switches nor runs user
+    /// code before that.
     fn await_settled(&self) {
         while !self.settled.load(Ordering::Acquire) {
             thread::yield_now();
@@ -262,7 +262,7 @@ impl Done {
         self.retire();
     }
 
-    /// If nobody could notice its end any more, it leaves its parent; and so on upwards.
+    /// If its end can no longer be noticed, it leaves its parent; and so on upwards.
     pub(super) fn retire(self: &Arc<Self>) {
         let mut done = self.clone();
         loop {
@@ -289,8 +289,8 @@ impl Wake for Done {
     }
 }
 
-/// Descendants whose nodes are gone, and who were only kept for functions that now will never run. They may be deep, so
-/// not by recursion.
+/// Descendants whose nodes are gone, kept only for functions that will now never run. They may be deep, so not by
+/// recursion.
 impl Drop for Done {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);

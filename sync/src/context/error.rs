@@ -4,7 +4,7 @@ use std::error;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Why a context was cancelled, for those who want to know more than an [`Error`].
+/// Why a context was cancelled, in more detail than an [`Error`].
 pub type Cause = Arc<dyn error::Error + Send + Sync>;
 
 /// Why a context is done. Go's `context.Canceled` and `context.DeadlineExceeded`.

@@ -1,4 +1,4 @@
-//! Who follows a context: a slab, so that each can be taken out by its place.
+//! The followers of a context: a slab, so that each can be taken out by its index.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -7,7 +7,7 @@ use sudog_runtime::goroutine::Home;
 
 use super::done::Done;
 
-/// One who is to be told when a context is done.
+/// A follower: told when a context is done.
 pub(super) enum Follower {
     /// A context that is derived from it.
     Child(Arc<Done>),
@@ -23,7 +23,7 @@ pub(super) struct Call {
     pub(super) f: Box<dyn FnOnce() + Send>,
 }
 
-/// Where a follower stands. Places are taken again, ids are not: so a place that is out of date finds nobody.
+/// Where a follower is. Indices are reused, ids are not: an outdated place finds no follower.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     at: usize,
@@ -78,7 +78,7 @@ impl Followers {
         self.free = Some(place.at);
         self.len -= 1;
         if self.len == 0 && self.slots.len() > 32 {
-            // There were many once; who lives for long does not keep the room for them.
+            // There were many followers once; a context that lives for long does not keep the room for them.
             (self.slots, self.free) = (Vec::new(), None);
         }
         match taken {

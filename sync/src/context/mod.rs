@@ -16,8 +16,8 @@
 //! one of whatever waits through [`semacquire_limited`](sudog_runtime::sema::semacquire_limited).
 //!
 //! Different from Go: a context is this type, not an interface, so there are none of one's own; none is `nil`; keys
-//! know the type of their values; and who has a context, or has registered a function with it, keeps it alive, so that
-//! one whose cancel was forgotten goes when it is dropped, and not with its parent.
+//! know the type of their values; a handle of a context, or a function registered with it, keeps it alive, so a context
+//! whose cancel was forgotten ends when it is dropped, and not with its parent.
 //!
 //! Source: Go's `context/context.go`, 1.27.
 //!
@@ -196,7 +196,7 @@ pub fn with_deadline_cause(
 /// use sudog_sync::context::{self, Error};
 ///
 /// let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
-/// let _cancel = cancel.on_drop(); // whatever the time: nobody needs it any more
+/// let _cancel = cancel.on_drop(); // whatever the time: it is not needed any more
 /// assert_eq!(ctx.wait(), Error::DeadlineExceeded);
 /// ```
 pub fn with_timeout(parent: &Context, timeout: Duration) -> (Context, CancelFunc) {
@@ -313,8 +313,8 @@ impl Context {
         Some(self.governor()?.outcome()?.error)
     }
 
-    /// Why it is done, in the words of whoever cancelled it or its ancestor; if there are none, the [`Error`]. `None` as
-    /// long as it is not done. Go's `context.Cause`.
+    /// Why it is done, in the words of the caller that cancelled it or its ancestor; if there are none, the [`Error`].
+    /// `None` as long as it is not done. Go's `context.Cause`.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         let outcome = self.governor()?.outcome()?;

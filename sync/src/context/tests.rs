@@ -1,4 +1,5 @@
-//! What only the inside shows: who follows whom, and that nothing is left behind. The rest is in `tests/go_context.rs`.
+//! What only the inside shows: the followers of each context, and that nothing is left behind. The rest is in
+//! `tests/go_context.rs`.
 
 use std::pin::pin;
 use std::sync::Weak;
@@ -16,7 +17,7 @@ fn followers(ctx: &Context) -> usize {
     ctx.governor().expect("one that can be done").followers()
 }
 
-/// Dies when nobody, neither a parent nor an alarm, keeps the context.
+/// Dies when neither a parent nor an alarm keeps the context.
 fn watch(ctx: &Context) -> Weak<Done> {
     Arc::downgrade(ctx.governor().expect("one that can be done"))
 }
@@ -280,7 +281,7 @@ fn a_deep_line_is_dropped_from_either_end() {
     });
 }
 
-/// A line that is kept for a function at its end, and that nobody can cancel when its root is dropped.
+/// A chain of contexts kept for a function at its end, which no handle can cancel once its root is dropped.
 #[test]
 fn a_deep_line_that_nobody_uses_is_dropped() {
     on_a_small_stack(|| {

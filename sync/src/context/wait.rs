@@ -17,7 +17,7 @@ impl Context {
     /// Waits until the context is done, and returns the error. Go's `<-ctx.Done()`.
     ///
     /// Of a context that is never done ([`background`](super::background), for one) it never returns, as a receive from
-    /// a nil channel; a goroutine that waits so counts as deadlocked when nobody else is left.
+    /// a nil channel; a goroutine that waits so counts as deadlocked when no other goroutine is left.
     ///
     /// # Examples
     ///
@@ -116,7 +116,7 @@ impl Context {
         wait(&self.limit()).map_err(|why| self.error_of(why))
     }
 
-    /// Why a wait has given up, who was told so before the context may have been.
+    /// Why a wait gave up: it may have been told before the context was.
     #[cold]
     fn error_of(&self, why: WaitError) -> Error {
         if why == WaitError::TimedOut && self.deadline().is_some_and(|own| own <= Instant::now()) {

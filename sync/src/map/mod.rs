@@ -19,12 +19,12 @@
 //! twice. papaya has no such locks. What it lacks is here:
 //!
 //! * **The table's keys are hashes**, so papaya calls none of the user's code but destructors. A `Hash` that panics
-//!   while papaya copies an entry to a bigger table would leave that entry half copied, and all who change it waiting.
-//!   And once there are more keys of one hash than papaya's limit of probes (some 30), its iteration never ends, as no
-//!   table is big enough; Go has a chain for these. So do the lines.
+//!   while papaya copies an entry to a bigger table would leave that entry half copied, and all callers that change it
+//!   waiting. And once there are more keys of one hash than papaya's limit of probes (some 30), its iteration never
+//!   ends, as no table is big enough; Go has a chain for these. So do the lines.
 //! * **A line knows when it was born**, in ranges begun so far. papaya does not reuse the place of an entry that was
-//!   removed, so who removes and stores a key during a `range` moves it, perhaps to where that `range` has not been
-//!   yet. A `range` passes over the lines that were born since it began. See `Line::born` in `table.rs`.
+//!   removed, so a caller that removes and stores a key during a `range` moves it, perhaps to where that `range` has
+//!   not been yet. A `range` passes over the lines that were born since it began. See `Line::born` in `table.rs`.
 //! * **A fence after an insertion**: papaya shows the new entry by a release store, which the inserter's next load may
 //!   overtake (not on x86, as papaya counts it by a locked instruction). Go's map is sequentially consistent, and
 //!   programs may rely on it.
@@ -33,9 +33,9 @@
 //! * **A destructor that panics** does so where memory is reclaimed. It is stopped there: the panic has been reported,
 //!   and goes no further.
 //!
-//! Goroutines of one thread share the thread's guard, a count of who reads. They may come and go in any order; memory
-//! is freed when the count is 0. Threads wait for each other only while a table is being copied to a bigger one, in
-//! which no code but papaya's runs, and so no goroutine can leave its thread.
+//! Goroutines of one thread share the thread's guard, a count of readers. They may come and go in any order; memory is
+//! freed when the count is 0. Threads wait for each other only while a table is being copied to a bigger one, in which
+//! no code but papaya's runs, and so no goroutine can leave its thread.
 //!
 //! A goroutine may be left for ever in user code that a method calls: a destructor, `==` or `clone` that waits when its
 //! set ends, below an `extern "C"` frame or where panics abort. Then the count of its thread never falls to 0. That is
@@ -59,8 +59,8 @@ use table::{Pair, Step, Table};
 
 /// A map from keys to values that threads and goroutines use together without a lock around it.
 ///
-/// As in Go, it suits keys that are written once and read often, and many who work on keys of their own; else a
-/// `HashMap` in a [`Mutex`](crate::Mutex) has better types and invariants. Reads never wait.
+/// As in Go, it suits keys that are written once and read often, and many callers that work on keys of their own; else
+/// a `HashMap` in a [`Mutex`](crate::Mutex) has better types and invariants. Reads never wait.
 ///
 /// Values are copied out, as Go's are: cloned. [`load_with`](Map::load_with) looks at one without a clone.
 ///

@@ -67,8 +67,9 @@ impl<K, V, S> Table<K, V, S> {
                 (_, Step::Leave) => return false,
                 (None, Step::Put(new)) => match lines.try_insert(hash, new) {
                     Ok(line) => {
-                        // Between the store that has shown the line and our next load, which may be of this map: so that
-                        // of two who insert and then look for each other's key, one at least finds it. And for `born`.
+                        // Between the store that has shown the line and our next load, which may be of this map: so
+                        // that of two callers that insert and then look for each other's key, at least one finds it.
+                        // And for `born`.
                         fence(SeqCst);
                         line.born_by_now(&self.ranges);
                         return true;
@@ -107,7 +108,7 @@ pub(super) enum Step<K, V> {
 }
 
 impl<K, V> Line<K, V> {
-    /// Nobody has looked yet at how many ranges have begun.
+    /// No caller has looked yet at how many ranges have begun.
     const UNKNOWN: u64 = u64::MAX;
 
     fn of(pair: Arc<Pair<K, V>>) -> Self {
@@ -118,16 +119,17 @@ impl<K, V> Line<K, V> {
     /// returned. A line that takes the place of another one inherits this.
     ///
     /// A range passes over lines that were born after it began. It so misses no key that was stored before: that line
-    /// was born before. And it sees none twice. For the key to be in a second place, it was removed from the first after
-    /// the range had looked there, so after the range had begun. Who inserted it in the second knew of the removal, and
-    /// looked at the count after that.
+    /// was born before. And it sees none twice. For the key to be in a second place, it was removed from the first
+    /// after the range had looked there, so after the range had begun. The inserter of the second knew of the removal,
+    /// and looked at the count after that.
     ///
-    /// Whoever wants to know looks at the count for the inserter, if that has not yet.
+    /// A reader looks at the count for the inserter, if the inserter has not yet.
     ///
-    /// Orderings: the look at the first place is SeqCst (papaya's `protect`), and so is the step of the count before it.
-    /// The removal comes after the look, in the place's modification order. It happens before the inserter's fence, as
-    /// the inserter has seen it; so in the order of all SeqCst the look comes before that fence, and the load after the
-    /// fence sees the step. Whoever saw the insertion, and loads the count for the inserter, has a fence of its own.
+    /// Orderings: the look at the first place is SeqCst (papaya's `protect`), and so is the step of the count before
+    /// it. The removal comes after the look, in the place's modification order. It happens before the inserter's fence,
+    /// as the inserter has seen it; so in the order of all SeqCst the look comes before that fence, and the load after
+    /// the fence sees the step. A reader that saw the insertion, and loads the count for the inserter, has a fence of
+    /// its own.
     #[inline]
     pub(super) fn born(&self, ranges: &AtomicU64) -> u64 {
         match self.born.load(Relaxed) {

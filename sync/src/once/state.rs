@@ -7,7 +7,7 @@
 //!  └──────────────────────────────────────────────┴─────────┴──────┘
 //! ```
 //!
-//! | step | who | what |
+//! | step | actor | what |
 //! |---|---|---|
 //! | `NEW` becomes `RUNNING` | the first `do_` | runs its function |
 //! | `waiters += 1`, then takes a permit | a `do_` that finds it running | |
@@ -16,12 +16,12 @@
 //!
 //! `DONE` has no waiters beside it, and is the last word: so the fast path is one load and one comparison.
 //!
-//! The `Once` may be freed when those who waited have returned and the word is known to be `DONE`: who makes it so does
-//! not touch it again if nobody waits, nor, if somebody does, once it has given the last of them its permit.
+//! The `Once` may be freed when all waiters have returned and the word is known to be `DONE`: the runner does not touch
+//! it again after it has set `DONE` without waiters, or has given the last waiter its permit.
 //!
-//! Orderings: the swap to `DONE` is a Release, and whoever reads `DONE` from the word does it with Acquire. The waiters
-//! have it from the semaphore, which passes on to the taker of a permit what its giver did before. All other changes of
-//! the word publish nothing.
+//! Orderings: the swap to `DONE` is a Release, and callers read `DONE` with Acquire. Waiters are ordered by the
+//! semaphore: what the giver of a permit did happens before its taker goes on. All other changes of the word publish
+//! nothing.
 //!
 //! The count of waiters has 30 bits: a waiter has a stack, so as many are more than there is memory.
 //!
@@ -45,12 +45,12 @@ const ONE: u32 = 4;
 
 /// Runs one function, once.
 ///
-/// The first [`do_`](Once::do_) runs its function; whoever calls meanwhile waits until that has ended; whoever calls
-/// later returns at once, which costs a load. What the function did happens before the return of any of them.
+/// The first [`do_`](Once::do_) runs its function. Concurrent callers wait until it has ended; later callers return at
+/// once, at the cost of a load. What the function did happens before the return of every call.
 ///
 /// A goroutine that has run for long gives way after its function has ended. A call that finds it done never switches.
 ///
-/// A function that panics counts as done, as in Go: the panic goes to the one who ran it, the others return, and no
+/// A function that panics counts as done, as in Go: the panic goes to the caller that ran it, the others return, and no
 /// function will run any more. (`std`'s `Once` would be poisoned.) So does one that is unwound by
 /// [`goexit`](sudog_runtime::goroutine), or because its goroutine is given up. To give the panic to all callers, use a
 /// [`OnceFunc`](crate::OnceFunc).
@@ -306,7 +306,7 @@ impl Once {
     }
 }
 
-/// For what is made of it here, where the function is somebody else's.
+/// For the types made of it here, where the function is another's.
 #[cfg(not(sudog_loom))]
 impl Once {
     /// One whose function runs already: its maker has to [`finish`](Once::finish) it.
@@ -314,7 +314,7 @@ impl Once {
         Self { word: AtomicU32::new(RUNNING), permits: AtomicU32::new(0) }
     }
 
-    /// Waits for the function, which somebody runs. `what` is for the report of a deadlock.
+    /// Waits for the function, which another caller runs. `what` is for the report of a deadlock.
     pub(crate) fn wait(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut word = self.word.load(Acquire);
         while word != DONE {
@@ -332,7 +332,7 @@ impl Once {
     }
 }
 
-/// As memory that is freed is written: so loom sees who uses it later.
+/// Writes, as freeing would, so that loom reports a later use.
 #[cfg(sudog_loom)]
 impl Drop for Once {
     fn drop(&mut self) {

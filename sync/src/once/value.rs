@@ -1,10 +1,10 @@
-//! A value that is made once, by whoever asks for it first. Go's `OnceValue`; the others are made of it.
+//! A value that its first caller makes, once. Go's `OnceValue`; the others are made of it.
 //!
-//! | [`Once`] | the cell | who may touch it |
+//! | [`Once`] | the cell | may be touched by |
 //! |---|---|---|
-//! | new | `New(f)` | nobody |
-//! | running | `Running`: `f` has been moved out | the one that runs `f` |
-//! | done | `Value`, or why there is none; for good | everybody, to read |
+//! | new | `New(f)` | no caller |
+//! | running | `Running`: `f` has been moved out | the caller that runs `f` |
+//! | done | `Value`, or why there is none; for good | all callers, to read |
 //!
 //! Source: Go's `sync/oncefunc.go`, in the development tree of 1.28.
 
@@ -21,15 +21,15 @@ use super::Once;
 use crate::context;
 use crate::shared_panic::{Caught, is_goexit};
 
-/// A value that is made by a function when somebody first asks for it. `std`'s `LazyLock`, with Go's contract.
+/// A value that a function makes at the first call. `std`'s `LazyLock`, with Go's contract.
 ///
-/// * The function runs once. Whoever asks meanwhile waits.
-/// * It is dropped after that, with what it has captured, even if it panics.
+/// * The function runs once. Concurrent callers wait.
+/// * The function is dropped after that, with its captures, even if it panics.
 /// * If it panics, every call panics with the same value. See [`SharedPanic`](crate::SharedPanic) for what that is if it
 ///   is no text.
-/// * If it is unwound by [`goexit`](sudog_runtime::goroutine), or as its goroutine is given up, that goes on for the one
-///   who ran it, and every other call panics.
-/// * If it asks for its own value it waits for itself, for ever.
+/// * If it is unwound by [`goexit`](sudog_runtime::goroutine), or as its goroutine is given up, the caller that ran it
+///   goes on unwinding, and every other call panics.
+/// * A function that asks for its own value waits for itself, for ever.
 ///
 /// No call allocates, unless it panics. Its value may be shared among threads, if it is shared itself:
 ///
@@ -70,7 +70,7 @@ enum Cell<T, F> {
 
 // SAFETY: `&Self` gives out `&T`, to any number of threads: `T: Sync`. The value may be made on another thread than the
 // one that drops it: `T: Send`. `f` is called and dropped by one thread, not that of its maker: `F: Send`; it is not
-// shared. What was caught is `Send` and `Sync`. That nobody reads the cell while it is written is the table above.
+// shared. What was caught is `Send` and `Sync`. No caller reads the cell while it is written: the table above.
 unsafe impl<T: Send + Sync, F: Send> Sync for OnceValue<T, F> {}
 
 // After a panic of `f` there is no value, and no `f`: nothing broken can be seen. What a value that is seen is worth
@@ -133,7 +133,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// use sudog_sync::OnceValue;
     ///
     /// let answer = OnceValue::new(|| 6 * 7);
-    /// assert_eq!(answer.get_until(Instant::now()), Some(&42)); // nobody to wait for
+    /// assert_eq!(answer.get_until(Instant::now()), Some(&42)); // no wait is needed
     /// ```
     #[inline]
     #[track_caller]
@@ -221,8 +221,8 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// Runs the function, within the one `do_` that gets to run something.
     fn run(&self) -> Option<Ended> {
         let cell = self.cell.get();
-        // SAFETY: not done, and we are the one that runs: nobody else touches the cell. No reference lasts for longer
-        // than a move; in particular none is there while `f` runs.
+        // SAFETY: not done, and this caller runs `f`: no other touches the cell. No reference lasts for longer than a
+        // move; in particular none is there while `f` runs.
         let Cell::New(f) = (unsafe { cell.replace(Cell::Running) }) else { unreachable!("run once") };
         // `f` is moved, and dropped when it ends; and its panic is raised again.
         let (made, ended) = match catch_unwind(AssertUnwindSafe(f)) {
@@ -251,7 +251,7 @@ impl<T, F> OnceValue<T, F> {
     #[inline]
     #[track_caller]
     unsafe fn made(&self) -> &T {
-        // SAFETY: by the contract, nobody writes any more.
+        // SAFETY: by the contract, it is written no more.
         match unsafe { &*self.cell.get() } {
             Cell::Value(value) => value,
             cell => cell.fail(),
@@ -277,7 +277,7 @@ impl<T: fmt::Debug, F> fmt::Debug for OnceValue<T, F> {
         if !self.once.is_done() {
             return tuple.field(&format_args!("<not made>")).finish();
         }
-        // SAFETY: it is done, so nobody writes.
+        // SAFETY: it is done, so it is written no more.
         match unsafe { &*self.cell.get() } {
             Cell::Value(value) => tuple.field(value),
             _ => tuple.field(&format_args!("<failed>")),

@@ -157,7 +157,7 @@ pub fn once_func<F: FnOnce() + Send>(f: F) -> impl Fn() + Send + Sync {
     move || f.call()
 }
 
-/// Two values that are made by one function when somebody first asks for one: often a result and what came with it.
+/// Two values that one function makes when the first of them is asked for: often a result and what came with it.
 ///
 /// In all but the number it is an [`OnceValue`]; its contract is there. Go: `sync.OnceValues`, of which [`once_values`]
 /// has the shape.

@@ -1,4 +1,4 @@
-//! Go's `sync.Pool`: free items, kept for those who would else make new ones.
+//! Go's `sync.Pool`: free items, kept for callers that would otherwise make new ones.
 //!
 //! ```text
 //!   pool: one shard for each processor, allocated by the first `put`; a thread uses one of them, its own
@@ -11,14 +11,14 @@
 //!   put:         1.        2. head
 //! ```
 //!
-//! A shard has a lock that nobody waits for: who finds it taken goes to the next shard; a `put` that finds all taken
-//! drops its item. Under the lock nothing runs but moves of items, and the allocator when `shared` grows: no `New`, no
-//! destructor. So a thread that loses its processor there keeps nobody from anything but that shard, and no goroutine
-//! leaves its thread there.
+//! A shard has a lock that callers only try: a caller that finds it taken goes to the next shard; a `put` that finds
+//! all taken drops its item. Under the lock nothing runs but moves of items, and the allocator when `shared` grows: no
+//! `New`, no destructor. So a thread that loses its processor there keeps other threads from that shard only, and no
+//! goroutine leaves its thread there.
 //!
 //! What Go does without a lock (an owner that is pinned to its processor, a ring that others steal from) needs a thread
 //! that cannot be interrupted by another with the same shard. Here threads share shards; the lock is one swap, which
-//! other threads touch only when they run out of items. `holds` says, to those who would steal, whether it is worth it.
+//! other threads touch only when they run out of items. `holds` tells thieves whether stealing is worth it.
 //!
 //! Source: Go's `sync/pool.go`, in the development tree of 1.28.
 
@@ -41,9 +41,9 @@ use crate::thread_index::thread_index;
 /// one back. Nothing relates what is put to what is got, but that what was done to an item before `put` happens before
 /// what is done to it after `get`.
 ///
-/// In Go, items that nobody uses vanish by and by with the collections of garbage. There are none here, so the program
-/// says when: [`age`](Pool::age), from time to time. As in Go, nothing else bounds how many items there are: a pool that
-/// does not age keeps all that were put and not got.
+/// In Go, unused items vanish with the collections of garbage. There are none here, so the program says when:
+/// [`age`](Pool::age), from time to time. As in Go, nothing else bounds how many items there are: a pool that does not
+/// age keeps all that were put and not got.
 ///
 /// A thread that has no items left finds those of other threads, but for one of each, until the pool ages.
 ///
@@ -140,8 +140,8 @@ impl<T, F> Pool<T, F> {
         sudog_runtime::safepoint();
     }
 
-    /// Drops the items that nobody has used since the last call, and did not use before it either: an item that is put
-    /// is there until the second call from then.
+    /// Drops the items that have not been used since the call before the last one: an item that is put stays until the
+    /// second call from then.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! A shard of a pool, and its lock that nobody waits for.
+//! A shard of a pool, and its lock, which callers only try.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use sudog_runtime::G;
 #[repr(align(128))]
 pub(super) struct Shard<T> {
     taken: AtomicBool,
-    /// [`SHARED`] and [`VICTIM`]. Written under the lock, and read by those who would steal.
+    /// [`SHARED`] and [`VICTIM`]. Written under the lock, and read by thieves.
     holds: AtomicU8,
     stock: UnsafeCell<Stock<T>>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Items<T> {
     pub(super) shared: VecDeque<T>,
 }
 
-// SAFETY: `stock` is touched under the lock only, and by whoever has the shard for itself; items are moved from thread to
+// SAFETY: `stock` is touched under the lock only, and by the owner of the whole shard; items are moved from thread to
 // thread, and never shared.
 unsafe impl<T: Send> Sync for Shard<T> {}
 
@@ -82,7 +82,7 @@ impl<T> Shard<T> {
         if self.taken.swap(true, Acquire) { None } else { Some(Locked { shard: self }) }
     }
 
-    /// For who must have it: waits until its holder has moved an item.
+    /// For a caller that must have it: waits until its holder has moved an item.
     pub(super) fn lock(&self) -> Locked<'_, T> {
         loop {
             match self.try_lock() {

@@ -11,9 +11,9 @@
 //!
 //! | field | means |
 //! |---|---|
-//! | readers | how many have the lock for reading, or wait for a writer in order to read |
-//! | W | a writer has announced itself: who comes to read now waits until it has unlocked |
-//! | P phase | changes with each writer that ends: those who wait, wait on the semaphore of their phase |
+//! | readers | how many readers have the lock, or wait for a writer |
+//! | W | a writer has announced itself: later readers wait until it has unlocked |
+//! | P phase | changes with each writer that ends: readers wait on the semaphore of their phase |
 //! | before | while W is set: of the readers that came before the writer, how many are left; else without a meaning |
 //!
 //! | step | changes the word by | then |
@@ -25,8 +25,8 @@
 //! | a reader that waits, and gives up | readers - 1, if W is set and P is its own | else it has been admitted, takes its permit, and has the lock |
 //! | a writer that waits, and gives up | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. Else it has the lock |
 //!
-//! Who has announced itself has `writers`, so there is one such at a time; readers that came during a write go before
-//! the next writer, and a writer waits for no reader that came after it: neither side can starve the other.
+//! A writer that has announced itself owns `writers`, so there is one such at a time; readers that came during a write
+//! go before the next writer, and a writer waits for no reader that came after it: neither side can starve the other.
 //!
 //! Go keeps `before` in a word of its own, `readerWait`, and so a `runlock` that meets a writer takes two steps. Here
 //! it is one, which a writer that gives up relies on: it must know how many to admit. `runlock` does not look at W
@@ -35,9 +35,9 @@
 //! **One bit of phase is enough.** A reader that gives up must know whether it has been admitted meanwhile. Let it have
 //! come in phase k. While it has not taken its permit, phase k + 1 may begin, but does not end: not by an unlock, as
 //! the writer of k + 1 counts it in `before`; nor by one that gives up, as that waits until all that were admitted at
-//! the end of k have taken their permits, which `entering` counts: before it announces itself if it has a deadline, else
-//! (its goroutine is unwound) before it retracts. So if W is set and P is its own, the phase is k, and
-//! nobody has admitted it. For the same reason a permit of one phase is never taken by a reader of another.
+//! the end of k have taken their permits, which `entering` counts: before it announces itself if it has a deadline,
+//! else (its goroutine is unwound) before it retracts. So if W is set and P is its own, the phase is k, and no writer
+//! has admitted it. For the same reason a permit of one phase is never taken by a reader of another.
 //!
 //! Orderings. All changes of the word are RMWs, so each of them passes on what was released by those before it.
 //! `runlock` is a Release, and the writer's announcement, or its load after it has waited, an Acquire: it comes after
@@ -81,7 +81,7 @@ fn before(state: u64) -> u64 {
 
 /// The Go readers-writer mutex, bare: any number of readers, or one writer.
 ///
-/// Writers lock `W` among themselves; whoever waits for the other side waits on semaphores `S`. For one with data and
+/// Writers lock `W` among themselves; readers and writers wait for each other on semaphores `S`. For one with data and
 /// guards see [`RwMutex`](crate::RwMutex).
 ///
 /// As in Go, it is not owned by a thread, and not reentrant; in particular one that reads must not come to read again,
@@ -116,7 +116,7 @@ fn before(state: u64) -> u64 {
 /// ```
 pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     state: AtomicU64,
-    /// Who has it may announce itself.
+    /// Its owner may announce itself.
     writers: W,
     /// A permit for the writer, from the last of the readers before it.
     drained: S,
@@ -227,7 +227,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Undoes one [`GoRwMutex::rlock`], whoever called it. Go: `RUnlock`.
+    /// Undoes one [`GoRwMutex::rlock`], of any caller. Go: `RUnlock`.
     ///
     /// The last reader before a writer wakes the writer, and a goroutine may give way there. Any other `runlock` is one
     /// atomic operation and never switches: a goroutine that only reads, in a loop, calls
@@ -288,7 +288,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     /// A reader has taken its permit.
     fn enter(&self) {
-        // Release: whoever reads 0 comes after the taking of the permits.
+        // Release: a thread that reads 0 comes after the taking of the permits.
         self.entering.fetch_sub(1, Release);
     }
 
@@ -312,7 +312,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[cold]
     fn runlock_slow(&self, old: u64) {
-        // With a writer there, and no reader before it, whoever reads still waits.
+        // With a writer there, and no reader before it, all readers still wait.
         if readers(old) == 0 || before(old) == 0 {
             fatal("sync: RUnlock of unlocked RWMutex");
         }
@@ -452,7 +452,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[cold]
     fn admit_some(&self, phase: u64, n: u32) {
-        // Relaxed: who reads it has `writers`, and so comes after us.
+        // Relaxed: its reader owns `writers`, and so comes after us.
         self.entering.fetch_add(n, Relaxed);
         self.admitted[usize::from(phase != 0)].grant_many(n);
     }
@@ -477,7 +477,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// The same.
     #[inline]
     unsafe fn end_write_and_read(&self, guard: W::Guard) {
-        /// Nobody will get to know that it reads.
+        /// No caller will learn that it reads.
         struct Unwound<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>);
         impl<W: RawLock, S: Semaphore> Drop for Unwound<'_, W, S> {
             #[cold]
@@ -509,7 +509,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
         self.write();
     }
 
-    /// Locks for writing if nobody is there. Go: `TryLock`.
+    /// Locks for writing if there is no reader and no writer. Go: `TryLock`.
     #[inline]
     #[must_use]
     pub fn try_lock(&self) -> bool {
@@ -519,8 +519,8 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for writing unless `deadline` comes first; says whether it did. A deadline in the past makes it one
     /// attempt.
     ///
-    /// The deadline may be overrun by the time that an unlock takes which is under way at that moment and means us; or
-    /// that readers take to wake up whom the writer before us has let in.
+    /// May return slightly late: if an unlock has already picked this writer, the call waits for it to finish; so it
+    /// does for readers that the writer before has admitted, until they have woken.
     ///
     /// # Examples
     ///
@@ -642,8 +642,8 @@ impl<W: RawLock> Drop for Writers<'_, W> {
 }
 
 // SAFETY:
-// - Who has the lock for writing has `writers`, has set W, and has seen `before` at 0: the readers that came before it
-//   have left, and those that come later wait for a permit that only the end of the phase gives.
+// - The write owner owns `writers`, has set W, and has seen `before` at 0: the readers that came before it have left,
+//   and those that come later wait for a permit that only the end of the phase gives.
 // - Each permit of `admitted` is for one reader of its phase: see above.
 // - The orderings are above.
 unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {

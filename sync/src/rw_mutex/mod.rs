@@ -1,7 +1,7 @@
 //! Readers-writer mutexes, behind one interface: [`RawRwLock`](crate::RawRwLock), and
 //! [`RwMutexWith`](crate::RwMutexWith) for guards.
 //!
-//! | | who goes next | a reader's cost, alone | readers on several processors | a writer's cost, alone |
+//! | | goes next | a reader's cost, alone | readers on several processors | a writer's cost, alone |
 //! |---|---|---|---|---|
 //! | [`GoRwMutex`] | the readers that came during a write; writers by starvation mode | two locked instructions | take turns at one cache line | four |
 //! | [`PhaseFairRwMutex`] | the same; writers first come, first served | two | the same | four |

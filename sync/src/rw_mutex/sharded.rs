@@ -8,7 +8,7 @@
 //!  └────────┘   └────────┘         └──────────────────────────────────┘
 //! ```
 //!
-//! | who | its shard is open | its shard is closed |
+//! | caller | its shard is open | its shard is closed |
 //! |---|---|---|
 //! | a reader that comes | counts itself there, by a compare-exchange | reads by `inner`: waits for the writer there |
 //! | a reader that leaves its shard | counts itself off | the same, and takes one off `pending`; brings it to 0: releases `drained` |
@@ -194,7 +194,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
     #[inline]
     fn open(&self) {
         for shard in &self.shards {
-            // Nobody changes a closed shard without readers.
+            // A closed shard without readers is not changed by any thread.
             shard.store(0, Release);
         }
     }
@@ -222,8 +222,8 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
 }
 
 // SAFETY:
-// - Who has the lock for writing has `inner` for writing, has closed all shards, and has seen the readers leave that it
-//   found there, by `pending`. Readers that come find their shards closed, and `inner` locked.
+// - The write owner has `inner` for writing, has closed all shards, and has seen the readers leave that it found there,
+//   by `pending`. Readers that come find their shards closed, and `inner` locked.
 // - A reader has counted itself in an open shard, or has `inner` for reading: either keeps a writer waiting.
 // - The orderings are above.
 unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<N, W, S> {
@@ -314,7 +314,7 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
 
     #[inline]
     fn is_locked_exclusive(&self) -> bool {
-        // Between steps 1 and 2 nobody writes.
+        // Between steps 1 and 2 there is no writer.
         self.inner.is_locked_exclusive() && self.shards.iter().all(|shard| shard.load(Relaxed) == CLOSED)
     }
 }

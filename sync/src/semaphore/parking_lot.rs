@@ -3,10 +3,10 @@
 //! | acquirer | releaser |
 //! |---|---|
 //! | locks its bucket, tests the counter, queues | adds to the counter, then locks the bucket and unparks one |
-//! | | handoff: locks the bucket; unparks one with the permit, or adds to the counter if nobody waits |
+//! | | handoff: locks the bucket; unparks one with the permit, or adds to the counter if there is no waiter |
 //!
 //! The counter is tested, and a handoff decided, under the bucket's lock, so no wake-up is lost; and a release takes
-//! that lock always, because the four bytes have no room to say whether anybody waits.
+//! that lock always, because the four bytes have no room for a count of waiters.
 //!
 //! It blocks the operating-system thread, whatever runs on it. So a release is no safepoint, as in `futex.rs`.
 

@@ -30,7 +30,7 @@ use crate::context::{self, CancelCauseFunc, Cause, Context};
 /// a wait group; the first error remains.
 ///
 /// Different from Go: a panic in a goroutine of the group does not end the process, but goes on in `wait`. (It cancels
-/// the context, and if nobody waits nobody but the panic hook hears of it.) And a limit belongs to the goroutines that
+/// the context, and if no caller waits, only the panic hook hears of it.) And a limit belongs to the goroutines that
 /// were started under it: to lift it while they run is no mistake.
 ///
 /// # Examples
@@ -75,11 +75,11 @@ enum Panic {
     #[default]
     None,
     Caught(Box<dyn Any + Send>),
-    /// Somebody has waited for it; its text is left.
+    /// A caller has waited for it; its text is left.
     Raised(String),
 }
 
-/// Nobody has waited for the panic: its payload's destructor must not be another.
+/// No caller has waited for the panic: its payload's destructor must not be another.
 impl Drop for Failure {
     fn drop(&mut self) {
         if let Panic::Caught(payload) = std::mem::take(&mut self.panic) {
@@ -326,7 +326,8 @@ impl ErrGroup {
     }
 }
 
-/// A goroutine of the group, even if it never starts. Its token goes first: who has waited may set another limit.
+/// A goroutine of the group, even if it never starts. Its token goes first: a caller that has waited may set another
+/// limit.
 struct Task {
     _token: Option<Token>,
     count: Count,

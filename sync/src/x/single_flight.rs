@@ -1,10 +1,10 @@
 //! x/sync's `singleflight`: of several calls for one key at a time, one is made.
 //!
-//! | step | who | under the group's lock | then |
+//! | step | actor | under the group's lock | then |
 //! |---|---|---|---|
 //! | take off | a call that finds no flight for its key | enters a flight into the map | runs its function |
 //! | join | any other call | takes a share in the flight, and marks it as shared | waits until it has landed |
-//! | land | the one that has run its function, even if it is unwound | takes the flight off the map, unless somebody [forgot](SingleFlight::forget) it | if it is shared: stores what came of it, and lets the others go |
+//! | land | the caller that has run its function, even if it is unwound | takes the flight off the map, unless a caller [forgot](SingleFlight::forget) it | if it is shared: stores what came of it, and lets the others go |
 //!
 //! A flight that is off the map cannot be joined: what the landing finds there, shared or not, stays so.
 //!
@@ -40,9 +40,10 @@ use flight::{Came, InFlight, Landing, fly};
 /// [`do_`](SingleFlight::do_) calls its function; unless a call for the same key is under way, in which case it waits for
 /// what comes of that. When the call is over it is forgotten, and the next one is made anew: this is no cache.
 ///
-/// What comes of a call is cloned for those who share it. If its function panics, all of them panic with the same value
-/// (see [`SharedPanic`](crate::SharedPanic)). If it ends its goroutine, by [`goexit`](sudog_runtime::goroutine) or because
-/// that is given up, those of them that are goroutines end like it; threads panic.
+/// The result of a call is cloned for the callers that share it. If its function panics, all of them panic with the
+/// same value (see [`SharedPanic`](crate::SharedPanic)). If it ends its goroutine, by
+/// [`goexit`](sudog_runtime::goroutine) or because that is given up, those of them that are goroutines end like it;
+/// threads panic.
 ///
 /// A function that calls for its own key waits for itself, for ever. What hashes, compares and drops keys, and the
 /// functions, run without any lock: they may call for other keys, wait, and panic.
@@ -119,7 +120,7 @@ pub struct Flight<V, E = Arc<dyn Error + Send + Sync>> {
     pub shared: bool,
 }
 
-// A panic of a function leaves nothing behind but itself, for those who share it.
+// A panic of a function leaves nothing behind but itself, for the callers that share it.
 impl<K, V, E> UnwindSafe for SingleFlight<K, V, E> {}
 impl<K, V, E> RefUnwindSafe for SingleFlight<K, V, E> {}
 
@@ -132,7 +133,7 @@ impl<K, V, E> SingleFlight<K, V, E> {
 }
 
 impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
-    /// The next call for `key` is made, even if one is under way now. Those who share that one still do.
+    /// The next call for `key` is made, even if one is under way now. Callers that share that one still do.
     ///
     /// # Examples
     ///
@@ -319,7 +320,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
                 let shares = self.lock_map(|flights| {
                     let joins = flights.map.contains_key(&place);
                     if joins {
-                        flight.shared.store(true, Relaxed); // for who has the lock after us
+                        flight.shared.store(true, Relaxed); // for the next owner of the lock
                     }
                     joins
                 });

@@ -1,4 +1,4 @@
-//! x/sync's weighted semaphore: tokens under a short lock, and a line of those who want more than there are.
+//! x/sync's weighted semaphore: tokens under a short lock, and a wait list of acquirers that want more than there are.
 //!
 //! ```text
 //!   Weighted
@@ -7,18 +7,18 @@
 //!                                  first                   last       with a counter to wait on
 //! ```
 //!
-//! | step | who | under the lock | then |
+//! | step | actor | under the lock | then |
 //! |---|---|---|---|
-//! | take | an acquire, if nobody stands in line and its tokens are free | `held +=` its tokens | |
+//! | take | an acquire, if the list is empty and its tokens are free | `held +=` its tokens | |
 //! | join | any other acquire | a `Waiter` at the end: `Queued` | waits for a permit on its own counter |
-//! | give | a release; whoever leaves from the front | `held -=`; while the first in line fits: unlinks it, `Granted`, `held +=` its tokens | gives a permit to each of them |
+//! | give | a release; a waiter that leaves from the front | `held -=`; while the first in line fits: unlinks it, `Granted`, `held +=` its tokens | gives a permit to each of them |
 //! | leave | a waiter whose limit has come, or that is unwound | if it is `Queued`: unlinks itself, `Left` | takes its permit if it was `Granted`; it is there, or on its way |
 //!
-//! While anybody stands in line, the tokens of the first are not free; so to take is to be alone, and who leaves from
-//! behind the first changes nothing for the others.
+//! While the list has a waiter, the first one's tokens are not free. So only an acquire without waiters takes, and a
+//! waiter that leaves from behind the first changes nothing for the others.
 //!
-//! A waiter is freed when it has taken its permit, or has `Left`. So whoever gives does not touch it after the grant; and
-//! a waiter that has been `Granted` cannot go before that grant.
+//! A waiter is freed when it has taken its permit, or has `Left`. So the giver does not touch it after the grant; and a
+//! waiter that has been `Granted` cannot go before that grant.
 //!
 //! Source: `golang.org/x/sync/semaphore` of 2026-02.
 
@@ -40,13 +40,14 @@ use crate::context;
 
 /// A semaphore with a number of tokens, of which each acquisition takes as many as it likes.
 ///
-/// Those who wait are served strictly in turn: who wants many tokens is not passed by those who want few, not even if
-/// theirs are free; so a semaphore of `n` tokens makes a lock for `n` readers (of one token) or a writer (of `n`), in
-/// which nobody starves. Who wants more than there are in all waits until its limit, and is in nobody's way.
+/// Waiters are served strictly in turn: a waiter for many tokens is not passed by waiters for few, even if those are
+/// free. So a semaphore of `n` tokens makes a lock for `n` readers (of one token) or a writer (of `n`) without
+/// starvation. A request larger than the semaphore waits until it is cancelled or times out; it does not block other
+/// waiters.
 ///
-/// With a context that is done, or a handle that is cancelled, nobody gets tokens, even if they are free. Who gives up
-/// its wait at the moment at which it is given tokens passes them on. A deadline limits waiting only: tokens that are free
-/// are taken whatever the time.
+/// With a context that is done, or a handle that is cancelled, an acquire fails even if tokens are free. A waiter that
+/// gives up at the moment at which it is given tokens passes them on. A deadline limits waiting only: tokens that are
+/// free are taken whatever the time.
 ///
 /// No wait allocates. What was done before a release happens before what follows an acquisition that its tokens went to.
 ///
@@ -144,7 +145,7 @@ impl Weighted {
     /// ```
     pub fn acquire_limited(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut state = self.state.lock();
-        // Under the lock: a cancel before a release is seen by whoever finds the tokens of that release.
+        // Under the lock: a cancel before a release is seen by an acquire that finds the tokens of that release.
         if is_cancelled(limit) {
             return Err(WaitError::Cancelled);
         }
@@ -158,7 +159,7 @@ impl Weighted {
         self.wait_in_line(state, tokens, limit)
     }
 
-    /// Takes `tokens` tokens, if they are free and nobody waits. Never waits.
+    /// Takes `tokens` tokens, if they are free and there is no waiter. Never waits.
     ///
     /// # Examples
     ///
@@ -174,8 +175,8 @@ impl Weighted {
         self.state.lock().take(tokens, self.size)
     }
 
-    /// Gives `tokens` tokens back, and serves the first in line for as long as there are enough for them. It need not be
-    /// as many as some acquisition took, nor by the one who took them.
+    /// Gives `tokens` tokens back, and serves the first in line for as long as there are enough for them. The number
+    /// need not be that of an acquisition, nor the caller the one that acquired.
     ///
     /// A goroutine that has run for long gives way here, after the tokens have been given.
     ///
@@ -241,8 +242,9 @@ impl Weighted {
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
         let left = ended.is_err() && self.leave(&waiter);
         std::mem::forget(unwound);
-        // Whether the end or the grant came first cannot be told, nor whether a cancel came before what led to the grant.
-        // By this rule, who cancels and then releases can rely on it that the waiter has nothing of that.
+        // Whether the end or the grant came first cannot be told, nor whether a cancel came before what led to the
+        // grant. By this rule, a caller that cancels and then releases can rely on it that the waiter gets none of
+        // those tokens.
         let gives_up = ended.err().or_else(|| is_cancelled(limit).then_some(WaitError::Cancelled));
         let Some(why) = gives_up else { return Ok(()) };
         if !left {

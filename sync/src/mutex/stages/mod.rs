@@ -2,14 +2,14 @@
 //!
 //! | stage | what it adds | what it still gets wrong |
 //! |---|---|---|
-//! | [`V1`] | a semaphore of one is a mutex | Every `lock` and every `unlock` goes through the semaphore, wanted or not. Who waits sleeps at once: a context switch for the shortest of critical sections. |
-//! | [`V2`] | a flag: who finds it clear has the mutex, and newcomers may barge in | Nobody knows whether anybody sleeps, so each `unlock` pays for a second word, and may leave a permit that wakes the next sleeper in vain. |
+//! | [`V1`] | a semaphore of one is a mutex | Every `lock` and every `unlock` goes through the semaphore, needed or not. A waiter sleeps at once: a context switch for the shortest of critical sections. |
+//! | [`V2`] | a flag: the contender that finds it clear has the mutex, and newcomers may barge in | The word does not tell whether a waiter sleeps, so each `unlock` pays for a second word, and may leave a permit that wakes the next sleeper in vain. |
 //! | [`V3`] | spinning, before and between sleeps | As before. And each look is a write to the word, which takes its cache line from the owner. |
-//! | [`V4`] | a count of those who sleep, in the same word: the semaphore is called when it is needed | Each `unlock` wakes another one, while the last one that was woken is still on its way: they all meet, and one has the mutex. |
-//! | [`V5`] | a bit for "somebody is awake": one is woken at a time | One that is woken and beaten, by a newcomer that runs already, goes to the end of the line. |
-//! | [`V6`] | who has waited before sleeps at the head of the line | It can be beaten again, and again: it starves, without bound. |
-//! | [`V7`] | starvation mode: after a millisecond the mutex is handed over, and nobody barges in | `lock` and `unlock` are large functions that are called, not inlined. Misuse goes unnoticed. |
-//! | [`V8`] | fast paths of one step, slow paths elsewhere; checks | What is left is a matter of [`policy`](super::policy). |
+//! | [`V4`] | a count of sleepers, in the same word: the semaphore is called only when needed | Each `unlock` wakes another waiter while the last one is still on its way: they all meet, and one of them locks the mutex. |
+//! | [`V5`] | a bit for "a contender is awake": unlocks wake one at a time | A woken waiter that loses to a newcomer goes to the end of the queue. |
+//! | [`V6`] | a waiter that sleeps again is queued at the head | It can lose again and again: it starves, without bound. |
+//! | [`V7`] | starvation mode: after a millisecond the mutex is handed over, and newcomers queue | `lock` and `unlock` are large functions that are called, not inlined. Misuse goes unnoticed. |
+//! | [`V8`] | fast paths of one step, slow paths elsewhere; checks | The rest is a matter of [`policy`](super::policy). |
 //!
 //! Source, but where a file says otherwise: Taichi Maeda, *"Crispifying" Go Mutexes*, whose Version #1 to #8 they are.
 //!
@@ -21,19 +21,19 @@
 //!
 //! # Limits
 //!
-//! * Deadlines: `V1` has those of its semaphore. `V2` to `V7` [poll](crate::RawLock::try_lock_until), without a place in the
-//!   line.
-//! * A goroutine may give way in an unlock that wakes another contender, and in each unlock of `V1`. No other unlock of `V1`
-//!   to `V7` switches, though a goroutine that has been woken may wait for the worker: Go interrupts the owner, and here
-//!   the owner calls [`gosched`](sudog_runtime::goroutine) at times.
-//! * The counts, of 31, 30 and 29 bits, are not checked for overflow: every contender has a stack, and so many stacks
-//!   there are not.
-//! * A goroutine that is unwound while it waits loses nothing for others. `V1` to `V3` keep no account of it. From `V4`
-//!   on it has been counted, and nobody takes it off: there is one more in `waiters`, or one more permit in the
-//!   semaphore, than there are sleepers, and that for good. Each unlock that finds nobody but it to wake releases a
-//!   permit, which the next one that would sleep takes at once, in vain, and is itself counted for. (With the permit
-//!   goes W, from `V5` on, so whoever takes it has it.) In `V7` a mutex in starvation mode can be left promised to
-//!   nobody: `try_lock` fails until somebody calls `lock`, who has it at once. `V8` has none of this.
+//! * Deadlines: `V1` has those of its semaphore. `V2` to `V7` [poll](crate::RawLock::try_lock_until), without a place
+//!   in the queue.
+//! * A goroutine may give way in an unlock that wakes another contender, and in each unlock of `V1`. No other unlock of
+//!   `V1` to `V7` switches, though a woken goroutine may wait for the worker: Go interrupts the owner, and here the
+//!   owner calls [`gosched`](sudog_runtime::goroutine) at times.
+//! * The counts, of 31, 30 and 29 bits, are not checked for overflow: every contender has a stack, and memory has no
+//!   room for so many stacks.
+//! * A goroutine that is unwound while it waits loses nothing for others. `V1` to `V3` keep no account of it. `V4` and
+//!   later have counted it, and never take it off: for good, `waiters` or the semaphore's permits exceed the sleepers
+//!   by one. Each unlock that finds no other waiter releases a permit, which the next contender takes instead of
+//!   sleeping, in vain, and is itself counted for. (From `V5` on WOKEN goes with the permit, so its taker has it.) In
+//!   `V7` a starving mutex can be left promised to a waiter that is gone: `try_lock` fails until a caller of `lock`
+//!   takes it at once. `V8` has none of this.
 //!
 //! # Examples
 //!

@@ -41,7 +41,7 @@ fn after_sleepers<L: RawLock<Guard = ()> + Debug + 'static>(starving: bool) -> A
         }
     });
     assert!(lock.is_locked());
-    // SAFETY: locked above, and who did so is gone.
+    // SAFETY: locked above, and its owner is gone.
     unsafe { lock.unlock(()) };
     lock
 }
@@ -86,7 +86,7 @@ fn sleepers_that_are_unwound_lose_nothing_for_others() {
     check::<V7>();
 }
 
-/// The mutex is promised to nobody, and the next to come has it.
+/// The mutex is promised to a waiter that is gone, and the next caller has it.
 #[test]
 fn starvation_mode_outlives_those_who_starved() {
     let lock = after_sleepers::<V7>(true);

@@ -37,7 +37,7 @@ use crate::semaphore::RuntimeSema;
 /// ```
 pub struct V1<S = RuntimeSema> {
     sema: S,
-    /// For `is_locked` only, as a semaphore cannot be asked: 1 while somebody has the permit. Written by its holder.
+    /// For `is_locked` only, as a semaphore cannot be asked: 1 while the permit is taken. Written by its taker.
     held: AtomicU32,
 }
 
@@ -48,7 +48,7 @@ impl<S: Semaphore> V1<S> {
     }
 }
 
-// SAFETY: whoever has the one permit has the lock. The orderings are the semaphore's.
+// SAFETY: the taker of the one permit has the lock. The orderings are the semaphore's.
 unsafe impl<S: Semaphore> RawLock for V1<S> {
     type Guard = ();
 

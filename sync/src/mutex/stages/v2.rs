@@ -3,7 +3,7 @@
 //! | word | 0 | 1 |
 //! |---|---|---|
 //! | `state` | unlocked | locked |
-//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by one who has yet to say so |
+//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by a contender that has not cleared this yet |
 //!
 //! | step | `state` | `permit` | the semaphore |
 //! |---|---|---|---|
@@ -16,8 +16,8 @@
 //!
 //! No wake-up is lost. Of the swaps of `permit` by an unlock and by one that has taken a permit, one comes first. The
 //! unlock's: the other, which is AcqRel as the unlock's is, sees the mutex as the unlock left it, or in the hands of a
-//! later owner, who will unlock. The other's: the unlock finds 0, and releases. So whenever somebody sleeps, the mutex
-//! is locked, or a permit is out, whose taker will look.
+//! later owner, which will unlock. The other's: the unlock finds 0, and releases. So whenever a waiter sleeps, the
+//! mutex is locked, or a permit is out, whose taker will look.
 //!
 //! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees it.
 //!
@@ -34,7 +34,7 @@ use crate::semaphore::RuntimeSema;
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// A flag, and a semaphore for those who find it set.
+/// A flag, and a semaphore for contenders that find it set.
 ///
 /// A newcomer may *barge in*: take the mutex before one that has been woken for it. That one sleeps again.
 ///
@@ -66,7 +66,7 @@ impl<S> V2<S> {
     }
 }
 
-// SAFETY: whoever turns `state` from 0 to 1 has the lock. The orderings are above.
+// SAFETY: the contender that turns `state` from 0 to 1 has the lock. The orderings are above.
 unsafe impl<S: Semaphore> RawLock for V2<S> {
     type Guard = ();
 

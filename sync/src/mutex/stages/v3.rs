@@ -1,9 +1,9 @@
-//! Version 3: as version 2, and whoever finds the mutex locked spins for a while before it sleeps.
+//! Version 3: as version 2, and a contender that finds the mutex locked spins for a while before it sleeps.
 //!
 //! | word | 0 | 1 |
 //! |---|---|---|
 //! | `state` | unlocked | locked |
-//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by one who has yet to say so |
+//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by a contender that has not cleared this yet |
 //!
 //! | step | `state` | `permit` | the semaphore |
 //! |---|---|---|---|
@@ -30,9 +30,9 @@ use crate::semaphore::RuntimeSema;
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// A flag, which one may watch for a moment, and a semaphore for those who find it set all the same.
+/// A flag, which a contender watches for a moment, and a semaphore for contenders that find it set all the same.
 ///
-/// [`spin`] has the rule: four rounds of thirty pause instructions, where somebody else can run meanwhile.
+/// [`spin`] has the rule: four rounds of thirty pause instructions, where another thread can run meanwhile.
 ///
 /// # Examples
 ///
@@ -61,7 +61,7 @@ impl<S> V3<S> {
     }
 }
 
-// SAFETY: whoever turns `state` from 0 to 1 has the lock. The orderings are above.
+// SAFETY: the contender that turns `state` from 0 to 1 has the lock. The orderings are above.
 unsafe impl<S: Semaphore> RawLock for V3<S> {
     type Guard = ();
 

@@ -1,4 +1,4 @@
-//! Version 4: the word counts those who sleep, so that an unlock knows whether to wake anybody.
+//! Version 4: the word counts sleepers, so that an unlock knows whether to wake one.
 //!
 //! ```text
 //!   31                                      1   0
@@ -11,13 +11,13 @@
 //! |---|---|---|---|
 //! | `lock`, L is clear | sets | | has the lock |
 //! | `lock`, L is set, also after a spin | | + 1 | sleeps, and tries again |
-//! | `unlock` | clears | | if nobody waits: done |
+//! | `unlock` | clears | | if there are no waiters: done |
 //! | | as long as it is clear | - 1, if it is above 0 | releases a permit |
 //!
-//! Those who sleep are as many as `waiters` plus the permits released.
+//! The sleepers are as many as `waiters` plus the permits released.
 //!
-//! Orderings: Acquire on the step that sets L, Release on the one that clears it. All steps are RMWs of one word, so
-//! whoever takes the mutex after others have changed the count still sees what its owner did.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it. All steps are RMWs of one word,
+//! so an owner that locks after others have changed the count still sees what the owner before it did.
 //!
 //! Source: Version #4.
 
@@ -32,7 +32,7 @@ use crate::semaphore::RuntimeSema;
 const LOCKED: u32 = 1;
 const WAITER: u32 = 2;
 
-/// A flag and a count in one word: nobody calls the semaphore in vain.
+/// A flag and a count in one word: no unlock calls the semaphore in vain.
 ///
 /// At most 2^31 - 1 can sleep.
 ///
@@ -50,7 +50,8 @@ pub struct V4<S = RuntimeSema> {
     sema: S,
 }
 
-// SAFETY: whoever sets L has the lock, by a compare-exchange from a state without it. The orderings are above.
+// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without it. The orderings are
+// above.
 unsafe impl<S: Semaphore> RawLock for V4<S> {
     type Guard = ();
 
@@ -101,7 +102,7 @@ unsafe impl<S: Semaphore> RawLock for V4<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // Nobody to wake; or somebody has barged in, and will see to it.
+        // No waiter to wake; or a newcomer has barged in, and its unlock will wake one.
         while old / WAITER != 0 && old & LOCKED == 0 {
             match self.state.compare_exchange_weak(old, old - WAITER, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

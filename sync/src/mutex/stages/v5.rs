@@ -1,4 +1,4 @@
-//! Version 5: the word says whether somebody is awake to take the mutex, so that an unlock wakes one at a time.
+//! Version 5: the word says whether a contender is awake to lock the mutex, so that unlocks wake one at a time.
 //!
 //! ```text
 //!   31                                  2   1   0
@@ -9,16 +9,19 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | L locked | whoever takes the mutex | its unlock |
-//! | W woken | an unlock, for the one that it wakes; one that spins, for itself, if others sleep | that one, as it takes the mutex or sleeps |
+//! | `LOCKED` (L) | the contender that locks the mutex | its unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
 //! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
 //!
-//! At most one contender has W: it is set in steps from states without it only. An unlock that finds it set wakes
-//! nobody: the one that has it is awake and will look, after this unlock, as its own next step on the word comes later.
+//! At most one contender has WOKEN: it is set in steps from states without it only. An unlock that finds it set wakes
+//! no waiter: the contender that has it is awake and will look, after this unlock, as its own next step on the word
+//! comes later.
 //!
-//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
+//! word.
 //!
-//! Source: Version #5. Go commit dd2074c82a (2011), and with the spinning edcad8639a (2015): Go's mutex from 1.5 to 1.8.
+//! Source: Version #5. Go commit dd2074c82a (2011), and with the spinning edcad8639a (2015): Go's mutex from 1.5 to
+//! 1.8.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -32,7 +35,7 @@ const LOCKED: u32 = 1;
 const WOKEN: u32 = 2;
 const WAITER: u32 = 4;
 
-/// A flag, a count, and a bit by which unlocks know that somebody is awake.
+/// A flag, a count, and a bit by which unlocks know that a contender is awake.
 ///
 /// At most 2^30 - 1 can sleep.
 ///
@@ -50,7 +53,8 @@ pub struct V5<S = RuntimeSema> {
     sema: S,
 }
 
-// SAFETY: whoever sets L has the lock, by a compare-exchange from a state without it. The orderings are above.
+// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without it. The orderings are
+// above.
 unsafe impl<S: Semaphore> RawLock for V5<S> {
     type Guard = ();
 
@@ -66,7 +70,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
         if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
         }
-        let mut awoke = false; // we have W
+        let mut awoke = false; // we have WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {
@@ -109,7 +113,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // Nobody to wake; or somebody has barged in or is awake, and will see to it.
+        // No waiter to wake; or a contender has barged in or is awake, and will look.
         while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

@@ -1,4 +1,4 @@
-//! Version 6: whoever has waited before, and has to wait again, stands at the head of the line.
+//! Version 6: a waiter that has to sleep again is queued at the head.
 //!
 //! ```text
 //!   31                                  2   1   0
@@ -9,18 +9,20 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | L locked | whoever takes the mutex | its unlock |
-//! | W woken | an unlock, for the one that it wakes; one that spins, for itself, if others sleep | that one, as it takes the mutex or sleeps |
+//! | `LOCKED` (L) | the contender that locks the mutex | its unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
 //! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
 //!
-//! The word, and `unlock`, are those of version 5, and `v5.rs` argues them. New is where one joins the semaphore's line:
+//! The word, and `unlock`, are those of version 5, and `v5.rs` argues them. New is where one joins the semaphore's
+//! line:
 //!
 //! | it sleeps | it joins |
 //! |---|---|
 //! | for the first time | at the end |
-//! | again, as somebody has barged in | at the head (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)) |
+//! | again, as a newcomer has barged in | at the head (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)) |
 //!
-//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
+//! word.
 //!
 //! Source: Version #6. In Go it came together with version 7: commit 0556e26273 (2017).
 
@@ -54,7 +56,8 @@ pub struct V6<S = RuntimeSema> {
     sema: S,
 }
 
-// SAFETY: whoever sets L has the lock, by a compare-exchange from a state without it. The orderings are above.
+// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without it. The orderings are
+// above.
 unsafe impl<S: Semaphore> RawLock for V6<S> {
     type Guard = ();
 
@@ -71,7 +74,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
             return;
         }
         let mut wait_start: Option<Instant> = None;
-        let mut awoke = false; // we have W
+        let mut awoke = false; // we have WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {
@@ -116,7 +119,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // Nobody to wake; or somebody has barged in or is awake, and will see to it.
+        // No waiter to wake; or a contender has barged in or is awake, and will look.
         while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

@@ -1,4 +1,4 @@
-//! Version 7: starvation mode. Once somebody has waited for more than a millisecond, nobody barges in any more.
+//! Version 7: starvation mode. Once a waiter has waited for more than a millisecond, newcomers barge in no more.
 //!
 //! ```text
 //!   31                              3   2   1   0
@@ -9,24 +9,25 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | L locked | whoever takes the mutex, or is handed it | its unlock |
-//! | W woken | an unlock, for the one that it wakes; one that spins, for itself, if others sleep | that one, as it takes the mutex or sleeps |
-//! | S starving | one with W that has waited for too long and finds the mutex locked, as it sleeps again | one that is handed the mutex, and has not waited for too long or is the last |
+//! | `LOCKED` (L) | the contender that locks the mutex, or is handed it | its unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
+//! | `STARVING` (S) | a contender with WOKEN that has waited for too long and finds the mutex locked, as it sleeps again | one that is handed the mutex, and has not waited for too long or is the last |
 //! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one; while S is set, the one that is handed the mutex |
 //!
-//! While S is set the mutex is the first waiter's. Its unlock leaves L clear and hands over a permit, which is the
-//! mutex; S alone keeps others out. W is clear all the time, as the one who set S gave it up and nobody spins.
+//! While STARVING is set the mutex is the first waiter's. An unlock leaves LOCKED clear and hands over a permit, which
+//! is the mutex; STARVING alone keeps others out. WOKEN is clear all the time: the contender that set STARVING gave it
+//! up, and no contender spins.
 //!
-//! Orderings: Acquire on the step that sets L, Release on the one that clears it; all others are RMWs of the same word.
-//! (What is handed over comes with a permit, too, which orders it by itself.) One that wakes reads S with Relaxed: the
-//! unlock that woke it has read it before, and only the one that is woken can change it.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
+//! word. (What is handed over comes with a permit, too, which orders it by itself.) A woken waiter reads STARVING with
+//! Relaxed: the unlock that woke it has read it before, and only the one that is woken can change it.
 //!
 //! Source: Version #7; Go commit 0556e26273 (2017), Go 1.9. As printed it has four slips, where this is Go's rule:
 //!
 //! | printed | here, and in Go | else |
 //! |---|---|---|
-//! | S is set if it is set already | if the mutex is locked | nobody ever sets it |
-//! | a waiter is counted if L is set | if L or S is set | one that comes between an unlock and its handoff sleeps uncounted |
+//! | S is set if it is set already | if the mutex is locked | it is never set |
+//! | a waiter is counted if L is set | if L or S is set | a contender that comes between an unlock and its handoff sleeps uncounted |
 //! | `unlock` does not hand over | it does, as the text says | a newcomer to the semaphore may have the permit first |
 //! | once it has found S clear, `unlock` does not look again | it looks each time | it releases a second permit, and each of the two is the mutex |
 
@@ -45,7 +46,7 @@ const WOKEN: u32 = 2;
 const STARVING: u32 = 4;
 const WAITER: u32 = 8;
 
-/// As [`V6`](super::V6), and nobody waits for much longer than a millisecond while others come and go.
+/// As [`V6`](super::V6), and no waiter waits for much longer than a millisecond while others come and go.
 ///
 /// At most 2^29 - 1 can sleep.
 ///
@@ -63,8 +64,8 @@ pub struct V7<S = RuntimeSema> {
     sema: S,
 }
 
-// SAFETY: whoever sets L has the lock: by a compare-exchange from a state without L and S; or with a permit, of which
-// there is one while S keeps all others from setting L. The orderings are above.
+// SAFETY: the contender that sets LOCKED has the lock: by a compare-exchange from a state without LOCKED and STARVING;
+// or with a permit, of which there is one while STARVING keeps all others from setting LOCKED. The orderings are above.
 unsafe impl<S: Semaphore> RawLock for V7<S> {
     type Guard = ();
 
@@ -82,7 +83,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
         }
         let mut wait_start: Option<Instant> = None;
         let mut starving = false; // we have waited for too long
-        let mut awoke = false; // we have W
+        let mut awoke = false; // we have WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {
@@ -125,7 +126,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
             old = self.state.load(Relaxed);
             if old & STARVING != 0 {
                 mark("the mutex is handed over");
-                // The mutex is ours. Those who come meanwhile only add to the waiters.
+                // The mutex is ours. Contenders that come meanwhile only add to the waiters.
                 let over = !starving || old / WAITER == 1;
                 let change = WAITER - LOCKED + if over { STARVING } else { 0 };
                 self.state.fetch_sub(change, Acquire);
@@ -148,7 +149,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
         if old & STARVING != 0 {
             return self.sema.release(Wake::Handoff);
         }
-        // Nobody to wake; or somebody has barged in, is awake, or has been promised the mutex, and will see to it.
+        // No waiter to wake; or a contender has barged in, is awake, or has been promised the mutex, and will look.
         while old / WAITER != 0 && old & (LOCKED | WOKEN | STARVING) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

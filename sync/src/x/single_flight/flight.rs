@@ -11,7 +11,7 @@ use crate::shared_panic::{Caught, is_goexit};
 pub(super) struct InFlight<K, V, E> {
     pub(super) key: K,
     pub(super) landed: Once,
-    /// Somebody else than the one who flies has had a share in it. Written under the group's lock.
+    /// Another caller than the one that flies has had a share in it. Written under the group's lock.
     pub(super) shared: AtomicBool,
     /// If it is shared: from the landing on.
     outcome: OnceLock<Outcome<V, E>>,
@@ -44,9 +44,9 @@ where
     }
 }
 
-/// What has come of a call, and to whom.
+/// The result of a call, and for which callers.
 pub(super) enum Came<K, V, E> {
-    /// Nobody shares it, so it is not cloned.
+    /// No other caller shares it, so it is not cloned.
     Ours(Outcome<V, E>),
     OursShared(Arc<InFlight<K, V, E>>),
     Theirs(Arc<InFlight<K, V, E>>),
@@ -107,7 +107,7 @@ pub(super) struct Landing<'a, K, V, E> {
     group: &'a SingleFlight<K, V, E>,
     place: Place,
     flight: Arc<InFlight<K, V, E>>,
-    /// What has come of it, until it is stored for those who share it.
+    /// What has come of it, until it is stored for the callers that share it.
     outcome: Option<Outcome<V, E>>,
     over: bool,
 }
@@ -123,7 +123,7 @@ impl<'a, K, V, E> Landing<'a, K, V, E> {
         let (place, shared) = (self.place, &self.flight.shared);
         let (_off, shared) = self.group.lock_map(|flights| (flights.map.remove(&place), shared.load(Relaxed)));
         if shared {
-            // Who shares it without an outcome shares the end of our goroutine.
+            // A caller that shares it without an outcome shares the end of our goroutine.
             _ = self.flight.outcome.set(self.outcome.take().unwrap_or(Outcome::Exited));
             self.flight.landed.finish();
         }

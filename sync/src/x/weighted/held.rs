@@ -36,7 +36,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     /// # Panics
     ///
-    /// As [`Weighted::release`], if somebody else has released these tokens meanwhile.
+    /// As [`Weighted::release`], if another caller has released these tokens meanwhile.
     fn drop(&mut self) {
         self.semaphore.release(self.tokens);
     }

@@ -21,7 +21,7 @@ unsafe impl Send for State {}
 pub(super) struct Waiter {
     pub(super) tokens: u64,
     pub(super) permit: AtomicU32,
-    /// These belong to the holder of the lock; but once it is `Granted`, `next` belongs to who granted.
+    /// These belong to the holder of the lock; but once it is `Granted`, `next` belongs to the giver.
     pub(super) place: Cell<Place>,
     next: Cell<Option<NonNull<Waiter>>>,
     prev: Cell<Option<NonNull<Waiter>>>,
@@ -46,7 +46,7 @@ impl Waiter {
     }
 }
 
-/// As memory that is freed is written: so loom sees who uses it later.
+/// Writes, as freeing would, so that loom reports a later use.
 #[cfg(sudog_loom)]
 impl Drop for Waiter {
     fn drop(&mut self) {
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-/// Those who have their tokens, but do not know of it.
+/// Waiters that have their tokens, but do not know of it.
 #[must_use]
 pub(super) struct Granted(Option<NonNull<Waiter>>);
 
