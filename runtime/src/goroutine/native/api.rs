@@ -110,7 +110,7 @@ pub fn gosched() {
 
 /// Ends the calling goroutine: unwinds it, so that its destructors run. Go's `runtime.Goexit`.
 ///
-/// Unlike in Go, `catch_unwind` can stop it; whoever does should `resume_unwind` with what it caught.
+/// Unlike in Go, `catch_unwind` can stop it; a caller that does should `resume_unwind` with the payload.
 ///
 /// # Panics
 ///

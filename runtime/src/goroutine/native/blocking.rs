@@ -34,7 +34,7 @@ struct Frame<F, T> {
     result: Option<thread::Result<T>>,
 }
 
-/// A panic that nobody will see, as the goroutine is given up: its payload's destructor must not panic meanwhile.
+/// A panic that no caller will see, as the goroutine is given up: its payload's destructor must not panic meanwhile.
 impl<F, T> Drop for Frame<F, T> {
     fn drop(&mut self) {
         if let Some(Err(payload)) = self.result.take_if(|result| result.is_err()) {
@@ -117,7 +117,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
 
 /// # Safety
 ///
-/// `frame` points to a live `Frame<F, T>`, and nobody else uses it meanwhile.
+/// `frame` points to a live `Frame<F, T>`, and no other thread uses it meanwhile.
 unsafe fn run<F: FnOnce() -> T, T>(frame: *mut ()) {
     // SAFETY: by the contract.
     let frame = unsafe { &mut *frame.cast::<Frame<F, T>>() };

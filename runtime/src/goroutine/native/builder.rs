@@ -102,7 +102,7 @@ impl Builder {
         self
     }
 
-    /// Says what a panic does if nobody joins it.
+    /// Says what a panic does without a joiner.
     pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
         self.details.on_panic = on_panic;
         self.any_details = true;
@@ -238,8 +238,8 @@ struct Packet<T> {
     result: UnsafeCell<Option<thread::Result<T>>>,
 }
 
-// SAFETY: the result is written by the sender before the permit is released, and read by the one who takes the permit,
-// or by the last owner.
+// SAFETY: the result is written by the sender before the permit is released, and read by the taker of the permit, or by
+// the last owner.
 unsafe impl<T: Send> Sync for Packet<T> {}
 
 const DETACHED: u32 = 1;
@@ -283,11 +283,11 @@ impl<T> Drop for Sender<T> {
 impl<T> Packet<T> {
     fn complete(&self, result: thread::Result<T>) {
         let panicked = matches!(&result, Err(payload) if !payload.is::<Goexit>());
-        // SAFETY: the one sender writes, once, and nobody reads before the permit below.
+        // SAFETY: the one sender writes, once, and no reader comes before the permit below.
         unsafe { *self.result.get() = Some(result) };
         // AcqRel: whichever of us comes second sees what the other did.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
-            // SAFETY: the handle is gone, so nobody else reads.
+            // SAFETY: the handle is gone, so there is no other reader.
             self.die(unsafe { &*self.result.get() });
         }
         // The goroutine that joins is woken before another has a turn here.
@@ -307,7 +307,7 @@ impl<T> Packet<T> {
         }
     }
 
-    /// The result, for the one who has taken the permit.
+    /// The result, for the taker of the permit.
     fn take(&self) -> thread::Result<T> {
         // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
         unsafe { (*self.result.get()).take() }.expect("a permit means a result")

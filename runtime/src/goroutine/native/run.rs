@@ -19,12 +19,13 @@ use crate::goroutine::native::stack::overflow;
 /// [`max_procs`](crate::goroutine::max_procs) says, this one included. What the goroutines of this `run` start belongs
 /// to it.
 ///
-/// When `main` returns, so does this; it waits for nobody else, and is over with the others. Goroutines that have not
-/// begun are dropped. Those that have are unwound as by [`goexit`](crate::goroutine::goexit), so that their destructors
-/// run: those of the calling thread before this returns, those on other workers at their next wait or yield, which may
-/// be after it has returned, or never if the process ends first. A stackless one that waits is dropped when its waker
-/// is next used, so perhaps never. A caller that needs destructors to run waits for the goroutines (by a wait group, or
-/// `join`), or uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
+/// When `main` returns, so does this; it does not wait for the other goroutines, and ends them. Goroutines that have
+/// not begun are dropped. Those that have are unwound as by [`goexit`](crate::goroutine::goexit), so that their
+/// destructors run: those of the calling thread before this returns, those on other workers at their next wait or
+/// yield, which may be after it has returned, or never if the process ends first. A stackless one that waits is dropped
+/// when its waker is next used, so perhaps never. A caller that needs destructors to run waits for the goroutines (by a
+/// wait group, or `join`), or uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing
+/// is unwound.
 ///
 /// A goroutine that waits where a panic would end the process, in an `extern "C"` function for instance, is not unwound
 /// there. This waits for it for a second after the last other goroutine has ended, and then leaves its stack as it is,
@@ -86,9 +87,9 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
 /// has its own. A scheduler is a call of [`Scheduler::run`]; goroutines that its goroutines start belong to the
 /// set, and are started by any of its schedulers; once started they stay there.
 ///
-/// The set is *at rest* when nobody in it can run: no goroutine is ready, no timer set, no blocking call under way, and
-/// no [`KeepAlive`] handle alive. Then all its schedulers return, and the goroutines that still wait, for what can no
-/// longer come, are unwound: their destructors run.
+/// The set is *at rest* when nothing in it can run: no goroutine is ready, no timer set, no blocking call under way,
+/// and no [`KeepAlive`] handle alive. Then all its schedulers return, and the goroutines that still wait, for what can
+/// no longer come, are unwound: their destructors run.
 ///
 /// # Examples
 ///
@@ -116,7 +117,7 @@ pub struct Scheduler {
 /// set is not at rest.
 ///
 /// Without one, a foreign thread may wake goroutines all the same, but the set may be over by then; the wake-up then
-/// finds nobody.
+/// has no effect.
 #[must_use = "the set does not wait for a handle that has been dropped"]
 pub struct KeepAlive<'a> {
     set: &'static Sched,

@@ -186,7 +186,7 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
             }
         };
         let done = this.done.take();
-        // A result that nobody wants is dropped there, and wakers are woken: all of it somebody else's code.
+        // An unwanted result is dropped there, and wakers are woken: all of it user code.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| done.map(|done| done(result)))) {
             die_of(payload);
         }

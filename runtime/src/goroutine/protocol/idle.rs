@@ -10,15 +10,15 @@
 //! consistent fence between (on the waker's side in [`Idle::wake`] and [`Idle::wake_any`]). So the sleeper finds the
 //! work or the waker finds the sleeper: no wake-up is lost.
 //!
-//! Work for any worker wakes nobody while somebody is *searching*: a searcher is awake, and looks for work everywhere
-//! before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the place of
-//! `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there may be
-//! more.
+//! Work for any worker makes no wake-up while a worker is *searching*: a searcher is awake, and looks for work
+//! everywhere before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the
+//! place of `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there
+//! may be more.
 //!
 //! The list, and the counts that decide whether the set is at rest, are under a lock: to sleep and to wake cost
-//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done.
-//! Whoever takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake == 0`
-//! means that there is nobody left who could wake a worker, except the clock (`timed`) and the world outside
+//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. A
+//! thread that takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake
+//! == 0` means that nothing is left that could wake a worker, except the clock (`timed`) and the world outside
 //! (`outside`: blocking calls, and handles that foreign threads hold).
 
 use crossbeam_utils::CachePadded;
@@ -31,8 +31,9 @@ pub(crate) struct Idle {
     sleeping: AtomicU32,
     /// How many look for work at this moment.
     searching: AtomicU32,
-    /// The set may end, and begin anew while the last are still leaving. Whoever has joined in this epoch or before is
-    /// to leave. Written under the lock. It never comes round: what is kept of an epoch may be used arbitrarily late.
+    /// The set may end, and begin anew while the last are still leaving. Workers that have joined in this epoch or
+    /// before must leave. Written under the lock. It never comes round: what is kept of an epoch may be used
+    /// arbitrarily late.
     ended: AtomicU64,
     /// Workers that have joined, or are about to, and have not left. Written under the lock.
     workers: CachePadded<AtomicU32>,
@@ -44,7 +45,7 @@ struct State {
     awake: u32,
     /// Sleepers that will wake by themselves, for something that matters.
     timed: u32,
-    /// Who else may bring work: blocking calls, handles of foreign threads, timers.
+    /// Other sources of work: blocking calls, handles of foreign threads, timers.
     outside: u32,
     /// Workers that have joined and not left.
     joined: u32,
@@ -197,13 +198,13 @@ impl Idle {
         self.workers.load(Ordering::Relaxed) as usize
     }
 
-    /// Whether those of an epoch are to leave. To be asked now and then by those who are awake; sleepers are woken.
+    /// Whether the workers of an epoch must leave. Awake workers ask now and then; sleepers are woken.
     #[inline]
     pub(crate) fn is_over(&self, epoch: u64) -> bool {
         self.ended.load(Ordering::Relaxed) >= epoch
     }
 
-    /// Tells everybody to leave.
+    /// Tells all workers to leave.
     pub(crate) fn shut_down(&self) {
         self.end(&mut self.state.lock());
     }
@@ -241,7 +242,8 @@ impl Idle {
         }
     }
 
-    /// Runs `f` if nobody is awake, nor will be by the clock, nor from outside. Nobody can be woken meanwhile.
+    /// Runs `f` under the lock if the scheduler is quiescent: no worker awake, no timer armed, no external source of
+    /// work.
     pub(crate) fn if_at_rest(&self, f: impl FnOnce()) {
         let state = self.state.lock();
         if state.is_at_rest() {
@@ -304,7 +306,7 @@ impl Idle {
     pub(crate) fn abort(&self, sleeper: &Sleeper) -> Woken {
         let unlisted = self.unlist(&mut self.state.lock(), sleeper);
         if !unlisted {
-            // Somebody took us off the list, and unparks us: that must be over before the next sleep.
+            // A waker took us off the list, and unparks us: that must be over before the next sleep.
             sleeper.parker.park(None);
             return self.why(sleeper);
         }
@@ -349,7 +351,7 @@ impl Idle {
         }
     }
 
-    /// Takes a sleeper off the list and counts it as awake. False if somebody else has.
+    /// Takes a sleeper off the list and counts it as awake. False if another thread has.
     fn unlist(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
         let Some(at) = state.sleepers.iter().position(|&s| s == sleeper) else { return false };
         self.take(state, at);
@@ -399,8 +401,8 @@ impl Idle {
         }
     }
 
-    /// Waker, steps 2 and 3, for work that any worker can do. False if nobody was there to be woken: all are awake,
-    /// or one is searching. The caller may then start another worker.
+    /// Waker, steps 2 and 3, for work that any worker can do. False if no worker could be woken: all are awake, or one
+    /// is searching. The caller may then start another worker.
     #[inline]
     pub(crate) fn wake_any(&self) -> Wanted {
         full_fence();
@@ -449,7 +451,7 @@ impl Idle {
 /// Whether a waker should start another worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// Somebody will see to the work.
+    /// A worker will take the work.
     Nobody,
     /// All workers are busy.
     AnotherWorker,
@@ -480,7 +482,7 @@ mod model {
     const SLEEPER_IS_LAST: &str = "the sleeper ends the set";
     const OVER_AT_ONCE: &str = "a sleeper is told so before it sleeps, or has ended the set";
 
-    /// Where work is put: the number of pieces that nobody has taken.
+    /// Where work is put: the number of pieces not taken.
     struct Queue(AtomicU32);
 
     impl Queue {
@@ -647,7 +649,7 @@ mod model {
         });
     }
 
-    /// A set is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. Nobody joins
+    /// A set is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. No worker joins
     /// before the last has left, and the next to join is of the next epoch.
     #[test]
     fn a_shut_down_reaches_a_worker_that_is_about_to_sleep() {
@@ -767,8 +769,8 @@ mod model {
         });
     }
 
-    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Those who do
-    /// their own work only are left alone.
+    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Workers that do
+    /// their own work only are not woken.
     #[test]
     fn a_burst_of_wakers_wakes_one() {
         const BEFORE: &str = "the second waker comes when the first is through";

@@ -1,4 +1,4 @@
-//! What is to happen later, in the name of whoever asks now: timers and calls, for the contexts of `sudog-sync`.
+//! What happens later on behalf of the caller: timers and calls, for the contexts of `sudog-sync`.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub struct Alarm(alarms::Key);
 /// Wakes `waker` at `when`, on a thread for that.
 ///
 /// Until then, or until it is called off, the caller's [`Scheduler`](crate::goroutine::Scheduler) is not at rest, and
-/// nobody is told of a deadlock.
+/// no deadlock is reported.
 #[must_use]
 pub fn alarm(when: Instant, waker: Waker) -> Alarm {
     Alarm(alarms::set(when, waker))
@@ -27,8 +27,8 @@ impl Alarm {
     }
 }
 
-/// Where the caller's goroutines are at home, for a goroutine that somebody else may start, later: it belongs to the
-/// same [`run`](fn@crate::goroutine::run) or [`Scheduler`](crate::goroutine::Scheduler), whoever starts it.
+/// The scheduler of the caller's goroutines, for a goroutine that another thread may start later: it belongs to the
+/// same [`run`](fn@crate::goroutine::run) or [`Scheduler`](crate::goroutine::Scheduler), whichever thread starts it.
 #[derive(Clone, Copy)]
 pub struct Home {
     pub(crate) set: &'static Sched,

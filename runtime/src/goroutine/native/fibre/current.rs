@@ -76,8 +76,8 @@ pub(crate) fn running() -> Option<Running> {
 
 /// A goroutine that waits, or may.
 ///
-/// It says who, no more: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and
-/// those who have found it to be the running one look into the fibre.
+/// It is an identity only: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and
+/// callers that have found it to be the running one look into the fibre.
 #[derive(Clone, Copy)]
 pub(crate) struct FibreRef(NonNull<Fibre>);
 
@@ -118,7 +118,7 @@ impl FibreRef {
             return ParkResult::Unparked;
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            // Who polls like this must not keep the others out. A `ready` meanwhile leaves a token.
+            // A caller that polls must not keep the others out. A `ready` meanwhile leaves a token.
             safepoint();
             return ParkResult::TimedOut;
         }
@@ -268,10 +268,10 @@ pub(crate) fn safepoint() {
 }
 
 /// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker may
-/// run whom it waits for, and its own has nothing else to run, or it is the first round.
+/// run the goroutine that it waits for, and its own has nothing else to run, or it is the first round.
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
-    // One that cannot switch lets nobody else of its worker run, however it waits.
+    // A goroutine that cannot switch lets no other of its worker run, however it waits.
     switchable().is_none_or(|fibre| fibre.worker.set().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
 }
 

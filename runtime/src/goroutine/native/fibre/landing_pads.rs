@@ -69,7 +69,7 @@ mod itanium {
     unsafe extern "C" fn look(context: *mut Context, last: *mut c_void) -> c_int {
         // SAFETY: a context that the unwinder has just made, by the contract of `_Unwind_Backtrace`.
         let frame = unsafe { frame(context) };
-        // SAFETY: what `reaches_a_catch` handed over; nobody else uses it during the walk.
+        // SAFETY: what `reaches_a_catch` handed over; no other code uses it during the walk.
         unsafe { *last.cast::<Frame>() = if frame == Frame::Catches { frame } else { Frame::Aborts } };
         if frame == Frame::Passes { GO_ON } else { STOP }
     }
@@ -181,8 +181,8 @@ mod itanium {
             (if negative && bits < 64 { value | !0 << bits } else { value }).cast_signed()
         }
 
-        /// A number in one of the DWARF encodings (`DW_EH_PE_...`). What it is relative to does not matter to anybody
-        /// here: the entries of calls are relative to their function, always.
+        /// A number in one of the DWARF encodings (`DW_EH_PE_...`). What it is relative to does not matter here: the
+        /// entries of calls are relative to their function, always.
         unsafe fn encoded(&mut self, encoding: u8) -> usize {
             // SAFETY: by the contract above.
             unsafe {

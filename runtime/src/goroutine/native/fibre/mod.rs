@@ -107,7 +107,7 @@ pub(crate) enum Dying {
     Doomed,
     /// It is being unwound: its destructors may wait. Should it have caught its end, to wait panics again.
     Unwound,
-    /// It drops work that nobody will do, or what has been left of itself: destructors, which may wait.
+    /// It drops work that will not run, or what is left of itself: destructors, which may wait.
     Drops,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Dying {
 pub(crate) struct Wait {
     pub(crate) what: &'static str,
     pub(crate) since: u64,
-    /// Who holds it: the goroutine's id, if that is known.
+    /// Its owner: the goroutine's id, if that is known.
     pub(crate) holder: *const AtomicU64,
 }
 
@@ -172,9 +172,9 @@ impl Fibre {
             wait: Cell::new(Wait::NONE),
             locals: Cell::new(None),
         };
-        // SAFETY: the header has room and alignment for a fibre, and nobody else uses it.
+        // SAFETY: the header has room and alignment for a fibre, and it is not in use elsewhere.
         unsafe { place.write(fibre) };
-        // SAFETY: just written; it stays until `end`, after which nobody uses it.
+        // SAFETY: just written; it stays until `end`, after which it is not used.
         let fibre: &'static Self = unsafe { place.as_ref() };
         let routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| fibre.body(yielder));
         // SAFETY: only this thread knows the fibre.
@@ -200,7 +200,7 @@ impl Fibre {
     #[inline]
     fn run(&'static self, work: Work) {
         self.worker.begin(self);
-        // SAFETY: packed by those who made it, and taken out of its queue by us.
+        // SAFETY: packed by its maker, and taken out of its queue by us.
         match unsafe { unpack(work) } {
             Unpacked::Job(job) => {
                 // SAFETY: as above.

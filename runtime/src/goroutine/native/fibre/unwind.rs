@@ -22,7 +22,7 @@ use crate::goroutine::native::sched::worker::{Chosen, Worker};
 use crate::goroutine::protocol::runq::Work;
 use crate::{Instant, ParkResult};
 
-/// How often a worker looks whether somebody has done what its last goroutines wait for.
+/// How often a worker looks whether the goroutines that it unwinds can go on.
 const LOOK: Duration = Duration::from_micros(100);
 /// The same, when it has looked for long.
 const LOOK_SELDOM: Duration = Duration::from_millis(10);
@@ -55,8 +55,8 @@ impl Worker {
         let mut look = LOOK;
         loop {
             // What destructors wait for is done by other destructors, here or elsewhere, or by foreign threads: a mutex
-            // that one of them wants, another has; and who joins what has not begun waits until it is dropped. New work
-            // may come of it.
+            // that one of them wants, another has; and a joiner of a goroutine that has not begun waits until that is
+            // dropped. New work may come of it.
             let mut idle = true;
             let mut drop_in_goroutine = |fibre, ended: bool| {
                 idle = false;
@@ -106,7 +106,7 @@ impl Worker {
                 look = (look * 2).min(LOOK_SELDOM);
             }
         }
-        // The dead may have been readied before they died; nobody waits any more.
+        // The dead may have been readied before they died; they wait no more.
         self.empty_inbox();
         for fibre in self.fibres().filter(|fibre| fibre.state.get() == State::Spare).collect::<Vec<_>>() {
             self.forget(fibre);
@@ -120,7 +120,7 @@ impl Worker {
     fn kill(&'static self, fibre: &'static Fibre) -> bool {
         self.empty_inbox();
         self.disarm(fibre);
-        // It has been readied and does not know it yet: whoever unwinds will ask.
+        // It has been readied and does not know it yet: the unwinding will ask.
         if fibre.state.get() == State::Queued && fibre.unparked.get() == ParkResult::Unparked {
             fibre.token.set(true);
         }
@@ -164,7 +164,7 @@ impl Worker {
         ended
     }
 
-    /// Work of this set that has not begun, and is for nobody.
+    /// Work of this scheduler that has not begun, and that no worker will run.
     fn unwanted(&'static self) -> Option<Work> {
         // SAFETY: this is the owner.
         if let Some(work) = unsafe { self.ring.pop() } {
@@ -185,7 +185,7 @@ impl Worker {
         }
     }
 
-    /// Whoever is in the inbox learns of it; but nobody of this worker is chosen by its queues any more.
+    /// Fibres in the inbox learn of it; but the queues of this worker choose none any more.
     fn empty_inbox(&'static self) {
         if !self.inbox.is_empty() {
             self.take_inbox();

@@ -7,7 +7,7 @@ use crate::goroutine::native::fibre::State;
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 
-/// One line per goroutine of a set that is at rest: its name, what it waits for, since when, and who holds that.
+/// One line per goroutine of a set that is at rest: its name, what it waits for, since when, and the owner of that.
 ///
 /// To be called while no worker of the set can wake.
 pub(crate) fn goroutines(set: &Sched) -> String {

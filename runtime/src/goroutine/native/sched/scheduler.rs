@@ -1,5 +1,5 @@
 //! A set of workers that share their work: those of one `run`, the schedulers of one
-//! [`Scheduler`](crate::goroutine::Scheduler), or the ones in the background, who serve threads that are no workers.
+//! [`Scheduler`](crate::goroutine::Scheduler), or the background ones, which serve threads that are not workers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -56,11 +56,11 @@ pub(crate) mod main {
     pub(crate) const EXITED: u32 = 2;
 }
 
-/// The one of those who have no other: threads that are no workers.
+/// The scheduler of threads that are not workers.
 static BACKGROUND: Sched = Sched::new();
 /// All sets in use: for the watcher.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
-/// How many workers a set has that is yet to be made. 0: nobody has asked.
+/// How many workers a set has that is yet to be made. 0: not asked yet.
 static PROCS: AtomicUsize = AtomicUsize::new(0);
 static SPARE_WORKERS: Spares<&'static Worker> = Spares::new();
 static SPARE_SETS: Spares<&'static Sched> = Spares::new();
@@ -211,8 +211,8 @@ impl Sched {
         self.main.store(main, Ordering::Relaxed);
     }
 
-    /// Whether it is a [`Scheduler`](crate::goroutine::Scheduler)'s. Asked by those only whom the set must wait for:
-    /// in its next life it may be a `run`'s.
+    /// Whether it is a [`Scheduler`](crate::goroutine::Scheduler)'s. Asked only by work that the scheduler must wait
+    /// for: in its next life it may be a `run`'s.
     pub(crate) fn ends_at_rest(&self) -> bool {
         self.local.load(Ordering::Relaxed)
     }
@@ -319,7 +319,7 @@ impl Sched {
         self.idle.workers() > 1
     }
 
-    /// Wakes a sleeping worker, or starts one, if there is work that nobody has looked for.
+    /// Wakes a sleeping worker, or starts one, if there is work that no worker has looked for.
     #[inline]
     pub(crate) fn wake_for_work(&'static self) {
         if self.idle.wake_any() == Wanted::AnotherWorker && self.idle.workers() < self.procs() {

@@ -25,8 +25,8 @@ enum Found {
 }
 
 impl Worker {
-    /// Returns when there may be work, when the clock says so, or when the set is at rest. It is no searcher then: who
-    /// runs goroutines and counts as searching would keep all others asleep.
+    /// Returns when there may be work, when the clock says so, or when the set is at rest. It is not a searcher then: a
+    /// worker that runs goroutines and counts as searching would keep all others asleep.
     #[cold]
     pub(crate) fn wait_for_work(&'static self) -> Woken {
         loop {
@@ -47,7 +47,7 @@ impl Worker {
             set.idle.begin_search();
         }
         if !takes_work && self.own.searching.replace(false) {
-            // It was woken to search, and `set_max_procs` has taken it out since it fell asleep: somebody else must.
+            // It was woken to search, and `set_max_procs` has taken it out since it fell asleep: another worker must.
             let _ = set.idle.end_search();
             set.wake_for_work();
         }
@@ -148,7 +148,7 @@ impl Worker {
         Some(found)
     }
 
-    /// Marsaglia's xorshift: whom to rob first.
+    /// Marsaglia's xorshift: the first victim of a search.
     fn random(&self) -> u32 {
         let mut x = self.own.random.get() ^ (self.index.load(Ordering::Relaxed) as u32 + 1);
         x ^= x << 13;

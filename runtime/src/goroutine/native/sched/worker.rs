@@ -1,14 +1,14 @@
 //! A worker: Go's M and P in one, an operating-system thread that runs goroutines.
 //!
-//! | where work waits | what | who puts it there | who takes it |
+//! | where work waits | what | put there by | taken by |
 //! |---|---|---|---|
 //! | `next` | a goroutine that was readied on this worker | the owner | the owner |
 //! | `run_queue` | started goroutines | the owner | the owner |
-//! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; others, once it is old |
-//! | `inbox` | started goroutines, readied elsewhere | anybody | the owner |
-//! | `placed` | goroutines not started that asked for this worker, elsewhere | anybody | the owner |
+//! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once it is old |
+//! | `inbox` | started goroutines, | readied elsewhere | any thread | the owner |
+//! | `placed` | goroutines not started that asked for this worker, elsewhere | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
-//! | the set's global queue | what found no room in a ring, or came from outside | anybody | any worker |
+//! | the set's global queue | what found no room in a ring, or came from outside | any thread | any worker |
 //!
 //! Order of choice: `next`, on what is left of the time slice of the one before it; then `run_queue` and `ring` by
 //! turns. Every 64th choice looks at the rest first, so that nothing waits for ever. Go has the same in `schedule` and
@@ -98,7 +98,7 @@ pub(crate) struct Own {
 // every method that uses it is called by that thread, through `current::worker()`, a fibre that runs, or the worker's
 // loop. The rest is made for many threads.
 unsafe impl Sync for Worker {}
-// SAFETY: as above: a worker is handed to the thread that becomes its owner when nobody else uses `own`.
+// SAFETY: as above: a worker is handed to the thread that becomes its owner when no other thread uses `own`.
 unsafe impl Send for Worker {}
 
 /// A ring's tail, and the address of its worker: at the end of a set another worker may take its place.
@@ -377,7 +377,7 @@ impl Worker {
 
     // ---- what goroutines ask of their worker ---------------------------------------------------------------------
 
-    /// Queues work that anybody may do.
+    /// Queues work for any worker.
     #[inline]
     pub(crate) fn submit(&'static self, work: Work) {
         // SAFETY: this is the owner.
@@ -427,13 +427,13 @@ impl Worker {
         }
     }
 
-    /// The running goroutine goes to the end of the run queue, and everybody else has a turn.
+    /// The running goroutine goes to the end of the run queue, and all others have a turn.
     #[inline]
     pub(crate) fn requeue(&'static self, fibre: &'static Fibre) {
         if fibre.is_dying() {
             return current::yield_dying(fibre);
         }
-        // Nobody has readied it: should it be unwound in the queue, no token is due to it.
+        // It has not been readied: should it be unwound in the queue, no token is due to it.
         fibre.unparked.set(ParkResult::TimedOut);
         fibre.state.set(State::Queued);
         self.own.run_queue.push(fibre);
