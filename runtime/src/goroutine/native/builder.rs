@@ -186,7 +186,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 #[cold]
 fn start_elsewhere(work: Work, placement: Placement) {
     let home = Home::here();
-    let set = home.set;
+    let sched = home.sched;
     let place = match placement {
         Placement::Any => None,
         // With a stack it is this worker's.
@@ -195,23 +195,23 @@ fn start_elsewhere(work: Work, placement: Placement) {
             return worker.begin_with(work);
         }
         Placement::Here => None,
-        Placement::Worker(index) if set.start_up_to(index) => set.worker(index),
-        // From a destructor of a set that is over, which must not panic: dropped wherever it is.
+        Placement::Worker(index) if sched.start_up_to(index) => sched.worker(index),
+        // From a destructor of a scheduler that is over, which must not panic: dropped wherever it is.
         Placement::Worker(_) if current::worker().is_some_and(Worker::is_over) => None,
         Placement::Worker(index) => {
             // SAFETY: just packed, and in no queue.
             unsafe { job::discard_work(work) };
-            panic!("no worker {index}: there are {}, numbered from 0", set.limit());
+            panic!("no worker {index}: there are {}, numbered from 0", sched.limit());
         }
     };
-    set.count_made();
+    sched.count_made();
     let placed = match place {
         None => Err(work),
-        Some(worker) => set.place(worker, work),
+        Some(worker) => sched.place(worker, work),
     };
-    // A worker that has left has no use for it, nor has its set: it is dropped wherever it is.
-    if let Err(work) = placed.or_else(|work| set.submit(work, home.epoch)) {
-        set.count_end();
+    // A worker that has left has no use for it, nor has its scheduler: it is dropped wherever it is.
+    if let Err(work) = placed.or_else(|work| sched.submit(work, home.epoch)) {
+        sched.count_end();
         // SAFETY: packed, and in no queue.
         unsafe { job::discard_work(work) };
     }

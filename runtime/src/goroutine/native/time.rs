@@ -115,9 +115,9 @@ pub fn after(d: Duration) -> Timer {
 /// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be
 /// called once only, it cannot be set anew.
 ///
-/// Until then it is a goroutine of the caller's set, one that waits: it counts in
+/// Until then it is a goroutine of the caller's scheduler, one that waits: it counts in
 /// [`num_goroutine`](crate::goroutine::num_goroutine), keeps a [`Scheduler`](crate::goroutine::Scheduler) from being
-/// at rest, and ends with its set.
+/// at rest, and ends with its scheduler.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! The work of a set that any of its workers may do: what found no room in a ring, or came from outside.
+//! The work of a scheduler that any of its workers may do: what found no room in a ring, or came from outside.
 //!
 //! | step | by | |
 //! |---|---|---|

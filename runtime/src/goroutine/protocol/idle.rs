@@ -1,4 +1,5 @@
-//! The idle protocol: how workers go to sleep and are woken, and how a set of workers knows that nothing is left to do.
+//! The idle protocol: how workers go to sleep and are woken, and how a scheduler of workers knows that nothing is left
+//! to do.
 //!
 //! | sleeper | waker |
 //! |---|---|
@@ -15,7 +16,7 @@
 //! place of `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there
 //! may be more.
 //!
-//! The list, and the counts that decide whether the set is at rest, are under a lock: to sleep and to wake cost
+//! The list, and the counts that decide whether the scheduler is at rest, are under a lock: to sleep and to wake cost
 //! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. A
 //! thread that takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake
 //! == 0` means that nothing is left that could wake a worker, except the clock (`timed`) and the world outside
@@ -25,14 +26,14 @@ use crossbeam_utils::CachePadded;
 
 use crate::shim::{AtomicBool, AtomicU32, AtomicU64, Cell, Instant, Mutex, Ordering, Parker, full_fence};
 
-/// The workers of one set that sleep, and how many do not.
+/// The workers of one scheduler that sleep, and how many do not.
 pub(crate) struct Idle {
     /// How many are listed that do any work. Written under the lock; read by wakers without it.
     sleeping: AtomicU32,
     /// How many look for work at this moment.
     searching: AtomicU32,
-    /// The set may end, and begin anew while the last are still leaving. Workers that have joined in this epoch or
-    /// before must leave. Written under the lock. It never comes round: what is kept of an epoch may be used
+    /// The scheduler may end, and begin anew while the last are still leaving. Workers that have joined in this epoch
+    /// or before must leave. Written under the lock. It never comes round: what is kept of an epoch may be used
     /// arbitrarily late.
     ended: AtomicU64,
     /// Workers that have joined, or are about to, and have not left. Written under the lock.
@@ -51,7 +52,7 @@ struct State {
     joined: u32,
     /// More workers may be started.
     open: bool,
-    /// The set is over, and the last of its workers are still leaving.
+    /// The scheduler is over, and the last of its workers are still leaving.
     ending: bool,
 }
 
@@ -93,7 +94,7 @@ pub(crate) enum Woken {
     ToSearch,
     /// The time is up.
     ByClock,
-    /// The set is at rest.
+    /// The scheduler is at rest.
     Over,
 }
 
@@ -136,14 +137,14 @@ impl Idle {
         self.ended.load(Ordering::Relaxed) + 1
     }
 
-    /// More workers may be started from now on, until the set is over.
+    /// More workers may be started from now on, until the scheduler is over.
     pub(crate) fn open(&self) {
         self.state.lock().open = true;
     }
 
     /// A worker joins, awake, and is told its epoch. With `open`, more may be started from now on. None while the last
-    /// workers of an epoch that has ended are still leaving: they drop what they find in the set, and would drop what
-    /// belongs to the next.
+    /// workers of an epoch that has ended are still leaving: they drop what they find in the scheduler, and would drop
+    /// what belongs to the next.
     pub(crate) fn join(&self, open: bool) -> Option<u64> {
         let mut state = self.state.lock();
         if state.ending {
@@ -157,8 +158,8 @@ impl Idle {
     }
 
     /// A worker is about to be started, if there are fewer than `limit`: its epoch, and how many there were. None if
-    /// the set is over. In one step with the count: so the set does not begin anew before this one has come and left,
-    /// or [`stays_away`](Self::stays_away).
+    /// the scheduler is over. In one step with the count: so the scheduler does not begin anew before this one has come
+    /// and left, or [`stays_away`](Self::stays_away).
     pub(crate) fn expect(&self, limit: usize) -> Option<(u64, usize)> {
         let state = self.state.lock();
         let before = self.workers();
@@ -183,7 +184,7 @@ impl Idle {
         self.workers.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// A worker has left, and uses nothing of the set any more. True if there are none now.
+    /// A worker has left, and uses nothing of the scheduler any more. True if there are none now.
     #[must_use]
     pub(crate) fn has_left(&self) -> bool {
         let mut state = self.state.lock();
@@ -209,7 +210,7 @@ impl Idle {
         self.end(&mut self.state.lock());
     }
 
-    /// A worker leaves, awake. With `end`, a set that is at rest without it is over.
+    /// A worker leaves, awake. With `end`, a scheduler that is at rest without it is over.
     pub(crate) fn leave(&self, end: bool) {
         let mut state = self.state.lock();
         state.awake -= 1;
@@ -218,12 +219,12 @@ impl Idle {
         }
     }
 
-    /// Something outside the set may bring work from now on.
+    /// Something outside the scheduler may bring work from now on.
     pub(crate) fn outside_begins(&self) {
         self.state.lock().outside += 1;
     }
 
-    /// The same, of an epoch that may have ended: then the set may have begun anew for others, and is left alone:
+    /// The same, of an epoch that may have ended: then the scheduler may have begun anew for others, and is left alone:
     /// false.
     #[must_use]
     pub(crate) fn outside_begins_in(&self, epoch: u64) -> bool {
@@ -313,12 +314,12 @@ impl Idle {
         Woken::ForWork
     }
 
-    /// Sleeper, step 3. With `end`, a set at rest is over.
+    /// Sleeper, step 3. With `end`, a scheduler at rest is over.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>, end: bool) -> Woken {
         let mut state = self.state.lock();
         if sleeper.asleep.load(Ordering::Relaxed) {
             // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have
-            // found is no set's at rest.
+            // found is no scheduler's at rest.
             if self.is_over(sleeper.epoch.get()) {
                 self.unlist(&mut state, sleeper);
                 return Woken::Over;
@@ -477,10 +478,10 @@ mod model {
     const WOKEN_IN_TIME: &str = "a waker takes a sleeper off the list before it sleeps";
     const TO_SEARCH: &str = "a sleeper is woken to search";
     const TO_SEARCH_IN_ABORT: &str = "a sleeper that finds work is to search";
-    const OVER: &str = "a sleeper is told that the set is over";
-    const OVER_UNTOLD: &str = "a sleeper finds by itself that the set is over";
-    const SLEEPER_IS_LAST: &str = "the sleeper ends the set";
-    const OVER_AT_ONCE: &str = "a sleeper is told so before it sleeps, or has ended the set";
+    const OVER: &str = "a sleeper is told that the scheduler is over";
+    const OVER_UNTOLD: &str = "a sleeper finds by itself that the scheduler is over";
+    const SLEEPER_IS_LAST: &str = "the sleeper ends the scheduler";
+    const OVER_AT_ONCE: &str = "a sleeper is told so before it sleeps, or has ended the scheduler";
 
     /// Where work is put: the number of pieces not taken.
     struct Queue(AtomicU32);
@@ -587,7 +588,7 @@ mod model {
                     (_, true) => BY_BOTH,
                 });
                 assert!(!sleeper.is_asleep(), "an unpark of an earlier sleep");
-                assert_ne!(woken, Woken::Over, "a set is not at rest while the clock will wake a worker");
+                assert_ne!(woken, Woken::Over, "a scheduler is not at rest while the clock will wake a worker");
             }
             waker.join().unwrap();
             idle.if_at_rest(|| panic!("awake"));
@@ -598,7 +599,7 @@ mod model {
         });
     }
 
-    /// A worker of a set that ends when it is at rest.
+    /// A worker of a scheduler that ends when it is at rest.
     fn worker(idle: &Idle, queue: &Queue) {
         let sleeper = Sleeper::new();
         let mut searching = false;
@@ -619,7 +620,7 @@ mod model {
         }
     }
 
-    /// Work for any worker: none is left when the set is over, and the set does end.
+    /// Work for any worker: none is left when the scheduler is over, and the scheduler does end.
     #[test]
     fn no_work_is_left_when_the_set_is_over() {
         check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, TO_SEARCH, TO_SEARCH_IN_ABORT, OVER, OVER_AT_ONCE], || {
@@ -649,8 +650,8 @@ mod model {
         });
     }
 
-    /// A set is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. No worker joins
-    /// before the last has left, and the next to join is of the next epoch.
+    /// A scheduler is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. No worker
+    /// joins before the last has left, and the next to join is of the next epoch.
     #[test]
     fn a_shut_down_reaches_a_worker_that_is_about_to_sleep() {
         a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, FIRST, LAST], |_| ());
@@ -719,7 +720,7 @@ mod model {
         });
     }
 
-    /// One worker goes to sleep while the other leaves: whichever is last ends the set.
+    /// One worker goes to sleep while the other leaves: whichever is last ends the scheduler.
     #[test]
     fn the_last_who_leaves_ends_the_set() {
         check(4, &[OVER, SLEEPER_IS_LAST], || {

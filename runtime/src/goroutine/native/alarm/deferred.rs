@@ -31,7 +31,7 @@ impl Alarm {
 /// same [`run`](fn@crate::goroutine::run) or [`Scheduler`](crate::goroutine::Scheduler), whichever thread starts it.
 #[derive(Clone, Copy)]
 pub struct Home {
-    pub(crate) set: &'static Sched,
+    pub(crate) sched: &'static Sched,
     pub(crate) epoch: u64,
 }
 
@@ -39,20 +39,20 @@ impl Home {
     /// The caller's.
     #[must_use]
     pub fn here() -> Self {
-        let set = Sched::here();
-        let epoch = current::worker().map_or_else(|| set.idle.epoch(), |worker| worker.sleeper.epoch.get());
-        Self { set, epoch }
+        let sched = Sched::here();
+        let epoch = current::worker().map_or_else(|| sched.idle.epoch(), |worker| worker.sleeper.epoch.get());
+        Self { sched, epoch }
     }
 
     /// [`go`](fn@crate::goroutine::go), at home. If what was there has ended, `f` is dropped here, as are all
     /// goroutines of it that have not begun.
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
-        self.set.submit_late(f, self.epoch);
+        self.sched.submit_late(f, self.epoch);
     }
 }
 
 impl std::fmt::Debug for Home {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Home").field("over", &self.set.idle.is_over(self.epoch)).finish_non_exhaustive()
+        f.debug_struct("Home").field("over", &self.sched.idle.is_over(self.epoch)).finish_non_exhaustive()
     }
 }

@@ -98,7 +98,7 @@ fn switchable() -> Option<&'static Fibre> {
 }
 
 /// A goroutine that switched while its thread panics would make the others look as if they panicked. That does no harm
-/// where they look so anyway: once the set is over, when all are unwound, and in a `run` that began in a panic.
+/// where they look so anyway: once the scheduler is over, when all are unwound, and in a `run` that began in a panic.
 #[cold]
 fn may_switch_panicking(here: &Here, fibre: &Fibre) -> bool {
     fibre.is_dying() || here.panicked_before.get()
@@ -177,8 +177,8 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
     fibre.suspend();
 }
 
-/// The set of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied, or
-/// its deadline has come, if it cannot be unwound here.
+/// The scheduler of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied,
+/// or its deadline has come, if it cannot be unwound here.
 #[cold]
 fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
     unwind_if_due(fibre);
@@ -189,8 +189,8 @@ fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
     }
 }
 
-/// Unwinds a goroutine whose set is over; again, if it has caught its end and goes on. Not while it is being unwound:
-/// destructors may wait. Nor where a panic would end the process.
+/// Unwinds a goroutine whose scheduler is over; again, if it has caught its end and goes on. Not while it is being
+/// unwound: destructors may wait. Nor where a panic would end the process.
 #[cold]
 pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
     let due = match fibre.dying.get() {
@@ -272,7 +272,7 @@ pub(crate) fn safepoint() {
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
     // A goroutine that cannot switch lets no other of its worker run, however it waits.
-    switchable().is_none_or(|fibre| fibre.worker.set().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
+    switchable().is_none_or(|fibre| fibre.worker.sched().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
 }
 
 /// Whether the caller is a goroutine.
@@ -307,8 +307,8 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// While it is there the calling goroutine is not unwound where it waits, even when its set is over: a frame below
-/// cannot do without what the goroutine waits for. So its worker does not end before the wait does.
+/// While it is there the calling goroutine is not unwound where it waits, even when its scheduler is over: a frame
+/// below cannot do without what the goroutine waits for. So its worker does not end before the wait does.
 pub struct MustReturn(Option<&'static Fibre>);
 
 impl MustReturn {

@@ -1,7 +1,7 @@
 //! May a goroutine be unwound from where it waits?
 //!
 //! Some frames end the process if a panic reaches them: an `extern "C"` function, a destructor that a panic runs, a C
-//! frame without unwind tables. A goroutine of a set that is over must not be unwound through such a frame. The
+//! frame without unwind tables. A goroutine of a scheduler that is over must not be unwound through such a frame. The
 //! unwinder does not say beforehand what it will find: for it, the abort is a handler like any other. So the stack is
 //! walked here, and each frame's table is read as Rust's personality function reads it in the unwinder's first phase.
 //!

@@ -99,7 +99,7 @@ pub(crate) enum State {
     Queued,
 }
 
-/// What happens to it because its set is over.
+/// What happens to it because its scheduler is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dying {
     No,

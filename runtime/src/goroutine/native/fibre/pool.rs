@@ -144,7 +144,7 @@ impl Worker {
             self.own.jobs.set(Some(job));
             self.own.job_count.set(self.own.job_count.get() + 1);
         } else {
-            // SAFETY: opened by the caller, who has no more use for it.
+            // SAFETY: opened by the caller, which uses it no more.
             unsafe { job::free(job) };
         }
     }

@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Unwinds all goroutines of this worker, drops what has not begun, frees the stacks, and gives up the worker's
-    /// share of the set's work. False if goroutines are left.
+    /// share of the scheduler's work. False if goroutines are left.
     ///
-    /// By the owner, after its loop: the set is over.
+    /// By the owner, after its loop: the scheduler is over.
     pub(crate) fn reclaim(&'static self) -> bool {
         self.unpick();
         let mut waiting = Vec::new();
@@ -68,7 +68,7 @@ impl Worker {
                 let fibre = self.fibre_for(None);
                 drop_in_goroutine(fibre, self.discard(fibre, work));
             }
-            for (_, task) in self.set().take_tasks() {
+            for (_, task) in self.sched().take_tasks() {
                 let fibre = self.fibre_for(None);
                 drop_in_goroutine(fibre, self.drop_on(fibre, move || drop(task)));
             }
@@ -76,7 +76,7 @@ impl Worker {
                 if !idle {
                     continue; // destructors have been, and may have made work
                 }
-                if self.placed.close() && self.set().leave_work(self.sleeper.epoch.get()) {
+                if self.placed.close() && self.sched().leave_work(self.sleeper.epoch.get()) {
                     break;
                 }
                 continue;
@@ -173,7 +173,7 @@ impl Worker {
         if let Some(work) = self.placed.take() {
             return Some(work);
         }
-        if self.set().has_global_work() { self.set().pop_global(1).next() } else { None }
+        if self.sched().has_global_work() { self.sched().pop_global(1).next() } else { None }
     }
 
     /// Puts back what the loop had chosen.
@@ -181,7 +181,7 @@ impl Worker {
         match self.own.chosen.take() {
             None => {}
             Some(Chosen::Fibre(fibre)) => fibre.state.set(State::Queued),
-            Some(Chosen::Work(work)) => self.set().push_global([work]),
+            Some(Chosen::Work(work)) => self.sched().push_global([work]),
         }
     }
 

@@ -8,7 +8,7 @@
 //! | `inbox` | started goroutines, | readied elsewhere | any thread | the owner |
 //! | `placed` | goroutines not started that asked for this worker, elsewhere | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
-//! | the set's global queue | what found no room in a ring, or came from outside | any thread | any worker |
+//! | the scheduler's global queue | what found no room in a ring, or came from outside | any thread | any worker |
 //!
 //! Order of choice: `next`, on what is left of the time slice of the one before it; then `run_queue` and `ring` by
 //! turns. Every 64th choice looks at the rest first, so that nothing waits for ever. Go has the same in `schedule` and
@@ -52,8 +52,8 @@ pub(crate) struct Worker {
     pub(crate) inbox: CachePadded<Inbox>,
     pub(crate) placed: Placed<Work>,
     pub(crate) sleeper: CachePadded<Sleeper>,
-    set: AtomicPtr<Sched>,
-    /// Its place in its set.
+    sched: AtomicPtr<Sched>,
+    /// Its place in its scheduler.
     pub(crate) index: AtomicUsize,
     /// The watcher asks the running goroutine to give way.
     pub(crate) preempt: AtomicBool,
@@ -101,7 +101,7 @@ unsafe impl Sync for Worker {}
 // SAFETY: as above: a worker is handed to the thread that becomes its owner when no other thread uses `own`.
 unsafe impl Send for Worker {}
 
-/// A ring's tail, and the address of its worker: at the end of a set another worker may take its place.
+/// A ring's tail, and the address of its worker: at the end of a scheduler another worker may take its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) worker: usize,
@@ -158,7 +158,7 @@ impl Worker {
             inbox: CachePadded::new(Inbox::new()),
             placed: Placed::new(),
             sleeper: CachePadded::new(Sleeper::new()),
-            set: AtomicPtr::new(ptr::null_mut()),
+            sched: AtomicPtr::new(ptr::null_mut()),
             index: AtomicUsize::new(0),
             preempt: AtomicBool::new(false),
             turns: CachePadded::new(AtomicU32::new(0)),
@@ -189,17 +189,17 @@ impl Worker {
     }
 
     #[inline]
-    pub(crate) fn set(&self) -> &'static Sched {
-        // SAFETY: written by `join`, before any thread could find the worker; sets are never freed.
-        unsafe { &*self.set.load(Ordering::Relaxed) }
+    pub(crate) fn sched(&self) -> &'static Sched {
+        // SAFETY: written by `join`, before any thread could find the worker; schedulers are never freed.
+        unsafe { &*self.sched.load(Ordering::Relaxed) }
     }
 
-    /// It is to be a worker of this set. Before it is put where others find it.
-    pub(crate) fn join(&'static self, set: &'static Sched, epoch: u64) {
-        self.set.store(ptr::from_ref(set).cast_mut(), Ordering::Relaxed);
+    /// It is to be a worker of this scheduler. Before it is put where others find it.
+    pub(crate) fn join(&'static self, sched: &'static Sched, epoch: u64) {
+        self.sched.store(ptr::from_ref(sched).cast_mut(), Ordering::Relaxed);
         self.sleeper.epoch.set(epoch);
-        self.placed.open(set.name());
-        // Meant for a goroutine of the set before.
+        self.placed.open(sched.name());
+        // Meant for a goroutine of the scheduler before.
         self.preempt.store(false, Ordering::Relaxed);
         self.own.searching.set(false);
         self.own.looked.set(None);
@@ -208,12 +208,12 @@ impl Worker {
     /// Wakes its thread, which has been given work that it alone can do.
     #[inline]
     pub(crate) fn wake(&self) {
-        self.set().idle.wake(&self.sleeper);
+        self.sched().idle.wake(&self.sleeper);
     }
 
     // ---- the loop -----------------------------------------------------------------------------------------------
 
-    /// Runs goroutines until the set is over.
+    /// Runs goroutines until the scheduler is over.
     pub(crate) fn run(&'static self) {
         while !self.is_over() {
             match self.own.chosen.take().or_else(|| self.pick()) {
@@ -232,10 +232,10 @@ impl Worker {
         }
     }
 
-    /// Whether its set is over for it.
+    /// Whether its scheduler is over for it.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.set().idle.is_over(self.sleeper.epoch.get())
+        self.sched().idle.is_over(self.sleeper.epoch.get())
     }
 
     #[inline]
@@ -285,7 +285,7 @@ impl Worker {
         if let Some(work) = unsafe { self.ring.pop() } {
             return Some(work);
         }
-        if self.set().has_global_work() { self.next_global() } else { None }
+        if self.sched().has_global_work() { self.next_global() } else { None }
     }
 
     #[cold]
@@ -317,7 +317,7 @@ impl Worker {
     #[cold]
     fn now_and_then(&'static self) {
         self.fire_timers();
-        if self.takes_work() && self.set().has_global_work() {
+        if self.takes_work() && self.sched().has_global_work() {
             self.take_global(1);
         }
         if !self.takes_work() {
@@ -384,7 +384,7 @@ impl Worker {
         if let Err(work) = unsafe { self.ring.push(work) } {
             self.overflow(work);
         }
-        self.set().wake_for_work();
+        self.sched().wake_for_work();
     }
 
     #[cold]
@@ -394,15 +394,15 @@ impl Worker {
         let n = unsafe { self.ring.take_half(&mut half) };
         // SAFETY: `take_half` has filled the first `n`.
         let works = half[..n].iter().map(|work| unsafe { work.assume_init() });
-        self.set().push_global(works.chain([work]));
+        self.sched().push_global(works.chain([work]));
     }
 
     /// Leaves the work in its ring to the others.
     pub(crate) fn empty_ring(&'static self) {
         // SAFETY: this is the owner.
         let works = std::iter::from_fn(|| unsafe { self.ring.pop() });
-        self.set().push_global(works);
-        self.set().wake_for_work();
+        self.sched().push_global(works);
+        self.sched().wake_for_work();
     }
 
     /// The ready of a goroutine of this worker. In `front` it runs next.
@@ -466,7 +466,7 @@ impl Worker {
     #[cold]
     fn take_placed(&'static self) {
         self.placed.note_read();
-        // Of a set that is over, what was placed is dropped: see `reclaim`.
+        // Of a scheduler that is over, what was placed is dropped: see `reclaim`.
         while !self.is_over()
             && let Some(work) = self.placed.take()
         {
@@ -482,7 +482,7 @@ impl Worker {
     }
 
     fn take_global(&'static self, most: usize) {
-        for work in self.set().pop_global(most) {
+        for work in self.sched().pop_global(most) {
             // SAFETY: this is the owner.
             if let Err(work) = unsafe { self.ring.push(work) } {
                 self.overflow(work);
@@ -493,8 +493,8 @@ impl Worker {
     /// Whether it may do work that others could do too: not if `set_max_procs` has taken it out.
     #[inline]
     pub(crate) fn takes_work(&self) -> bool {
-        let set = self.set();
-        self.place() < set.procs() || set.rank(self) < set.procs()
+        let sched = self.sched();
+        self.place() < sched.procs() || sched.rank(self) < sched.procs()
     }
 
     /// Whether something is queued here that came from others, or that others may take.
@@ -502,7 +502,7 @@ impl Worker {
         !self.ring.is_empty() || !self.inbox.is_empty()
     }
 
-    /// Its place in its set.
+    /// Its place in its scheduler.
     pub(crate) fn place(&self) -> usize {
         self.index.load(Ordering::Relaxed)
     }
@@ -513,6 +513,6 @@ impl Worker {
             || !self.own.run_queue.is_empty()
             || !self.ring.is_empty()
             || !self.inbox.is_empty()
-            || self.set().has_global_work()
+            || self.sched().has_global_work()
     }
 }
