@@ -102,7 +102,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
     let sched = Sched::here();
-    sched.idle.outside_begins();
+    sched.idle.external_begins();
     let mut wait = Wait(&done, false);
     submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
     current::note_wait("blocking call", std::ptr::null());
@@ -152,7 +152,7 @@ fn serve() {
             unsafe { (call.run)(call.frame) };
             // SAFETY: alive until the permit is there; the release then uses it as an address only.
             sema::semrelease(unsafe { &*call.done }, Wake::Normal);
-            call.sched.outside_ends();
+            call.sched.external_ends();
             pool = lock();
             continue;
         }

@@ -192,7 +192,7 @@ fn start_elsewhere(work: Work, placement: Placement) {
         // With a stack it is this worker's.
         Placement::Here if let Some(worker) = current::worker().filter(|worker| !worker.is_over()) => {
             worker.count_made();
-            return worker.begin_with(work);
+            return worker.start_on(work);
         }
         Placement::Here => None,
         Placement::Worker(index) if sched.start_up_to(index) => sched.worker(index),

@@ -72,7 +72,7 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
     if current::worker().is_some() {
         return main();
     }
-    let sched = Sched::of_run();
+    let sched = Sched::for_run();
     let worker = sched.enter();
     let result = on_worker(worker, main, as_main(details), || sched.idle.shut_down());
     match result {
@@ -196,7 +196,7 @@ impl Scheduler {
     /// });
     /// ```
     pub fn keep_alive(&self) -> KeepAlive<'_> {
-        self.sched.idle.outside_begins();
+        self.sched.idle.external_begins();
         KeepAlive { sched: self.sched, _sched: std::marker::PhantomData }
     }
 
@@ -227,7 +227,7 @@ impl Drop for Scheduler {
 
 impl Drop for KeepAlive<'_> {
     fn drop(&mut self) {
-        self.sched.outside_ends();
+        self.sched.external_ends();
     }
 }
 
@@ -268,7 +268,7 @@ fn on_worker<T>(
     // SAFETY: the closure stays on this thread, and all that it borrows outlives this call, which does not return
     // before the closure has been run or dropped.
     let work = unsafe { job::pack_unchecked(body, Some(details), Some(worker)) };
-    worker.begin_with(work);
+    worker.start_on(work);
     worker.run();
     let clean = worker.reclaim();
     sched.leave(worker, clean);

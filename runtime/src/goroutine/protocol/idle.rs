@@ -215,19 +215,19 @@ impl Idle {
         let mut state = self.state.lock();
         state.awake -= 1;
         if end {
-            self.end_if_at_rest(&mut state);
+            self.end_if_quiescent(&mut state);
         }
     }
 
     /// Something outside the scheduler may bring work from now on.
-    pub(crate) fn outside_begins(&self) {
+    pub(crate) fn external_begins(&self) {
         self.state.lock().outside += 1;
     }
 
     /// The same, of an epoch that may have ended: then the scheduler may have begun anew for others, and is left alone:
     /// false.
     #[must_use]
-    pub(crate) fn outside_begins_in(&self, epoch: u64) -> bool {
+    pub(crate) fn external_begins_in(&self, epoch: u64) -> bool {
         let mut state = self.state.lock();
         let begins = !self.is_over(epoch);
         state.outside += u32::from(begins);
@@ -235,38 +235,47 @@ impl Idle {
     }
 
     /// It has brought it, and will bring no more.
-    pub(crate) fn outside_ends(&self, end: bool) {
+    pub(crate) fn external_ends(&self, end: bool) {
         let mut state = self.state.lock();
         state.outside -= 1;
         if end {
-            self.end_if_at_rest(&mut state);
+            self.end_if_quiescent(&mut state);
         }
     }
 
     /// Runs `f` under the lock if the scheduler is quiescent: no worker awake, no timer armed, no external source of
     /// work.
-    pub(crate) fn if_at_rest(&self, f: impl FnOnce()) {
+    pub(crate) fn if_quiescent(&self, f: impl FnOnce()) {
         let state = self.state.lock();
-        if state.is_at_rest() {
+        if state.is_quiescent() {
             f();
         }
     }
 
     /// Whether no worker is awake, nor will be by the clock, nor from outside.
     #[cfg(all(test, sudog_loom))]
-    fn is_at_rest(&self) -> bool {
-        self.state.lock().is_at_rest()
+    fn is_quiescent(&self) -> bool {
+        self.state.lock().is_quiescent()
     }
 
     /// Whether no worker is in it, or is to be, and nothing outside refers to it.
     pub(crate) fn is_unused(&self) -> bool {
         let state = self.state.lock();
-        self.workers() == 0 && state.is_at_rest()
+        self.workers() == 0 && state.is_quiescent()
     }
 
     /// How many workers are awake.
     pub(crate) fn awake(&self) -> u32 {
         self.state.lock().awake
+    }
+
+    /// Whether a worker beside the caller's runs a goroutine. Go: not if `gomaxprocs <= npidle + nmspinning + 1`.
+    ///
+    /// Three Relaxed loads, which are not one snapshot: a hint. A worker that sleeps although it takes no shared work
+    /// (`set_max_procs` has taken it out) counts as running.
+    pub(crate) fn others_run(&self) -> bool {
+        let quiet = self.sleeping.load(Ordering::Relaxed) + self.searching.load(Ordering::Relaxed);
+        self.workers() > quiet as usize + 1
     }
 
     // ---- searching ----------------------------------------------------------------------------------------------
@@ -305,7 +314,7 @@ impl Idle {
 
     /// Sleeper, step 3, when there was work after all.
     pub(crate) fn abort(&self, sleeper: &Sleeper) -> Woken {
-        let unlisted = self.unlist(&mut self.state.lock(), sleeper);
+        let unlisted = self.remove(&mut self.state.lock(), sleeper);
         if !unlisted {
             // A waker took us off the list, and unparks us: that must be over before the next sleep.
             sleeper.parker.park(None);
@@ -321,19 +330,19 @@ impl Idle {
             // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have
             // found is no scheduler's at rest.
             if self.is_over(sleeper.epoch.get()) {
-                self.unlist(&mut state, sleeper);
+                self.remove(&mut state, sleeper);
                 return Woken::Over;
             }
             sleeper.asleep_for_good.set(true);
             state.awake -= 1;
             state.timed += u32::from(sleeper.timed.get());
             if end {
-                self.end_if_at_rest(&mut state);
+                self.end_if_quiescent(&mut state);
             }
         }
         drop(state);
         if !sleeper.parker.park(deadline) {
-            if self.unlist(&mut self.state.lock(), sleeper) {
+            if self.remove(&mut self.state.lock(), sleeper) {
                 return Woken::ByClock;
             }
             sleeper.parker.park(None); // as in `abort`
@@ -353,7 +362,7 @@ impl Idle {
     }
 
     /// Takes a sleeper off the list and counts it as awake. False if another thread has.
-    fn unlist(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
+    fn remove(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
         let Some(at) = state.sleepers.iter().position(|&s| s == sleeper) else { return false };
         self.take(state, at);
         true
@@ -373,8 +382,8 @@ impl Idle {
         sleeper
     }
 
-    fn end_if_at_rest(&self, state: &mut State) {
-        if state.is_at_rest() {
+    fn end_if_quiescent(&self, state: &mut State) {
+        if state.is_quiescent() {
             self.end(state);
         }
     }
@@ -418,7 +427,7 @@ impl Idle {
 
     #[cold]
     fn wake_listed(&self, sleeper: &Sleeper) {
-        let unlisted = self.unlist(&mut self.state.lock(), sleeper);
+        let unlisted = self.remove(&mut self.state.lock(), sleeper);
         if unlisted {
             // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep; and sleepers outlive
             // every call that names them.
@@ -459,7 +468,7 @@ pub(crate) enum Wanted {
 }
 
 impl State {
-    fn is_at_rest(&self) -> bool {
+    fn is_quiescent(&self) -> bool {
         self.awake == 0 && self.timed == 0 && self.outside == 0
     }
 }
@@ -591,10 +600,10 @@ mod model {
                 assert_ne!(woken, Woken::Over, "a scheduler is not at rest while the clock will wake a worker");
             }
             waker.join().unwrap();
-            idle.if_at_rest(|| panic!("awake"));
+            idle.if_quiescent(|| panic!("awake"));
             idle.leave(false);
             let mut at_rest = false;
-            idle.if_at_rest(|| at_rest = true);
+            idle.if_quiescent(|| at_rest = true);
             assert!(at_rest, "nobody is awake, and no timer counts");
         });
     }
@@ -625,7 +634,7 @@ mod model {
     fn no_work_is_left_when_the_set_is_over() {
         check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, TO_SEARCH, TO_SEARCH_IN_ABORT, OVER, OVER_AT_ONCE], || {
             let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
-            idle.outside_begins();
+            idle.external_begins();
             idle.join(false);
             idle.join(false);
             let other = {
@@ -639,7 +648,7 @@ mod model {
                         queue.0.fetch_add(1, Ordering::Relaxed);
                         idle.wake_any();
                     }
-                    idle.outside_ends(true);
+                    idle.external_ends(true);
                 })
             };
             worker(&idle, &queue);
@@ -713,7 +722,7 @@ mod model {
             assert!(!idle.is_over(epoch + 1));
             idle.leave(false);
             _ = idle.has_left();
-            assert!(idle.is_at_rest());
+            assert!(idle.is_quiescent());
             // One that is empty.
             idle.shut_down();
             assert_eq!(idle.join(false), Some(epoch + 2));
@@ -741,7 +750,7 @@ mod model {
                 mark(SLEEPER_IS_LAST);
             }
             sleeper.join().unwrap();
-            assert!(idle.is_at_rest() && idle.is_over(1));
+            assert!(idle.is_quiescent() && idle.is_over(1));
         });
     }
 
@@ -750,7 +759,7 @@ mod model {
     fn the_last_from_outside_ends_the_set() {
         check(4, &[OVER, SLEEPER_IS_LAST], || {
             let idle = Arc::new(Idle::new());
-            idle.outside_begins();
+            idle.external_begins();
             idle.join(false);
             let sleeper = {
                 let idle = idle.clone();
@@ -761,12 +770,12 @@ mod model {
                     idle.leave(true);
                 })
             };
-            idle.outside_ends(true);
+            idle.external_ends(true);
             if !idle.is_over(1) {
                 mark(SLEEPER_IS_LAST);
             }
             sleeper.join().unwrap();
-            assert!(idle.is_at_rest() && idle.is_over(1));
+            assert!(idle.is_quiescent() && idle.is_over(1));
         });
     }
 

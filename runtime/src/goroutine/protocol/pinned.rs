@@ -26,7 +26,7 @@ use crate::shim::Mutex;
 pub(crate) type SetName = usize;
 
 /// See the top of this file.
-pub(crate) struct Placed<W> {
+pub(crate) struct PinnedWork<W> {
     state: Mutex<State<W>>,
     note: Link,
 }
@@ -47,9 +47,9 @@ impl<W> State<W> {
 
 // SAFETY: the note belongs to the thread that has set `noted`, until it has pushed it; then to the inbox. The works are
 // under the lock.
-unsafe impl<W: Send> Sync for Placed<W> {}
+unsafe impl<W: Send> Sync for PinnedWork<W> {}
 
-impl<W> Placed<W> {
+impl<W> PinnedWork<W> {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
         Self { state: Mutex::new(State::new()), note: Link::new() }
@@ -119,7 +119,7 @@ mod models {
 
     /// A worker: of scheduler 0, then of scheduler 1.
     struct World {
-        placed: Placed<u32>,
+        placed: PinnedWork<u32>,
         inbox: Inbox,
         scheds: [Idle; 2],
         sleeper: Sleeper,
@@ -127,7 +127,7 @@ mod models {
 
     impl World {
         fn new() -> Arc<Self> {
-            let (placed, inbox, sleeper) = (Placed::new(), Inbox::new(), Sleeper::new());
+            let (placed, inbox, sleeper) = (PinnedWork::new(), Inbox::new(), Sleeper::new());
             let scheds = [Idle::new(), Idle::new()];
             for sched in &scheds {
                 sched.join(true);

@@ -3,7 +3,7 @@
 //! | what refers to a scheduler | counted by | counted off by |
 //! |---|---|---|
 //! | its workers, and threads that are to be workers | [`Idle`](crate::goroutine::protocol::idle::Idle): `workers` | `has_left` |
-//! | timers, blocking calls, `KeepAlive` handles, what is about to submit work | `Idle`: `outside` | `outside_ends` |
+//! | timers, blocking calls, `KeepAlive` handles, what is about to submit work | `Idle`: `outside` | `external_ends` |
 //! | goroutines, and tasks, were they given up, as long as wakers are left | `made` | `ended` |
 //!
 //! | owner | the end of something |
@@ -167,8 +167,8 @@ mod models {
             self.retirement.look_if_retired((), &self.spares, || self.idle.is_unused());
         }
 
-        fn outside_ends(&self) {
-            self.idle.outside_ends(self.local.load(Ordering::Relaxed));
+        fn external_ends(&self) {
+            self.idle.external_ends(self.local.load(Ordering::Relaxed));
             self.retirement.look_if_retired((), &self.spares, || self.idle.is_unused());
         }
 
@@ -211,7 +211,7 @@ mod models {
             let sched = Sched::new(4);
             sched.idle.join(true);
             sched.queue.join();
-            sched.idle.outside_begins();
+            sched.idle.external_begins();
             let sees = |sched: &Sched, state| {
                 if sched.take_if_spare() {
                     mark(state);
@@ -228,7 +228,7 @@ mod models {
             });
             let timer = spawn(&sched, move |sched| {
                 sched.unrefer();
-                sched.outside_ends();
+                sched.external_ends();
                 assert!(!sched.take_if_spare(), "there is a task");
                 sched.task_ends();
                 sees(sched, "the timer's task is the last");
@@ -247,7 +247,7 @@ mod models {
             let sched = Sched::new(2);
             sched.idle.join(true);
             sched.queue.join();
-            sched.idle.outside_begins();
+            sched.idle.external_begins();
             let worker = spawn(&sched, |sched| {
                 sched.idle.shut_down();
                 sched.leave(1, 1, 1);
@@ -257,7 +257,7 @@ mod models {
             });
             let timer = spawn(&sched, |sched| {
                 sched.unrefer();
-                sched.outside_ends();
+                sched.external_ends();
                 if sched.take_if_spare() {
                     mark("the timer is the last");
                 }
@@ -351,12 +351,12 @@ mod models {
                 sched.queue.join();
                 let late = spawn(&sched, |sched| {
                     // As `Sched::submit_late`.
-                    if !sched.idle.outside_begins_in(1) {
+                    if !sched.idle.external_begins_in(1) {
                         return mark("the call is refused");
                     }
                     let submitted = sched.queue.submit(1, 1, || sched.retirement.add(1, 0));
                     mark(if submitted.is_err() { "the call's work comes back" } else { "the call's work is taken" });
-                    sched.outside_ends();
+                    sched.external_ends();
                     sched.take_if_spare();
                 });
                 let owner = spawn(&sched, |sched| {

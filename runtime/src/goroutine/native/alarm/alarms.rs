@@ -56,7 +56,7 @@ struct Awaited(&'static Sched);
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.0.outside_ends();
+        self.0.external_ends();
     }
 }
 
@@ -82,7 +82,7 @@ fn lock() -> MutexGuard<'static, State> {
 pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     sysmon::start();
     let awaited = current::worker().map(Worker::sched).map(|sched| {
-        sched.idle.outside_begins();
+        sched.idle.external_begins();
         Awaited(sched)
     });
     let mut state = lock();

@@ -71,7 +71,7 @@ pub(crate) struct Fibre {
     pub(crate) unparked: Cell<ParkResult>,
     /// A `ready` that came when it was not parked: after its deadline.
     pub(crate) token: Cell<bool>,
-    pub(crate) dying: Cell<Dying>,
+    pub(crate) dying: Cell<Unwinding>,
     /// How many [`MustReturn`](crate::goroutine::MustReturn) there are.
     pub(crate) must_return: Cell<u32>,
     /// Its stack is of the usual size: it may be used again.
@@ -101,7 +101,7 @@ pub(crate) enum State {
 
 /// What happens to it because its scheduler is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dying {
+pub(crate) enum Unwinding {
     No,
     /// It is to be unwound where it waits or yields next, if it can be unwound there.
     Doomed,
@@ -160,7 +160,7 @@ impl Fibre {
             state: Cell::new(State::Spare),
             unparked: Cell::new(ParkResult::Unparked),
             token: Cell::new(false),
-            dying: Cell::new(Dying::No),
+            dying: Cell::new(Unwinding::No),
             must_return: Cell::new(0),
             usual: size.is_none(),
             extent: stack.extent(),
@@ -259,15 +259,15 @@ impl Fibre {
     }
 
     #[inline]
-    pub(crate) fn is_dying(&self) -> bool {
-        self.dying.get() != Dying::No
+    pub(crate) fn is_unwinding(&self) -> bool {
+        self.dying.get() != Unwinding::No
     }
 
     /// Its closure has returned, or has been unwound, or its poll. What comes now are destructors, of its result and
     /// its locals. They may wait, as those may which the unwinding runs.
     pub(crate) fn is_through(&self) {
-        if self.is_dying() {
-            self.dying.set(Dying::Drops);
+        if self.is_unwinding() {
+            self.dying.set(Unwinding::Drops);
         }
     }
 

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use crate::goroutine::native::fibre::{Dying, Fibre, State};
+use crate::goroutine::native::fibre::{Fibre, State, Unwinding};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::worker::{Chosen, Worker};
 use crate::goroutine::protocol::runq::Work;
@@ -97,7 +97,7 @@ impl Worker {
                 progress = now;
             } else if now.saturating_duration_since(progress) > PATIENCE {
                 // Left where they are, they are like threads that nothing wakes.
-                waiting.retain(|fibre| fibre.dying.get() != Dying::Doomed || fibre.must_return.get() > 0);
+                waiting.retain(|fibre| fibre.dying.get() != Unwinding::Doomed || fibre.must_return.get() > 0);
                 clean &= waiting.len() == before;
                 progress = now;
             }
@@ -124,7 +124,7 @@ impl Worker {
         if fibre.state.get() == State::Queued && fibre.unparked.get() == ParkResult::Unparked {
             fibre.token.set(true);
         }
-        fibre.dying.set(Dying::Doomed);
+        fibre.dying.set(Unwinding::Doomed);
         self.resume_dying(fibre)
     }
 
@@ -147,7 +147,7 @@ impl Worker {
     fn run_on(&'static self, fibre: &'static Fibre, drops: impl FnOnce() + 'static) -> bool {
         // SAFETY: run on this thread, below, and it borrows nothing.
         fibre.work.set(Some(unsafe { job::pack_unchecked(drops, None, Some(self)) }));
-        fibre.dying.set(Dying::Drops);
+        fibre.dying.set(Unwinding::Drops);
         self.resume_dying(fibre)
     }
 
@@ -158,7 +158,7 @@ impl Worker {
         current::resume(fibre); // not `Worker::resume`, which may free it
         let ended = fibre.state.get() == State::Spare;
         if ended {
-            fibre.dying.set(Dying::No);
+            fibre.dying.set(Unwinding::No);
             fibre.token.set(false);
         }
         ended

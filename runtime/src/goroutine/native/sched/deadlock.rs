@@ -40,7 +40,7 @@ pub(crate) fn look(scheds: &[&'static Sched]) {
 fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     match scheds {
         [] => f(),
-        [sched, others @ ..] => sched.idle.if_at_rest(|| while_all_rest(others, f)),
+        [sched, others @ ..] => sched.idle.if_quiescent(|| while_all_rest(others, f)),
     }
 }
 

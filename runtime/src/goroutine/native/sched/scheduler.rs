@@ -140,7 +140,7 @@ impl Sched {
     }
 
     /// A scheduler for a `run`.
-    pub(crate) fn of_run() -> &'static Self {
+    pub(crate) fn for_run() -> &'static Self {
         let sched = Self::spare();
         sched.local.store(false, Ordering::Relaxed);
         sched.main.store(main::RUNNING, Ordering::Relaxed);
@@ -314,9 +314,9 @@ impl Sched {
         before
     }
 
-    /// Whether others may run while a worker of this scheduler spins.
-    pub(crate) fn is_parallel(&self) -> bool {
-        self.idle.workers() > 1
+    /// Whether another worker may do, while the caller's spins, what the caller waits for.
+    pub(crate) fn others_run(&self) -> bool {
+        self.idle.others_run()
     }
 
     /// Wakes a sleeping worker, or starts one, if there is work that no worker has looked for.
@@ -407,12 +407,12 @@ impl Sched {
             _ => {
                 // Keeps a scheduler that ends at rest from ending before the work is in; and a retired one from being
                 // used again.
-                if !self.idle.outside_begins_in(epoch) {
+                if !self.idle.external_begins_in(epoch) {
                     return;
                 }
                 let work = job::pack(f, None, worker);
                 let submitted = self.submit_from_outside(work, epoch, || self.retirement.add(1, 0));
-                self.outside_ends();
+                self.external_ends();
                 submitted
             }
         };
@@ -515,9 +515,9 @@ impl Sched {
         }
     }
 
-    /// What was to bring work from outside has brought it: see [`Idle::outside_begins`].
-    pub(crate) fn outside_ends(&'static self) {
-        self.idle.outside_ends(self.ends_at_rest());
+    /// What was to bring work from outside has brought it: see [`Idle::external_begins`].
+    pub(crate) fn external_ends(&'static self) {
+        self.idle.external_ends(self.ends_at_rest());
         self.recycle_if_retired();
     }
 }

@@ -20,7 +20,7 @@ enum Found {
     /// Work, which is in our ring now.
     Work,
     /// Work, too young to be stolen.
-    Young,
+    TooFresh,
     Nothing,
 }
 
@@ -42,11 +42,11 @@ impl Worker {
 
     fn search_and_sleep(&'static self) -> Woken {
         let sched = self.sched();
-        let takes_work = self.takes_work();
-        if takes_work && !self.own.searching.replace(true) {
+        let is_enabled = self.is_enabled();
+        if is_enabled && !self.own.searching.replace(true) {
             sched.idle.begin_search();
         }
-        if !takes_work && self.own.searching.replace(false) {
+        if !is_enabled && self.own.searching.replace(false) {
             // It was woken to search, and `set_max_procs` has taken it out since it fell asleep: another worker must.
             let _ = sched.idle.end_search();
             sched.wake_for_work();
@@ -57,10 +57,10 @@ impl Worker {
         let mut found = Found::Nothing;
         let spin = if shim::num_cpus() > 1 { SPIN } else { std::time::Duration::ZERO };
         loop {
-            if self.has_own_work(now) || (takes_work && sched.has_global_work()) {
+            if self.has_own_work(now) || (is_enabled && sched.has_global_work()) {
                 return self.found_work();
             }
-            if takes_work && let Some(seen) = self.steal(now) {
+            if is_enabled && let Some(seen) = self.steal(now) {
                 found = seen;
                 if found == Found::Work {
                     return self.found_work();
@@ -77,14 +77,14 @@ impl Worker {
 
         self.trim(now);
         let timer = self.next_timer();
-        let nap = (found == Found::Young).then(|| now + NAP);
+        let nap = (found == Found::TooFresh).then(|| now + NAP);
         let trim = self.next_trim(now);
         let deadline = [timer, nap, trim].into_iter().flatten().min();
-        sched.idle.prepare(&self.sleeper, timer.is_some(), takes_work, self.own.searching.replace(false));
-        // Anything that came before the wakers could see us asleep. Young work is no reason to stay awake: the nap is
+        sched.idle.prepare(&self.sleeper, timer.is_some(), is_enabled, self.own.searching.replace(false));
+        // Anything that came before the wakers could see us asleep. TooFresh work is no reason to stay awake: the nap is
         // there for it.
         let work = self.has_own_work(now)
-            || takes_work && (sched.has_global_work() || found == Found::Nothing && sched.has_work_in_rings());
+            || is_enabled && (sched.has_global_work() || found == Found::Nothing && sched.has_work_in_rings());
         let woken = if work {
             sched.idle.abort(&self.sleeper)
         } else {
@@ -126,9 +126,9 @@ impl Worker {
             // was put in after what was seen here; and another worker's ring has been seen at its own place in the
             // table only.
             if old && seen[index].worker == here.worker && !victim.ring.is_empty() {
-                let mut loot = [const { MaybeUninit::uninit() }; BATCH];
-                let n = victim.ring.steal(seen[index].tail, &mut loot);
-                for work in &loot[..n] {
+                let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+                let n = victim.ring.steal(seen[index].tail, &mut batch);
+                for work in &batch[..n] {
                     // SAFETY: `steal` has filled the first `n`.
                     let work = unsafe { work.assume_init() };
                     // SAFETY: this is the owner.
@@ -142,7 +142,7 @@ impl Worker {
             }
             seen[index] = here;
             if !victim.ring.is_empty() {
-                found = Found::Young;
+                found = Found::TooFresh;
             }
         }
         Some(found)

@@ -32,7 +32,7 @@ use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
-use crate::goroutine::protocol::pinned::Placed;
+use crate::goroutine::protocol::pinned::PinnedWork;
 use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
 use crate::{Instant, ParkResult};
 
@@ -40,17 +40,17 @@ use crate::{Instant, ParkResult};
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
 /// How old work must be to be stolen.
 pub(crate) const AGE: Duration = Duration::from_micros(10);
-/// How long a worker sleeps at most while others have work that was too young to be stolen.
+/// The longest sleep of a worker while others have work that was too fresh to be stolen.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
-/// How often a worker looks where it usually does not.
-const NOW_AND_THEN: u32 = 64;
-/// How often a worker that is never idle thinks of its spare memory.
-const SELDOM: u32 = 1 << 16;
+/// Poll timers, pinned jobs and the global queue at every 64th choice.
+const GLOBAL_POLL_INTERVAL: u32 = 64;
+/// A worker that is never idle trims its spare stacks at every 65,536th choice.
+const TRIM_INTERVAL: u32 = 1 << 16;
 /// See the top of this file. Workers are never freed, so that a late wake-up does no harm; they are used again.
 pub(crate) struct Worker {
     pub(crate) ring: Ring,
     pub(crate) inbox: CachePadded<Inbox>,
-    pub(crate) placed: Placed<Work>,
+    pub(crate) placed: PinnedWork<Work>,
     pub(crate) sleeper: CachePadded<Sleeper>,
     sched: AtomicPtr<Sched>,
     /// Its place in its scheduler.
@@ -156,7 +156,7 @@ impl Worker {
         Self {
             ring: Ring::new(),
             inbox: CachePadded::new(Inbox::new()),
-            placed: Placed::new(),
+            placed: PinnedWork::new(),
             sleeper: CachePadded::new(Sleeper::new()),
             sched: AtomicPtr::new(ptr::null_mut()),
             index: AtomicUsize::new(0),
@@ -257,8 +257,8 @@ impl Worker {
         if !self.inbox.is_empty() {
             self.take_inbox();
         }
-        if tick.is_multiple_of(NOW_AND_THEN) {
-            self.now_and_then();
+        if tick.is_multiple_of(GLOBAL_POLL_INTERVAL) {
+            self.poll_slow_sources();
         }
         if let Some(next) = own.next.take() {
             // It inherits the slice. Two goroutines that ready each other would keep all others out, were it without
@@ -275,7 +275,7 @@ impl Worker {
         // Not by the parity of `tick`, which choices of `next` advance too.
         let ring_first = !own.ring_first.replace(!own.ring_first.get());
         let chosen = if ring_first { from_ring().or_else(from_queue) } else { from_queue().or_else(from_ring) };
-        chosen.or_else(|| self.look_around())
+        chosen.or_else(|| self.poll_local_sources())
     }
 
     /// From the ring, or from the global queue: goroutines that keep yielding must not keep those out.
@@ -290,7 +290,7 @@ impl Worker {
 
     #[cold]
     fn next_global(&'static self) -> Option<Work> {
-        if self.takes_work() {
+        if self.is_enabled() {
             self.take_global(BATCH);
         }
         // SAFETY: this is the owner.
@@ -315,22 +315,22 @@ impl Worker {
 
     /// Where a worker looks once in a while, so that nothing waits for ever behind the rest.
     #[cold]
-    fn now_and_then(&'static self) {
+    fn poll_slow_sources(&'static self) {
         self.fire_timers();
-        if self.takes_work() && self.sched().has_global_work() {
+        if self.is_enabled() && self.sched().has_global_work() {
             self.take_global(1);
         }
-        if !self.takes_work() {
+        if !self.is_enabled() {
             self.empty_ring();
         }
-        if self.turns.load(Ordering::Relaxed).is_multiple_of(SELDOM) && self.wants_trim() {
+        if self.turns.load(Ordering::Relaxed).is_multiple_of(TRIM_INTERVAL) && self.wants_trim() {
             self.trim(Instant::now());
         }
     }
 
     /// The queues are empty: where else could work be?
     #[cold]
-    fn look_around(&'static self) -> Option<Chosen> {
+    fn poll_local_sources(&'static self) -> Option<Chosen> {
         self.fire_timers();
         self.own.run_queue.pop().map(Chosen::Fibre)
     }
@@ -407,7 +407,7 @@ impl Worker {
 
     /// The ready of a goroutine of this worker. In `front` it runs next.
     #[inline]
-    pub(crate) fn deliver(&'static self, fibre: &'static Fibre, front: bool) {
+    pub(crate) fn ready_local(&'static self, fibre: &'static Fibre, front: bool) {
         if fibre.state.get() != State::Parked {
             fibre.token.set(true);
             return;
@@ -430,22 +430,22 @@ impl Worker {
     /// The running goroutine goes to the end of the run queue, and all others have a turn.
     #[inline]
     pub(crate) fn requeue(&'static self, fibre: &'static Fibre) {
-        if fibre.is_dying() {
-            return current::yield_dying(fibre);
+        if fibre.is_unwinding() {
+            return current::yield_unwinding(fibre);
         }
         // It has not been readied: should it be unwound in the queue, no token is due to it.
         fibre.unparked.set(ParkResult::TimedOut);
         fibre.state.set(State::Queued);
         self.own.run_queue.push(fibre);
         fibre.suspend();
-        if fibre.is_dying() {
+        if fibre.is_unwinding() {
             current::unwind_if_due(fibre);
         }
     }
 
     /// A destructor of a goroutine that is unwound lets the others' run.
     #[cold]
-    pub(crate) fn requeue_dying(&'static self, fibre: &'static Fibre) {
+    pub(crate) fn requeue_unwinding(&'static self, fibre: &'static Fibre) {
         fibre.state.set(State::Queued);
         fibre.suspend();
     }
@@ -455,27 +455,27 @@ impl Worker {
     pub(crate) fn take_inbox(&'static self) {
         for link in self.inbox.take_all() {
             if self.placed.is_note(link) {
-                self.take_placed();
+                self.take_pinned();
             } else {
                 // SAFETY: only fibres, and the note, are put there.
-                self.deliver(unsafe { Fibre::from_link(link) }, false);
+                self.ready_local(unsafe { Fibre::from_link(link) }, false);
             }
         }
     }
 
     #[cold]
-    fn take_placed(&'static self) {
+    fn take_pinned(&'static self) {
         self.placed.note_read();
         // Of a scheduler that is over, what was placed is dropped: see `reclaim`.
         while !self.is_over()
             && let Some(work) = self.placed.take()
         {
-            self.begin_with(work);
+            self.start_on(work);
         }
     }
 
     /// Binds work to this worker: with a stack it cannot be stolen. It runs when its turn comes.
-    pub(crate) fn begin_with(&'static self, work: Work) {
+    pub(crate) fn start_on(&'static self, work: Work) {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
         self.enqueue(fibre, ParkResult::Unparked, false);
@@ -492,7 +492,7 @@ impl Worker {
 
     /// Whether it may do work that others could do too: not if `set_max_procs` has taken it out.
     #[inline]
-    pub(crate) fn takes_work(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         let sched = self.sched();
         self.place() < sched.procs() || sched.rank(self) < sched.procs()
     }
