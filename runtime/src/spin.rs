@@ -1,13 +1,14 @@
 //! Spinning before sleeping: Go's rule.
 //!
 //! Source: `sync_runtime_canSpin` and `sync_runtime_doSpin` of Go's `runtime/proc.go`. Go spins for at most 4 rounds
-//! of 30 pauses, and only where spinning can help: on more than one processor, while another one runs and the own
-//! run queue is empty. The last two are a scheduler's facts: a goroutine knows all three, a thread only the first. What
-//! suits threads is another way of waiting, `policy::Threads` of `sudog-sync`: see `docs/performance.md`.
+//! of 30 pauses, and only where spinning can help: on more than one processor, while another worker is neither idle nor
+//! searching, and while the own run queue is empty. A scheduler knows the last two: a goroutine asks for all three, a
+//! thread for the first only. Threads are served better by another strategy, `policy::Threads` of `sudog-sync`: see
+//! `docs/performance.md`.
 //!
-//! Not Go's: a goroutine spins for one round even if its worker has others to run. In Go, a goroutine that is readied
-//! moves to the processor of whoever readies it; those who contend for one mutex soon do so on one processor, in turn,
-//! and never meet. Here they stay on their workers: to sleep, and be readied by another worker, costs more than a short
+//! Not Go's: a goroutine spins for one round even if its worker has others to run. In Go, a readied goroutine moves to
+//! the processor of the goroutine that readies it; contenders for one mutex soon run on one processor, in turn, and
+//! never meet. Here they stay on their workers: to sleep, and be readied by another worker, costs more than a short
 //! critical section. Thirty pauses are less than a microsecond.
 
 use crate::goroutine;
@@ -19,9 +20,9 @@ pub const ROUNDS: u32 = 4;
 /// Go's `active_spin_cnt`: how many pause instructions a round takes.
 pub const PAUSES: u32 = 30;
 
-/// Whether round number `iter` (from 0) is worth spinning: `iter` is below `rounds`, and somebody else can run
-/// meanwhile: on another processor; for a goroutine, on another worker, while its own has nothing else to run. A
-/// goroutine's first round is worth it whatever its worker has to run.
+/// Whether round number `iter` (from 0) of spinning can help: `iter` is below `rounds`, and there is another processor.
+/// For a goroutine also: another worker is running (neither asleep nor searching for work), and the caller's worker has
+/// no other goroutine to run; in the first round the latter does not matter.
 #[inline]
 #[must_use]
 pub fn can_spin(iter: u32, rounds: u32) -> bool {
@@ -35,5 +36,48 @@ pub fn do_spin(pauses: u32) {
     let pauses = if cfg!(sudog_loom) { pauses.min(1) } else { pauses };
     for _ in 0..pauses {
         pause();
+    }
+}
+
+#[cfg(all(test, unix, not(sudog_loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::time::{Duration, Instant};
+
+    use super::{ROUNDS, can_spin};
+    use crate::goroutine::{go, run, set_max_procs};
+    use crate::shim::num_cpus;
+
+    const STARTED: u32 = 1;
+    const END: u32 = 2;
+
+    static OTHER: AtomicU32 = AtomicU32::new(0);
+
+    /// Of two workers one runs a goroutine, then goes to sleep: it is no reason to spin any more.
+    #[test]
+    fn no_goroutine_spins_while_the_other_worker_is_idle() {
+        run(|| {
+            set_max_procs(2);
+            go(|| {
+                OTHER.store(STARTED, SeqCst);
+                while OTHER.load(SeqCst) != END {
+                    std::thread::yield_now();
+                }
+            });
+            // This goroutine does not give way, so the other worker runs that one.
+            wait_until(|| OTHER.load(SeqCst) == STARTED);
+            assert_eq!(can_spin(0, ROUNDS), num_cpus() > 1);
+            OTHER.store(END, SeqCst);
+            wait_until(|| !can_spin(0, ROUNDS));
+        });
+    }
+
+    /// Polls without giving way. A state that does not come is a failure.
+    fn wait_until(state: impl Fn() -> bool) {
+        let watchdog = Instant::now() + Duration::from_secs(30);
+        while !state() {
+            assert!(Instant::now() < watchdog, "no progress");
+            std::thread::yield_now();
+        }
     }
 }

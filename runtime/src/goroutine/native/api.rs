@@ -88,6 +88,11 @@ where
 
 /// Lets the other goroutines of this worker run first. For a thread, gives up its processor. Go's `runtime.Gosched`.
 ///
+/// Different from Go: there the caller goes to the end of the global queue, and any worker may run it next. Here a
+/// started goroutine stays on its worker, so it goes to the end of that worker's run queue. Work of the global queue is
+/// not starved by goroutines that call this in a loop: a worker looks there at every 64th choice, as Go's does at every
+/// 61st.
+///
 /// # Examples
 ///
 /// ```
@@ -110,7 +115,7 @@ pub fn gosched() {
 
 /// Ends the calling goroutine: unwinds it, so that its destructors run. Go's `runtime.Goexit`.
 ///
-/// Unlike in Go, `catch_unwind` can stop it; whoever does should `resume_unwind` with what it caught.
+/// Unlike in Go, `catch_unwind` can stop it; a caller that does should `resume_unwind` with the payload.
 ///
 /// # Panics
 ///

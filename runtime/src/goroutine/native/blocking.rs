@@ -23,7 +23,7 @@ struct Call {
     frame: *mut (),
     run: unsafe fn(*mut ()),
     done: *const AtomicU32,
-    set: &'static Sched,
+    sched: &'static Sched,
 }
 
 // SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; its goroutine does not touch it until `done`.
@@ -34,7 +34,7 @@ struct Frame<F, T> {
     result: Option<thread::Result<T>>,
 }
 
-/// A panic that nobody will see, as the goroutine is given up: its payload's destructor must not panic meanwhile.
+/// A panic that no caller will see, as the goroutine is given up: its payload's destructor must not panic meanwhile.
 impl<F, T> Drop for Frame<F, T> {
     fn drop(&mut self) {
         if let Some(Err(payload)) = self.result.take_if(|result| result.is_err()) {
@@ -101,10 +101,10 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
 
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
-    let set = Sched::here();
-    set.idle.outside_begins();
+    let sched = Sched::here();
+    sched.idle.external_begins();
     let mut wait = Wait(&done, false);
-    submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, set });
+    submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
     current::note_wait("blocking call", std::ptr::null());
     sema::semacquire(&done);
     wait.1 = true;
@@ -117,7 +117,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
 
 /// # Safety
 ///
-/// `frame` points to a live `Frame<F, T>`, and nobody else uses it meanwhile.
+/// `frame` points to a live `Frame<F, T>`, and no other thread uses it meanwhile.
 unsafe fn run<F: FnOnce() -> T, T>(frame: *mut ()) {
     // SAFETY: by the contract.
     let frame = unsafe { &mut *frame.cast::<Frame<F, T>>() };
@@ -152,7 +152,7 @@ fn serve() {
             unsafe { (call.run)(call.frame) };
             // SAFETY: alive until the permit is there; the release then uses it as an address only.
             sema::semrelease(unsafe { &*call.done }, Wake::Normal);
-            call.set.outside_ends();
+            call.sched.external_ends();
             pool = lock();
             continue;
         }

@@ -102,7 +102,7 @@ impl Builder {
         self
     }
 
-    /// Says what a panic does if nobody joins it.
+    /// Says what a panic does without a joiner.
     pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
         self.details.on_panic = on_panic;
         self.any_details = true;
@@ -186,32 +186,32 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 #[cold]
 fn start_elsewhere(work: Work, placement: Placement) {
     let home = Home::here();
-    let set = home.set;
+    let sched = home.sched;
     let place = match placement {
         Placement::Any => None,
         // With a stack it is this worker's.
         Placement::Here if let Some(worker) = current::worker().filter(|worker| !worker.is_over()) => {
             worker.count_made();
-            return worker.begin_with(work);
+            return worker.start_on(work);
         }
         Placement::Here => None,
-        Placement::Worker(index) if set.start_up_to(index) => set.worker(index),
-        // From a destructor of a set that is over, which must not panic: dropped wherever it is.
+        Placement::Worker(index) if sched.start_up_to(index) => sched.worker(index),
+        // From a destructor of a scheduler that is over, which must not panic: dropped wherever it is.
         Placement::Worker(_) if current::worker().is_some_and(Worker::is_over) => None,
         Placement::Worker(index) => {
             // SAFETY: just packed, and in no queue.
             unsafe { job::discard_work(work) };
-            panic!("no worker {index}: there are {}, numbered from 0", set.limit());
+            panic!("no worker {index}: there are {}, numbered from 0", sched.limit());
         }
     };
-    set.count_made();
+    sched.count_made();
     let placed = match place {
         None => Err(work),
-        Some(worker) => set.place(worker, work),
+        Some(worker) => sched.place(worker, work),
     };
-    // A worker that has left has no use for it, nor has its set: it is dropped wherever it is.
-    if let Err(work) = placed.or_else(|work| set.submit(work, home.epoch)) {
-        set.count_end();
+    // A worker that has left has no use for it, nor has its scheduler: it is dropped wherever it is.
+    if let Err(work) = placed.or_else(|work| sched.submit(work, home.epoch)) {
+        sched.count_end();
         // SAFETY: packed, and in no queue.
         unsafe { job::discard_work(work) };
     }
@@ -238,8 +238,8 @@ struct Packet<T> {
     result: UnsafeCell<Option<thread::Result<T>>>,
 }
 
-// SAFETY: the result is written by the sender before the permit is released, and read by the one who takes the permit,
-// or by the last owner.
+// SAFETY: the result is written by the sender before the permit is released, and read by the taker of the permit, or by
+// the last owner.
 unsafe impl<T: Send> Sync for Packet<T> {}
 
 const DETACHED: u32 = 1;
@@ -283,11 +283,11 @@ impl<T> Drop for Sender<T> {
 impl<T> Packet<T> {
     fn complete(&self, result: thread::Result<T>) {
         let panicked = matches!(&result, Err(payload) if !payload.is::<Goexit>());
-        // SAFETY: the one sender writes, once, and nobody reads before the permit below.
+        // SAFETY: the one sender writes, once, and no reader comes before the permit below.
         unsafe { *self.result.get() = Some(result) };
         // AcqRel: whichever of us comes second sees what the other did.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
-            // SAFETY: the handle is gone, so nobody else reads.
+            // SAFETY: the handle is gone, so there is no other reader.
             self.die(unsafe { &*self.result.get() });
         }
         // The goroutine that joins is woken before another has a turn here.
@@ -307,7 +307,7 @@ impl<T> Packet<T> {
         }
     }
 
-    /// The result, for the one who has taken the permit.
+    /// The result, for the taker of the permit.
     fn take(&self) -> thread::Result<T> {
         // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
         unsafe { (*self.result.get()).take() }.expect("a permit means a result")

@@ -25,7 +25,8 @@ pub enum OnPanic {
     Unwind,
 }
 
-/// What [`goexit`](crate::goroutine::goexit) unwinds with; and what `join` returns for a goroutine whose scheduler ended before it.
+/// What [`goexit`](crate::goroutine::goexit) unwinds with; and what `join` returns for a goroutine whose scheduler
+/// ended before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goexit;
 

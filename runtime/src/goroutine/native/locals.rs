@@ -20,7 +20,7 @@ use crate::panics::drop_payload;
 /// use sudog_runtime::goroutine::{gosched, run, spawn};
 ///
 /// sudog_runtime::goroutine_local! {
-///     /// Whom this goroutine serves.
+///     /// The user that this goroutine serves.
 ///     static USER: Cell<u32> = Cell::new(0);
 /// }
 ///
@@ -69,7 +69,7 @@ impl Drop for Cleaner {
     fn drop(&mut self) {
         drop_rounds(|| {
             let locals = OF_THREAD.take()?;
-            // SAFETY: from `Box::leak` below, and taken out: nobody else has it.
+            // SAFETY: from `Box::leak` below, and taken out: it has no other owner.
             Some(unsafe { Box::from_raw(locals.as_ptr()) })
         });
     }

@@ -19,12 +19,13 @@ use crate::goroutine::native::stack::overflow;
 /// [`max_procs`](crate::goroutine::max_procs) says, this one included. What the goroutines of this `run` start belongs
 /// to it.
 ///
-/// When `main` returns, so does this; it waits for nobody else, and is over with the others. Goroutines that have not
-/// begun are dropped. Those that have are unwound as by [`goexit`](crate::goroutine::goexit), so that their destructors
-/// run: those of the calling thread before this returns, those on other workers at their next wait or yield, which may
-/// be after it has returned, or never if the process ends first. A stackless one that waits is dropped when its waker
-/// is next used, so perhaps never. A caller that needs destructors to run waits for the goroutines (by a wait group, or
-/// `join`), or uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing is unwound.
+/// When `main` returns, so does this; it does not wait for the other goroutines, and ends them. Goroutines that have
+/// not begun are dropped. Those that have are unwound as by [`goexit`](crate::goroutine::goexit), so that their
+/// destructors run: those of the calling thread before this returns, those on other workers at their next wait or
+/// yield, which may be after it has returned, or never if the process ends first. A stackless one that waits is dropped
+/// when its waker is next used, so perhaps never. A caller that needs destructors to run waits for the goroutines (by a
+/// wait group, or `join`), or uses [`run_local`]. In Go, too, the program ends with `main`. Where panics abort, nothing
+/// is unwound.
 ///
 /// A goroutine that waits where a panic would end the process, in an `extern "C"` function for instance, is not unwound
 /// there. This waits for it for a second after the last other goroutine has ended, and then leaves its stack as it is,
@@ -71,9 +72,9 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
     if current::worker().is_some() {
         return main();
     }
-    let set = Sched::of_run();
-    let worker = set.enter();
-    let result = on_worker(worker, main, as_main(details), || set.idle.shut_down());
+    let sched = Sched::for_run();
+    let worker = sched.enter();
+    let result = on_worker(worker, main, as_main(details), || sched.idle.shut_down());
     match result {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -82,17 +83,17 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
 
 /// Goroutines of their own, run by one or more threads, until nothing is left to do.
 ///
-/// The schedulers of Skaller's *Communicating Sequential Processes in C++* (6.1): several share one active set, or each
-/// has its own. A scheduler is a call of [`Scheduler::run`]; goroutines that its goroutines start belong to the
-/// set, and are started by any of its schedulers; once started they stay there.
+/// Each thread that calls [`Scheduler::run`] is a worker of this scheduler. Goroutines that its goroutines start belong
+/// to it, and any of its workers may start them; once started they stay there. (In Skaller's *Communicating Sequential
+/// Processes in C++*, 6.1, this is an active set, which several schedulers share.)
 ///
-/// The set is *at rest* when nobody in it can run: no goroutine is ready, no timer set, no blocking call under way, and
-/// no [`KeepAlive`] handle alive. Then all its schedulers return, and the goroutines that still wait, for what can no
-/// longer come, are unwound: their destructors run.
+/// The scheduler is *at rest* when nothing in it can run: no goroutine is ready, no timer set, no blocking call under
+/// way, and no [`KeepAlive`] handle alive. Then all its workers return, and the goroutines that still wait, for what
+/// can no longer come, are unwound: their destructors run.
 ///
 /// # Examples
 ///
-/// Two threads run the goroutines of one set.
+/// Two threads run the goroutines of one scheduler.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -100,31 +101,31 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
 ///
 /// static RUNS: AtomicU32 = AtomicU32::new(0);
 ///
-/// let set = Scheduler::new();
+/// let sched = Scheduler::new();
 /// std::thread::scope(|s| {
 ///     for _ in 0..2 {
-///         s.spawn(|| set.run(|| (0..10).for_each(|_| go(|| _ = RUNS.fetch_add(1, Ordering::Relaxed)))));
+///         s.spawn(|| sched.run(|| (0..10).for_each(|_| go(|| _ = RUNS.fetch_add(1, Ordering::Relaxed)))));
 ///     }
 /// });
 /// assert_eq!(RUNS.load(Ordering::Relaxed), 20);
 /// ```
 pub struct Scheduler {
-    set: &'static Sched,
+    sched: &'static Sched,
 }
 
 /// Says that a foreign thread may still wake a goroutine of a [`Scheduler`]: while it lives, the
-/// set is not at rest.
+/// scheduler is not at rest.
 ///
-/// Without one, a foreign thread may wake goroutines all the same, but the set may be over by then; the wake-up then
-/// finds nobody.
-#[must_use = "the set does not wait for a handle that has been dropped"]
+/// Without one, a foreign thread may wake goroutines all the same, but the scheduler may be over by then; the wake-up
+/// then has no effect.
+#[must_use = "the scheduler does not wait for a handle that has been dropped"]
 pub struct KeepAlive<'a> {
-    set: &'static Sched,
-    _set: std::marker::PhantomData<&'a Scheduler>,
+    sched: &'static Sched,
+    _sched: std::marker::PhantomData<&'a Scheduler>,
 }
 
 /// Runs `main` and all goroutines that come of it on the calling thread, until nothing is left to do; then unwinds
-/// those that wait for what can no longer come. [`Scheduler::run`] on a set of its own.
+/// those that wait for what can no longer come. [`Scheduler::run`] on a scheduler of its own.
 ///
 /// # Panics
 ///
@@ -149,13 +150,13 @@ pub fn run_local<T>(main: impl FnOnce() -> T) -> T {
 }
 
 impl Scheduler {
-    /// A set without goroutines.
+    /// A scheduler without goroutines.
     #[must_use]
     pub fn new() -> Self {
-        Self { set: Sched::local() }
+        Self { sched: Sched::local() }
     }
 
-    /// A scheduler: runs `main`, and goroutines of this set, on the calling thread, until the set is at rest.
+    /// Makes the calling thread a worker: runs `main`, and goroutines of this scheduler, until it is at rest.
     ///
     /// # Panics
     ///
@@ -163,7 +164,7 @@ impl Scheduler {
     /// is a goroutine: its worker has other things to do.
     pub fn run<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(current::worker().is_none(), "run_local was called from a goroutine");
-        let worker = self.set.enter();
+        let worker = self.sched.enter();
         match on_worker(worker, main, as_main(Box::default()), || ()) {
             Ok(result) => result,
             Err(payload) if payload.is::<Goexit>() => {
@@ -173,7 +174,7 @@ impl Scheduler {
         }
     }
 
-    /// A handle for a foreign thread that will wake goroutines of this set.
+    /// A handle for a foreign thread that will wake goroutines of this scheduler.
     ///
     /// # Examples
     ///
@@ -184,25 +185,25 @@ impl Scheduler {
     ///
     /// static EVENT: AtomicU32 = AtomicU32::new(0);
     ///
-    /// let set = Scheduler::new();
-    /// let outside = set.keep_alive(); // without it the set might be over before the event
+    /// let sched = Scheduler::new();
+    /// let outside = sched.keep_alive(); // without it the scheduler might be over before the event
     /// std::thread::scope(|s| {
     ///     s.spawn(move || {
     ///         semrelease(&EVENT, Wake::Normal);
     ///         drop(outside);
     ///     });
-    ///     set.run(|| semacquire(&EVENT));
+    ///     sched.run(|| semacquire(&EVENT));
     /// });
     /// ```
     pub fn keep_alive(&self) -> KeepAlive<'_> {
-        self.set.idle.outside_begins();
-        KeepAlive { set: self.set, _set: std::marker::PhantomData }
+        self.sched.idle.external_begins();
+        KeepAlive { sched: self.sched, _sched: std::marker::PhantomData }
     }
 
-    /// How many goroutines of this set have not ended.
+    /// How many goroutines of this scheduler have not ended.
     #[must_use]
     pub fn num_goroutine(&self) -> usize {
-        self.set.live()
+        self.sched.live()
     }
 }
 
@@ -220,13 +221,13 @@ impl std::fmt::Debug for Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        self.set.retire();
+        self.sched.retire();
     }
 }
 
 impl Drop for KeepAlive<'_> {
     fn drop(&mut self) {
-        self.set.outside_ends();
+        self.sched.external_ends();
     }
 }
 
@@ -236,7 +237,7 @@ impl std::fmt::Debug for KeepAlive<'_> {
     }
 }
 
-/// Runs `main` as a goroutine of this worker, and the worker until it stops or its set is over; then reclaims it.
+/// Runs `main` as a goroutine of this worker, and the worker until it stops or its scheduler is over; then reclaims it.
 fn on_worker<T>(
     worker: &'static Worker,
     main: impl FnOnce() -> T,
@@ -244,7 +245,7 @@ fn on_worker<T>(
     ended: impl FnOnce(),
 ) -> thread::Result<T> {
     let _stack = overflow::prepare_thread();
-    let set = worker.set();
+    let sched = worker.sched();
     let result = UnsafeCell::new(None);
     let place = result.get();
     let body = move || {
@@ -253,24 +254,24 @@ fn on_worker<T>(
         // SAFETY: `result` outlives this goroutine, which runs on this thread and is over before `reclaim` returns.
         unsafe { *place = Some(outcome) };
         if let Some(fibre) = current::fibre() {
-            // Before the set is over, and this goroutine would be given up while its locals' destructors wait.
+            // Before the scheduler is over, and this goroutine would be given up while its locals' destructors wait.
             fibre.is_through();
             locals::clear(fibre);
         }
-        if exited && !set.ends_at_rest() && !worker.is_over() {
-            set.set_main(scheduler::main::EXITED); // and the others go on
+        if exited && !sched.ends_at_rest() && !worker.is_over() {
+            sched.set_main(scheduler::main::EXITED); // and the others go on
         } else {
             ended();
         }
     };
-    set.count_made();
+    sched.count_made();
     // SAFETY: the closure stays on this thread, and all that it borrows outlives this call, which does not return
     // before the closure has been run or dropped.
     let work = unsafe { job::pack_unchecked(body, Some(details), Some(worker)) };
-    worker.begin_with(work);
+    worker.start_on(work);
     worker.run();
     let clean = worker.reclaim();
-    set.leave(worker, clean);
+    sched.leave(worker, clean);
     if !clean && !ended_normally(&result) {
         // Panics abort, so the main goroutine cannot be unwound; and it may have lent out what it borrows from our
         // caller.

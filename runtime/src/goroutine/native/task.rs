@@ -78,21 +78,21 @@ where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
 {
-    let Home { set, epoch } = Home::here();
-    set.count_made();
-    let name = set.name_task();
+    let Home { sched, epoch } = Home::here();
+    sched.count_made();
+    let name = sched.name_task();
     let future = ManuallyDrop::new(future);
-    let body = Body { future, done: Some(done), ended: false, _live: Live(set, name) };
+    let body = Body { future, done: Some(done), ended: false, _live: Live(sched, name) };
     let schedule = move |runnable: Runnable| {
-        // No worker of a set that is over would run it: dropped, it drops the future, here.
-        if let Err(work) = set.submit(job::pack_task(runnable), epoch) {
+        // No worker of a scheduler that is over would run it: dropped, it drops the future, here.
+        if let Err(work) = sched.submit(job::pack_task(runnable), epoch) {
             // SAFETY: packed just now, and in no queue.
             unsafe { job::discard_work(work) };
         }
     };
     let (runnable, task) = async_task::spawn(body, schedule);
     match name {
-        Some(name) => set.keep_task(name, task), // before it can end
+        Some(name) => sched.keep_task(name, task), // before it can end
         None => task.detach(),
     }
     runnable.schedule();
@@ -156,7 +156,7 @@ impl Drop for Live {
         if let Some(name) = self.1 {
             self.0.forget_task(name);
         }
-        self.0.count_end(); // the last use of the set, which may be another's from now on
+        self.0.count_end(); // the last use of the scheduler, which may be another's from now on
     }
 }
 
@@ -186,7 +186,7 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
             }
         };
         let done = this.done.take();
-        // A result that nobody wants is dropped there, and wakers are woken: all of it somebody else's code.
+        // An unwanted result is dropped there, and wakers are woken: all of it user code.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| done.map(|done| done(result)))) {
             die_of(payload);
         }

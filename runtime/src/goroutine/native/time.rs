@@ -30,10 +30,10 @@ pub fn sleep(d: Duration) {
         return thread::sleep(d);
     }
     if d < Duration::from_micros(1) {
-        return G::yield_now(); // it would be over before it begins, and nobody else would have run
+        return G::yield_now(); // it would be over before it begins, and no other goroutine would have run
     }
     current::note_wait("sleep", std::ptr::null());
-    // Nobody knows this G, so nobody readies it. A sleep past the end of time has no end.
+    // No other thread knows this G, so it is not readied. A sleep past the end of time has no end.
     G::current().park(Instant::now().checked_add(d), || ());
 }
 
@@ -115,9 +115,9 @@ pub fn after(d: Duration) -> Timer {
 /// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be
 /// called once only, it cannot be set anew.
 ///
-/// Until then it is a goroutine of the caller's set, one that waits: it counts in
+/// Until then it is a goroutine of the caller's scheduler, one that waits: it counts in
 /// [`num_goroutine`](crate::goroutine::num_goroutine), keeps a [`Scheduler`](crate::goroutine::Scheduler) from being
-/// at rest, and ends with its set.
+/// at rest, and ends with its scheduler.
 ///
 /// # Examples
 ///
@@ -156,7 +156,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Further away than anybody waits.
+/// Further away than any wait.
 fn saturating_add(d: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(d).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))
@@ -169,7 +169,7 @@ impl Timer {
         Self { when: Mutex::new(Some(saturating_add(d))), changed: NotifyList::new() }
     }
 
-    /// Waits until it fires: true. False if it is stopped, before or meanwhile, or has fired and somebody has waited
+    /// Waits until it fires: true. False if it is stopped, before or meanwhile, or has fired and a caller has waited
     /// for that. (In Go, a receive from a stopped timer blocks for ever.)
     ///
     /// A goroutine that has run for long gives way first.
@@ -195,7 +195,7 @@ impl Timer {
         });
     }
 
-    /// Stops it. False if it was stopped, or has fired and somebody has waited for that.
+    /// Stops it. False if it was stopped, or has fired and a caller has waited for that.
     pub fn stop(&self) -> bool {
         self.change(None)
     }
@@ -212,8 +212,7 @@ impl Timer {
     }
 }
 
-/// Ticks at regular intervals. Go's `time.Ticker`, without the channel: ticks that nobody waits for in time are
-/// dropped.
+/// Ticks at regular intervals. Go's `time.Ticker`, without the channel: ticks without a waiter in time are dropped.
 ///
 /// # Examples
 ///
@@ -244,7 +243,7 @@ impl Ticker {
         Self { timer: Timer::new(period), period: Mutex::new(period) }
     }
 
-    /// Waits for the next tick: true. False if the ticker is stopped. Each tick is for one who waits.
+    /// Waits for the next tick: true. False if the ticker is stopped. Each tick is for one waiter.
     ///
     /// A goroutine that has run for long gives way first: so one whose work takes longer than the period does not keep
     /// its neighbours out.

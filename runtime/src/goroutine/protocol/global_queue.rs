@@ -1,4 +1,4 @@
-//! The work of a set that any of its workers may do: what found no room in a ring, or came from outside.
+//! The work of a scheduler that any of its workers may do: what found no room in a ring, or came from outside.
 //!
 //! | step | by | |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! have left ([`Idle::join`](crate::goroutine::protocol::idle::Idle::join)), so `members` counts those of one epoch. A
 //! late worker of an epoch that is closed finds nothing, and closes it again.
 //!
-//! All of it is under one lock. `len` is for those who look in passing; that no wake-up is lost is the affair of
+//! All of it is under one lock. `len` is for a look in passing; that no wake-up is lost is ensured by
 //! [`idle`](crate::goroutine::protocol::idle).
 
 use std::collections::VecDeque;

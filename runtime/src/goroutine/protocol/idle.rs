@@ -1,4 +1,5 @@
-//! The idle protocol: how workers go to sleep and are woken, and how a set of workers knows that nothing is left to do.
+//! The idle protocol: how workers go to sleep and are woken, and how a scheduler of workers knows that nothing is left
+//! to do.
 //!
 //! | sleeper | waker |
 //! |---|---|
@@ -10,29 +11,30 @@
 //! consistent fence between (on the waker's side in [`Idle::wake`] and [`Idle::wake_any`]). So the sleeper finds the
 //! work or the waker finds the sleeper: no wake-up is lost.
 //!
-//! Work for any worker wakes nobody while somebody is *searching*: a searcher is awake, and looks for work everywhere
-//! before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the place of
-//! `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there may be
-//! more.
+//! Work for any worker makes no wake-up while a worker is *searching*: a searcher is awake, and looks for work
+//! everywhere before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the
+//! place of `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there
+//! may be more.
 //!
-//! The list, and the counts that decide whether the set is at rest, are under a lock: to sleep and to wake cost
-//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done.
-//! Whoever takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake == 0`
-//! means that there is nobody left who could wake a worker, except the clock (`timed`) and the world outside
+//! The list, and the counts that decide whether the scheduler is at rest, are under a lock: to sleep and to wake cost
+//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. A
+//! thread that takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake
+//! == 0` means that nothing is left that could wake a worker, except the clock (`timed`) and the world outside
 //! (`outside`: blocking calls, and handles that foreign threads hold).
 
 use crossbeam_utils::CachePadded;
 
 use crate::shim::{AtomicBool, AtomicU32, AtomicU64, Cell, Instant, Mutex, Ordering, Parker, full_fence};
 
-/// The workers of one set that sleep, and how many do not.
+/// The workers of one scheduler that sleep, and how many do not.
 pub(crate) struct Idle {
     /// How many are listed that do any work. Written under the lock; read by wakers without it.
     sleeping: AtomicU32,
     /// How many look for work at this moment.
     searching: AtomicU32,
-    /// The set may end, and begin anew while the last are still leaving. Whoever has joined in this epoch or before is
-    /// to leave. Written under the lock. It never comes round: what is kept of an epoch may be used arbitrarily late.
+    /// The scheduler may end, and begin anew while the last are still leaving. Workers that have joined in this epoch
+    /// or before must leave. Written under the lock. It never comes round: what is kept of an epoch may be used
+    /// arbitrarily late.
     ended: AtomicU64,
     /// Workers that have joined, or are about to, and have not left. Written under the lock.
     workers: CachePadded<AtomicU32>,
@@ -44,13 +46,13 @@ struct State {
     awake: u32,
     /// Sleepers that will wake by themselves, for something that matters.
     timed: u32,
-    /// Who else may bring work: blocking calls, handles of foreign threads, timers.
+    /// Other sources of work: blocking calls, handles of foreign threads, timers.
     outside: u32,
     /// Workers that have joined and not left.
     joined: u32,
     /// More workers may be started.
     open: bool,
-    /// The set is over, and the last of its workers are still leaving.
+    /// The scheduler is over, and the last of its workers are still leaving.
     ending: bool,
 }
 
@@ -92,7 +94,7 @@ pub(crate) enum Woken {
     ToSearch,
     /// The time is up.
     ByClock,
-    /// The set is at rest.
+    /// The scheduler is at rest.
     Over,
 }
 
@@ -135,14 +137,14 @@ impl Idle {
         self.ended.load(Ordering::Relaxed) + 1
     }
 
-    /// More workers may be started from now on, until the set is over.
+    /// More workers may be started from now on, until the scheduler is over.
     pub(crate) fn open(&self) {
         self.state.lock().open = true;
     }
 
     /// A worker joins, awake, and is told its epoch. With `open`, more may be started from now on. None while the last
-    /// workers of an epoch that has ended are still leaving: they drop what they find in the set, and would drop what
-    /// belongs to the next.
+    /// workers of an epoch that has ended are still leaving: they drop what they find in the scheduler, and would drop
+    /// what belongs to the next.
     pub(crate) fn join(&self, open: bool) -> Option<u64> {
         let mut state = self.state.lock();
         if state.ending {
@@ -156,8 +158,8 @@ impl Idle {
     }
 
     /// A worker is about to be started, if there are fewer than `limit`: its epoch, and how many there were. None if
-    /// the set is over. In one step with the count: so the set does not begin anew before this one has come and left,
-    /// or [`stays_away`](Self::stays_away).
+    /// the scheduler is over. In one step with the count: so the scheduler does not begin anew before this one has come
+    /// and left, or [`stays_away`](Self::stays_away).
     pub(crate) fn expect(&self, limit: usize) -> Option<(u64, usize)> {
         let state = self.state.lock();
         let before = self.workers();
@@ -182,7 +184,7 @@ impl Idle {
         self.workers.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// A worker has left, and uses nothing of the set any more. True if there are none now.
+    /// A worker has left, and uses nothing of the scheduler any more. True if there are none now.
     #[must_use]
     pub(crate) fn has_left(&self) -> bool {
         let mut state = self.state.lock();
@@ -197,35 +199,35 @@ impl Idle {
         self.workers.load(Ordering::Relaxed) as usize
     }
 
-    /// Whether those of an epoch are to leave. To be asked now and then by those who are awake; sleepers are woken.
+    /// Whether the workers of an epoch must leave. Awake workers ask now and then; sleepers are woken.
     #[inline]
     pub(crate) fn is_over(&self, epoch: u64) -> bool {
         self.ended.load(Ordering::Relaxed) >= epoch
     }
 
-    /// Tells everybody to leave.
+    /// Tells all workers to leave.
     pub(crate) fn shut_down(&self) {
         self.end(&mut self.state.lock());
     }
 
-    /// A worker leaves, awake. With `end`, a set that is at rest without it is over.
+    /// A worker leaves, awake. With `end`, a scheduler that is at rest without it is over.
     pub(crate) fn leave(&self, end: bool) {
         let mut state = self.state.lock();
         state.awake -= 1;
         if end {
-            self.end_if_at_rest(&mut state);
+            self.end_if_quiescent(&mut state);
         }
     }
 
-    /// Something outside the set may bring work from now on.
-    pub(crate) fn outside_begins(&self) {
+    /// Something outside the scheduler may bring work from now on.
+    pub(crate) fn external_begins(&self) {
         self.state.lock().outside += 1;
     }
 
-    /// The same, of an epoch that may have ended: then the set may have begun anew for others, and is left alone:
+    /// The same, of an epoch that may have ended: then the scheduler may have begun anew for others, and is left alone:
     /// false.
     #[must_use]
-    pub(crate) fn outside_begins_in(&self, epoch: u64) -> bool {
+    pub(crate) fn external_begins_in(&self, epoch: u64) -> bool {
         let mut state = self.state.lock();
         let begins = !self.is_over(epoch);
         state.outside += u32::from(begins);
@@ -233,37 +235,47 @@ impl Idle {
     }
 
     /// It has brought it, and will bring no more.
-    pub(crate) fn outside_ends(&self, end: bool) {
+    pub(crate) fn external_ends(&self, end: bool) {
         let mut state = self.state.lock();
         state.outside -= 1;
         if end {
-            self.end_if_at_rest(&mut state);
+            self.end_if_quiescent(&mut state);
         }
     }
 
-    /// Runs `f` if nobody is awake, nor will be by the clock, nor from outside. Nobody can be woken meanwhile.
-    pub(crate) fn if_at_rest(&self, f: impl FnOnce()) {
+    /// Runs `f` under the lock if the scheduler is quiescent: no worker awake, no timer armed, no external source of
+    /// work.
+    pub(crate) fn if_quiescent(&self, f: impl FnOnce()) {
         let state = self.state.lock();
-        if state.is_at_rest() {
+        if state.is_quiescent() {
             f();
         }
     }
 
     /// Whether no worker is awake, nor will be by the clock, nor from outside.
     #[cfg(all(test, sudog_loom))]
-    fn is_at_rest(&self) -> bool {
-        self.state.lock().is_at_rest()
+    fn is_quiescent(&self) -> bool {
+        self.state.lock().is_quiescent()
     }
 
     /// Whether no worker is in it, or is to be, and nothing outside refers to it.
     pub(crate) fn is_unused(&self) -> bool {
         let state = self.state.lock();
-        self.workers() == 0 && state.is_at_rest()
+        self.workers() == 0 && state.is_quiescent()
     }
 
     /// How many workers are awake.
     pub(crate) fn awake(&self) -> u32 {
         self.state.lock().awake
+    }
+
+    /// Whether a worker beside the caller's runs a goroutine. Go: not if `gomaxprocs <= npidle + nmspinning + 1`.
+    ///
+    /// Three Relaxed loads, which are not one snapshot: a hint. A worker that sleeps although it takes no shared work
+    /// (`set_max_procs` has taken it out) counts as running.
+    pub(crate) fn others_run(&self) -> bool {
+        let quiet = self.sleeping.load(Ordering::Relaxed) + self.searching.load(Ordering::Relaxed);
+        self.workers() > quiet as usize + 1
     }
 
     // ---- searching ----------------------------------------------------------------------------------------------
@@ -302,35 +314,35 @@ impl Idle {
 
     /// Sleeper, step 3, when there was work after all.
     pub(crate) fn abort(&self, sleeper: &Sleeper) -> Woken {
-        let unlisted = self.unlist(&mut self.state.lock(), sleeper);
+        let unlisted = self.remove(&mut self.state.lock(), sleeper);
         if !unlisted {
-            // Somebody took us off the list, and unparks us: that must be over before the next sleep.
+            // A waker took us off the list, and unparks us: that must be over before the next sleep.
             sleeper.parker.park(None);
             return self.why(sleeper);
         }
         Woken::ForWork
     }
 
-    /// Sleeper, step 3. With `end`, a set at rest is over.
+    /// Sleeper, step 3. With `end`, a scheduler at rest is over.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>, end: bool) -> Woken {
         let mut state = self.state.lock();
         if sleeper.asleep.load(Ordering::Relaxed) {
             // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have
-            // found is no set's at rest.
+            // found is no scheduler's at rest.
             if self.is_over(sleeper.epoch.get()) {
-                self.unlist(&mut state, sleeper);
+                self.remove(&mut state, sleeper);
                 return Woken::Over;
             }
             sleeper.asleep_for_good.set(true);
             state.awake -= 1;
             state.timed += u32::from(sleeper.timed.get());
             if end {
-                self.end_if_at_rest(&mut state);
+                self.end_if_quiescent(&mut state);
             }
         }
         drop(state);
         if !sleeper.parker.park(deadline) {
-            if self.unlist(&mut self.state.lock(), sleeper) {
+            if self.remove(&mut self.state.lock(), sleeper) {
                 return Woken::ByClock;
             }
             sleeper.parker.park(None); // as in `abort`
@@ -349,8 +361,8 @@ impl Idle {
         }
     }
 
-    /// Takes a sleeper off the list and counts it as awake. False if somebody else has.
-    fn unlist(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
+    /// Takes a sleeper off the list and counts it as awake. False if another thread has.
+    fn remove(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
         let Some(at) = state.sleepers.iter().position(|&s| s == sleeper) else { return false };
         self.take(state, at);
         true
@@ -370,8 +382,8 @@ impl Idle {
         sleeper
     }
 
-    fn end_if_at_rest(&self, state: &mut State) {
-        if state.is_at_rest() {
+    fn end_if_quiescent(&self, state: &mut State) {
+        if state.is_quiescent() {
             self.end(state);
         }
     }
@@ -399,8 +411,8 @@ impl Idle {
         }
     }
 
-    /// Waker, steps 2 and 3, for work that any worker can do. False if nobody was there to be woken: all are awake,
-    /// or one is searching. The caller may then start another worker.
+    /// Waker, steps 2 and 3, for work that any worker can do. False if no worker could be woken: all are awake, or one
+    /// is searching. The caller may then start another worker.
     #[inline]
     pub(crate) fn wake_any(&self) -> Wanted {
         full_fence();
@@ -415,7 +427,7 @@ impl Idle {
 
     #[cold]
     fn wake_listed(&self, sleeper: &Sleeper) {
-        let unlisted = self.unlist(&mut self.state.lock(), sleeper);
+        let unlisted = self.remove(&mut self.state.lock(), sleeper);
         if unlisted {
             // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep; and sleepers outlive
             // every call that names them.
@@ -449,14 +461,14 @@ impl Idle {
 /// Whether a waker should start another worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// Somebody will see to the work.
+    /// A worker will take the work.
     Nobody,
     /// All workers are busy.
     AnotherWorker,
 }
 
 impl State {
-    fn is_at_rest(&self) -> bool {
+    fn is_quiescent(&self) -> bool {
         self.awake == 0 && self.timed == 0 && self.outside == 0
     }
 }
@@ -475,12 +487,12 @@ mod model {
     const WOKEN_IN_TIME: &str = "a waker takes a sleeper off the list before it sleeps";
     const TO_SEARCH: &str = "a sleeper is woken to search";
     const TO_SEARCH_IN_ABORT: &str = "a sleeper that finds work is to search";
-    const OVER: &str = "a sleeper is told that the set is over";
-    const OVER_UNTOLD: &str = "a sleeper finds by itself that the set is over";
-    const SLEEPER_IS_LAST: &str = "the sleeper ends the set";
-    const OVER_AT_ONCE: &str = "a sleeper is told so before it sleeps, or has ended the set";
+    const OVER: &str = "a sleeper is told that the scheduler is over";
+    const OVER_UNTOLD: &str = "a sleeper finds by itself that the scheduler is over";
+    const SLEEPER_IS_LAST: &str = "the sleeper ends the scheduler";
+    const OVER_AT_ONCE: &str = "a sleeper is told so before it sleeps, or has ended the scheduler";
 
-    /// Where work is put: the number of pieces that nobody has taken.
+    /// Where work is put: the number of pieces not taken.
     struct Queue(AtomicU32);
 
     impl Queue {
@@ -585,18 +597,18 @@ mod model {
                     (_, true) => BY_BOTH,
                 });
                 assert!(!sleeper.is_asleep(), "an unpark of an earlier sleep");
-                assert_ne!(woken, Woken::Over, "a set is not at rest while the clock will wake a worker");
+                assert_ne!(woken, Woken::Over, "a scheduler is not at rest while the clock will wake a worker");
             }
             waker.join().unwrap();
-            idle.if_at_rest(|| panic!("awake"));
+            idle.if_quiescent(|| panic!("awake"));
             idle.leave(false);
             let mut at_rest = false;
-            idle.if_at_rest(|| at_rest = true);
+            idle.if_quiescent(|| at_rest = true);
             assert!(at_rest, "nobody is awake, and no timer counts");
         });
     }
 
-    /// A worker of a set that ends when it is at rest.
+    /// A worker of a scheduler that ends when it is at rest.
     fn worker(idle: &Idle, queue: &Queue) {
         let sleeper = Sleeper::new();
         let mut searching = false;
@@ -617,12 +629,12 @@ mod model {
         }
     }
 
-    /// Work for any worker: none is left when the set is over, and the set does end.
+    /// Work for any worker: none is left when the scheduler is over, and the scheduler does end.
     #[test]
     fn no_work_is_left_when_the_set_is_over() {
         check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, TO_SEARCH, TO_SEARCH_IN_ABORT, OVER, OVER_AT_ONCE], || {
             let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
-            idle.outside_begins();
+            idle.external_begins();
             idle.join(false);
             idle.join(false);
             let other = {
@@ -636,7 +648,7 @@ mod model {
                         queue.0.fetch_add(1, Ordering::Relaxed);
                         idle.wake_any();
                     }
-                    idle.outside_ends(true);
+                    idle.external_ends(true);
                 })
             };
             worker(&idle, &queue);
@@ -647,8 +659,8 @@ mod model {
         });
     }
 
-    /// A set is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. Nobody joins
-    /// before the last has left, and the next to join is of the next epoch.
+    /// A scheduler is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. No worker
+    /// joins before the last has left, and the next to join is of the next epoch.
     #[test]
     fn a_shut_down_reaches_a_worker_that_is_about_to_sleep() {
         a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, FIRST, LAST], |_| ());
@@ -710,14 +722,14 @@ mod model {
             assert!(!idle.is_over(epoch + 1));
             idle.leave(false);
             _ = idle.has_left();
-            assert!(idle.is_at_rest());
+            assert!(idle.is_quiescent());
             // One that is empty.
             idle.shut_down();
             assert_eq!(idle.join(false), Some(epoch + 2));
         });
     }
 
-    /// One worker goes to sleep while the other leaves: whichever is last ends the set.
+    /// One worker goes to sleep while the other leaves: whichever is last ends the scheduler.
     #[test]
     fn the_last_who_leaves_ends_the_set() {
         check(4, &[OVER, SLEEPER_IS_LAST], || {
@@ -738,7 +750,7 @@ mod model {
                 mark(SLEEPER_IS_LAST);
             }
             sleeper.join().unwrap();
-            assert!(idle.is_at_rest() && idle.is_over(1));
+            assert!(idle.is_quiescent() && idle.is_over(1));
         });
     }
 
@@ -747,7 +759,7 @@ mod model {
     fn the_last_from_outside_ends_the_set() {
         check(4, &[OVER, SLEEPER_IS_LAST], || {
             let idle = Arc::new(Idle::new());
-            idle.outside_begins();
+            idle.external_begins();
             idle.join(false);
             let sleeper = {
                 let idle = idle.clone();
@@ -758,17 +770,17 @@ mod model {
                     idle.leave(true);
                 })
             };
-            idle.outside_ends(true);
+            idle.external_ends(true);
             if !idle.is_over(1) {
                 mark(SLEEPER_IS_LAST);
             }
             sleeper.join().unwrap();
-            assert!(idle.is_at_rest() && idle.is_over(1));
+            assert!(idle.is_quiescent() && idle.is_over(1));
         });
     }
 
-    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Those who do
-    /// their own work only are left alone.
+    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Workers that do
+    /// their own work only are not woken.
     #[test]
     fn a_burst_of_wakers_wakes_one() {
         const BEFORE: &str = "the second waker comes when the first is through";

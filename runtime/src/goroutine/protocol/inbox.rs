@@ -4,12 +4,12 @@
 //!  top ──▶ third ──▶ second ──▶ first ──▶ null        take_all: swaps null in, turns the list round
 //! ```
 //!
-//! The links are in what is pushed, so a push allocates nothing. Nobody takes a single link off, so it does no harm if
-//! between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points to
-//! it.
+//! The links are in what is pushed, so a push allocates nothing. No thread takes a single link off, so it does no harm
+//! if between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points
+//! to it.
 //!
-//! *No wake-up is lost*, if the one who takes also sleeps. It is a Dekker pair with a full fence on each side, of which
-//! both are in `idle.rs`:
+//! *No wake-up is lost*, if the taker also sleeps. It is a Dekker pair with a full fence on each side, of which both
+//! are in `idle.rs`:
 //!
 //! | pusher | sleeper |
 //! |---|---|
@@ -62,8 +62,8 @@ impl Inbox {
     /// # Safety
     ///
     /// - The link is alive until a [`Drain`] has given it back.
-    /// - From this call until then, nobody else touches it, and it is in no inbox. The caller has lost it as soon as
-    ///   this call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
+    /// - From this call until then, no other thread touches it, and it is in no inbox. The caller has lost it as soon
+    ///   as this call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
     #[inline]
     pub(crate) unsafe fn push(&self, link: *mut Link) {
         let mut top = self.guess_top();
@@ -82,7 +82,7 @@ impl Inbox {
         }
     }
 
-    /// It need not be right. Relaxed: nobody looks into the link because of this.
+    /// It need not be right. Relaxed: no thread looks into the link because of this.
     ///
     /// To a model any guess is as good, and no load is better: loom remembers one access to an atomic, the last, so
     /// that it does not try the interleavings in which a load comes later if another thread's load came in between.
@@ -104,8 +104,8 @@ impl Inbox {
         Drain::of_stack(self.top.swap(ptr::null_mut(), Ordering::Acquire))
     }
 
-    /// Whether there was nothing in it: the sleeper's half of the Dekker pair, after its fence. Relaxed: who finds
-    /// something takes it, and acquires it by that.
+    /// Whether there was nothing in it: the sleeper's half of the Dekker pair, after its fence. Relaxed: a worker that
+    /// finds something takes it, and acquires it by that.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.top.load(Ordering::Relaxed).is_null()

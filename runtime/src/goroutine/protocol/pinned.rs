@@ -3,17 +3,18 @@
 //!
 //! | step | by | |
 //! |---|---|---|
-//! | `open` | the owner, as it joins a set | |
-//! | `push` | a worker of that set, or any thread if it is the background set | refused unless the set is the one it was opened for; the first push since the last `note_read` sends the owner a note |
+//! | `open` | the owner, as it joins a scheduler | |
+//! | `push` | a worker of that scheduler, or any thread if it is the background scheduler | refused unless the scheduler is the one it was opened for; the first push since the last `note_read` sends the owner a note |
 //! | `take` | the owner, when it finds the note in its inbox | |
 //! | `close` | the owner, before it leaves | refused while there is work |
 //!
-//! So work is taken by the owner, or comes back to the thread that pushes it: none stays behind for a set which the
-//! worker joins later. All of it is under one lock: placing is rare, and starts a goroutine anyway.
+//! So work is taken by the owner, or comes back to the thread that pushes it: none stays behind for a scheduler which
+//! the worker joins later. All of it is under one lock: placing is rare, and starts a goroutine anyway.
 //!
 //! The note is a link in the owner's inbox, which the owner looks at before each choice: so nothing placed waits longer
-//! than a wake-up would. It is sent under the lock. A pusher that sent it later might find the owner in another set, in
-//! which others count on the note that they take for sent; and it would wake the owner by the wrong set's list.
+//! than a wake-up would. It is sent under the lock. A pusher that sent it later might find the owner in another
+//! scheduler, in which others count on the note that they take for sent; and it would wake the owner by the wrong
+//! scheduler's list.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -21,18 +22,18 @@ use std::ptr;
 use crate::goroutine::protocol::inbox::{Inbox, Link};
 use crate::shim::Mutex;
 
-/// The address of a set, which is never freed.
+/// The address of a scheduler, which is never freed.
 pub(crate) type SetName = usize;
 
 /// See the top of this file.
-pub(crate) struct Placed<W> {
+pub(crate) struct PinnedWork<W> {
     state: Mutex<State<W>>,
     note: Link,
 }
 
 struct State<W> {
-    /// For which set it is open.
-    set: Option<SetName>,
+    /// For which scheduler it is open.
+    sched: Option<SetName>,
     works: VecDeque<W>,
     /// The note is in the inbox, or has been taken from it and not been read yet.
     noted: bool,
@@ -40,15 +41,15 @@ struct State<W> {
 
 impl<W> State<W> {
     const fn new() -> Self {
-        Self { set: None, works: VecDeque::new(), noted: false }
+        Self { sched: None, works: VecDeque::new(), noted: false }
     }
 }
 
 // SAFETY: the note belongs to the thread that has set `noted`, until it has pushed it; then to the inbox. The works are
 // under the lock.
-unsafe impl<W: Send> Sync for Placed<W> {}
+unsafe impl<W: Send> Sync for PinnedWork<W> {}
 
-impl<W> Placed<W> {
+impl<W> PinnedWork<W> {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
         Self { state: Mutex::new(State::new()), note: Link::new() }
@@ -59,18 +60,18 @@ impl<W> Placed<W> {
         Self { state: Mutex::new(State::new()), note: Link::new() }
     }
 
-    pub(crate) fn open(&self, set: SetName) {
-        self.state.lock().set = Some(set);
+    pub(crate) fn open(&self, sched: SetName) {
+        self.state.lock().sched = Some(sched);
     }
 
-    /// Places work of this set. The caller wakes the owner, whose inbox it is, as a worker of this set.
+    /// Places work of this scheduler. The caller wakes the owner, whose inbox it is, as a worker of this scheduler.
     ///
     /// # Safety
     ///
     /// This is alive until the inbox has been emptied for the last time.
-    pub(crate) unsafe fn push(&self, set: SetName, work: W, inbox: &Inbox) -> Result<(), W> {
+    pub(crate) unsafe fn push(&self, sched: SetName, work: W, inbox: &Inbox) -> Result<(), W> {
         let mut state = self.state.lock();
-        if state.set != Some(set) {
+        if state.sched != Some(sched) {
             return Err(work);
         }
         state.works.push_back(work);
@@ -101,9 +102,9 @@ impl<W> Placed<W> {
     pub(crate) fn close(&self) -> bool {
         let mut state = self.state.lock();
         if state.works.is_empty() {
-            state.set = None;
+            state.sched = None;
         }
-        state.set.is_none()
+        state.sched.is_none()
     }
 }
 
@@ -116,29 +117,29 @@ mod models {
     use loom::thread;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A worker: of set 0, then of set 1.
+    /// A worker: of scheduler 0, then of scheduler 1.
     struct World {
-        placed: Placed<u32>,
+        placed: PinnedWork<u32>,
         inbox: Inbox,
-        sets: [Idle; 2],
+        scheds: [Idle; 2],
         sleeper: Sleeper,
     }
 
     impl World {
         fn new() -> Arc<Self> {
-            let (placed, inbox, sleeper) = (Placed::new(), Inbox::new(), Sleeper::new());
-            let sets = [Idle::new(), Idle::new()];
-            for set in &sets {
-                set.join(true);
+            let (placed, inbox, sleeper) = (PinnedWork::new(), Inbox::new(), Sleeper::new());
+            let scheds = [Idle::new(), Idle::new()];
+            for sched in &scheds {
+                sched.join(true);
             }
-            Arc::new(Self { placed, inbox, sets, sleeper })
+            Arc::new(Self { placed, inbox, scheds, sleeper })
         }
 
         /// As `Sched::place`.
-        fn place(&self, set: usize, work: u32) -> Result<(), u32> {
+        fn place(&self, sched: usize, work: u32) -> Result<(), u32> {
             // SAFETY: alive to the end of the model.
-            unsafe { self.placed.push(set, work, &self.inbox) }?;
-            self.sets[set].wake(&self.sleeper);
+            unsafe { self.placed.push(sched, work, &self.inbox) }?;
+            self.scheds[sched].wake(&self.sleeper);
             Ok(())
         }
 
@@ -168,7 +169,8 @@ mod models {
         }
     }
 
-    /// A thread places work on a worker that leaves its set and joins another one, where a second thread places work.
+    /// A thread places work on a worker that leaves its scheduler and joins another one, where a second thread places
+    /// work.
     #[test]
     fn what_is_placed_is_taken_in_its_set_or_comes_back() {
         static SEEN: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
@@ -200,14 +202,14 @@ mod models {
                 {
                     break work;
                 }
-                world.sets[1].prepare(&world.sleeper, false, true, false);
+                world.scheds[1].prepare(&world.sleeper, false, true, false);
                 if world.inbox.is_empty() {
-                    world.sets[1].sleep(&world.sleeper, None, false);
+                    world.scheds[1].sleep(&world.sleeper, None, false);
                 } else {
-                    world.sets[1].abort(&world.sleeper);
+                    world.scheds[1].abort(&world.sleeper);
                 }
             };
-            assert_eq!(got, 20, "of the set before");
+            assert_eq!(got, 20, "of the scheduler before");
             second.join().unwrap().unwrap();
             assert!(world.leave().is_empty());
             let refused = first.join().unwrap();

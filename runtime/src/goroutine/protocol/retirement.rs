@@ -1,9 +1,9 @@
-//! When may a set be used again? Once its owner has done with it, and nothing refers to it any more.
+//! When may a scheduler be used again? Once its owner has done with it, and nothing refers to it any more.
 //!
-//! | what refers to a set | counted by | counted off by |
+//! | what refers to a scheduler | counted by | counted off by |
 //! |---|---|---|
 //! | its workers, and threads that are to be workers | [`Idle`](crate::goroutine::protocol::idle::Idle): `workers` | `has_left` |
-//! | timers, blocking calls, `KeepAlive` handles, what is about to submit work | `Idle`: `outside` | `outside_ends` |
+//! | timers, blocking calls, `KeepAlive` handles, what is about to submit work | `Idle`: `outside` | `external_ends` |
 //! | goroutines, and tasks, were they given up, as long as wakers are left | `made` | `ended` |
 //!
 //! | owner | the end of something |
@@ -12,8 +12,9 @@
 //! | O2: full fence | E2: full fence |
 //! | O3: looks at the counts | E3: looks at `retired`; if it is set, at the counts |
 //!
-//! That is a Dekker pair: the owner sees that nothing is left, or the last thing to end sees that the set is retired.
-//! Both may: the look is under the lock of the spare ones, and takes `retired` back, so the set becomes spare once.
+//! That is a Dekker pair: the owner sees that nothing is left, or the last thing to end sees that the scheduler is
+//! retired. Both may: the look is under the lock of the spare ones, and takes `retired` back, so the scheduler becomes
+//! spare once.
 //!
 //! A worker counts on its own, and adds that to `made` and `ended` before it leaves `Idle`. So the look is at `Idle`
 //! first, whose lock then shows what all workers have counted. The other way round it may miss what they have made, and
@@ -67,7 +68,7 @@ impl Retirement {
         Self { made: AtomicU64::new(0), ended: AtomicU64::new(0), retired: AtomicBool::new(false) }
     }
 
-    /// For a set that was spare: counts from 0.
+    /// For a scheduler that was spare: counts from 0.
     pub(crate) fn start_anew(&self) {
         self.made.store(0, Ordering::Relaxed);
         self.ended.store(0, Ordering::Relaxed);
@@ -130,7 +131,7 @@ mod models {
         must_reach(states, || builder.check(model));
     }
 
-    /// What a set is, as far as its life goes.
+    /// What a scheduler is, as far as its life goes.
     struct Sched {
         idle: Idle,
         queue: GlobalQueue<u32>,
@@ -138,7 +139,7 @@ mod models {
         spares: Spares<()>,
         /// `Sched::ends_at_rest`.
         local: AtomicBool,
-        /// Not steps of the model: what refers to the set, and how often it has become spare.
+        /// Not steps of the model: what refers to the scheduler, and how often it has become spare.
         references: AtomicI32,
         spared: AtomicU32,
     }
@@ -166,8 +167,8 @@ mod models {
             self.retirement.look_if_retired((), &self.spares, || self.idle.is_unused());
         }
 
-        fn outside_ends(&self) {
-            self.idle.outside_ends(self.local.load(Ordering::Relaxed));
+        fn external_ends(&self) {
+            self.idle.external_ends(self.local.load(Ordering::Relaxed));
             self.retirement.look_if_retired((), &self.spares, || self.idle.is_unused());
         }
 
@@ -175,7 +176,7 @@ mod models {
             self.references.fetch_sub(1, Ordering::Relaxed);
         }
 
-        /// By each thread right after what it has done: should that have made the set spare too early, there are
+        /// By each thread right after what it has done: should that have made the scheduler spare too early, there are
         /// references yet.
         fn take_if_spare(&self) -> bool {
             let spare = self.spares.take().is_some();
@@ -198,44 +199,44 @@ mod models {
         }
     }
 
-    fn spawn<T: 'static>(set: &Arc<Sched>, f: impl FnOnce(&Sched) -> T + 'static) -> thread::JoinHandle<T> {
-        let set = set.clone();
-        thread::spawn(move || f(&set))
+    fn spawn<T: 'static>(sched: &Arc<Sched>, f: impl FnOnce(&Sched) -> T + 'static) -> thread::JoinHandle<T> {
+        let sched = sched.clone();
+        thread::spawn(move || f(&sched))
     }
 
     /// The last worker leaves, while two tasks that it has made, and a timer, end elsewhere.
     #[test]
     fn a_set_becomes_spare_once_and_unreferred() {
         check(&["the worker is the last", "a task is the last", "the timer's task is the last"], || {
-            let set = Sched::new(4);
-            set.idle.join(true);
-            set.queue.join();
-            set.idle.outside_begins();
-            let sees = |set: &Sched, state| {
-                if set.take_if_spare() {
+            let sched = Sched::new(4);
+            sched.idle.join(true);
+            sched.queue.join();
+            sched.idle.external_begins();
+            let sees = |sched: &Sched, state| {
+                if sched.take_if_spare() {
                     mark(state);
                 }
             };
-            let worker = spawn(&set, move |set| {
-                set.idle.shut_down();
-                set.leave(1, 3, 1);
-                sees(set, "the worker is the last");
+            let worker = spawn(&sched, move |sched| {
+                sched.idle.shut_down();
+                sched.leave(1, 3, 1);
+                sees(sched, "the worker is the last");
             });
-            let task = spawn(&set, move |set| {
-                set.task_ends();
-                sees(set, "a task is the last");
+            let task = spawn(&sched, move |sched| {
+                sched.task_ends();
+                sees(sched, "a task is the last");
             });
-            let timer = spawn(&set, move |set| {
-                set.unrefer();
-                set.outside_ends();
-                assert!(!set.take_if_spare(), "there is a task");
-                set.task_ends();
-                sees(set, "the timer's task is the last");
+            let timer = spawn(&sched, move |sched| {
+                sched.unrefer();
+                sched.external_ends();
+                assert!(!sched.take_if_spare(), "there is a task");
+                sched.task_ends();
+                sees(sched, "the timer's task is the last");
             });
             for thread in [worker, task, timer] {
                 thread.join().unwrap();
             }
-            assert_eq!(set.spared.load(Ordering::Relaxed), 1, "once");
+            assert_eq!(sched.spared.load(Ordering::Relaxed), 1, "once");
         });
     }
 
@@ -243,32 +244,32 @@ mod models {
     #[test]
     fn the_end_of_a_timer_makes_a_set_spare() {
         check(&["the worker is the last", "the timer is the last"], || {
-            let set = Sched::new(2);
-            set.idle.join(true);
-            set.queue.join();
-            set.idle.outside_begins();
-            let worker = spawn(&set, |set| {
-                set.idle.shut_down();
-                set.leave(1, 1, 1);
-                if set.take_if_spare() {
+            let sched = Sched::new(2);
+            sched.idle.join(true);
+            sched.queue.join();
+            sched.idle.external_begins();
+            let worker = spawn(&sched, |sched| {
+                sched.idle.shut_down();
+                sched.leave(1, 1, 1);
+                if sched.take_if_spare() {
                     mark("the worker is the last");
                 }
             });
-            let timer = spawn(&set, |set| {
-                set.unrefer();
-                set.outside_ends();
-                if set.take_if_spare() {
+            let timer = spawn(&sched, |sched| {
+                sched.unrefer();
+                sched.external_ends();
+                if sched.take_if_spare() {
                     mark("the timer is the last");
                 }
             });
             worker.join().unwrap();
             timer.join().unwrap();
-            assert_eq!(set.spared.load(Ordering::Relaxed), 1, "once");
+            assert_eq!(sched.spared.load(Ordering::Relaxed), 1, "once");
         });
     }
 
-    /// The main worker ends the set and leaves; a late wake-up starts a worker, perhaps. When all have left the set is
-    /// spare, and has its next life, which may be the one that the late worker is in.
+    /// The main worker ends the scheduler and leaves; a late wake-up starts a worker, perhaps. When all have left the
+    /// scheduler is spare, and has its next life, which may be the one that the late worker is in.
     #[test]
     fn a_late_worker_and_the_next_life() {
         check(
@@ -279,61 +280,61 @@ mod models {
                 "the late worker joins the next life",
             ],
             || {
-                let set = Sched::new(1);
-                set.idle.join(true);
-                set.queue.join();
-                let live_again = |set: &Sched| {
-                    if !set.take_if_spare() || set.spared.load(Ordering::Relaxed) > 1 {
+                let sched = Sched::new(1);
+                sched.idle.join(true);
+                sched.queue.join();
+                let live_again = |sched: &Sched| {
+                    if !sched.take_if_spare() || sched.spared.load(Ordering::Relaxed) > 1 {
                         return false; // two lives are enough
                     }
-                    set.references.fetch_add(1, Ordering::Relaxed);
-                    let epoch = set.idle.join(true).expect("nobody is leaving");
+                    sched.references.fetch_add(1, Ordering::Relaxed);
+                    let epoch = sched.idle.join(true).expect("nobody is leaving");
                     assert_eq!(epoch, 2);
-                    set.queue.join();
-                    assert!(set.queue.submit(7, epoch, || ()).is_ok() && set.queue.pop(1, 1).eq([7]));
-                    set.idle.shut_down();
-                    set.leave(epoch, 0, 0);
+                    sched.queue.join();
+                    assert!(sched.queue.submit(7, epoch, || ()).is_ok() && sched.queue.pop(1, 1).eq([7]));
+                    sched.idle.shut_down();
+                    sched.leave(epoch, 0, 0);
                     true
                 };
-                let main = spawn(&set, move |set| {
-                    set.idle.shut_down();
-                    set.leave(1, 0, 0);
-                    if live_again(set) {
+                let main = spawn(&sched, move |sched| {
+                    sched.idle.shut_down();
+                    sched.leave(1, 0, 0);
+                    if live_again(sched) {
                         mark("the main worker begins the next life");
                     }
                 });
-                let late = spawn(&set, move |set| {
-                    let Some((epoch, _)) = set.idle.expect(2) else {
+                let late = spawn(&sched, move |sched| {
+                    let Some((epoch, _)) = sched.idle.expect(2) else {
                         mark("the wake-up is refused");
                         return;
                     };
-                    set.references.fetch_add(1, Ordering::Relaxed);
-                    set.idle.join_late();
-                    set.queue.join();
-                    if set.idle.is_over(epoch) {
+                    sched.references.fetch_add(1, Ordering::Relaxed);
+                    sched.idle.join_late();
+                    sched.queue.join();
+                    if sched.idle.is_over(epoch) {
                         mark("the late worker joins an epoch that is over");
                     } else {
                         let sleeper = Sleeper::new();
                         sleeper.epoch.set(epoch);
-                        set.idle.prepare(&sleeper, false, true, false);
-                        assert_eq!(set.idle.sleep(&sleeper, None, false), Woken::Over);
+                        sched.idle.prepare(&sleeper, false, true, false);
+                        assert_eq!(sched.idle.sleep(&sleeper, None, false), Woken::Over);
                         mark("the late worker joins the next life");
                     }
-                    set.leave(epoch, 0, 0);
-                    live_again(set);
+                    sched.leave(epoch, 0, 0);
+                    live_again(sched);
                 });
                 main.join().unwrap();
                 late.join().unwrap();
-                live_again(&set);
-                set.take_if_spare();
-                assert_eq!(set.spared.load(Ordering::Relaxed), 2, "once in each life");
-                assert!(set.queue.submit(8, 2, || ()).is_err(), "closed for good");
+                live_again(&sched);
+                sched.take_if_spare();
+                assert_eq!(sched.spared.load(Ordering::Relaxed), 2, "once in each life");
+                assert!(sched.queue.submit(8, 2, || ()).is_err(), "closed for good");
             },
         );
     }
 
-    /// A late call comes to a set that ends at rest: its work is taken, or comes back; and should the set have its next
-    /// life by then, as that of a `run`, it is left alone.
+    /// A late call comes to a scheduler that ends at rest: its work is taken, or comes back; and should the scheduler
+    /// have its next life by then, as that of a `run`, it is left alone.
     #[test]
     fn a_late_call_and_the_next_life() {
         check(
@@ -341,50 +342,50 @@ mod models {
                 "the call is refused",
                 "the call's work is taken",
                 "the call's work comes back",
-                "the set has its next life",
+                "the scheduler has its next life",
             ],
             || {
-                let set = Sched::new(0);
-                set.local.store(true, Ordering::Relaxed);
-                set.idle.join(false);
-                set.queue.join();
-                let late = spawn(&set, |set| {
+                let sched = Sched::new(0);
+                sched.local.store(true, Ordering::Relaxed);
+                sched.idle.join(false);
+                sched.queue.join();
+                let late = spawn(&sched, |sched| {
                     // As `Sched::submit_late`.
-                    if !set.idle.outside_begins_in(1) {
+                    if !sched.idle.external_begins_in(1) {
                         return mark("the call is refused");
                     }
-                    let submitted = set.queue.submit(1, 1, || set.retirement.add(1, 0));
+                    let submitted = sched.queue.submit(1, 1, || sched.retirement.add(1, 0));
                     mark(if submitted.is_err() { "the call's work comes back" } else { "the call's work is taken" });
-                    set.outside_ends();
-                    set.take_if_spare();
+                    sched.external_ends();
+                    sched.take_if_spare();
                 });
-                let owner = spawn(&set, |set| {
+                let owner = spawn(&sched, |sched| {
                     // Asleep, as it were, and so at rest unless there is a call; then awake to leave.
-                    set.idle.leave(true);
-                    if !set.idle.is_over(1) {
-                        set.idle.shut_down(); // the call would have, when it ends
+                    sched.idle.leave(true);
+                    if !sched.idle.is_over(1) {
+                        sched.idle.shut_down(); // the call would have, when it ends
                     }
                     let mut ended = 0;
-                    while !set.queue.leave(1) {
-                        ended += set.queue.pop(1, 1).count() as u64;
+                    while !sched.queue.leave(1) {
+                        ended += sched.queue.pop(1, 1).count() as u64;
                     }
-                    set.retirement.add(0, ended);
-                    assert!(set.idle.has_left());
-                    set.retire();
-                    set.take_if_spare().then(|| {
-                        mark("the set has its next life");
-                        set.local.store(false, Ordering::Relaxed);
-                        let epoch = set.idle.join(true).expect("nobody is leaving");
-                        set.idle.leave(false); // asleep, as it were
+                    sched.retirement.add(0, ended);
+                    assert!(sched.idle.has_left());
+                    sched.retire();
+                    sched.take_if_spare().then(|| {
+                        mark("the scheduler has its next life");
+                        sched.local.store(false, Ordering::Relaxed);
+                        let epoch = sched.idle.join(true).expect("nobody is leaving");
+                        sched.idle.leave(false); // asleep, as it were
                         epoch
                     })
                 });
                 late.join().unwrap();
                 match owner.join().unwrap() {
-                    Some(epoch) => assert!(!set.idle.is_over(epoch), "ended by a late call"),
-                    None => _ = set.take_if_spare(),
+                    Some(epoch) => assert!(!sched.idle.is_over(epoch), "ended by a late call"),
+                    None => _ = sched.take_if_spare(),
                 }
-                assert_eq!(set.spared.load(Ordering::Relaxed), 1, "once");
+                assert_eq!(sched.spared.load(Ordering::Relaxed), 1, "once");
             },
         );
     }

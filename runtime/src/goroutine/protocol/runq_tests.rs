@@ -153,7 +153,7 @@ mod models {
     const OLD_HEAD: &str = "a thief reads a head that is too old";
     const ROOM: &str = "a thief makes room for the owner";
 
-    /// What a word stands for is written before the push, and must be seen by whoever gets the word. Loom's cells check
+    /// What a word stands for is written before the push, and must be seen by the taker of the word. Loom's cells check
     /// that the one happens before the other.
     struct World<const N: usize> {
         ring: Ring<N>,
@@ -200,7 +200,7 @@ mod models {
         }
     }
 
-    /// `owner` runs beside so many thieves who steal so many times each, on a ring that has `queued` in it. It says
+    /// `owner` runs beside so many thieves that steal so many times each, on a ring that has `queued` in it. It says
     /// what it took and what it has pushed last. Then everything must have come out once, and in order for each taker.
     fn explore<const N: usize>(
         preemptions: usize,

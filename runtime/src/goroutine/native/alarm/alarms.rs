@@ -51,12 +51,12 @@ struct Alarm {
     _awaited: Option<Awaited>,
 }
 
-/// Keeps a set from being at rest until its waker has been woken or dropped.
+/// Keeps a scheduler from being at rest until its waker has been woken or dropped.
 struct Awaited(&'static Sched);
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.0.outside_ends();
+        self.0.external_ends();
     }
 }
 
@@ -81,9 +81,9 @@ fn lock() -> MutexGuard<'static, State> {
 /// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
 pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     sysmon::start();
-    let awaited = current::worker().map(Worker::set).map(|set| {
-        set.idle.outside_begins();
-        Awaited(set)
+    let awaited = current::worker().map(Worker::sched).map(|sched| {
+        sched.idle.external_begins();
+        Awaited(sched)
     });
     let mut state = lock();
     let key = (when, state.next);

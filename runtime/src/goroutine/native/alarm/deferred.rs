@@ -1,4 +1,4 @@
-//! What is to happen later, in the name of whoever asks now: timers and calls, for the contexts of `sudog-sync`.
+//! What happens later on behalf of the caller: timers and calls, for the contexts of `sudog-sync`.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub struct Alarm(alarms::Key);
 /// Wakes `waker` at `when`, on a thread for that.
 ///
 /// Until then, or until it is called off, the caller's [`Scheduler`](crate::goroutine::Scheduler) is not at rest, and
-/// nobody is told of a deadlock.
+/// no deadlock is reported.
 #[must_use]
 pub fn alarm(when: Instant, waker: Waker) -> Alarm {
     Alarm(alarms::set(when, waker))
@@ -27,11 +27,11 @@ impl Alarm {
     }
 }
 
-/// Where the caller's goroutines are at home, for a goroutine that somebody else may start, later: it belongs to the
-/// same [`run`](fn@crate::goroutine::run) or [`Scheduler`](crate::goroutine::Scheduler), whoever starts it.
+/// The scheduler of the caller's goroutines, for a goroutine that another thread may start later: it belongs to the
+/// same [`run`](fn@crate::goroutine::run) or [`Scheduler`](crate::goroutine::Scheduler), whichever thread starts it.
 #[derive(Clone, Copy)]
 pub struct Home {
-    pub(crate) set: &'static Sched,
+    pub(crate) sched: &'static Sched,
     pub(crate) epoch: u64,
 }
 
@@ -39,20 +39,20 @@ impl Home {
     /// The caller's.
     #[must_use]
     pub fn here() -> Self {
-        let set = Sched::here();
-        let epoch = current::worker().map_or_else(|| set.idle.epoch(), |worker| worker.sleeper.epoch.get());
-        Self { set, epoch }
+        let sched = Sched::here();
+        let epoch = current::worker().map_or_else(|| sched.idle.epoch(), |worker| worker.sleeper.epoch.get());
+        Self { sched, epoch }
     }
 
     /// [`go`](fn@crate::goroutine::go), at home. If what was there has ended, `f` is dropped here, as are all
     /// goroutines of it that have not begun.
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
-        self.set.submit_late(f, self.epoch);
+        self.sched.submit_late(f, self.epoch);
     }
 }
 
 impl std::fmt::Debug for Home {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Home").field("over", &self.set.idle.is_over(self.epoch)).finish_non_exhaustive()
+        f.debug_struct("Home").field("over", &self.sched.idle.is_over(self.epoch)).finish_non_exhaustive()
     }
 }

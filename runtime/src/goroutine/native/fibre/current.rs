@@ -8,13 +8,13 @@ use std::thread;
 
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::landing_pads::reaches_a_catch;
-use crate::goroutine::native::fibre::{Dying, Fibre, State, Wait};
+use crate::goroutine::native::fibre::{Fibre, State, Unwinding, Wait};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack::overflow::Running;
 use crate::{Instant, ParkResult, shim};
 
-struct Here {
+struct Current {
     worker: Cell<Option<&'static Worker>>,
     fibre: Cell<Option<&'static Fibre>>,
     /// How many `without_switching` are under way.
@@ -26,8 +26,8 @@ struct Here {
 thread_local! {
     // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep its address
     // across a switch, as a goroutine never changes its thread.
-    static HERE: Here = const {
-        Here {
+    static CURRENT: Current = const {
+        Current {
             worker: Cell::new(None),
             fibre: Cell::new(None),
             fixed: Cell::new(0),
@@ -39,11 +39,11 @@ thread_local! {
 /// The worker that the calling thread is.
 #[inline]
 pub(crate) fn worker() -> Option<&'static Worker> {
-    HERE.with(|here| here.worker.get())
+    CURRENT.with(|here| here.worker.get())
 }
 
 pub(crate) fn set_worker(worker: Option<&'static Worker>) {
-    HERE.with(|here| {
+    CURRENT.with(|here| {
         here.worker.set(worker);
         here.panicked_before.set(thread::panicking());
     });
@@ -52,13 +52,13 @@ pub(crate) fn set_worker(worker: Option<&'static Worker>) {
 /// The goroutine that runs on the calling thread, whether it may switch or not.
 #[inline]
 pub(crate) fn fibre() -> Option<&'static Fibre> {
-    HERE.with(|here| here.fibre.get())
+    CURRENT.with(|here| here.fibre.get())
 }
 
 /// Runs a fibre on this thread until it suspends.
 #[inline]
 pub(crate) fn resume(fibre: &'static Fibre) {
-    HERE.with(|here| {
+    CURRENT.with(|here| {
         here.fibre.set(Some(fibre));
         fibre.resume();
         here.fibre.set(None);
@@ -67,7 +67,7 @@ pub(crate) fn resume(fibre: &'static Fibre) {
 
 /// For the report of a stack overflow, from a signal handler.
 pub(crate) fn running() -> Option<Running> {
-    let fibre = HERE.try_with(|here| here.fibre.get()).ok().flatten()?;
+    let fibre = CURRENT.try_with(|here| here.fibre.get()).ok().flatten()?;
     // SAFETY: the thread that would change the name is the one that has stopped here.
     let name = unsafe { &*fibre.name.as_ptr() };
     let name: *const [u8] = name.as_ref().map_or(&[], |name| name.as_bytes());
@@ -76,8 +76,8 @@ pub(crate) fn running() -> Option<Running> {
 
 /// A goroutine that waits, or may.
 ///
-/// It says who, no more: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and
-/// those who have found it to be the running one look into the fibre.
+/// It is an identity only: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and
+/// callers that have found it to be the running one look into the fibre.
 #[derive(Clone, Copy)]
 pub(crate) struct FibreRef(NonNull<Fibre>);
 
@@ -89,7 +89,7 @@ pub(crate) fn current() -> Option<FibreRef> {
 
 #[inline]
 fn switchable() -> Option<&'static Fibre> {
-    HERE.with(|here| match here.fibre.get() {
+    CURRENT.with(|here| match here.fibre.get() {
         Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || may_switch_panicking(here, fibre)) => {
             Some(fibre)
         }
@@ -98,10 +98,10 @@ fn switchable() -> Option<&'static Fibre> {
 }
 
 /// A goroutine that switched while its thread panics would make the others look as if they panicked. That does no harm
-/// where they look so anyway: once the set is over, when all are unwound, and in a `run` that began in a panic.
+/// where they look so anyway: once the scheduler is over, when all are unwound, and in a `run` that began in a panic.
 #[cold]
-fn may_switch_panicking(here: &Here, fibre: &Fibre) -> bool {
-    fibre.is_dying() || here.panicked_before.get()
+fn may_switch_panicking(here: &Current, fibre: &Fibre) -> bool {
+    fibre.is_unwinding() || here.panicked_before.get()
 }
 
 impl FibreRef {
@@ -111,23 +111,23 @@ impl FibreRef {
         // Before anything else, as it may be a user's: it may panic, wait, or end the goroutine, and finds a fibre that
         // runs, without a timer. A `ready` that comes meanwhile leaves a token.
         commit();
-        if fibre.is_dying() {
+        if fibre.is_unwinding() {
             unwind_if_due(fibre);
         }
         if fibre.token.take() {
             return ParkResult::Unparked;
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            // Who polls like this must not keep the others out. A `ready` meanwhile leaves a token.
+            // A caller that polls must not keep the others out. A `ready` meanwhile leaves a token.
             safepoint();
             return ParkResult::TimedOut;
         }
         if switchable().is_none() {
-            return stay(fibre, deadline);
+            return park_in_place(fibre, deadline);
         }
-        let was_dying = fibre.is_dying();
+        let was_dying = fibre.is_unwinding();
         suspend_parked(fibre, deadline);
-        if fibre.is_dying() && !was_dying {
+        if fibre.is_unwinding() && !was_dying {
             killed(fibre, deadline);
         }
         fibre.wait.set(Wait::NONE);
@@ -135,7 +135,7 @@ impl FibreRef {
     }
 
     pub(crate) fn await_ready(self) {
-        stay(self.running(), None);
+        park_in_place(self.running(), None);
     }
 
     /// The fibre, which must be the one that runs here: a `G` can be left where another goroutine of this thread finds
@@ -157,7 +157,7 @@ impl FibreRef {
         let home = unsafe { self.0.as_ref() }.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
             // SAFETY: as above; and it is a fibre of this thread.
-            home.deliver(unsafe { self.0.as_ref() }, true);
+            home.ready_local(unsafe { self.0.as_ref() }, true);
         } else {
             // The link is the fibre's first field.
             // SAFETY: in no inbox, as this is its one `ready`; and it stays alive until its worker has read the inbox.
@@ -177,8 +177,8 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
     fibre.suspend();
 }
 
-/// The set of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied, or
-/// its deadline has come, if it cannot be unwound here.
+/// The scheduler of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied,
+/// or its deadline has come, if it cannot be unwound here.
 #[cold]
 fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
     unwind_if_due(fibre);
@@ -189,24 +189,24 @@ fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
     }
 }
 
-/// Unwinds a goroutine whose set is over; again, if it has caught its end and goes on. Not while it is being unwound:
-/// destructors may wait. Nor where a panic would end the process.
+/// Unwinds a goroutine whose scheduler is over; again, if it has caught its end and goes on. Not while it is being
+/// unwound: destructors may wait. Nor where a panic would end the process.
 #[cold]
 pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
     let due = match fibre.dying.get() {
-        Dying::Doomed => true,
-        Dying::Unwound => !thread::panicking(),
-        Dying::No | Dying::Drops => false,
+        Unwinding::Doomed => true,
+        Unwinding::Unwound => !thread::panicking(),
+        Unwinding::No | Unwinding::Drops => false,
     };
     if due && fibre.must_return.get() == 0 && reaches_a_catch() {
-        fibre.dying.set(Dying::Unwound);
+        fibre.dying.set(Unwinding::Unwound);
         unwind();
     }
 }
 
 /// Waits for `ready` without switching: the whole worker waits.
 #[cold]
-fn stay(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
+fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
     while !fibre.token.take() {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return ParkResult::TimedOut;
@@ -237,8 +237,8 @@ pub(crate) fn give_way() {
 #[inline(always)]
 pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
-    if fibre.is_dying() {
-        yield_dying(fibre);
+    if fibre.is_unwinding() {
+        yield_unwinding(fibre);
     } else {
         fibre.worker.requeue(fibre);
     }
@@ -246,9 +246,9 @@ pub(crate) fn yield_now() -> bool {
 }
 
 #[cold]
-pub(crate) fn yield_dying(fibre: &'static Fibre) {
+pub(crate) fn yield_unwinding(fibre: &'static Fibre) {
     unwind_if_due(fibre);
-    fibre.worker.requeue_dying(fibre);
+    fibre.worker.requeue_unwinding(fibre);
 }
 
 /// A call into the runtime: the place where a goroutine that has run for long gives way.
@@ -267,12 +267,12 @@ pub(crate) fn safepoint() {
     }
 }
 
-/// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker may
-/// run whom it waits for, and its own has nothing else to run, or it is the first round.
+/// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker runs a
+/// goroutine, and its own has no other to run, or it is the first round.
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
-    // One that cannot switch lets nobody else of its worker run, however it waits.
-    switchable().is_none_or(|fibre| fibre.worker.set().is_parallel() && (iter == 0 || !fibre.worker.has_work()))
+    // A goroutine that cannot switch lets no other of its worker run, however it waits.
+    switchable().is_none_or(|fibre| fibre.worker.sched().others_run() && (iter == 0 || !fibre.worker.has_work()))
 }
 
 /// Whether the caller is a goroutine.
@@ -299,16 +299,16 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
-            HERE.with(|here| here.fixed.set(here.fixed.get() - 1));
+            CURRENT.with(|here| here.fixed.set(here.fixed.get() - 1));
         }
     }
-    HERE.with(|here| here.fixed.set(here.fixed.get() + 1));
+    CURRENT.with(|here| here.fixed.set(here.fixed.get() + 1));
     let _leave = Leave;
     f()
 }
 
-/// While it is there the calling goroutine is not unwound where it waits, even when its set is over: a frame below
-/// cannot do without what the goroutine waits for. So its worker does not end before the wait does.
+/// While it is there the calling goroutine is not unwound where it waits, even when its scheduler is over: a frame
+/// below cannot do without what the goroutine waits for. So its worker does not end before the wait does.
 pub struct MustReturn(Option<&'static Fibre>);
 
 impl MustReturn {

@@ -152,7 +152,7 @@ pub(crate) unsafe fn unpack(work: Work) -> Unpacked {
 pub(crate) unsafe fn discard_work(work: Work) {
     // SAFETY: by the contract.
     match unsafe { unpack(work) } {
-        // SAFETY: a packed job that nobody else has, by the contract.
+        // SAFETY: a packed job that no other owner has, by the contract.
         Unpacked::Job(job) => unsafe { (job.as_ref().vtable.discard)(job) },
         Unpacked::Task(task) => drop(task),
     }
@@ -174,10 +174,10 @@ pub(crate) fn stack_size(work: Work) -> Option<usize> {
     unsafe { (*job).details.as_ref() }.and_then(|details| details.stack_size)
 }
 
-/// Links a job that nobody uses before others such.
+/// Links an unused job before others.
 #[inline]
 pub(crate) fn link_spare(job: NonNull<Job>, next: Option<NonNull<Job>>) {
-    // SAFETY: memory for a job that nobody uses: its first word is ours.
+    // SAFETY: memory for an unused job: its first word is ours.
     unsafe { job.cast::<Option<NonNull<Job>>>().write(next) };
 }
 
@@ -193,7 +193,7 @@ impl Job {
     ///
     /// # Safety
     ///
-    /// `this` was packed, and nobody else has it.
+    /// `this` was packed, and has no other owner.
     #[inline]
     pub(crate) unsafe fn run(this: NonNull<Self>, worker: &'static Worker) {
         // SAFETY: alive and ours, by the contract.
@@ -205,7 +205,7 @@ impl Job {
 ///
 /// # Safety
 ///
-/// `job` was packed from an `F`, and nobody else has it.
+/// `job` was packed from an `F`, and has no other owner.
 #[inline]
 unsafe fn open<F>(job: NonNull<Job>, worker: Option<&'static Worker>) -> (F, Option<Box<Details>>) {
     // SAFETY: ours alone, by the contract; the fields are read once each, and the memory is not used as a job again.
@@ -291,7 +291,7 @@ pub(crate) fn die_of_panic(payload: &(dyn Any + Send)) -> ! {
 ///
 /// # Safety
 ///
-/// The memory came from [`pack`], and nobody uses it.
+/// The memory came from [`pack`], and it is not in use.
 pub(crate) unsafe fn free(job: NonNull<Job>) {
     // SAFETY: allocated as this box, by the contract.
     drop(unsafe { Box::from_raw(job.cast::<MaybeUninit<Job>>().as_ptr()) });

@@ -1,7 +1,7 @@
 //! May a goroutine be unwound from where it waits?
 //!
 //! Some frames end the process if a panic reaches them: an `extern "C"` function, a destructor that a panic runs, a C
-//! frame without unwind tables. A goroutine of a set that is over must not be unwound through such a frame. The
+//! frame without unwind tables. A goroutine of a scheduler that is over must not be unwound through such a frame. The
 //! unwinder does not say beforehand what it will find: for it, the abort is a handler like any other. So the stack is
 //! walked here, and each frame's table is read as Rust's personality function reads it in the unwinder's first phase.
 //!
@@ -69,7 +69,7 @@ mod itanium {
     unsafe extern "C" fn look(context: *mut Context, last: *mut c_void) -> c_int {
         // SAFETY: a context that the unwinder has just made, by the contract of `_Unwind_Backtrace`.
         let frame = unsafe { frame(context) };
-        // SAFETY: what `reaches_a_catch` handed over; nobody else uses it during the walk.
+        // SAFETY: what `reaches_a_catch` handed over; no other code uses it during the walk.
         unsafe { *last.cast::<Frame>() = if frame == Frame::Catches { frame } else { Frame::Aborts } };
         if frame == Frame::Passes { GO_ON } else { STOP }
     }
@@ -181,8 +181,8 @@ mod itanium {
             (if negative && bits < 64 { value | !0 << bits } else { value }).cast_signed()
         }
 
-        /// A number in one of the DWARF encodings (`DW_EH_PE_...`). What it is relative to does not matter to anybody
-        /// here: the entries of calls are relative to their function, always.
+        /// A number in one of the DWARF encodings (`DW_EH_PE_...`). What it is relative to does not matter here: the
+        /// entries of calls are relative to their function, always.
         unsafe fn encoded(&mut self, encoding: u8) -> usize {
             // SAFETY: by the contract above.
             unsafe {

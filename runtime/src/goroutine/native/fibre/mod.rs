@@ -71,7 +71,7 @@ pub(crate) struct Fibre {
     pub(crate) unparked: Cell<ParkResult>,
     /// A `ready` that came when it was not parked: after its deadline.
     pub(crate) token: Cell<bool>,
-    pub(crate) dying: Cell<Dying>,
+    pub(crate) dying: Cell<Unwinding>,
     /// How many [`MustReturn`](crate::goroutine::MustReturn) there are.
     pub(crate) must_return: Cell<u32>,
     /// Its stack is of the usual size: it may be used again.
@@ -99,15 +99,15 @@ pub(crate) enum State {
     Queued,
 }
 
-/// What happens to it because its set is over.
+/// What happens to it because its scheduler is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dying {
+pub(crate) enum Unwinding {
     No,
     /// It is to be unwound where it waits or yields next, if it can be unwound there.
     Doomed,
     /// It is being unwound: its destructors may wait. Should it have caught its end, to wait panics again.
     Unwound,
-    /// It drops work that nobody will do, or what has been left of itself: destructors, which may wait.
+    /// It drops work that will not run, or what is left of itself: destructors, which may wait.
     Drops,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Dying {
 pub(crate) struct Wait {
     pub(crate) what: &'static str,
     pub(crate) since: u64,
-    /// Who holds it: the goroutine's id, if that is known.
+    /// Its owner: the goroutine's id, if that is known.
     pub(crate) holder: *const AtomicU64,
 }
 
@@ -160,7 +160,7 @@ impl Fibre {
             state: Cell::new(State::Spare),
             unparked: Cell::new(ParkResult::Unparked),
             token: Cell::new(false),
-            dying: Cell::new(Dying::No),
+            dying: Cell::new(Unwinding::No),
             must_return: Cell::new(0),
             usual: size.is_none(),
             extent: stack.extent(),
@@ -172,9 +172,9 @@ impl Fibre {
             wait: Cell::new(Wait::NONE),
             locals: Cell::new(None),
         };
-        // SAFETY: the header has room and alignment for a fibre, and nobody else uses it.
+        // SAFETY: the header has room and alignment for a fibre, and it is not in use elsewhere.
         unsafe { place.write(fibre) };
-        // SAFETY: just written; it stays until `end`, after which nobody uses it.
+        // SAFETY: just written; it stays until `end`, after which it is not used.
         let fibre: &'static Self = unsafe { place.as_ref() };
         let routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| fibre.body(yielder));
         // SAFETY: only this thread knows the fibre.
@@ -200,7 +200,7 @@ impl Fibre {
     #[inline]
     fn run(&'static self, work: Work) {
         self.worker.begin(self);
-        // SAFETY: packed by those who made it, and taken out of its queue by us.
+        // SAFETY: packed by its maker, and taken out of its queue by us.
         match unsafe { unpack(work) } {
             Unpacked::Job(job) => {
                 // SAFETY: as above.
@@ -259,15 +259,15 @@ impl Fibre {
     }
 
     #[inline]
-    pub(crate) fn is_dying(&self) -> bool {
-        self.dying.get() != Dying::No
+    pub(crate) fn is_unwinding(&self) -> bool {
+        self.dying.get() != Unwinding::No
     }
 
     /// Its closure has returned, or has been unwound, or its poll. What comes now are destructors, of its result and
     /// its locals. They may wait, as those may which the unwinding runs.
     pub(crate) fn is_through(&self) {
-        if self.is_dying() {
-            self.dying.set(Dying::Drops);
+        if self.is_unwinding() {
+            self.dying.set(Unwinding::Drops);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | what | kept | given back |
 //! |---|---|---|
-//! | fibres | all that have ended, the last one first out | half of those that nobody has needed for a second, above 64 |
+//! | fibres | all that have ended, the last one first out | half of those not needed for a second, above 64 |
 //! | the memory of their stacks | with them | what deep calls took, after a second |
 //! | jobs | 256 | above that, at once |
 
@@ -78,8 +78,8 @@ impl Worker {
         fibre.finish();
     }
 
-    /// Gives back memory that has not been used for a while: half of the fibres that nobody needed since the last
-    /// time, and what deep calls took of the stacks of the others.
+    /// Gives back memory that has not been used for a while: half of the fibres not needed since the last time, and
+    /// what deep calls took of the stacks of the others.
     #[cold]
     pub(crate) fn trim(&self, now: Instant) {
         let own = &*self.own;
@@ -115,7 +115,7 @@ impl Worker {
         let mut at = self.own.jobs.take();
         while let Some(job) = at {
             at = job::next_spare(job);
-            // SAFETY: spare, so nobody uses it.
+            // SAFETY: spare, so not in use.
             unsafe { job::free(job) };
         }
     }
@@ -144,12 +144,13 @@ impl Worker {
             self.own.jobs.set(Some(job));
             self.own.job_count.set(self.own.job_count.get() + 1);
         } else {
-            // SAFETY: opened by the caller, who has no more use for it.
+            // SAFETY: opened by the caller, which uses it no more.
             unsafe { job::free(job) };
         }
     }
 
-    /// All fibres, the youngest first. By the owner; or by anybody while all workers of the set sleep and cannot wake.
+    /// All fibres, the youngest first. By the owner; or by any thread while all workers of the scheduler sleep and
+    /// cannot wake.
     pub(crate) fn fibres(&self) -> impl Iterator<Item = &'static Fibre> {
         std::iter::successors(self.own.fibres.get(), |fibre| fibre.older.get())
     }

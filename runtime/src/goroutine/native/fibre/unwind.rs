@@ -16,13 +16,13 @@
 
 use std::time::Duration;
 
-use crate::goroutine::native::fibre::{Dying, Fibre, State};
+use crate::goroutine::native::fibre::{Fibre, State, Unwinding};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::worker::{Chosen, Worker};
 use crate::goroutine::protocol::runq::Work;
 use crate::{Instant, ParkResult};
 
-/// How often a worker looks whether somebody has done what its last goroutines wait for.
+/// How often a worker looks whether the goroutines that it unwinds can go on.
 const LOOK: Duration = Duration::from_micros(100);
 /// The same, when it has looked for long.
 const LOOK_SELDOM: Duration = Duration::from_millis(10);
@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Unwinds all goroutines of this worker, drops what has not begun, frees the stacks, and gives up the worker's
-    /// share of the set's work. False if goroutines are left.
+    /// share of the scheduler's work. False if goroutines are left.
     ///
-    /// By the owner, after its loop: the set is over.
+    /// By the owner, after its loop: the scheduler is over.
     pub(crate) fn reclaim(&'static self) -> bool {
         self.unpick();
         let mut waiting = Vec::new();
@@ -55,8 +55,8 @@ impl Worker {
         let mut look = LOOK;
         loop {
             // What destructors wait for is done by other destructors, here or elsewhere, or by foreign threads: a mutex
-            // that one of them wants, another has; and who joins what has not begun waits until it is dropped. New work
-            // may come of it.
+            // that one of them wants, another has; and a joiner of a goroutine that has not begun waits until that is
+            // dropped. New work may come of it.
             let mut idle = true;
             let mut drop_in_goroutine = |fibre, ended: bool| {
                 idle = false;
@@ -68,7 +68,7 @@ impl Worker {
                 let fibre = self.fibre_for(None);
                 drop_in_goroutine(fibre, self.discard(fibre, work));
             }
-            for (_, task) in self.set().take_tasks() {
+            for (_, task) in self.sched().take_tasks() {
                 let fibre = self.fibre_for(None);
                 drop_in_goroutine(fibre, self.drop_on(fibre, move || drop(task)));
             }
@@ -76,7 +76,7 @@ impl Worker {
                 if !idle {
                     continue; // destructors have been, and may have made work
                 }
-                if self.placed.close() && self.set().leave_work(self.sleeper.epoch.get()) {
+                if self.placed.close() && self.sched().leave_work(self.sleeper.epoch.get()) {
                     break;
                 }
                 continue;
@@ -97,7 +97,7 @@ impl Worker {
                 progress = now;
             } else if now.saturating_duration_since(progress) > PATIENCE {
                 // Left where they are, they are like threads that nothing wakes.
-                waiting.retain(|fibre| fibre.dying.get() != Dying::Doomed || fibre.must_return.get() > 0);
+                waiting.retain(|fibre| fibre.dying.get() != Unwinding::Doomed || fibre.must_return.get() > 0);
                 clean &= waiting.len() == before;
                 progress = now;
             }
@@ -106,7 +106,7 @@ impl Worker {
                 look = (look * 2).min(LOOK_SELDOM);
             }
         }
-        // The dead may have been readied before they died; nobody waits any more.
+        // The dead may have been readied before they died; they wait no more.
         self.empty_inbox();
         for fibre in self.fibres().filter(|fibre| fibre.state.get() == State::Spare).collect::<Vec<_>>() {
             self.forget(fibre);
@@ -120,11 +120,11 @@ impl Worker {
     fn kill(&'static self, fibre: &'static Fibre) -> bool {
         self.empty_inbox();
         self.disarm(fibre);
-        // It has been readied and does not know it yet: whoever unwinds will ask.
+        // It has been readied and does not know it yet: the unwinding will ask.
         if fibre.state.get() == State::Queued && fibre.unparked.get() == ParkResult::Unparked {
             fibre.token.set(true);
         }
-        fibre.dying.set(Dying::Doomed);
+        fibre.dying.set(Unwinding::Doomed);
         self.resume_dying(fibre)
     }
 
@@ -147,7 +147,7 @@ impl Worker {
     fn run_on(&'static self, fibre: &'static Fibre, drops: impl FnOnce() + 'static) -> bool {
         // SAFETY: run on this thread, below, and it borrows nothing.
         fibre.work.set(Some(unsafe { job::pack_unchecked(drops, None, Some(self)) }));
-        fibre.dying.set(Dying::Drops);
+        fibre.dying.set(Unwinding::Drops);
         self.resume_dying(fibre)
     }
 
@@ -158,13 +158,13 @@ impl Worker {
         current::resume(fibre); // not `Worker::resume`, which may free it
         let ended = fibre.state.get() == State::Spare;
         if ended {
-            fibre.dying.set(Dying::No);
+            fibre.dying.set(Unwinding::No);
             fibre.token.set(false);
         }
         ended
     }
 
-    /// Work of this set that has not begun, and is for nobody.
+    /// Work of this scheduler that has not begun, and that no worker will run.
     fn unwanted(&'static self) -> Option<Work> {
         // SAFETY: this is the owner.
         if let Some(work) = unsafe { self.ring.pop() } {
@@ -173,7 +173,7 @@ impl Worker {
         if let Some(work) = self.placed.take() {
             return Some(work);
         }
-        if self.set().has_global_work() { self.set().pop_global(1).next() } else { None }
+        if self.sched().has_global_work() { self.sched().pop_global(1).next() } else { None }
     }
 
     /// Puts back what the loop had chosen.
@@ -181,11 +181,11 @@ impl Worker {
         match self.own.chosen.take() {
             None => {}
             Some(Chosen::Fibre(fibre)) => fibre.state.set(State::Queued),
-            Some(Chosen::Work(work)) => self.set().push_global([work]),
+            Some(Chosen::Work(work)) => self.sched().push_global([work]),
         }
     }
 
-    /// Whoever is in the inbox learns of it; but nobody of this worker is chosen by its queues any more.
+    /// Fibres in the inbox learn of it; but the queues of this worker choose none any more.
     fn empty_inbox(&'static self) {
         if !self.inbox.is_empty() {
             self.take_inbox();

@@ -11,22 +11,22 @@ use crate::goroutine::native::sched::scheduler::{Sched, main};
 use crate::goroutine::native::{alarm::alarms, blocking};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`.
-pub(crate) fn look(sets: &[&'static Sched]) {
-    let mut mains = sets.iter().filter(|set| set.main() != main::NONE);
+pub(crate) fn look(scheds: &[&'static Sched]) {
+    let mut mains = scheds.iter().filter(|sched| sched.main() != main::NONE);
     // With several `run`s there is no saying whose deadlock it is.
-    let (Some(set), None) = (mains.next(), mains.next()) else { return };
+    let (Some(sched), None) = (mains.next(), mains.next()) else { return };
     if alarms::are_set() {
         return;
     }
-    while_all_rest(sets, &|| {
-        // No worker of any set can be woken while this runs: to wake one takes the lock of its set. So what they own
-        // may be read here.
-        let queued = |set: &&Sched| set.has_global_work() || set.workers().any(|worker| worker.has_shared_work());
-        if sets.iter().any(|set| queued(&&**set)) || !all_threads_are_ours(sets) {
+    while_all_rest(scheds, &|| {
+        // No worker of any scheduler can be woken while this runs: to wake one takes the lock of its scheduler. So what
+        // they own may be read here.
+        let queued = |sched: &&Sched| sched.has_global_work() || sched.workers().any(|worker| worker.has_shared_work());
+        if scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
             return;
         }
-        let list: String = sets.iter().map(|set| report::goroutines(set)).collect();
-        say(&if set.main() == main::EXITED && list.is_empty() {
+        let list: String = scheds.iter().map(|sched| report::goroutines(sched)).collect();
+        say(&if sched.main() == main::EXITED && list.is_empty() {
             "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()
         } else {
             format!("fatal error: all goroutines are asleep - deadlock!\n\n{list}")
@@ -35,17 +35,18 @@ pub(crate) fn look(sets: &[&'static Sched]) {
     });
 }
 
-/// Runs `f` if all sets are at rest, with the locks of all of them. No thread takes two of these locks but this one.
-fn while_all_rest(sets: &[&'static Sched], f: &dyn Fn()) {
-    match sets {
+/// Runs `f` if all schedulers are at rest, with the locks of all of them. No thread takes two of these locks but this
+/// one.
+fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
+    match scheds {
         [] => f(),
-        [set, others @ ..] => set.idle.if_at_rest(|| while_all_rest(others, f)),
+        [sched, others @ ..] => sched.idle.if_quiescent(|| while_all_rest(others, f)),
     }
 }
 
 /// Whether the process has no thread but workers, the watcher, and idle threads for blocking calls and for alarms.
-fn all_threads_are_ours(sets: &[&'static Sched]) -> bool {
+fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
-    let workers: usize = sets.iter().map(|set| set.workers().count()).sum();
+    let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
     tasks.count() == workers + blocking::threads() + alarms::threads() + 1
 }

@@ -1,8 +1,8 @@
 //! The clock of a worker: goroutines that wait with a deadline, and the time slice of the one that runs.
 //!
 //! A slice begins at the first choice that is not `next`, and is measured from the 64th call after that, or the first
-//! after the watcher has asked: the clock is read once in 64 calls. It ends only if somebody else is there to have the
-//! next one.
+//! after the watcher has asked: the clock is read once in 64 calls. It ends only if another goroutine is there to have
+//! the next one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl Worker {
         }
     }
 
-    /// Whether the running goroutine has had its slice, and somebody else is there to have one. Asks the clock only at
-    /// every 64th call.
+    /// Whether the running goroutine has had its slice, and another goroutine is there to have one. Asks the clock only
+    /// at every 64th call.
     #[inline]
     pub(crate) fn is_slice_over(&self) -> bool {
         let calls = self.own.calls.get().wrapping_add(1);

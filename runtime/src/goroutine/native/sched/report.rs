@@ -7,12 +7,13 @@ use crate::goroutine::native::fibre::State;
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 
-/// One line per goroutine of a set that is at rest: its name, what it waits for, since when, and who holds that.
+/// One line per goroutine of a scheduler that is at rest: its name, what it waits for, since when, and the owner of
+/// that.
 ///
-/// To be called while no worker of the set can wake.
-pub(crate) fn goroutines(set: &Sched) -> String {
+/// To be called while no worker of the scheduler can wake.
+pub(crate) fn goroutines(sched: &Sched) -> String {
     let mut text = String::new();
-    let all = || set.workers().flat_map(|worker| worker.fibres().collect::<Vec<_>>());
+    let all = || sched.workers().flat_map(|worker| worker.fibres().collect::<Vec<_>>());
     let now = clock::coarse_now();
     for fibre in all().filter(|fibre| fibre.state.get() == State::Parked) {
         let wait = fibre.wait.get();

@@ -1,5 +1,5 @@
-//! A set of workers that share their work: those of one `run`, the schedulers of one
-//! [`Scheduler`](crate::goroutine::Scheduler), or the ones in the background, who serve threads that are no workers.
+//! A scheduler: workers that share their work. Those of one `run`, the threads that run one
+//! [`Scheduler`](crate::goroutine::Scheduler), or the background ones, which serve threads that are not workers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -21,7 +21,7 @@ use crate::goroutine::protocol::pinned::SetName;
 use crate::goroutine::protocol::retirement::{Retirement, Spares};
 use crate::goroutine::protocol::runq::Work;
 
-/// How many workers a set has at most.
+/// How many workers a scheduler has at most.
 pub(crate) const MAX_WORKERS: usize = 256;
 
 /// Sets are never freed, so that a late wake-up does no harm; they are used again.
@@ -31,15 +31,15 @@ pub(crate) struct Sched {
     workers: [AtomicPtr<Worker>; MAX_WORKERS],
     /// One more than the highest place that is, or was, taken.
     places: AtomicUsize,
-    /// How many workers of this set do any work.
+    /// How many workers of this scheduler do any work.
     procs: AtomicUsize,
     /// It is a [`Scheduler`](crate::goroutine::Scheduler): it ends when it is at rest, and starts no threads.
     local: AtomicBool,
     /// Whether it has a main goroutine: see [`main`].
     main: AtomicU32,
-    /// Goroutines and tasks made and ended by threads that are no workers of this set, or not any more.
+    /// Goroutines and tasks made and ended by threads that are no workers of this scheduler, or not any more.
     retirement: Retirement,
-    /// The tasks of a local set, to be given up when it is over.
+    /// The tasks of a local scheduler, to be given up when it is over.
     tasks: Mutex<Tasks>,
     next_task: AtomicU64,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Sched {
 /// By their names.
 pub(crate) type Tasks = HashMap<u64, Task<()>, BuildHasherDefault<DefaultHasher>>;
 
-/// What has become of a set's main goroutine.
+/// What has become of a scheduler's main goroutine.
 pub(crate) mod main {
     /// There is none.
     pub(crate) const NONE: u32 = 0;
@@ -56,15 +56,15 @@ pub(crate) mod main {
     pub(crate) const EXITED: u32 = 2;
 }
 
-/// The one of those who have no other: threads that are no workers.
+/// The scheduler of threads that are not workers.
 static BACKGROUND: Sched = Sched::new();
-/// All sets in use: for the watcher.
+/// All schedulers in use: for the watcher.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
-/// How many workers a set has that is yet to be made. 0: nobody has asked.
+/// How many workers a scheduler has that is yet to be made. 0: not asked yet.
 static PROCS: AtomicUsize = AtomicUsize::new(0);
 static SPARE_WORKERS: Spares<&'static Worker> = Spares::new();
 static SPARE_SETS: Spares<&'static Sched> = Spares::new();
-/// How many sets, and workers, have been made.
+/// How many schedulers, and workers, have been made.
 static SETS: AtomicUsize = AtomicUsize::new(1);
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
 
@@ -73,7 +73,7 @@ static WORKERS: AtomicUsize = AtomicUsize::new(0);
 #[non_exhaustive]
 pub struct Census {
     /// Sets, with the one in the background.
-    pub sets: usize,
+    pub scheds: usize,
     /// Those that the next `run` or `Scheduler` may have.
     pub spare_sets: usize,
     /// Workers, awake or asleep or spare.
@@ -88,7 +88,7 @@ pub fn census() -> Census {
     Census {
         spare_sets: SPARE_SETS.len(),
         spare_workers: SPARE_WORKERS.len(),
-        sets: SETS.load(Ordering::Relaxed),
+        scheds: SETS.load(Ordering::Relaxed),
         workers: WORKERS.load(Ordering::Relaxed),
     }
 }
@@ -98,7 +98,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What `set_max_procs` has said outside of all sets; or what the system says.
+/// What `set_max_procs` has said outside of all schedulers; or what the system says.
 fn default_procs() -> usize {
     if PROCS.load(Ordering::Relaxed) == 0 {
         let asked = procs::default_procs().min(MAX_WORKERS);
@@ -133,27 +133,27 @@ impl Sched {
         &BACKGROUND
     }
 
-    /// The set of the calling worker, or the background one.
+    /// The scheduler of the calling worker, or the background one.
     #[inline]
     pub(crate) fn here() -> &'static Self {
-        current::worker().map_or_else(Self::background, Worker::set)
+        current::worker().map_or_else(Self::background, Worker::sched)
     }
 
-    /// A set for a `run`.
-    pub(crate) fn of_run() -> &'static Self {
-        let set = Self::spare();
-        set.local.store(false, Ordering::Relaxed);
-        set.main.store(main::RUNNING, Ordering::Relaxed);
-        set.begin(default_procs());
-        set
+    /// A scheduler for a `run`.
+    pub(crate) fn for_run() -> &'static Self {
+        let sched = Self::spare();
+        sched.local.store(false, Ordering::Relaxed);
+        sched.main.store(main::RUNNING, Ordering::Relaxed);
+        sched.begin(default_procs());
+        sched
     }
 
-    /// A set for schedulers of one's own.
+    /// A scheduler for a `Scheduler`.
     pub(crate) fn local() -> &'static Self {
-        let set = Self::spare();
-        set.local.store(true, Ordering::Relaxed);
-        set.begin(MAX_WORKERS);
-        set
+        let sched = Self::spare();
+        sched.local.store(true, Ordering::Relaxed);
+        sched.begin(MAX_WORKERS);
+        sched
     }
 
     fn spare() -> &'static Self {
@@ -161,9 +161,9 @@ impl Sched {
             SETS.fetch_add(1, Ordering::Relaxed);
             &*Box::leak(Box::new(Self::new()))
         };
-        let set = SPARE_SETS.take().unwrap_or_else(new);
-        set.retirement.start_anew();
-        set
+        let sched = SPARE_SETS.take().unwrap_or_else(new);
+        sched.retirement.start_anew();
+        sched
     }
 
     fn begin(&'static self, procs: usize) {
@@ -172,16 +172,16 @@ impl Sched {
         lock(&LIVE).push(self);
     }
 
-    /// Its owner will not use it again, and no worker is in it. It becomes a spare set as soon as nothing refers to it:
-    /// timers and blocking calls, and tasks that were given up and whose wakers are still somewhere. A set that one of
-    /// them refers to for ever is never used again.
+    /// Its owner will not use it again, and no worker is in it. It becomes a spare scheduler as soon as nothing refers
+    /// to it: timers and blocking calls, and tasks that were given up and whose wakers are still somewhere. A scheduler
+    /// that one of them refers to for ever is never used again.
     pub(crate) fn retire(&'static self) {
-        lock(&LIVE).retain(|set| !ptr::eq(*set, self));
+        lock(&LIVE).retain(|sched| !ptr::eq(*sched, self));
         self.main.store(main::NONE, Ordering::Relaxed);
         self.retirement.retire(self, &SPARE_SETS, || self.idle.is_unused());
     }
 
-    /// Something that referred to the set has ended, and was counted off.
+    /// Something that referred to the scheduler has ended, and was counted off.
     fn recycle_if_retired(&'static self) {
         self.retirement.look_if_retired(self, &SPARE_SETS, || self.idle.is_unused());
     }
@@ -198,7 +198,7 @@ impl Sched {
         ptr::from_ref(self).addr()
     }
 
-    /// All sets in use.
+    /// All schedulers in use.
     pub(crate) fn all() -> Vec<&'static Self> {
         lock(&LIVE).clone()
     }
@@ -211,8 +211,8 @@ impl Sched {
         self.main.store(main, Ordering::Relaxed);
     }
 
-    /// Whether it is a [`Scheduler`](crate::goroutine::Scheduler)'s. Asked by those only whom the set must wait for:
-    /// in its next life it may be a `run`'s.
+    /// Whether it is a [`Scheduler`](crate::goroutine::Scheduler)'s. Asked only by work that the scheduler must wait
+    /// for: in its next life it may be a `run`'s.
     pub(crate) fn ends_at_rest(&self) -> bool {
         self.local.load(Ordering::Relaxed)
     }
@@ -314,12 +314,12 @@ impl Sched {
         before
     }
 
-    /// Whether others may run while a worker of this set spins.
-    pub(crate) fn is_parallel(&self) -> bool {
-        self.idle.workers() > 1
+    /// Whether another worker may do, while the caller's spins, what the caller waits for.
+    pub(crate) fn others_run(&self) -> bool {
+        self.idle.others_run()
     }
 
-    /// Wakes a sleeping worker, or starts one, if there is work that nobody has looked for.
+    /// Wakes a sleeping worker, or starts one, if there is work that no worker has looked for.
     #[inline]
     pub(crate) fn wake_for_work(&'static self) {
         if self.idle.wake_any() == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
@@ -352,7 +352,7 @@ impl Sched {
     /// False if no more are to be started, or can be.
     #[cold]
     fn start_worker(&'static self) -> bool {
-        // The workers of a local set come by themselves: it is never open.
+        // The workers of a local scheduler come by themselves: it is never open.
         let Some((epoch, before)) = self.idle.expect(self.procs()) else { return false };
         let body = move || {
             let _stack = overflow::prepare_thread();
@@ -377,11 +377,11 @@ impl Sched {
     // ---- work -----------------------------------------------------------------------------------------------------
 
     /// Queues work that any worker may do, from wherever the caller is, for the epoch in which the caller made it or
-    /// which it names. If that is over the work comes back: the caller drops it, as no worker of the set would.
+    /// which it names. If that is over the work comes back: the caller drops it, as no worker of the scheduler would.
     #[inline]
     pub(crate) fn submit(&'static self, work: Work, epoch: u64) -> Result<(), Work> {
         match current::worker() {
-            Some(worker) if ptr::eq(worker.set(), self) => {
+            Some(worker) if ptr::eq(worker.sched(), self) => {
                 if worker.sleeper.epoch.get() != epoch {
                     return Err(work); // of an earlier one
                 }
@@ -397,7 +397,7 @@ impl Sched {
     pub(crate) fn submit_late<F: FnOnce() + Send + 'static>(&'static self, f: F, epoch: u64) {
         let worker = current::worker();
         let submitted = match worker {
-            Some(here) if ptr::eq(here.set(), self) => {
+            Some(here) if ptr::eq(here.sched(), self) => {
                 if self.idle.is_over(epoch) {
                     return;
                 }
@@ -405,14 +405,14 @@ impl Sched {
                 self.submit(job::pack(f, None, worker), epoch).inspect_err(|_| here.count_end())
             }
             _ => {
-                // Keeps a set that ends at rest from ending before the work is in; and a retired one from being used
-                // again.
-                if !self.idle.outside_begins_in(epoch) {
+                // Keeps a scheduler that ends at rest from ending before the work is in; and a retired one from being
+                // used again.
+                if !self.idle.external_begins_in(epoch) {
                     return;
                 }
                 let work = job::pack(f, None, worker);
                 let submitted = self.submit_from_outside(work, epoch, || self.retirement.add(1, 0));
-                self.outside_ends();
+                self.external_ends();
                 submitted
             }
         };
@@ -428,17 +428,17 @@ impl Sched {
         Ok(())
     }
 
-    /// Queues a job for one worker of the caller's set. It comes back if that worker has left, or is about to: then the
-    /// set is over.
+    /// Queues a job for one worker of the caller's scheduler. It comes back if that worker has left, or is about to:
+    /// then the scheduler is over.
     pub(crate) fn place(&'static self, worker: &'static Worker, work: Work) -> Result<(), Work> {
         // SAFETY: workers are never freed.
         unsafe { worker.placed.push(self.name(), work, &worker.inbox) }?;
-        // As a worker of this set: should it be in another one by now, it has seen to the work.
+        // As a worker of this scheduler: should it be in another one by now, it has seen to the work.
         self.idle.wake(&worker.sleeper);
         Ok(())
     }
 
-    /// By a worker of this set.
+    /// By a worker of this scheduler.
     pub(crate) fn push_global(&self, works: impl IntoIterator<Item = Work>) {
         self.global.push(works);
     }
@@ -459,9 +459,10 @@ impl Sched {
         self.global.leave(epoch)
     }
 
-    // ---- the tasks of a local set ---------------------------------------------------------------------------------
+    // ---- the tasks of a local scheduler
+    // ---------------------------------------------------------------------------------
 
-    /// A name for a task to come. Of a local set only.
+    /// A name for a task to come. Of a local scheduler only.
     pub(crate) fn name_task(&self) -> Option<u64> {
         self.ends_at_rest().then(|| self.next_task.fetch_add(1, Ordering::Relaxed))
     }
@@ -487,7 +488,7 @@ impl Sched {
         self.workers().any(|worker| !worker.ring.is_empty())
     }
 
-    /// How many goroutines and tasks of this set have been made and not ended.
+    /// How many goroutines and tasks of this scheduler have been made and not ended.
     pub(crate) fn live(&self) -> usize {
         // Those that ended first, so that the difference is not below 0.
         let ended = self.workers().map(|w| w.ended.load(Ordering::Acquire)).sum::<u64>() + self.retirement.ended();
@@ -498,7 +499,7 @@ impl Sched {
     #[inline]
     pub(crate) fn count_made(&'static self) {
         match current::worker() {
-            Some(worker) if ptr::eq(worker.set(), self) => worker.count_made(),
+            Some(worker) if ptr::eq(worker.sched(), self) => worker.count_made(),
             _ => self.retirement.add(1, 0),
         }
     }
@@ -506,7 +507,7 @@ impl Sched {
     #[inline]
     pub(crate) fn count_end(&'static self) {
         match current::worker() {
-            Some(worker) if ptr::eq(worker.set(), self) => worker.count_end(),
+            Some(worker) if ptr::eq(worker.sched(), self) => worker.count_end(),
             _ => {
                 self.retirement.add(0, 1);
                 self.recycle_if_retired();
@@ -514,9 +515,9 @@ impl Sched {
         }
     }
 
-    /// What was to bring work from outside has brought it: see [`Idle::outside_begins`].
-    pub(crate) fn outside_ends(&'static self) {
-        self.idle.outside_ends(self.ends_at_rest());
+    /// What was to bring work from outside has brought it: see [`Idle::external_begins`].
+    pub(crate) fn external_ends(&'static self) {
+        self.idle.external_ends(self.ends_at_rest());
         self.recycle_if_retired();
     }
 }

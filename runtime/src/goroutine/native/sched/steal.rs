@@ -20,13 +20,13 @@ enum Found {
     /// Work, which is in our ring now.
     Work,
     /// Work, too young to be stolen.
-    Young,
+    TooFresh,
     Nothing,
 }
 
 impl Worker {
-    /// Returns when there may be work, when the clock says so, or when the set is at rest. It is no searcher then: who
-    /// runs goroutines and counts as searching would keep all others asleep.
+    /// Returns when there may be work, when the clock says so, or when the scheduler is at rest. It is not a searcher
+    /// then: a worker that runs goroutines and counts as searching would keep all others asleep.
     #[cold]
     pub(crate) fn wait_for_work(&'static self) -> Woken {
         loop {
@@ -41,15 +41,15 @@ impl Worker {
     }
 
     fn search_and_sleep(&'static self) -> Woken {
-        let set = self.set();
-        let takes_work = self.takes_work();
-        if takes_work && !self.own.searching.replace(true) {
-            set.idle.begin_search();
+        let sched = self.sched();
+        let is_enabled = self.is_enabled();
+        if is_enabled && !self.own.searching.replace(true) {
+            sched.idle.begin_search();
         }
-        if !takes_work && self.own.searching.replace(false) {
-            // It was woken to search, and `set_max_procs` has taken it out since it fell asleep: somebody else must.
-            let _ = set.idle.end_search();
-            set.wake_for_work();
+        if !is_enabled && self.own.searching.replace(false) {
+            // It was woken to search, and `set_max_procs` has taken it out since it fell asleep: another worker must.
+            let _ = sched.idle.end_search();
+            sched.wake_for_work();
         }
         self.own.looked.set(None);
         let begun = Instant::now();
@@ -57,10 +57,10 @@ impl Worker {
         let mut found = Found::Nothing;
         let spin = if shim::num_cpus() > 1 { SPIN } else { std::time::Duration::ZERO };
         loop {
-            if self.has_own_work(now) || (takes_work && set.has_global_work()) {
+            if self.has_own_work(now) || (is_enabled && sched.has_global_work()) {
                 return self.found_work();
             }
-            if takes_work && let Some(seen) = self.steal(now) {
+            if is_enabled && let Some(seen) = self.steal(now) {
                 found = seen;
                 if found == Found::Work {
                     return self.found_work();
@@ -77,18 +77,18 @@ impl Worker {
 
         self.trim(now);
         let timer = self.next_timer();
-        let nap = (found == Found::Young).then(|| now + NAP);
+        let nap = (found == Found::TooFresh).then(|| now + NAP);
         let trim = self.next_trim(now);
         let deadline = [timer, nap, trim].into_iter().flatten().min();
-        set.idle.prepare(&self.sleeper, timer.is_some(), takes_work, self.own.searching.replace(false));
-        // Anything that came before the wakers could see us asleep. Young work is no reason to stay awake: the nap is
+        sched.idle.prepare(&self.sleeper, timer.is_some(), is_enabled, self.own.searching.replace(false));
+        // Anything that came before the wakers could see us asleep. TooFresh work is no reason to stay awake: the nap is
         // there for it.
         let work = self.has_own_work(now)
-            || takes_work && (set.has_global_work() || found == Found::Nothing && set.has_work_in_rings());
+            || is_enabled && (sched.has_global_work() || found == Found::Nothing && sched.has_work_in_rings());
         let woken = if work {
-            set.idle.abort(&self.sleeper)
+            sched.idle.abort(&self.sleeper)
         } else {
-            set.idle.sleep(&self.sleeper, deadline, set.ends_at_rest())
+            sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest())
         };
         self.own.searching.set(woken == Woken::ToSearch);
         sysmon::rouse();
@@ -96,9 +96,9 @@ impl Worker {
     }
 
     fn found_work(&self) -> Woken {
-        if self.own.searching.replace(false) && self.set().idle.end_search() {
+        if self.own.searching.replace(false) && self.sched().idle.end_search() {
             // The last searcher sees to it that there is another one: where there was work there may be more.
-            self.set().wake_for_work();
+            self.sched().wake_for_work();
         }
         Woken::ForWork
     }
@@ -120,20 +120,20 @@ impl Worker {
         own.looked.set(Some(now));
         let mut found = Found::Nothing;
         let start = self.random() as usize;
-        for (index, victim) in self.set().others(self, start) {
+        for (index, victim) in self.sched().others(self, start) {
             let here = Seen { worker: ptr::from_ref(victim).addr(), tail: victim.ring.tail() };
-            // The victim may have left since, and be in another set. Of that one's work nothing is stolen, as it was
-            // put in after what was seen here; and another worker's ring has been seen at its own place in the table
-            // only.
+            // The victim may have left since, and be in another scheduler. Of that one's work nothing is stolen, as it
+            // was put in after what was seen here; and another worker's ring has been seen at its own place in the
+            // table only.
             if old && seen[index].worker == here.worker && !victim.ring.is_empty() {
-                let mut loot = [const { MaybeUninit::uninit() }; BATCH];
-                let n = victim.ring.steal(seen[index].tail, &mut loot);
-                for work in &loot[..n] {
+                let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+                let n = victim.ring.steal(seen[index].tail, &mut batch);
+                for work in &batch[..n] {
                     // SAFETY: `steal` has filled the first `n`.
                     let work = unsafe { work.assume_init() };
                     // SAFETY: this is the owner.
                     if let Err(work) = unsafe { self.ring.push(work) } {
-                        self.set().push_global([work]); // never, as our ring is empty
+                        self.sched().push_global([work]); // never, as our ring is empty
                     }
                 }
                 if n > 0 {
@@ -142,13 +142,13 @@ impl Worker {
             }
             seen[index] = here;
             if !victim.ring.is_empty() {
-                found = Found::Young;
+                found = Found::TooFresh;
             }
         }
         Some(found)
     }
 
-    /// Marsaglia's xorshift: whom to rob first.
+    /// Marsaglia's xorshift: the first victim of a search.
     fn random(&self) -> u32 {
         let mut x = self.own.random.get() ^ (self.index.load(Ordering::Relaxed) as u32 + 1);
         x ^= x << 13;

@@ -58,10 +58,10 @@ fn watch() {
         let now = Instant::now();
         clock::set_coarse(now - begun);
         alarms::supervise(now);
-        let sets = Sched::all();
+        let scheds = Sched::all();
         let mut awake = false;
         let before = std::mem::take(&mut turns);
-        for worker in sets.iter().flat_map(|set| set.workers()).filter(|worker| !worker.sleeper.is_asleep()) {
+        for worker in scheds.iter().flat_map(|sched| sched.workers()).filter(|worker| !worker.sleeper.is_asleep()) {
             awake = true;
             let (name, seen) = (ptr::from_ref(worker).addr(), worker.turns.load(Ordering::Relaxed));
             if before.get(&name) == Some(&seen) {
@@ -71,21 +71,21 @@ fn watch() {
         }
         if awake {
             quiet = 0;
-            for set in sets.iter().filter(|set| set.has_global_work() || set.has_work_in_rings()) {
-                set.wake_for_work();
+            for sched in scheds.iter().filter(|sched| sched.has_global_work() || sched.has_work_in_rings()) {
+                sched.wake_for_work();
             }
         } else {
             quiet += 1;
             // Twice, so that a thread that is about to be counted is.
             if quiet == 2 {
-                deadlock::look(&sets);
+                deadlock::look(&scheds);
             }
         }
         let lock = lock();
         DOZING.store(quiet >= 2, Ordering::Relaxed);
         // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
         // before we read the count under that lock: so we see the count, or it sees that we doze.
-        if quiet >= 2 && Sched::all().iter().any(|set| set.idle.awake() > 0) {
+        if quiet >= 2 && Sched::all().iter().any(|sched| sched.idle.awake() > 0) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;
             continue;

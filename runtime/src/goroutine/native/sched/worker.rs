@@ -1,14 +1,14 @@
 //! A worker: Go's M and P in one, an operating-system thread that runs goroutines.
 //!
-//! | where work waits | what | who puts it there | who takes it |
+//! | where work waits | what | put there by | taken by |
 //! |---|---|---|---|
 //! | `next` | a goroutine that was readied on this worker | the owner | the owner |
 //! | `run_queue` | started goroutines | the owner | the owner |
-//! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; others, once it is old |
-//! | `inbox` | started goroutines, readied elsewhere | anybody | the owner |
-//! | `placed` | goroutines not started that asked for this worker, elsewhere | anybody | the owner |
+//! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once it is old |
+//! | `inbox` | started goroutines, | readied elsewhere | any thread | the owner |
+//! | `placed` | goroutines not started that asked for this worker, elsewhere | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
-//! | the set's global queue | what found no room in a ring, or came from outside | anybody | any worker |
+//! | the scheduler's global queue | what found no room in a ring, or came from outside | any thread | any worker |
 //!
 //! Order of choice: `next`, on what is left of the time slice of the one before it; then `run_queue` and `ring` by
 //! turns. Every 64th choice looks at the rest first, so that nothing waits for ever. Go has the same in `schedule` and
@@ -32,7 +32,7 @@ use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
-use crate::goroutine::protocol::pinned::Placed;
+use crate::goroutine::protocol::pinned::PinnedWork;
 use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
 use crate::{Instant, ParkResult};
 
@@ -40,20 +40,20 @@ use crate::{Instant, ParkResult};
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
 /// How old work must be to be stolen.
 pub(crate) const AGE: Duration = Duration::from_micros(10);
-/// How long a worker sleeps at most while others have work that was too young to be stolen.
+/// The longest sleep of a worker while others have work that was too fresh to be stolen.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
-/// How often a worker looks where it usually does not.
-const NOW_AND_THEN: u32 = 64;
-/// How often a worker that is never idle thinks of its spare memory.
-const SELDOM: u32 = 1 << 16;
+/// Poll timers, pinned jobs and the global queue at every 64th choice.
+const GLOBAL_POLL_INTERVAL: u32 = 64;
+/// A worker that is never idle trims its spare stacks at every 65,536th choice.
+const TRIM_INTERVAL: u32 = 1 << 16;
 /// See the top of this file. Workers are never freed, so that a late wake-up does no harm; they are used again.
 pub(crate) struct Worker {
     pub(crate) ring: Ring,
     pub(crate) inbox: CachePadded<Inbox>,
-    pub(crate) placed: Placed<Work>,
+    pub(crate) placed: PinnedWork<Work>,
     pub(crate) sleeper: CachePadded<Sleeper>,
-    set: AtomicPtr<Sched>,
-    /// Its place in its set.
+    sched: AtomicPtr<Sched>,
+    /// Its place in its scheduler.
     pub(crate) index: AtomicUsize,
     /// The watcher asks the running goroutine to give way.
     pub(crate) preempt: AtomicBool,
@@ -98,10 +98,10 @@ pub(crate) struct Own {
 // every method that uses it is called by that thread, through `current::worker()`, a fibre that runs, or the worker's
 // loop. The rest is made for many threads.
 unsafe impl Sync for Worker {}
-// SAFETY: as above: a worker is handed to the thread that becomes its owner when nobody else uses `own`.
+// SAFETY: as above: a worker is handed to the thread that becomes its owner when no other thread uses `own`.
 unsafe impl Send for Worker {}
 
-/// A ring's tail, and the address of its worker: at the end of a set another worker may take its place.
+/// A ring's tail, and the address of its worker: at the end of a scheduler another worker may take its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) worker: usize,
@@ -156,9 +156,9 @@ impl Worker {
         Self {
             ring: Ring::new(),
             inbox: CachePadded::new(Inbox::new()),
-            placed: Placed::new(),
+            placed: PinnedWork::new(),
             sleeper: CachePadded::new(Sleeper::new()),
-            set: AtomicPtr::new(ptr::null_mut()),
+            sched: AtomicPtr::new(ptr::null_mut()),
             index: AtomicUsize::new(0),
             preempt: AtomicBool::new(false),
             turns: CachePadded::new(AtomicU32::new(0)),
@@ -189,17 +189,17 @@ impl Worker {
     }
 
     #[inline]
-    pub(crate) fn set(&self) -> &'static Sched {
-        // SAFETY: written by `join`, before any thread could find the worker; sets are never freed.
-        unsafe { &*self.set.load(Ordering::Relaxed) }
+    pub(crate) fn sched(&self) -> &'static Sched {
+        // SAFETY: written by `join`, before any thread could find the worker; schedulers are never freed.
+        unsafe { &*self.sched.load(Ordering::Relaxed) }
     }
 
-    /// It is to be a worker of this set. Before it is put where others find it.
-    pub(crate) fn join(&'static self, set: &'static Sched, epoch: u64) {
-        self.set.store(ptr::from_ref(set).cast_mut(), Ordering::Relaxed);
+    /// It is to be a worker of this scheduler. Before it is put where others find it.
+    pub(crate) fn join(&'static self, sched: &'static Sched, epoch: u64) {
+        self.sched.store(ptr::from_ref(sched).cast_mut(), Ordering::Relaxed);
         self.sleeper.epoch.set(epoch);
-        self.placed.open(set.name());
-        // Meant for a goroutine of the set before.
+        self.placed.open(sched.name());
+        // Meant for a goroutine of the scheduler before.
         self.preempt.store(false, Ordering::Relaxed);
         self.own.searching.set(false);
         self.own.looked.set(None);
@@ -208,12 +208,12 @@ impl Worker {
     /// Wakes its thread, which has been given work that it alone can do.
     #[inline]
     pub(crate) fn wake(&self) {
-        self.set().idle.wake(&self.sleeper);
+        self.sched().idle.wake(&self.sleeper);
     }
 
     // ---- the loop -----------------------------------------------------------------------------------------------
 
-    /// Runs goroutines until the set is over.
+    /// Runs goroutines until the scheduler is over.
     pub(crate) fn run(&'static self) {
         while !self.is_over() {
             match self.own.chosen.take().or_else(|| self.pick()) {
@@ -232,10 +232,10 @@ impl Worker {
         }
     }
 
-    /// Whether its set is over for it.
+    /// Whether its scheduler is over for it.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.set().idle.is_over(self.sleeper.epoch.get())
+        self.sched().idle.is_over(self.sleeper.epoch.get())
     }
 
     #[inline]
@@ -257,8 +257,8 @@ impl Worker {
         if !self.inbox.is_empty() {
             self.take_inbox();
         }
-        if tick.is_multiple_of(NOW_AND_THEN) {
-            self.now_and_then();
+        if tick.is_multiple_of(GLOBAL_POLL_INTERVAL) {
+            self.poll_slow_sources();
         }
         if let Some(next) = own.next.take() {
             // It inherits the slice. Two goroutines that ready each other would keep all others out, were it without
@@ -275,7 +275,7 @@ impl Worker {
         // Not by the parity of `tick`, which choices of `next` advance too.
         let ring_first = !own.ring_first.replace(!own.ring_first.get());
         let chosen = if ring_first { from_ring().or_else(from_queue) } else { from_queue().or_else(from_ring) };
-        chosen.or_else(|| self.look_around())
+        chosen.or_else(|| self.poll_local_sources())
     }
 
     /// From the ring, or from the global queue: goroutines that keep yielding must not keep those out.
@@ -285,12 +285,12 @@ impl Worker {
         if let Some(work) = unsafe { self.ring.pop() } {
             return Some(work);
         }
-        if self.set().has_global_work() { self.next_global() } else { None }
+        if self.sched().has_global_work() { self.next_global() } else { None }
     }
 
     #[cold]
     fn next_global(&'static self) -> Option<Work> {
-        if self.takes_work() {
+        if self.is_enabled() {
             self.take_global(BATCH);
         }
         // SAFETY: this is the owner.
@@ -315,22 +315,22 @@ impl Worker {
 
     /// Where a worker looks once in a while, so that nothing waits for ever behind the rest.
     #[cold]
-    fn now_and_then(&'static self) {
+    fn poll_slow_sources(&'static self) {
         self.fire_timers();
-        if self.takes_work() && self.set().has_global_work() {
+        if self.is_enabled() && self.sched().has_global_work() {
             self.take_global(1);
         }
-        if !self.takes_work() {
+        if !self.is_enabled() {
             self.empty_ring();
         }
-        if self.turns.load(Ordering::Relaxed).is_multiple_of(SELDOM) && self.wants_trim() {
+        if self.turns.load(Ordering::Relaxed).is_multiple_of(TRIM_INTERVAL) && self.wants_trim() {
             self.trim(Instant::now());
         }
     }
 
     /// The queues are empty: where else could work be?
     #[cold]
-    fn look_around(&'static self) -> Option<Chosen> {
+    fn poll_local_sources(&'static self) -> Option<Chosen> {
         self.fire_timers();
         self.own.run_queue.pop().map(Chosen::Fibre)
     }
@@ -377,14 +377,14 @@ impl Worker {
 
     // ---- what goroutines ask of their worker ---------------------------------------------------------------------
 
-    /// Queues work that anybody may do.
+    /// Queues work for any worker.
     #[inline]
     pub(crate) fn submit(&'static self, work: Work) {
         // SAFETY: this is the owner.
         if let Err(work) = unsafe { self.ring.push(work) } {
             self.overflow(work);
         }
-        self.set().wake_for_work();
+        self.sched().wake_for_work();
     }
 
     #[cold]
@@ -394,20 +394,20 @@ impl Worker {
         let n = unsafe { self.ring.take_half(&mut half) };
         // SAFETY: `take_half` has filled the first `n`.
         let works = half[..n].iter().map(|work| unsafe { work.assume_init() });
-        self.set().push_global(works.chain([work]));
+        self.sched().push_global(works.chain([work]));
     }
 
     /// Leaves the work in its ring to the others.
     pub(crate) fn empty_ring(&'static self) {
         // SAFETY: this is the owner.
         let works = std::iter::from_fn(|| unsafe { self.ring.pop() });
-        self.set().push_global(works);
-        self.set().wake_for_work();
+        self.sched().push_global(works);
+        self.sched().wake_for_work();
     }
 
     /// The ready of a goroutine of this worker. In `front` it runs next.
     #[inline]
-    pub(crate) fn deliver(&'static self, fibre: &'static Fibre, front: bool) {
+    pub(crate) fn ready_local(&'static self, fibre: &'static Fibre, front: bool) {
         if fibre.state.get() != State::Parked {
             fibre.token.set(true);
             return;
@@ -427,25 +427,25 @@ impl Worker {
         }
     }
 
-    /// The running goroutine goes to the end of the run queue, and everybody else has a turn.
+    /// The running goroutine goes to the end of the run queue, and all others have a turn.
     #[inline]
     pub(crate) fn requeue(&'static self, fibre: &'static Fibre) {
-        if fibre.is_dying() {
-            return current::yield_dying(fibre);
+        if fibre.is_unwinding() {
+            return current::yield_unwinding(fibre);
         }
-        // Nobody has readied it: should it be unwound in the queue, no token is due to it.
+        // It has not been readied: should it be unwound in the queue, no token is due to it.
         fibre.unparked.set(ParkResult::TimedOut);
         fibre.state.set(State::Queued);
         self.own.run_queue.push(fibre);
         fibre.suspend();
-        if fibre.is_dying() {
+        if fibre.is_unwinding() {
             current::unwind_if_due(fibre);
         }
     }
 
     /// A destructor of a goroutine that is unwound lets the others' run.
     #[cold]
-    pub(crate) fn requeue_dying(&'static self, fibre: &'static Fibre) {
+    pub(crate) fn requeue_unwinding(&'static self, fibre: &'static Fibre) {
         fibre.state.set(State::Queued);
         fibre.suspend();
     }
@@ -455,34 +455,34 @@ impl Worker {
     pub(crate) fn take_inbox(&'static self) {
         for link in self.inbox.take_all() {
             if self.placed.is_note(link) {
-                self.take_placed();
+                self.take_pinned();
             } else {
                 // SAFETY: only fibres, and the note, are put there.
-                self.deliver(unsafe { Fibre::from_link(link) }, false);
+                self.ready_local(unsafe { Fibre::from_link(link) }, false);
             }
         }
     }
 
     #[cold]
-    fn take_placed(&'static self) {
+    fn take_pinned(&'static self) {
         self.placed.note_read();
-        // Of a set that is over, what was placed is dropped: see `reclaim`.
+        // Of a scheduler that is over, what was placed is dropped: see `reclaim`.
         while !self.is_over()
             && let Some(work) = self.placed.take()
         {
-            self.begin_with(work);
+            self.start_on(work);
         }
     }
 
     /// Binds work to this worker: with a stack it cannot be stolen. It runs when its turn comes.
-    pub(crate) fn begin_with(&'static self, work: Work) {
+    pub(crate) fn start_on(&'static self, work: Work) {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
         self.enqueue(fibre, ParkResult::Unparked, false);
     }
 
     fn take_global(&'static self, most: usize) {
-        for work in self.set().pop_global(most) {
+        for work in self.sched().pop_global(most) {
             // SAFETY: this is the owner.
             if let Err(work) = unsafe { self.ring.push(work) } {
                 self.overflow(work);
@@ -492,9 +492,9 @@ impl Worker {
 
     /// Whether it may do work that others could do too: not if `set_max_procs` has taken it out.
     #[inline]
-    pub(crate) fn takes_work(&self) -> bool {
-        let set = self.set();
-        self.place() < set.procs() || set.rank(self) < set.procs()
+    pub(crate) fn is_enabled(&self) -> bool {
+        let sched = self.sched();
+        self.place() < sched.procs() || sched.rank(self) < sched.procs()
     }
 
     /// Whether something is queued here that came from others, or that others may take.
@@ -502,7 +502,7 @@ impl Worker {
         !self.ring.is_empty() || !self.inbox.is_empty()
     }
 
-    /// Its place in its set.
+    /// Its place in its scheduler.
     pub(crate) fn place(&self) -> usize {
         self.index.load(Ordering::Relaxed)
     }
@@ -513,6 +513,6 @@ impl Worker {
             || !self.own.run_queue.is_empty()
             || !self.ring.is_empty()
             || !self.inbox.is_empty()
-            || self.set().has_global_work()
+            || self.sched().has_global_work()
     }
 }

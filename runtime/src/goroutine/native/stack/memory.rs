@@ -23,11 +23,11 @@ pub(crate) fn map(len: usize, protection: libc::c_int) -> io::Result<NonNull<u8>
     #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd"))]
     const KIND: libc::c_int = libc::MAP_NORESERVE;
     #[cfg(target_os = "openbsd")]
-    const KIND: libc::c_int = libc::MAP_STACK; // else the kernel ends who runs on it
+    const KIND: libc::c_int = libc::MAP_STACK; // else the kernel ends the thread that runs on it
     #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd", target_os = "openbsd")))]
     const KIND: libc::c_int = 0;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANON | KIND;
-    // SAFETY: a new mapping at an address of the system's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the system's choice touches no other memory.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -49,7 +49,7 @@ pub(crate) unsafe fn unmap(at: NonNull<u8>, len: usize) {
 }
 
 /// # Safety
-/// The memory is the caller's, in whole pages, and nobody uses it in a way that `protection` forbids.
+/// The memory is the caller's, in whole pages, and is not used in a way that `protection` forbids.
 pub(crate) unsafe fn set_protection(at: NonNull<u8>, len: usize, protection: libc::c_int) -> io::Result<()> {
     // SAFETY: by the contract.
     match unsafe { libc::mprotect(at.as_ptr().cast(), len, protection) } {
@@ -73,7 +73,7 @@ pub(crate) unsafe fn discard(at: NonNull<u8>, len: usize) {
 /// Makes the guard: [`guard_len`] bytes at `low`.
 ///
 /// # Safety
-/// They are the caller's, and nobody uses them.
+/// They are the caller's, and not in use.
 pub(crate) unsafe fn protect(low: NonNull<u8>, markers: bool) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     // SAFETY: by the contract.
@@ -91,7 +91,7 @@ pub(crate) unsafe fn protect(low: NonNull<u8>, markers: bool) -> io::Result<()> 
 }
 
 /// # Safety
-/// The memory is the caller's, in whole pages, and nobody uses it.
+/// The memory is the caller's, in whole pages, and it is not in use.
 #[cfg(target_os = "linux")]
 unsafe fn install_markers(at: NonNull<u8>, len: usize) -> bool {
     const MADV_GUARD_INSTALL: libc::c_int = 102; // libc has no name for it yet

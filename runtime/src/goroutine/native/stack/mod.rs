@@ -155,7 +155,7 @@ impl PooledStack {
     }
 }
 
-/// Where a stack is, for those who do not own it.
+/// Where a stack is, for code that does not own it.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     low: NonNull<u8>,
@@ -194,12 +194,11 @@ impl Drop for PooledStack {
         let Extent { low, floor, size } = self.extent;
         match self.home {
             Home::Slot(pool, slot) => {
-                // Before anybody else can have it.
-                // SAFETY: this memory is ours, for the last time.
+                // Before another owner can have it. SAFETY: this memory is ours, for the last time.
                 unsafe { discard(floor, size) };
                 pool.state.lock().free.push(slot); // does not allocate: see `fresh`
             }
-            // SAFETY: as mapped by `own`, and nobody else's.
+            // SAFETY: as mapped by `own`, without another owner.
             Home::Own => unsafe { unmap(low, size + guard_len()) },
         }
     }
@@ -266,14 +265,14 @@ impl State {
         if slot == self.writable {
             let n = GROW.min(self.slots - slot);
             let len = n as usize * stride();
-            // SAFETY: slots of the region that nobody uses yet.
+            // SAFETY: slots of the region that are not in use yet.
             unsafe { set_protection(self.at(slot), len, libc::PROT_READ | libc::PROT_WRITE) }
                 .map_err(|e| context(format_args!("no memory for {n} more stacks, {len} bytes"), e))?;
             self.writable += n;
         }
         // Room for every slot that there is, here, where it may fail.
         self.free.try_reserve(slot as usize + 1)?;
-        // SAFETY: the lower end of a slot that nobody uses yet.
+        // SAFETY: the lower end of a slot that is not in use yet.
         unsafe { protect(self.at(slot), (pool.markers)()) }?;
         self.used += 1;
         Ok(slot)
@@ -294,7 +293,7 @@ fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
     }
 }
 
-/// What this process may have, as by `ulimit -v`: whoever halves until it fits may get nearly all of it, too.
+/// What this process may have, as by `ulimit -v`: a caller that halves until it fits may get nearly all of it, too.
 #[cfg(target_os = "linux")]
 fn address_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

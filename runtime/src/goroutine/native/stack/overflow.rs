@@ -25,7 +25,7 @@ pub(crate) struct Running {
 
 struct Handlers {
     describe: fn() -> Option<Running>,
-    /// Who handled SIGSEGV and SIGBUS before.
+    /// The handlers of SIGSEGV and SIGBUS before.
     before: [libc::sigaction; 2],
 }
 
@@ -75,19 +75,19 @@ unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, uc
     let before = &handlers.before[usize::from(signal == SIGNALS[1])];
     match before.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
-            // The fault recurs on return, and finds its old master; the kernel lets nobody ignore it.
-            // SAFETY: this action has been in force before.
+            // The fault recurs on return, and finds its old handler; the kernel does not let it be ignored. SAFETY:
+            // this action has been in force before.
             unsafe { libc::sigaction(signal, before, null_mut()) };
         }
         f if before.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: whoever installed it with SA_SIGINFO says that it is of this type; it gets what the kernel gave.
+            // SAFETY: its installation with SA_SIGINFO says that it is of this type; it gets what the kernel gave.
             let f: unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute(f) };
             // SAFETY: as above.
             unsafe { f(signal, info, ucontext) }
         }
         f => {
-            // SAFETY: whoever installed it without SA_SIGINFO says that it is of this type.
+            // SAFETY: its installation without SA_SIGINFO says that it is of this type.
             let f: unsafe extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(f) };
             // SAFETY: as above.
             unsafe { f(signal) }

@@ -47,7 +47,7 @@ fn overflow(size: Option<usize>, name: usize) {
     Coroutine::with_stack(stack, |_: &corosensei::Yielder<(), ()>, ()| deep(0)).resume(());
 }
 
-/// A fault that is nobody's stack: in the page at 0, which is never mapped.
+/// A fault in no stack: in the page at 0, which is never mapped.
 fn fault() {
     // SAFETY: is not safe.
     unsafe { std::hint::black_box(16 as *const u64).read_volatile() };
@@ -117,7 +117,7 @@ fn threads_keep_the_alternate_stack_they_have() {
 fn an_overflow_of_a_thread_is_stds() {
     let Some(out) = child(module_path!(), "an_overflow_of_a_thread_is_stds") else {
         install(describe);
-        install(describe); // must not take ourselves for who was there before
+        install(describe); // must not take ourselves for the handler before
         // Not in any goroutine, then beside one: its guard is elsewhere.
         let stack = stack::take(None).expect("a stack");
         return drop(

@@ -345,7 +345,7 @@ fn threads_share_the_pool() {
                         // SAFETY: ours alone, if the pool is right.
                         unsafe { stack.header().write_volatile(thread) };
                     }
-                    std::thread::yield_now(); // for whoever would still empty them
+                    std::thread::yield_now(); // for a thread that would still empty them
                     for stack in &stacks {
                         // SAFETY: as above.
                         assert_eq!(unsafe { stack.header().read_volatile() }, thread);
