@@ -365,13 +365,13 @@ fn everything_at_once() {
     // All sets but the one in the background are spare, and all workers but its own.
     eventually(|| {
         let now = census();
-        now.sets == now.spare_sets + 1 && now.workers <= now.spare_workers + max_procs()
+        now.scheds == now.spare_scheds + 1 && now.workers <= now.spare_workers + max_procs()
     });
     eventually(|| num_goroutine() == 0); // in the background
     let before = census();
-    for _ in 0..before.sets + 10 {
+    for _ in 0..before.scheds + 10 {
         assert_eq!(run(num_goroutine), 1, "main");
         Scheduler::new().run(|| assert_eq!(num_goroutine(), 1));
     }
-    assert_eq!(census().sets, before.sets);
+    assert_eq!(census().scheds, before.scheds);
 }

@@ -75,7 +75,7 @@ pub struct Census {
     /// Sets, with the one in the background.
     pub scheds: usize,
     /// Those that the next `run` or `Scheduler` may have.
-    pub spare_sets: usize,
+    pub spare_scheds: usize,
     /// Workers, awake or asleep or spare.
     pub workers: usize,
     /// Those that a thread may be next.
@@ -86,7 +86,7 @@ pub struct Census {
 #[must_use]
 pub fn census() -> Census {
     Census {
-        spare_sets: SPARE_SETS.len(),
+        spare_scheds: SPARE_SETS.len(),
         spare_workers: SPARE_WORKERS.len(),
         scheds: SETS.load(Ordering::Relaxed),
         workers: WORKERS.load(Ordering::Relaxed),
