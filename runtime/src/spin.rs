@@ -1,26 +1,26 @@
 //! Spinning before sleeping: Go's rule.
 //!
-//! Source: `sync_runtime_canSpin` and `sync_runtime_doSpin` of Go's `runtime/proc.go`. Go spins for at most 4 rounds
-//! of 30 pauses, and only where spinning can help: on more than one processor, while another one runs and the own
-//! run queue is empty. The last two are a scheduler's facts: a goroutine knows all three, a thread only the first. What
-//! suits threads is another way of waiting, `policy::Threads` of `sudog-sync`: see `docs/performance.md`.
+//! Source: `sync_runtime_canSpin` and `sync_runtime_doSpin` of Go's `runtime/proc.go`. Go spins for at most 4 rounds of
+//! 30 pauses, and only where spinning can help: on more than one processor, while another processor runs goroutines and
+//! the own run queue is empty. The last two are facts about a scheduler: a goroutine knows all three, a thread only the
+//! first. Threads have their own way of waiting, `policy::Threads` of `sudog-sync`: see `docs/performance.md`.
 //!
-//! Not Go's: a goroutine spins for one round even if its worker has others to run. In Go, a goroutine that is readied
-//! moves to the processor of whoever readies it; those who contend for one mutex soon do so on one processor, in turn,
-//! and never meet. Here they stay on their workers: to sleep, and be readied by another worker, costs more than a short
-//! critical section. Thirty pauses are less than a microsecond.
+//! Different from Go: a goroutine spins for one round even if its worker has others to run. In Go, a goroutine that is
+//! readied moves to the processor of its waker; goroutines that contend for one mutex soon share one processor, run in
+//! turn, and never contend. Here they stay on their workers: to sleep, and to be readied by another worker, costs more
+//! than a short critical section. Thirty pauses take less than a microsecond.
 
 use crate::goroutine;
 use crate::shim::{num_cpus, pause};
 
-/// Go's `active_spin`: how many rounds at most.
+/// Go's `active_spin`: the largest number of rounds.
 pub const ROUNDS: u32 = 4;
 
-/// Go's `active_spin_cnt`: how many pause instructions a round takes.
+/// Go's `active_spin_cnt`: the number of pause instructions of a round.
 pub const PAUSES: u32 = 30;
 
-/// Whether round number `iter` (from 0) is worth spinning: `iter` is below `rounds`, and somebody else can run
-/// meanwhile: on another processor; for a goroutine, on another worker, while its own has nothing else to run. A
+/// True if round number `iter` (from 0) is worth spinning: `iter` is below `rounds`, and the owner of the lock can run
+/// meanwhile: on another processor; for a goroutine, on another worker, while its own worker has nothing else to run. A
 /// goroutine's first round is worth it whatever its worker has to run.
 #[inline]
 #[must_use]
@@ -31,7 +31,7 @@ pub fn can_spin(iter: u32, rounds: u32) -> bool {
 /// One round: `pauses` pause instructions.
 #[inline]
 pub fn do_spin(pauses: u32) {
-    // One scheduling point is as good as thirty to a model.
+    // For a model, one scheduling point is as good as thirty.
     let pauses = if cfg!(sudog_loom) { pauses.min(1) } else { pauses };
     for _ in 0..pauses {
         pause();

@@ -27,14 +27,10 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    #[cfg(not(sudog_loom))]
-    pub(crate) const fn new() -> Self {
-        Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
-    }
-
-    #[cfg(sudog_loom)]
-    pub(crate) fn new() -> Self {
-        Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
+    sudog_runtime::const_unless_model! {
+        pub(crate) const fn new() -> Self {
+            Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
+        }
     }
 
     /// Whether it has been opened. What the opener did before, the caller sees.

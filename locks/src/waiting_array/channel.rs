@@ -149,14 +149,10 @@ fn channel(key: usize) -> &'static Channel {
 }
 
 impl Channel {
-    #[cfg(not(sudog_loom))]
-    const fn new() -> Self {
-        Self { chain: PopStack::new(), sequence: AtomicU64::new(0) }
-    }
-
-    #[cfg(sudog_loom)]
-    fn new() -> Self {
-        Self { chain: PopStack::new(), sequence: AtomicU64::new(0) }
+    sudog_runtime::const_unless_model! {
+        const fn new() -> Self {
+            Self { chain: PopStack::new(), sequence: AtomicU64::new(0) }
+        }
     }
 
     #[inline]

@@ -179,14 +179,10 @@ impl std::fmt::Debug for Element {
 }
 
 impl Location {
-    #[cfg(not(sudog_loom))]
-    const fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    #[cfg(sudog_loom)]
-    fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    sudog_runtime::const_unless_model! {
+        const fn new() -> Self {
+            Self { top: AtomicPtr::new(ptr::null_mut()) }
+        }
     }
 
     fn enlist(&self, e: &'static Element) {

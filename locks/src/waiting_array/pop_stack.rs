@@ -66,14 +66,10 @@ pub(super) enum Waited {
 }
 
 impl PopStack {
-    #[cfg(not(sudog_loom))]
-    pub(super) const fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    #[cfg(sudog_loom)]
-    pub(super) fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    sudog_runtime::const_unless_model! {
+        pub(super) const fn new() -> Self {
+            Self { top: AtomicPtr::new(ptr::null_mut()) }
+        }
     }
 
     /// Wakes all that have pushed themselves.

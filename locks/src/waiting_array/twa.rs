@@ -57,14 +57,10 @@ struct Bucket {
 table!(BUCKETS: [Bucket; MAX_BUCKETS]);
 
 impl Bucket {
-    #[cfg(not(sudog_loom))]
-    const fn new() -> Self {
-        Self { word: AtomicU32::new(0) }
-    }
-
-    #[cfg(sudog_loom)]
-    fn new() -> Self {
-        Self { word: AtomicU32::new(0) }
+    sudog_runtime::const_unless_model! {
+        const fn new() -> Self {
+            Self { word: AtomicU32::new(0) }
+        }
     }
 
     #[inline]

@@ -120,7 +120,7 @@ fn check(queue: &impl Inspect, sudogs: &[Sudog], lines: &Lines) {
         assert_eq!(got.len(), line.len(), "the line of {addr}");
         for (place, (s, &waiter)) in got.iter().zip(line).enumerate() {
             assert!(is(*s, &sudogs[waiter]), "{addr}: not {waiter} in place {place} of {line:?}");
-            assert_eq!((s.addr, s.fate.get()), (*addr, WaitOutcome::Queued));
+            assert_eq!((s.addr, s.outcome.get()), (*addr, WaitOutcome::Queued));
             queued[waiter] = true;
         }
     }
@@ -130,7 +130,7 @@ fn check(queue: &impl Inspect, sudogs: &[Sudog], lines: &Lines) {
     for (waiter, s) in sudogs.iter().enumerate().filter(|(waiter, _)| !queued[*waiter]) {
         let links = [s.next.get(), s.prev.get(), s.parent.get(), s.child[0].get(), s.child[1].get()];
         assert_eq!((links, s.priority.get()), ([None; 5], 0), "{waiter} is out, and linked");
-        assert_ne!(s.fate.get(), WaitOutcome::Queued, "{waiter}");
+        assert_ne!(s.outcome.get(), WaitOutcome::Queued, "{waiter}");
     }
 }
 
@@ -154,7 +154,7 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
                 assert_eq!(got.is_some(), first.is_some());
                 if let (Some(got), Some(first)) = (got, first) {
                     assert!(is(got, &sudogs[first]), "not {first}, who is the first of {addr}");
-                    assert_eq!(got.fate.get(), WaitOutcome::Granted);
+                    assert_eq!(got.outcome.get(), WaitOutcome::Granted);
                 }
             }
             Op::Unlink(which) => {
@@ -163,7 +163,7 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
                     let waiter = *which.get(&queued);
                     // SAFETY: alive and still, and this thread is the only one; queued, as the model says.
                     unsafe { queue.unlink(sudogs[waiter].as_queued(), WaitOutcome::Cancelled) };
-                    assert_eq!(sudogs[waiter].fate.get(), WaitOutcome::Cancelled);
+                    assert_eq!(sudogs[waiter].outcome.get(), WaitOutcome::Cancelled);
                     lines.values_mut().for_each(|line| line.retain(|&other| other != waiter));
                 }
             }
