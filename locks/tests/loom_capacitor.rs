@@ -37,8 +37,8 @@ const GIVES_UP: &str = "one in haste gives up";
 const TRY: &str = "a try comes off";
 const TRY_FAILS: &str = "a try fails";
 const TWO_INSIDE: &str = "two are inside";
-const LATE: &str = "a ticket departs late";
-const BESIDE_LATE: &str = "another departs beside one that is late";
+const LATE: &str = "a ticket departs without a bit";
+const BESIDE_LATE: &str = "another ticket departs while one is recorded";
 const PLATOON: &str = "a platoon is complete";
 
 /// A capacitor, and what those do who have been let through.

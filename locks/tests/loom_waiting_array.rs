@@ -6,7 +6,7 @@
 //! the model. A deadline has always passed already when somebody sleeps, so it races with everything that comes after
 //! that.
 //!
-//! The tables have two buckets. `Mixed<1>` uses one, so all waiters collide; by `Mixed<2>` consecutive tickets are
+//! The tables have two buckets. `MixedHash<1>` uses one, so all waiters collide; by `MixedHash<2>` consecutive tickets are
 //! apart. With one bucket the models of `NEAR` 0 and 1 are the same, as a policy that sleeps does so at once in a
 //! model.
 #![cfg(sudog_loom)]
@@ -24,7 +24,8 @@ use explore::{explore, explore_in_time, must_fail};
 use loom::thread;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, Doorway, LocationWait, Mixed, SpinThenPark, SpinThenYield, TicketSema, TicketWait, Tickets,
+    BucketWait, ChainWait, Doorway, LocationWait, MixedHash, SpinThenPark, SpinThenYield, TicketSema, TicketWait,
+    Tickets,
 };
 use sudog_runtime::model::{be_goroutine, each_site};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
@@ -370,12 +371,12 @@ macro_rules! asleep {
 }
 
 asleep! {
-    twa: Twa<SpinThenPark, 1, Mixed<1>>, 4, 2, 2, 1;
-    chain: TwaChain<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
-    channel: TwaChannel<SpinThenPark, 1, Mixed<1>>, 3, 2, 1, 0;
-    location: TwaLocation<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
-    benaphore: Benaphore<ChainWait<SpinThenPark, 1, Mixed<1>>>, 5, 3, 2, 2;
-    benaphore_on_bucket: Benaphore<BucketWait<SpinThenPark, 1, Mixed<1>>>, 4, 2, 2, 1;
+    twa: Twa<SpinThenPark, 1, MixedHash<1>>, 4, 2, 2, 1;
+    chain: TwaChain<SpinThenPark, 1, MixedHash<1>>, 4, 3, 2, 1;
+    channel: TwaChannel<SpinThenPark, 1, MixedHash<1>>, 3, 2, 1, 0;
+    location: TwaLocation<SpinThenPark, 1, MixedHash<1>>, 4, 3, 2, 1;
+    benaphore: Benaphore<ChainWait<SpinThenPark, 1, MixedHash<1>>>, 5, 3, 2, 2;
+    benaphore_on_bucket: Benaphore<BucketWait<SpinThenPark, 1, MixedHash<1>>>, 4, 2, 2, 1;
 }
 
 /// Consecutive tickets in different buckets.
@@ -395,15 +396,15 @@ macro_rules! apart {
 }
 
 apart! {
-    twa_apart: Twa<SpinThenPark, 1, Mixed<2>>;
-    twa_0_apart: Twa<SpinThenPark, 0, Mixed<2>>;
-    chain_apart: TwaChain<SpinThenPark, 1, Mixed<2>>;
-    chain_0_apart: TwaChain<SpinThenPark, 0, Mixed<2>>;
-    chain_2_apart: TwaChain<SpinThenPark, 2, Mixed<2>>;
-    channel_apart: TwaChannel<SpinThenPark, 1, Mixed<2>>;
-    location_apart: TwaLocation<SpinThenPark, 1, Mixed<2>>;
-    location_0_apart: TwaLocation<SpinThenPark, 0, Mixed<2>>;
-    benaphore_apart: Benaphore<ChainWait<SpinThenPark, 1, Mixed<2>>>;
+    twa_apart: Twa<SpinThenPark, 1, MixedHash<2>>;
+    twa_0_apart: Twa<SpinThenPark, 0, MixedHash<2>>;
+    chain_apart: TwaChain<SpinThenPark, 1, MixedHash<2>>;
+    chain_0_apart: TwaChain<SpinThenPark, 0, MixedHash<2>>;
+    chain_2_apart: TwaChain<SpinThenPark, 2, MixedHash<2>>;
+    channel_apart: TwaChannel<SpinThenPark, 1, MixedHash<2>>;
+    location_apart: TwaLocation<SpinThenPark, 1, MixedHash<2>>;
+    location_0_apart: TwaLocation<SpinThenPark, 0, MixedHash<2>>;
+    benaphore_apart: Benaphore<ChainWait<SpinThenPark, 1, MixedHash<2>>>;
 }
 
 /// Policies that never sleep. One waiter at a time: loom does not end where two yield to each other.
@@ -421,11 +422,11 @@ macro_rules! awake {
 
 awake! {
     ticket: Ticket;
-    twa_awake: Twa<SpinThenYield, 1, Mixed<1>>;
-    twa_0_awake: Twa<SpinThenYield, 0, Mixed<1>>;
-    chain_awake: TwaChain<SpinThenYield, 1, Mixed<1>>;
-    channel_awake: TwaChannel<SpinThenYield, 1, Mixed<1>>;
-    location_awake: TwaLocation<SpinThenYield, 1, Mixed<1>>;
+    twa_awake: Twa<SpinThenYield, 1, MixedHash<1>>;
+    twa_0_awake: Twa<SpinThenYield, 0, MixedHash<1>>;
+    chain_awake: TwaChain<SpinThenYield, 1, MixedHash<1>>;
+    channel_awake: TwaChannel<SpinThenYield, 1, MixedHash<1>>;
+    location_awake: TwaLocation<SpinThenYield, 1, MixedHash<1>>;
 }
 
 macro_rules! mortal {
@@ -453,7 +454,7 @@ mortal! {
 
 #[test]
 fn threads_and_goroutines_in_one_bucket() {
-    thread_and_goroutine::<BucketWait<SpinThenPark, 1, Mixed<1>>, Tickets>(2);
+    thread_and_goroutine::<BucketWait<SpinThenPark, 1, MixedHash<1>>, Tickets>(2);
 }
 
 const ONCE_USED_AFTER_IT_WAS_FREED: &str = "Causality violation";
