@@ -126,7 +126,7 @@ fn open_all(mut e: *mut Element) {
         // Acquire: this thread sees what the owner linked. Release: a later link is told so.
         // SAFETY: this thread is the one to open this gate, by the rule of the chain, so it is alive until then.
         let below = unsafe { (*e).below.swap(TAKEN, Ordering::AcqRel) };
-        debug_assert_ne!(below, TAKEN, "two who open one gate");
+        debug_assert_ne!(below, TAKEN, "a gate was opened twice");
         // SAFETY: as above.
         unsafe { OneShotParker::open(&raw const (*e).gate) };
         if below == UNLINKED {

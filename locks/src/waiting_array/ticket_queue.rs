@@ -358,13 +358,13 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let got = (granted(old).wrapping_sub(first) as i64).clamp(0, (u64::from(n) * ONE) as i64) as u64;
         let mut spare = Gaps::NONE;
         let outcome = if old & CLOSED != 0 {
-            mark("who gives up has been told of the closing");
+            mark("a waiter that gives up has been told of the closing");
             Outcome::Closed
         } else if got == u64::from(n) * ONE {
-            mark("who gives up has been granted its permit");
+            mark("a waiter that gives up has been granted its permit");
             Outcome::Granted
         } else {
-            mark("who gives up leaves a gap");
+            mark("a waiter that gives up leaves a gap");
             (gap.start, gap.end) = (first.wrapping_add(got), end(first, n));
             spare = gaps.insert(gap, granted(old));
             Outcome::TimedOut
@@ -377,7 +377,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         drop(locked);
         drop(spare);
         if outcome == Outcome::TimedOut && got > 0 {
-            mark("who gives up gives back a part");
+            mark("a waiter that gives up gives back a part");
             give_back(got / ONE);
         }
         outcome

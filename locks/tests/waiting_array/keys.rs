@@ -10,7 +10,7 @@ use sudog_runtime::reached::{SLEEPS, mark, waiting};
 use super::{Flag, soon};
 use crate::explore::{HERE, explore, must_fail};
 
-/// As it is to be: the monitor first.
+/// The correct order: the monitor first.
 fn wait(flag: &Flag) {
     loop {
         let seen = key_monitor(HERE);
@@ -26,7 +26,7 @@ const SIGNALLED_BEFORE: &str = "a signal comes between the monitor and the wait"
 const SIGNALLED: &str = "one in haste is signalled";
 const LATE: &str = "one in haste gives up";
 
-/// What has never been signalled is as the default says.
+/// A key that has never been signalled has the default state.
 fn wait_lazily(flag: &Flag) {
     let mut seen = Seen::default();
     while !flag.is_up() {
@@ -73,7 +73,7 @@ fn polite_signal(preemptions: usize) {
 }
 
 #[test]
-fn a_polite_signal_finds_who_waits() {
+fn a_polite_signal_finds_the_waiter() {
     polite_signal(5);
 }
 
@@ -85,7 +85,7 @@ fn a_polite_signal_needs_both_fences() {
 }
 
 #[test]
-fn a_deadline_beside_one_who_waits() {
+fn a_deadline_beside_a_waiter() {
     explore(3, &[WAITS, SLEEPS, SIGNALLED, LATE], || {
         let flag = Flag::new();
         let patient = flag.spawn(wait);
