@@ -9,9 +9,10 @@
 //! A collision costs a futile wake-up, and is never wrong. Each protocol has one table per process, so a semaphore in
 //! memory that processes share would not find its waiters.
 //!
-//! A table has [`MAX_BUCKETS`] = 4096 buckets, as the listings have. The hashes use 2048 of them by default: with `17 *
-//! ticket`, 2048 buckets of 8 bytes are 4 pages of 4 KiB, half of the pages of 4096, and more than any number of
-//! waiters measured here. A waiter beyond them costs a futile wake-up. Use `MixedHash<4096>` for the listings' size.
+//! A table has [`MAX_BUCKETS`] = 4096 buckets, as the listings have. The hashes use 2048 of them by default: a walk then
+//! touches half the memory (16 KiB of 8-byte buckets instead of 32 KiB, the first-level cache of many processors). A
+//! collision costs a futile wake-up only, and `docs/performance.md` has how many there are with 2048 buckets. Use
+//! `MixedHash<4096>` for the listings' size.
 
 /// A hash from tickets to buckets.
 ///

@@ -2,7 +2,7 @@
 
 use loom::thread;
 use sudog_locks::waiting_array::{
-    Seen, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
+    EventKey, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
 };
 use sudog_runtime::model::each_site;
 use sudog_runtime::reached::{SLEEPS, mark, waiting};
@@ -28,13 +28,13 @@ const LATE: &str = "one in haste gives up";
 
 /// A key that has never been signalled has the default state.
 fn wait_lazily(flag: &Flag) {
-    let mut seen = Seen::default();
+    let mut seen = EventKey::default();
     while !flag.is_up() {
         mark(if waiting(|| key_wait_lazy(HERE, &mut seen)).1 { WAITS } else { SIGNALLED_BEFORE });
     }
 }
 
-fn hasty(seen: Seen) -> bool {
+fn hasty(seen: EventKey) -> bool {
     let (signalled, _) = waiting(|| key_wait_until(HERE, seen, soon()));
     mark(if signalled { SIGNALLED } else { LATE });
     signalled
