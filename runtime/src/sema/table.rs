@@ -252,8 +252,7 @@ pub(super) fn key(count: &AtomicU32) -> usize {
 /// Takes a permit if there is one.
 #[inline]
 pub(super) fn take(count: &AtomicU32) -> bool {
-    // SeqCst: the slow path's test is one side of the Dekker pair; elsewhere Acquire would be enough, and costs the
-    // same.
+    // SeqCst: the slow path's test is one side of the Dekker pair; elsewhere Acquire is enough, and costs the same.
     let mut permits = count.load(Ordering::SeqCst);
     while permits > 0 {
         match count.compare_exchange_weak(permits, permits - 1, Ordering::SeqCst, Ordering::SeqCst) {
