@@ -266,7 +266,7 @@ mod window {
         let needed = [
             "pop_stack.rs, wait: fence",
             "sliding.rs, leave: compare_exchange",
-            "sliding.rs, leave_late: compare_exchange",
+            "sliding.rs, leave_under_lock: compare_exchange",
             "sliding.rs, wake: load",
         ];
         each_site(test, &needed, &[], || late::<1>(2));

@@ -472,13 +472,14 @@ must_fail! {
 
 /// The look at the tickets is a Dekker pair: acquire and release are not enough for it.
 const OF_THE_LOOK: [&str; 4] = [
-    "line.rs, draw: fetch_add",
-    "line.rs, are_granted: load",
-    "line.rs, grant: compare_exchange",
-    "line.rs, grant: load",
+    "ticket_queue.rs, draw: fetch_add",
+    "ticket_queue.rs, are_granted: load",
+    "ticket_queue.rs, grant: compare_exchange",
+    "ticket_queue.rs, grant: load",
 ];
 /// The same constants, but no look follows.
-const WITHOUT_A_LOOK: [&str; 2] = ["line.rs, try_draw: compare_exchange", "line.rs, grant_slow: compare_exchange"];
+const WITHOUT_A_LOOK: [&str; 2] =
+    ["ticket_queue.rs, try_draw: compare_exchange", "ticket_queue.rs, grant_slow: compare_exchange"];
 
 #[test]
 fn a_look_at_the_tickets_finds_the_waiter() {

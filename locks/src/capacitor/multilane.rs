@@ -234,8 +234,8 @@ pub enum LaneChoice {
 /// let _late = lanes.arrive();
 /// let other = lanes.arrive();
 /// lanes.depart(other);
-/// assert!(lanes.try_arrive().is_none(), "dealt to the lane of the one that is late");
-/// assert!(lanes.try_arrive().is_some(), "dealt to the other");
+/// assert!(lanes.try_arrive().is_none(), "assigned to the lane of the late departure");
+/// assert!(lanes.try_arrive().is_some(), "assigned to the other lane");
 /// ```
 pub struct SeparateLanes<S = Benaphore> {
     lanes: Box<[Platoon<S>]>,

@@ -225,7 +225,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// [`TicketQueue::LOOKS`].
     #[inline]
     pub(super) unsafe fn grant(queue: *const Self, doorway: *const D, n: u64) {
-        // SAFETY: alive until the compare-exchange below. No reference to the line lives longer.
+        // SAFETY: alive until the compare-exchange below. No reference to the queue lives longer.
         let (grant, next) = unsafe { (&raw const (*queue).grant, &raw const (*queue).next) };
         // SAFETY: as above.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };

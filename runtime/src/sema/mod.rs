@@ -12,7 +12,7 @@
 //!   │ ... │     │        min-heap by a hash of the address)                           │
 //!   │ 250 │     │                     ( A )                                           │
 //!   └─────┘     │                    /     \        each node is the head of a ring:  │
-//!               │                ( B )     ( C )    first in line ⇄ second ⇄ ... ⇄    │
+//!               │                ( B )     ( C )    first waiter ⇄ second ⇄ ... ⇄     │
 //!               └────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
