@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use sudog::runtime::sema::detached::DetachedQueue;
+use sudog::runtime::sema::testing::DetachedQueue;
 use sudog::runtime::sema::{BUCKETS, Order, Wake, semacquire, semrelease, semrelease_many, waiters};
 
 /// Two semaphores that share a bucket, as they share 8 bytes.

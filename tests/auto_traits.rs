@@ -17,8 +17,8 @@ use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
 use sudog::low_level::event::{self, Event, Recording, Who, clock};
 use sudog::low_level::{G, ParkResult};
-use sudog::runtime::sema::detached::DetachedQueue;
 use sudog::runtime::sema::queue::{OneLevelList, Recorded, Treap, TwoLevelList};
+use sudog::runtime::sema::testing::DetachedQueue;
 use sudog::runtime::sema::{self, Acquire, Cancel, Global, NotifyList, SemTable, WaitError, WaitLimit};
 use sudog::runtime::*;
 use sudog::sync::atomic::{Pointer, Value};
@@ -170,7 +170,7 @@ table! {
     FutexSema => true, true;
     ParkingLotSema => true, true;
     Benaphore => true, true;
-    Split => true, true;
+    CountedDoorway => true, true;
     Tickets => true, true;
     TicketSema<GrantWait> => true, true;
     sudog::locks::waiting_array::Ticket => true, true;
@@ -184,13 +184,13 @@ table! {
     BucketWait => true, true;
     LocationWait => true, true;
     LocationWaiter => true, true;
-    Seen => true, true;
+    EventKey => true, true;
     Closed => true, true;
     Refused => true, true;
-    Plain => true, true;
-    Mixed => true, true;
-    Paired => true, true;
-    Orbits => true, true;
+    PlainHash => true, true;
+    MixedHash => true, true;
+    PairedHash => true, true;
+    OrbitHash => true, true;
     // ---- spin locks ----
     Spin => true, true;
     SpinThenYield => true, true;
@@ -212,18 +212,18 @@ table! {
     Capacitor<Tts> => true, true;
     Sliding<Mcs> => true, true;
     Wrapped<GoMutex, Platoon, Always> => true, true;
-    Pass<(), u64> => true, true;
-    Pass<McsGuard, u64> => false, false;
+    WrappedGuard<(), u64> => true, true;
+    WrappedGuard<McsGuard, u64> => false, false;
     <Sliding<Mcs> as RawLock>::Guard => false, false;
     <Sliding<GoMutex> as RawLock>::Guard => true, true;
     Platoon => true, true;
     SlidingWindow => true, true;
     WindowTicket => true, true;
     Multilane => true, true;
-    Dealing => true, true;
+    LaneChoice => true, true;
     SeparateLanes => true, true;
     Arrival<'static, SlidingWindow> => true, true;
-    Way => true, true;
+    Path => true, true;
     Always => true, true;
     Gated => true, true;
     Fractional => true, true;
@@ -285,7 +285,8 @@ const NOT_PUBLIC: &[&str] = &[
     "WaitOutcome",
     "Home",
     "Instant",
-    "Line",
+    "CallStates",
+    "TicketQueue",
     "Link",
     "Outcome",
     "Panics",

@@ -13,8 +13,8 @@ use common::{Watchdog, eventually};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sudog::locks::capacitor::{
-    Admission, Always, ArriveDepart, Capacitor, Dealing, Fractional, Gated, Multilane, Platoon, SeparateLanes, Sliding,
-    SlidingWindow, Way, WindowTicket, Wrapped,
+    Admission, Always, ArriveDepart, Capacitor, Fractional, Gated, LaneChoice, Multilane, Path, Platoon, SeparateLanes,
+    Sliding, SlidingWindow, WindowTicket, Wrapped,
 };
 use sudog::locks::waiting_array::SpinThenPark;
 use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
@@ -93,7 +93,7 @@ fn lanes_that_are_counted_together_go_together() {
 
 #[test]
 fn lanes_of_a_thread_of_its_own() {
-    let lanes = SeparateLanes::<Benaphore>::with_lanes(2, 1, Dealing::ByThread);
+    let lanes = SeparateLanes::<Benaphore>::with_lanes(2, 1, LaneChoice::ByThread);
     let _held = lanes.arrive();
     assert!(lanes.try_arrive().is_none(), "always the same lane");
     assert_eq!(lanes.bound(), None);
@@ -619,8 +619,8 @@ fn a_policy_of_ones_own() {
     impl Admission for EverySecond {
         const GATED: bool = false;
 
-        fn way(&self) -> Way {
-            if self.0.fetch_add(1, Relaxed).is_multiple_of(2) { Way::Through } else { Way::Past }
+        fn path(&self) -> Path {
+            if self.0.fetch_add(1, Relaxed).is_multiple_of(2) { Path::Through } else { Path::Past }
         }
     }
     let lock = Wrapped::<GoMutex, SlidingWindow, EverySecond>::new();
@@ -674,8 +674,8 @@ fn storm(limit: u32, gated: bool) {
     impl Admission for Sometimes {
         const GATED: bool = true;
 
-        fn way(&self) -> Way {
-            if self.0 { Way::Gate } else { Way::Through }
+        fn path(&self) -> Path {
+            if self.0 { Path::Gate } else { Path::Through }
         }
     }
     /// Stalls now and then, and serves anybody: the system's choice.
@@ -764,7 +764,7 @@ fn absurd_limits() {
     }
     assert!(catch_unwind(|| Multilane::with_lanes(0, 1)).is_err());
     assert!(catch_unwind(|| Multilane::with_lanes(u32::MAX, u32::MAX)).is_err());
-    assert!(catch_unwind(|| SeparateLanes::<Benaphore>::with_lanes(0, 1, Dealing::InTurn)).is_err());
+    assert!(catch_unwind(|| SeparateLanes::<Benaphore>::with_lanes(0, 1, LaneChoice::InTurn)).is_err());
     assert!(catch_unwind(|| Fractional::new(-0.1)).is_err());
     assert!(catch_unwind(|| Fractional::new(f64::NAN)).is_err());
 }

@@ -14,7 +14,7 @@ use common::{Watchdog, eventually};
 use goroutine_common::{Alone, alone, until};
 use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog::locks::waiting_array::{
-    BucketWait, ChainWait, Doorway, LocationWait, LocationWaiter, Mixed, Refused, Seen, Spin, SpinThenPark,
+    BucketWait, ChainWait, Doorway, EventKey, LocationWait, LocationWaiter, MixedHash, Refused, Spin, SpinThenPark,
     SpinThenYield, TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
     location_wake_all,
 };
@@ -24,7 +24,7 @@ use sudog::time::sleep;
 use sudog::{Builder, go, run, run_local, spawn, without_switching};
 
 /// Everybody in one bucket.
-type One = Mixed<1>;
+type One = MixedHash<1>;
 
 macro_rules! over_every_form {
     ($($check:ident)+) => { $(mod $check {
@@ -231,7 +231,7 @@ fn primitives() {
                             key_wait(KEY, seen);
                         },
                         2 => {
-                            let mut seen = Seen::default();
+                            let mut seen = EventKey::default();
                             while !ready() {
                                 key_wait_lazy(KEY, &mut seen);
                             }

@@ -331,7 +331,7 @@ impl Lazy {
 
 mod waiting_array {
     use sudog::locks::capacitor::{
-        Always, ArriveDepart, Capacitor, Dealing, Gated, Multilane, Platoon, SeparateLanes, Sliding, SlidingWindow,
+        Always, ArriveDepart, Capacitor, Gated, LaneChoice, Multilane, Platoon, SeparateLanes, Sliding, SlidingWindow,
         Wrapped,
     };
     use sudog::locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
@@ -386,7 +386,7 @@ mod waiting_array {
         platoon_over_parking_lot: Platoon::<ParkingLotSema>::with_limit(2), come_and_go, is_empty;
         window: SlidingWindow::new(2), come_and_go, is_empty;
         lanes: Multilane::with_lanes(2, 2), come_and_go, is_empty;
-        separate_lanes: SeparateLanes::<Benaphore>::with_lanes(2, 2, Dealing::InTurn), come_and_go, is_empty;
+        separate_lanes: SeparateLanes::<Benaphore>::with_lanes(2, 2, LaneChoice::InTurn), come_and_go, is_empty;
         platoon_by_guard: Platoon::<Benaphore>::with_limit(2), |p| drop(p.pass()), |p| p.is_idle() && is_empty(p);
         window_by_guard: SlidingWindow::new(2), |w| drop(w.pass()), |w| w.is_idle() && is_empty(w);
 

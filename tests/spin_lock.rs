@@ -553,7 +553,7 @@ mod a_policy_that_panics_in_line_ends_the_process {
         };
         let name = format!("a_policy_that_panics_in_line_ends_the_process::{name}");
         if let Some(words) = last_words(&name, deed) {
-            assert!(words.contains("fatal error: sync: a waiter was unwound in the line of a lock"), "{words}");
+            assert!(words.contains("fatal error: sync: a waiter was unwound in the queue of a lock"), "{words}");
         }
     }
 

@@ -33,7 +33,7 @@ use common::{Watchdog, eventually};
 use goroutine_common::until;
 use sudog::context;
 use sudog::goroutine_local;
-use sudog::locks::capacitor::{Admission, ConstAdmission, Sliding, Way};
+use sudog::locks::capacitor::{Admission, ConstAdmission, Path, Sliding};
 use sudog::locks::spin_lock::WaitPolicy;
 use sudog::locks::waiting_array::{Ticket, TwaChain, TwaLocation};
 use sudog::low_level::G;
@@ -1028,9 +1028,9 @@ struct Admits;
 impl Admission for Admits {
     const GATED: bool = true;
 
-    fn way(&self) -> Way {
+    fn path(&self) -> Path {
         policy_acts();
-        Way::Gate
+        Path::Gate
     }
 }
 

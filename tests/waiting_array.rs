@@ -16,15 +16,15 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog::locks::waiting_array::{
-    BucketWait, ChainWait, ChannelWait, Closed, Doorway, LocationWait, LocationWaiter, Mixed, Orbits, Paired, Plain,
-    Refused, Seen, Spin, SpinThenPark, SpinThenYield, TicketWait, Tickets, address_signal, address_signal_polite,
-    address_wait_until, address_wait_until_deadline, key_monitor, key_signal, key_signal_polite, key_wait,
-    key_wait_lazy, key_wait_until, location_wait, location_wake_all,
+    BucketWait, ChainWait, ChannelWait, Closed, Doorway, EventKey, LocationWait, LocationWaiter, MixedHash, OrbitHash,
+    PairedHash, PlainHash, Refused, Spin, SpinThenPark, SpinThenYield, TicketWait, Tickets, address_signal,
+    address_signal_polite, address_wait_until, address_wait_until_deadline, key_monitor, key_signal, key_signal_polite,
+    key_wait, key_wait_lazy, key_wait_until, location_wait, location_wake_all,
 };
 use sudog::sync::ConstSemaphore;
 
 /// Everybody in one bucket.
-type One = Mixed<1>;
+type One = MixedHash<1>;
 
 macro_rules! over_every_form {
     ($($check:ident)+) => { $(mod $check {
@@ -37,18 +37,18 @@ macro_rules! over_every_form {
             ticket = Ticket;
             ticket_spinning = Ticket<Spin>;
             twa = Twa;
-            twa_far = Twa<SpinThenPark, 0, Plain>;
+            twa_far = Twa<SpinThenPark, 0, PlainHash>;
             twa_colliding = Twa<SpinThenPark, 3, One>;
-            twa_as_printed = Twa<Spin, 1, Plain>;
-            twa_yielding = Twa<SpinThenYield, 2, Paired<4>>;
-            chain_as_printed = TwaChain<SpinThenPark, 0, Plain>;
+            twa_as_printed = Twa<Spin, 1, PlainHash>;
+            twa_yielding = Twa<SpinThenYield, 2, PairedHash<4>>;
+            chain_as_printed = TwaChain<SpinThenPark, 0, PlainHash>;
             chain_colliding = TwaChain<SpinThenPark, 0, One>;
-            chain_yielding = TwaChain<SpinThenYield, 1, Orbits>;
-            channel_as_printed = TwaChannel<SpinThenPark, 0, Plain>;
+            chain_yielding = TwaChain<SpinThenYield, 1, OrbitHash>;
+            channel_as_printed = TwaChannel<SpinThenPark, 0, PlainHash>;
             channel_colliding = TwaChannel<SpinThenPark, 2, One>;
-            location_as_printed = TwaLocation<SpinThenPark, 0, Plain>;
+            location_as_printed = TwaLocation<SpinThenPark, 0, PlainHash>;
             location_colliding = TwaLocation<SpinThenPark, 1, One>;
-            location_yielding = TwaLocation<SpinThenYield, 1, Paired>;
+            location_yielding = TwaLocation<SpinThenYield, 1, PairedHash>;
         );
     })+ };
     (@forms $check:ident $($name:ident = $Sema:ty;)+) => {
@@ -450,9 +450,9 @@ unsafe impl<W, D> Send for Posted<W, D> {}
 #[test]
 fn the_last_taker_may_free_it() {
     for abandoned in [false, true] {
-        freed_at_once::<ChainWait, sudog::locks::waiting_array::Split>(abandoned);
-        freed_at_once::<BucketWait, sudog::locks::waiting_array::Split>(abandoned);
-        freed_at_once::<LocationWait, sudog::locks::waiting_array::Split>(abandoned);
+        freed_at_once::<ChainWait, sudog::locks::waiting_array::CountedDoorway>(abandoned);
+        freed_at_once::<BucketWait, sudog::locks::waiting_array::CountedDoorway>(abandoned);
+        freed_at_once::<LocationWait, sudog::locks::waiting_array::CountedDoorway>(abandoned);
         freed_at_once::<ChainWait, Tickets>(abandoned);
         freed_at_once::<ChannelWait, Tickets>(abandoned);
     }
@@ -530,7 +530,7 @@ fn keys() {
     follows(K, wait, || key_signal(K));
     follows(K, wait, || key_signal_polite(K));
     let lazy = |x: &AtomicU32, step| {
-        let mut seen = Seen::default();
+        let mut seen = EventKey::default();
         while x.load(Ordering::Acquire) < step {
             key_wait_lazy(K, &mut seen);
         }

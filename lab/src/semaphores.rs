@@ -8,7 +8,7 @@ pub use sem_t::SemT;
 
 use serde::Serialize;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, Plain, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::Semaphore;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
@@ -49,7 +49,7 @@ registry! {
         "listing 5: waiters enlist at locations";
     TicketSpin = "ticket-spin": Ticket<Spin>,
         "listing 1 as printed: all watch the grant, and spin";
-    TwaSpin = "twa-spin": Twa<Spin, 1, Plain>,
+    TwaSpin = "twa-spin": Twa<Spin, 1, PlainHash>,
         "listing 2 as printed: waiters spin on buckets, the next one on the grant";
     TwaChainSpin = "twa-chain-spin": TwaChain<Spin>,
         "listing 3, spinning";

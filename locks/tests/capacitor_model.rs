@@ -9,8 +9,8 @@
 //! The second has the large sizes, and takes a few minutes. With `--nocapture` each line is a row of
 //! `locks/docs/capacitor.md`: T threads that loop for ever, bound B.
 //!
-//! The protocols are described on top of the models in `explicit_state/`, and so is what is counted (`crowd.rs`). All
-//! is under sequential consistency; orderings are argued, and modelled on loom, where the protocols are implemented.
+//! The protocols, and the counting (`crowd.rs`), are described at the models in `explicit_state/`. All is under
+//! sequential consistency; orderings are argued, and modelled on loom, where the protocols are implemented.
 
 mod explicit_state;
 
@@ -29,7 +29,7 @@ const CAP: usize = 20_000_000;
 
 const PERMITS_LOST: Kind = Kind::Broken("permits are not conserved");
 
-/// The protocol fails in nothing, and its bypass reaches the bound, and does not pass it.
+/// The protocol does not fail, and its bypass reaches the bound, and does not exceed it.
 fn exact(name: impl Display, model: &impl Model, bound: usize) {
     let report = explore(model, bound as u32, CAP);
     println!("| {name} | {} | {} |", report.states, report.most);
@@ -37,7 +37,7 @@ fn exact(name: impl Display, model: &impl Model, bound: usize) {
     assert_eq!(report.most, bound as u32, "{name}: the bound is not reached");
 }
 
-/// The protocol fails, and so.
+/// The protocol fails in this way.
 fn fails(name: impl Display, model: &impl Model, highest: usize, kind: Kind) {
     let failure = explore(model, highest as u32, CAP).failure.unwrap_or_else(|| panic!("{name} does not fail"));
     println!("| {name} | {:?} | {} |", failure.kind, failure.trace.len());
@@ -117,8 +117,8 @@ fn sliding_with_deadlines_passes_b_less_1() {
     with_deadlines::<4>(2, 2, 6, false);
 }
 
-/// Each attempt that runs out of time while the lowest ticket stands still costs a place in the list. All of them may
-/// be in it, the lowest as well, between a departure and the absorbing that it owes.
+/// Each attempt that times out while the lowest ticket stands still costs a place in the list. All of them may be in
+/// it, the lowest as well, between a departure and the absorbing that it owes.
 #[test]
 fn sliding_list_is_as_long_as_it_may_be() {
     for most in [4, 8, 12] {
@@ -144,8 +144,8 @@ fn sliding_large() {
 fn sliding_has_no_step_to_spare() {
     use sliding::Fault;
     let model = |fault| Sliding { most: 6, deadlines: true, fault, ..Sliding::<3>::new(2) };
-    fails("who gives up does not depart", &model(Fault::ForgetsToDepart), 1, PERMITS_LOST);
-    fails("nobody absorbs the list", &model(Fault::AbsorbsNothing), 1, PERMITS_LOST);
+    fails("a waiter that gives up does not depart", &model(Fault::ForgetsToDepart), 1, PERMITS_LOST);
+    fails("the list is never absorbed", &model(Fault::AbsorbsNothing), 1, PERMITS_LOST);
     fails("the flag is set without a look at base", &model(Fault::FlagsBlindly), 1, PERMITS_LOST);
     fails("a push without a look under the lock", &model(Fault::PushesBlindly), 1, PERMITS_LOST);
     let cleared = Kind::Broken("the flag does not say whether the list is empty");
@@ -264,7 +264,7 @@ fn multilane_large() {
     lanes::<5, 3>(1);
 }
 
-/// One overtakes V in a lane of its own, round after round.
+/// Another thread overtakes V in a lane of its own, round after round.
 #[test]
 fn multilane_shortest_way_to_starve() {
     for dealing in [Dealing::ByThread, Dealing::Random] {
@@ -320,14 +320,14 @@ fn parking_has_no_step_to_spare() {
             fault,
             ..Parking::new(2, wake, 2)
         };
-        fails(format!("{wake:?}: nobody pokes"), &model(Fault::NeverPokes), 1, Kind::Stuck);
+        fails(format!("{wake:?}: no poke"), &model(Fault::NeverPokes), 1, Kind::Stuck);
         fails(format!("{wake:?}: T is read before the CAS"), &model(Fault::SkipsEarly), 1, Kind::Stuck);
         fails(format!("{wake:?}: only the last is poked"), &model(Fault::PokesLast), 1, Kind::Stuck);
-        fails(format!("{wake:?}: who gives up does not poke"), &model(Fault::LeavesQuietly), 1, Kind::Stuck);
+        fails(format!("{wake:?}: a waiter that gives up does not poke"), &model(Fault::LeavesQuietly), 1, Kind::Stuck);
     }
     let quiet =
         Parking::<3> { deadlines: true, most: 6, fault: Fault::AbsorbsQuietly, ..Parking::new(2, Wake::List, 1) };
-    fails("List: who absorbs does not poke", &quiet, 1, Kind::Stuck);
+    fails("List: the absorbing thread does not poke", &quiet, 1, Kind::Stuck);
     let old = Parking::<3> { fault: Fault::SleepsOnOldLook, ..Parking::new(2, Wake::Sequence, 2) };
     fails("Sequence: seq is read after W", &old, 1, Kind::Stuck);
 }

@@ -2,11 +2,11 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-locks --test loom_capacitor`
 //!
-//! A lost wake-up shows as a deadlock. A limit of 1 makes a capacitor a lock, so loom's cell says whether two have been
-//! let through, and whether what one did is seen by the next. At the end nobody is inside, and there are as many places
-//! as there were.
+//! A lost wake-up shows as a deadlock. A limit of 1 makes a capacitor a lock, so loom's cell tells whether two threads
+//! have been admitted, and whether the next one sees the writes of the one before. At the end no thread is inside, and
+//! there are as many places as at the beginning.
 //!
-//! In a model a window has two bits, so whoever is third in line and gives up is late.
+//! In a model a window has two bits, so the third waiter that gives up is recorded in the overflow list.
 #![cfg(sudog_loom)]
 
 mod explore;
@@ -29,7 +29,7 @@ use sudog_sync::semaphore::RuntimeSema;
 
 use explore::{explore, explore_in_time, step};
 
-// What a model can come to, beside what a call can. Some of it the capacitors mark by themselves.
+// What a model can reach, in addition to a call's states. The capacitors mark some of it by themselves.
 const WALKS_IN: &str = "one is let through at once";
 const WAITS: &str = "one waits in line";
 const IN_TIME: &str = "one in haste is let through";
@@ -37,11 +37,11 @@ const GIVES_UP: &str = "one in haste gives up";
 const TRY: &str = "a try comes off";
 const TRY_FAILS: &str = "a try fails";
 const TWO_INSIDE: &str = "two are inside";
-const LATE: &str = "a ticket departs late";
-const BESIDE_LATE: &str = "another departs beside one that is late";
+const LATE: &str = "a ticket departs without a bit";
+const BESIDE_LATE: &str = "another ticket departs while one is recorded";
 const PLATOON: &str = "a platoon is complete";
 
-/// A capacitor, and what those do who have been let through.
+/// A capacitor, and the data of the admitted threads.
 struct World<C> {
     capacitor: C,
     inside: AtomicU32,
@@ -58,8 +58,8 @@ impl<C: ArriveDepart + 'static> World<C> {
 
     fn of(capacitor: C) -> Arc<Self> {
         let world = Arc::new(Self { capacitor, inside: AtomicU32::new(0), data: UnsafeCell::new(0) });
-        // The tables first: the thread that makes one would hand on to the others what it had done before. By a wait that
-        // is given up.
+        // The tables first: the thread that makes one would otherwise pass its earlier writes on to the others. By a
+        // wait that is given up.
         set_clock(1);
         unmarked(|| world.touch_tables());
         set_clock(step());
@@ -113,7 +113,7 @@ impl<C: ArriveDepart + 'static> World<C> {
         ticket.is_some()
     }
 
-    /// All have gone. A platoon may be under way.
+    /// All have left. A platoon may be under way.
     fn finish(&self) {
         for _ in 0..2 * self.capacitor.limit() {
             self.capacitor.depart(self.capacitor.try_arrive().expect("a place is lost"));
@@ -189,7 +189,7 @@ fn a_try<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'
     });
 }
 
-/// Places taken and given up by one, so that those who give up later are far from the base.
+/// Places taken and given up by one thread, so that later ones that give up are far from the base.
 fn late<const HELD: usize>(preemptions: usize) {
     explore_in_time(
         preemptions,
@@ -250,22 +250,23 @@ mod window {
         }
     }
 
-    /// The look for tickets: else the departer does not see the ticket, and its holder not the window.
+    /// The departing thread's read of the tickets: otherwise it does not see the ticket, and the ticket's holder not
+    /// the window.
     #[test]
-    fn who_sleeps_is_seen() {
-        let test = concat!(module_path!(), "::who_sleeps_is_seen");
+    fn a_sleeper_is_seen() {
+        let test = concat!(module_path!(), "::a_sleeper_is_seen");
         let needed = ["pop_stack.rs, wait: fence", "sliding.rs, leave: compare_exchange", "sliding.rs, wake: load"];
         each_site(test, &needed, &[], || two_turns_each::<C>(3, 1, &[]));
     }
 
-    /// The same if the departer is late.
+    /// The same if the departure is under the lock.
     #[test]
-    fn who_sleeps_is_seen_by_one_that_is_late() {
-        let test = concat!(module_path!(), "::who_sleeps_is_seen_by_one_that_is_late");
+    fn a_sleeper_is_seen_by_a_late_departure() {
+        let test = concat!(module_path!(), "::a_sleeper_is_seen_by_a_late_departure");
         let needed = [
             "pop_stack.rs, wait: fence",
             "sliding.rs, leave: compare_exchange",
-            "sliding.rs, leave_late: compare_exchange",
+            "sliding.rs, leave_under_lock: compare_exchange",
             "sliding.rs, wake: load",
         ];
         each_site(test, &needed, &[], || late::<1>(2));
@@ -320,7 +321,7 @@ mod lanes {
     }
 }
 
-/// Panics, wherever one can come from: of who has been let through, of who waits, of the inner lock.
+/// Panics at every possible place: of an admitted thread, of a waiter, of the inner lock.
 mod unwinding {
     use std::cell::Cell;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -374,7 +375,7 @@ mod unwinding {
             w.turn();
             panics.join().unwrap();
             other.join().unwrap();
-            assert!(w.capacitor.is_idle(), "somebody is announced, and not there");
+            assert!(w.capacitor.is_idle(), "an announcement without an arrival");
             w.finish();
         });
     }
@@ -391,7 +392,7 @@ mod unwinding {
         }
     }
 
-    /// Who is unwound as it waits gives up, as at a deadline.
+    /// A waiter that is unwound gives up, as at a deadline.
     fn in_line(preemptions: usize, limit: u32, states: &[&'static str]) {
         explore(preemptions, states, move || {
             let w = World::<SlidingWindow<Policy>>::new(limit);
@@ -413,7 +414,7 @@ mod unwinding {
 
     struct Panicky(FifoMutex<RuntimeSema>);
 
-    // SAFETY: the lock's promises; who panics has done nothing.
+    // SAFETY: the lock's promises; a thread that panics has done nothing.
     unsafe impl RawLock for Panicky {
         type Guard = ();
 
@@ -449,7 +450,7 @@ mod unwinding {
     /// Where the inner lock panics.
     #[derive(Clone, Copy, PartialEq)]
     enum At {
-        /// Before the capacitor: as nobody else is there, as far as the gate can see.
+        /// Before the capacitor: no other thread is there, as far as the gate can see.
         Try,
         /// Behind the capacitor.
         Lock,
@@ -490,7 +491,7 @@ mod unwinding {
             // SAFETY: the guard of this lock, which has not been released.
             unsafe { lock.unlock(pass) };
             panics.join().unwrap();
-            assert!(lock.capacitor().is_idle(), "somebody is announced, and not there");
+            assert!(lock.capacitor().is_idle(), "an announcement without an arrival");
             assert!(lock.try_lock().is_some_and(|pass| pass.ticket().is_none()), "past the capacitor");
             assert!(lock.capacitor().try_arrive().is_some(), "a place is lost");
         });
@@ -574,7 +575,7 @@ mod gate {
         });
     }
 
-    /// A lock that has been wrapped, and what those do who have it.
+    /// A wrapped lock, and the data of its owners.
     struct Locked<C> {
         lock: Gate<C>,
         data: UnsafeCell<u32>,
@@ -588,7 +589,7 @@ mod gate {
     impl<C: ArriveDepart + 'static> Locked<C> {
         fn new(limit: u32) -> Arc<Self> {
             let capacitor = World::<C>::new(limit);
-            let Ok(world) = Arc::try_unwrap(capacitor).map_err(|_| ()) else { unreachable!("nobody else has it") };
+            let Ok(world) = Arc::try_unwrap(capacitor).map_err(|_| ()) else { unreachable!("this is the only owner") };
             let lock = Wrapped::with(Watching::new(), world.capacitor, Gated);
             Arc::new(Self { lock, data: UnsafeCell::new(0), entered: AtomicBool::new(false) })
         }
@@ -611,7 +612,7 @@ mod gate {
             unsafe { self.lock.unlock(pass) };
         }
 
-        /// By hand, so that it can say when its doorway has ended.
+        /// Without a guard, so that it can tell when its doorway has ended.
         fn victim(&self) {
             let capacitor = self.lock.capacitor();
             capacitor.announce();
@@ -626,7 +627,7 @@ mod gate {
             capacitor.depart_and_retract(ticket);
         }
 
-        /// Past the gate nobody overtakes; nor anybody, if the limit is 1.
+        /// Past the gate no newcomer overtakes; nor any, if the limit is 1.
         fn overtaker(&self) {
             let later = self.lock.inner().arrived.load(Acquire);
             let (pass, waits) = waiting(|| self.lock.lock());
@@ -678,17 +679,17 @@ mod gate {
             }
         }
 
-        /// All have gone: the gate is open.
+        /// All have left: the gate is open.
         fn finish(&self) {
-            assert!(self.lock.capacitor().is_idle(), "somebody is announced, and not there");
-            let pass = self.lock.try_lock().expect("nobody has it");
+            assert!(self.lock.capacitor().is_idle(), "an announcement without an arrival");
+            let pass = self.lock.try_lock().expect("the lock is free");
             assert!(pass.ticket().is_none(), "past the capacitor");
             // SAFETY: as above.
             unsafe { self.lock.unlock(pass) };
         }
     }
 
-    fn nobody_overtakes<C: ArriveDepart + 'static>(
+    fn no_newcomer_overtakes<C: ArriveDepart + 'static>(
         preemptions: usize,
         overtaker: fn(&Locked<C>),
         states: &[&'static str],
@@ -702,8 +703,8 @@ mod gate {
         });
     }
 
-    /// What is seen of one that leaves is not seen without its coming.
-    fn nobody_overtakes_beside_another<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
+    /// A departure is not seen without its arrival.
+    fn no_newcomer_overtakes_beside_another<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
         explore(
             preemptions,
             &[
@@ -749,14 +750,14 @@ mod gate {
 
     models! {
         of_the_window_keeps_the_bound:
-            nobody_overtakes::<SlidingWindow>(3, Locked::overtaker, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, THROUGH_AFTER_A_WAIT]), nobody_overtakes::<SlidingWindow>(3, Locked::tries, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, TRY, TRY_FAILS]);
+            no_newcomer_overtakes::<SlidingWindow>(3, Locked::overtaker, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, THROUGH_AFTER_A_WAIT]), no_newcomer_overtakes::<SlidingWindow>(3, Locked::tries, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, TRY, TRY_FAILS]);
         of_the_platoon_keeps_the_bound:
-            nobody_overtakes::<Platoon<Benaphore>>(3, Locked::overtaker, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, THROUGH_AFTER_A_WAIT]), nobody_overtakes::<Platoon<Benaphore>>(3, Locked::tries, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, TRY, TRY_FAILS]);
+            no_newcomer_overtakes::<Platoon<Benaphore>>(3, Locked::overtaker, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, THROUGH_AFTER_A_WAIT]), no_newcomer_overtakes::<Platoon<Benaphore>>(3, Locked::tries, &[COMES_LATER, COMES_EARLIER, PAST, THROUGH, TRY, TRY_FAILS]);
         of_the_window_beside_another:
-            nobody_overtakes_beside_another::<SlidingWindow>(2, 1), nobody_overtakes_beside_another::<SlidingWindow>(2, 2);
+            no_newcomer_overtakes_beside_another::<SlidingWindow>(2, 1), no_newcomer_overtakes_beside_another::<SlidingWindow>(2, 2);
         of_the_platoon_beside_another:
-            nobody_overtakes_beside_another::<Platoon<Benaphore>>(2, 1),
-            nobody_overtakes_beside_another::<Platoon<Benaphore>>(2, 2);
+            no_newcomer_overtakes_beside_another::<Platoon<Benaphore>>(2, 1),
+            no_newcomer_overtakes_beside_another::<Platoon<Benaphore>>(2, 2);
         of_the_window_for_three: three::<SlidingWindow>(1, 1), three::<SlidingWindow>(1, 2);
         of_the_platoon_for_three: three::<Platoon<Benaphore>>(1, 1), three::<Platoon<Benaphore>>(1, 2);
         of_the_window_at_a_deadline: one_gives_up::<SlidingWindow>(1);
@@ -768,7 +769,7 @@ mod gate {
     fn a_try_that_fails_departs() {
         explore(2, &[TRY, TRY_FAILS], || {
             let window = World::<SlidingWindow>::new(1);
-            let Ok(world) = Arc::try_unwrap(window).map_err(|_| ()) else { unreachable!("nobody else has it") };
+            let Ok(world) = Arc::try_unwrap(window).map_err(|_| ()) else { unreachable!("this is the only owner") };
             let lock = Arc::new(Wrapped::with(FifoMutex::<RuntimeSema>::new(), world.capacitor, Always));
             let other = {
                 let lock = lock.clone();

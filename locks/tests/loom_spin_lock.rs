@@ -3,10 +3,10 @@
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-locks --test loom_spin_lock`
 //!
 //! A lost wake-up, or a lost handover, shows as a deadlock; a lost exclusion, or a lost order, as a data race in loom's
-//! cell; what is left behind in what the lock says of itself at the end.
+//! cell; leftovers in the lock's state at the end.
 //!
-//! A policy that parks does so at once in a model. One that yields lets the others go first. A thread's element, and
-//! its list of nodes, end with the modelled thread.
+//! A policy that parks does so at once in a model. A policy that yields lets the others run first. A thread's element,
+//! and its list of nodes, end with the modelled thread.
 #![cfg(sudog_loom)]
 
 use loom::cell::UnsafeCell;
@@ -17,7 +17,7 @@ use sudog_runtime::model::set_clock;
 use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TWO_SLEEP, YIELDS, mark, must_reach, waiting};
 use sudog_sync::RawLock;
 
-// What a model can come to, beside what a call can.
+// What a model can reach, in addition to a call's states.
 const TRY: &str = "a try comes off";
 const TRY_FAILS: &str = "a try fails";
 const MAIN_FIRST: &str = "the main thread is first";
@@ -29,7 +29,7 @@ const ALTERNATE: &str = "the turns alternate";
 struct World<L> {
     lock: L,
     data: UnsafeCell<u32>,
-    /// Whose turns there were. No step of the model.
+    /// The order of the turns. No step of the model.
     order: std::sync::Mutex<Vec<thread::ThreadId>>,
     main: thread::ThreadId,
 }
@@ -45,7 +45,7 @@ impl<L: RawLock + std::fmt::Debug> World<L> {
         self.order.lock().unwrap().push(thread::current().id());
     }
 
-    /// Who had its turns in which order: of the main thread's and the others'.
+    /// Whether the main thread and the others had their turns in this order.
     fn mark_order(&self) {
         let order = self.order.lock().unwrap();
         let changes = order.windows(2).filter(|turns| turns[0] != turns[1]).count();
@@ -65,7 +65,7 @@ impl<L: RawLock + std::fmt::Debug> World<L> {
         unsafe { self.lock.unlock(guard) };
     }
 
-    /// Says whether it came off.
+    /// Returns true if it succeeded.
     fn quick_turn(&self) -> u32 {
         let guard = self.lock.try_lock();
         mark(if guard.is_some() { TRY } else { TRY_FAILS });
@@ -76,7 +76,7 @@ impl<L: RawLock + std::fmt::Debug> World<L> {
         1
     }
 
-    /// When all others are done: it can be had at once, and was had so often.
+    /// When all others are done: the lock can be taken at once, and was taken that often.
     fn finish(&self, turns: u32) {
         self.mark_order();
         assert!(!self.lock.is_locked());

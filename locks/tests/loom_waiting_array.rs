@@ -3,10 +3,9 @@
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-locks --test loom_waiting_array`
 //!
 //! A lost wake-up shows as a deadlock; a lost order as a data race in loom's cell; a permit lost or made at the end of
-//! the model. A deadline has always passed already when somebody sleeps, so it races with everything that comes after
-//! that.
+//! the model. A deadline has always passed already when a thread sleeps, so it races with everything after that.
 //!
-//! The tables have two buckets. `Mixed<1>` uses one, so all waiters collide; by `Mixed<2>` consecutive tickets are
+//! The tables have two buckets. `MixedHash<1>` uses one, so all waiters collide; by `MixedHash<2>` consecutive tickets are
 //! apart. With one bucket the models of `NEAR` 0 and 1 are the same, as a policy that sleeps does so at once in a
 //! model.
 #![cfg(sudog_loom)]
@@ -24,7 +23,8 @@ use explore::{explore, explore_in_time, must_fail};
 use loom::thread;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, Doorway, LocationWait, Mixed, SpinThenPark, SpinThenYield, TicketSema, TicketWait, Tickets,
+    BucketWait, ChainWait, Doorway, LocationWait, MixedHash, SpinThenPark, SpinThenYield, TicketSema, TicketWait,
+    Tickets,
 };
 use sudog_runtime::model::{be_goroutine, each_site};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
@@ -64,7 +64,7 @@ fn two_takers_two_posters<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// As a lock; of two who wait one gives up.
+/// As a lock; of two waiters one gives up.
 fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
     explore_in_time(preemptions, step, &[WAITS, IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
@@ -79,8 +79,8 @@ fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
     });
 }
 
-/// Who gives up may have had one of two permits: that goes to the next.
-fn a_deadline_of_one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
+/// A waiter that gives up may have had one of two permits: that goes to the next.
+fn a_deadline_of_a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, GIVES_BACK, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
         let patient = w.spawn(World::turn);
@@ -94,7 +94,7 @@ fn a_deadline_of_one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize
     });
 }
 
-/// Two have given up; the permits are for who comes, through the gap or past it.
+/// Two have given up; the permits are for the next arrival, through the gap or past it.
 fn posts_over_a_gap<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
@@ -117,7 +117,7 @@ fn two_deadlines<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-fn one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
+fn a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[WAITS], || {
         let w = World::<W, D>::new(0);
         let others = [w.spawn(|w| w.take(2)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(2))];
@@ -127,8 +127,8 @@ fn one_who_wants_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// Were each to keep what it has found, each could have one.
-fn two_who_want_two<W: TicketWait, D: Doorway>(preemptions: usize) {
+/// If each kept its part, each could have one.
+fn two_requests_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[AT_ONCE, WAITS], || {
         let w = World::<W, D>::new(1);
         let both = |w: &World<W, D>| {
@@ -184,7 +184,8 @@ fn one_post_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// Twice: where the look at the grants is nothing but loads, loom does not try that of a spawned taker after the post.
+/// Twice: where the look at the grants consists of loads only, loom does not try that of a spawned taker after the
+/// post.
 fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[WAITS], || {
         let w = World::<W, D>::new(0);
@@ -230,7 +231,7 @@ fn freed_by_the_last_taker<W: TicketWait, D: Doorway>(preemptions: usize, poster
     });
 }
 
-/// As above, after somebody has given up.
+/// As above, after a waiter has given up.
 fn freed_after_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, SLEEPS, FREED_AFTER], || {
         let sema = Mortal::<W, D>::new();
@@ -242,7 +243,7 @@ fn freed_after_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// As above, while somebody gives up.
+/// As above, while a waiter gives up.
 fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, SLEEPS, FREED_AFTER], || {
         let sema = Mortal::<W, D>::new();
@@ -260,9 +261,9 @@ fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// A semaphore that ends before its memory goes, so that a use after that is seen by loom only.
+/// A semaphore that ends before its memory is freed, so that only loom sees a use after that.
 ///
-/// Beside it how many posters have not returned. That is no step of the model.
+/// Also how many posters have not returned. That is no step of the model.
 struct Mortal<W, D>(Arc<UnsafeCell<MaybeUninit<TicketSema<W, D>>>>, Arc<AtomicU32>);
 
 const FREED_BEFORE: &str = "it is freed before a poster returns";
@@ -281,7 +282,7 @@ impl<W: TicketWait, D: Doorway> Mortal<W, D> {
     }
 
     fn get(&self) -> &TicketSema<W, D> {
-        // SAFETY: whoever calls it does so before `free`.
+        // SAFETY: every caller calls it before `free`.
         unsafe { (*self.0.get()).assume_init_ref() }
     }
 
@@ -289,7 +290,7 @@ impl<W: TicketWait, D: Doorway> Mortal<W, D> {
         self.1.fetch_add(1, Relaxed);
         let this = self.clone();
         thread::spawn(move || {
-            // SAFETY: it is freed by whoever has taken all permits; that this is enough is what is tested.
+            // SAFETY: it is freed by the taker of all permits; that this is enough is what is tested.
             unsafe { TicketSema::post_raw(this.0.get().cast::<TicketSema<W, D>>(), 1) };
             this.1.fetch_sub(1, Relaxed);
         })
@@ -347,8 +348,8 @@ macro_rules! of {
     };
 }
 
-/// Bounds of preemptions: for two threads that have two turns each, for three threads, for those of which some have
-/// deadlines, for four threads.
+/// Bounds of preemptions: for two threads that have two turns each, for three threads, for models with deadlines, for
+/// four threads.
 macro_rules! asleep {
     ($($name:ident: $Sema:ty, $two:expr, $three:expr, $deadline:expr, $four:expr;)*) => { $(mod $name {
         of!($Sema);
@@ -356,26 +357,26 @@ macro_rules! asleep {
             two_turns_each($two);
             three_threads($three);
             one_post_for_two($three);
-            two_who_want_two(std::cmp::max($four, 1));
+            two_requests_for_two(std::cmp::max($four, 1));
             closing($deadline);
             a_deadline($deadline, 0);
             two_deadlines($deadline);
             posts_over_a_gap($three);
-            a_deadline_of_one_who_wants_two($deadline);
+            a_deadline_of_a_request_for_two($deadline);
             closing_at_a_deadline($deadline);
             two_takers_two_posters($four);
-            one_who_wants_two($four);
+            a_request_for_two($four);
         }
     })* };
 }
 
 asleep! {
-    twa: Twa<SpinThenPark, 1, Mixed<1>>, 4, 2, 2, 1;
-    chain: TwaChain<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
-    channel: TwaChannel<SpinThenPark, 1, Mixed<1>>, 3, 2, 1, 0;
-    location: TwaLocation<SpinThenPark, 1, Mixed<1>>, 4, 3, 2, 1;
-    benaphore: Benaphore<ChainWait<SpinThenPark, 1, Mixed<1>>>, 5, 3, 2, 2;
-    benaphore_on_bucket: Benaphore<BucketWait<SpinThenPark, 1, Mixed<1>>>, 4, 2, 2, 1;
+    twa: Twa<SpinThenPark, 1, MixedHash<1>>, 4, 2, 2, 1;
+    chain: TwaChain<SpinThenPark, 1, MixedHash<1>>, 4, 3, 2, 1;
+    channel: TwaChannel<SpinThenPark, 1, MixedHash<1>>, 3, 2, 1, 0;
+    location: TwaLocation<SpinThenPark, 1, MixedHash<1>>, 4, 3, 2, 1;
+    benaphore: Benaphore<ChainWait<SpinThenPark, 1, MixedHash<1>>>, 5, 3, 2, 2;
+    benaphore_on_bucket: Benaphore<BucketWait<SpinThenPark, 1, MixedHash<1>>>, 4, 2, 2, 1;
 }
 
 /// Consecutive tickets in different buckets.
@@ -386,24 +387,24 @@ macro_rules! apart {
             a_taker_and_a_poster(3);
             three_threads(2);
             one_post_for_two(3);
-            two_who_want_two(1);
+            two_requests_for_two(1);
             closing(2);
             a_deadline(1, 0);
-            a_deadline_of_one_who_wants_two(1);
+            a_deadline_of_a_request_for_two(1);
         }
     })* };
 }
 
 apart! {
-    twa_apart: Twa<SpinThenPark, 1, Mixed<2>>;
-    twa_0_apart: Twa<SpinThenPark, 0, Mixed<2>>;
-    chain_apart: TwaChain<SpinThenPark, 1, Mixed<2>>;
-    chain_0_apart: TwaChain<SpinThenPark, 0, Mixed<2>>;
-    chain_2_apart: TwaChain<SpinThenPark, 2, Mixed<2>>;
-    channel_apart: TwaChannel<SpinThenPark, 1, Mixed<2>>;
-    location_apart: TwaLocation<SpinThenPark, 1, Mixed<2>>;
-    location_0_apart: TwaLocation<SpinThenPark, 0, Mixed<2>>;
-    benaphore_apart: Benaphore<ChainWait<SpinThenPark, 1, Mixed<2>>>;
+    twa_apart: Twa<SpinThenPark, 1, MixedHash<2>>;
+    twa_0_apart: Twa<SpinThenPark, 0, MixedHash<2>>;
+    chain_apart: TwaChain<SpinThenPark, 1, MixedHash<2>>;
+    chain_0_apart: TwaChain<SpinThenPark, 0, MixedHash<2>>;
+    chain_2_apart: TwaChain<SpinThenPark, 2, MixedHash<2>>;
+    channel_apart: TwaChannel<SpinThenPark, 1, MixedHash<2>>;
+    location_apart: TwaLocation<SpinThenPark, 1, MixedHash<2>>;
+    location_0_apart: TwaLocation<SpinThenPark, 0, MixedHash<2>>;
+    benaphore_apart: Benaphore<ChainWait<SpinThenPark, 1, MixedHash<2>>>;
 }
 
 /// Policies that never sleep. One waiter at a time: loom does not end where two yield to each other.
@@ -421,11 +422,11 @@ macro_rules! awake {
 
 awake! {
     ticket: Ticket;
-    twa_awake: Twa<SpinThenYield, 1, Mixed<1>>;
-    twa_0_awake: Twa<SpinThenYield, 0, Mixed<1>>;
-    chain_awake: TwaChain<SpinThenYield, 1, Mixed<1>>;
-    channel_awake: TwaChannel<SpinThenYield, 1, Mixed<1>>;
-    location_awake: TwaLocation<SpinThenYield, 1, Mixed<1>>;
+    twa_awake: Twa<SpinThenYield, 1, MixedHash<1>>;
+    twa_0_awake: Twa<SpinThenYield, 0, MixedHash<1>>;
+    chain_awake: TwaChain<SpinThenYield, 1, MixedHash<1>>;
+    channel_awake: TwaChannel<SpinThenYield, 1, MixedHash<1>>;
+    location_awake: TwaLocation<SpinThenYield, 1, MixedHash<1>>;
 }
 
 macro_rules! mortal {
@@ -453,7 +454,7 @@ mortal! {
 
 #[test]
 fn threads_and_goroutines_in_one_bucket() {
-    thread_and_goroutine::<BucketWait<SpinThenPark, 1, Mixed<1>>, Tickets>(2);
+    thread_and_goroutine::<BucketWait<SpinThenPark, 1, MixedHash<1>>, Tickets>(2);
 }
 
 const ONCE_USED_AFTER_IT_WAS_FREED: &str = "Causality violation";
@@ -471,22 +472,23 @@ must_fail! {
 
 /// The look at the tickets is a Dekker pair: acquire and release are not enough for it.
 const OF_THE_LOOK: [&str; 4] = [
-    "line.rs, draw: fetch_add",
-    "line.rs, are_granted: load",
-    "line.rs, grant: compare_exchange",
-    "line.rs, grant: load",
+    "ticket_queue.rs, draw: fetch_add",
+    "ticket_queue.rs, are_granted: load",
+    "ticket_queue.rs, grant: compare_exchange",
+    "ticket_queue.rs, grant: load",
 ];
 /// The same constants, but no look follows.
-const WITHOUT_A_LOOK: [&str; 2] = ["line.rs, try_draw: compare_exchange", "line.rs, grant_slow: compare_exchange"];
+const WITHOUT_A_LOOK: [&str; 2] =
+    ["ticket_queue.rs, try_draw: compare_exchange", "ticket_queue.rs, grant_slow: compare_exchange"];
 
 #[test]
-fn a_look_at_the_tickets_finds_who_waits() {
-    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits");
+fn a_look_at_the_tickets_finds_the_waiter() {
+    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_the_waiter");
     each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<BucketWait, Tickets>(4));
 }
 
 #[test]
-fn a_look_at_the_tickets_finds_who_waits_at_a_location() {
-    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_who_waits_at_a_location");
+fn a_look_at_the_tickets_finds_the_waiter_at_a_location() {
+    let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_the_waiter_at_a_location");
     each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<LocationWait, Tickets>(4));
 }

@@ -4,15 +4,16 @@ use std::io::Write;
 
 /// Prints `fatal error: MESSAGE` to standard error and aborts the process, as Go's `fatal` does.
 ///
-/// It is not a panic: nothing can recover from it, because the structure that found the misuse is already damaged
-/// (an unlock of an unlocked mutex has changed its state word before it was noticed).
+/// It is not a panic: nothing can recover from it, because the structure that detected the misuse is already damaged
+/// (an unlock of an unlocked mutex changes the state word before the error is detected).
 ///
-/// Go's runtime exits with status 2; here the process aborts (`SIGABRT`), which leaves a core where one is wanted.
+/// Go's runtime exits with status 2; here the process aborts (`SIGABRT`), which leaves a core dump where they are
+/// enabled.
 #[cold]
 #[inline(never)]
 pub fn fatal(message: &str) -> ! {
-    // In parts, as an allocation may be what went wrong; locked, so that two threads that die at once do not mix their
-    // letters. Nothing can be done if it fails.
+    // Written in parts, because an allocation may be what failed. Locked, so that the messages of two threads that fail
+    // at once do not mix. Write errors are ignored: nothing can be done about them.
     let mut stderr = std::io::stderr().lock();
     for part in ["fatal error: ", message, "\n"] {
         let _ = stderr.write_all(part.as_bytes());
@@ -23,6 +24,6 @@ pub fn fatal(message: &str) -> ! {
 /// Prints to standard error in one piece.
 #[cfg(all(unix, not(sudog_loom)))]
 pub(crate) fn say(text: &str) {
-    // Nothing can be done if it fails.
+    // Write errors are ignored: nothing can be done about them.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,7 +1,7 @@
-//! G: the thing that waits.
+//! G: whatever can wait.
 //!
-//! Go's runtime calls a goroutine a *g*; its semaphores, channels and timers know nothing else. Here too, whatever
-//! blocks does it through a [`G`] and whatever wakes does it through [`G::ready`]. A G is one of three things, and no
+//! Go's runtime calls a goroutine a *g*; its semaphores, channels and timers know nothing else. Here too, every call
+//! that blocks does it through a [`G`], and every wake-up goes through [`G::ready`]. A G is one of three things, and no
 //! queue can tell them apart:
 //!
 //! | kind | waits by | is woken by |
@@ -10,16 +10,16 @@
 //! | goroutine | switching to another goroutine of its worker | going to the front of its worker's run queue, or to its inbox |
 //! | async task | returning `Poll::Pending` | its `Waker` |
 //!
-//! | step | who | what |
+//! | step | actor | action |
 //! |---|---|---|
-//! | 1 | waiter | makes a [`G`] on its stack, links it where a waker will find it, under that queue's lock |
-//! | 2 | waiter | [`G::park`] with the unlocking of the queue as its `commit`: a `ready` from then on is not lost |
-//! | 3 | waker | unlinks it under the queue's lock, unlocks, calls [`G::ready`] exactly once, and never touches it again |
+//! | 1 | waiter | makes a [`G`] on its stack and links it where a waker will find it, under that queue's lock |
+//! | 2 | waiter | calls [`G::park`], with the unlocking of the queue as its `commit`: no `ready` after that is lost |
+//! | 3 | waker | unlinks the G under the queue's lock, unlocks, calls [`G::ready`] exactly once, and never touches the G again |
 //! | 4 | waiter | returns from `park`; its G and all around it may be freed at once |
 //!
-//! On a deadline the waiter goes back to the queue's lock to unlink itself. If it is no longer linked, step 3 is under
+//! At a deadline the waiter takes the queue's lock again to unlink itself. If it is no longer linked, step 3 is under
 //! way, and the waiter parks again, without a deadline, to let it finish. A goroutine that is unwound while it waits
-//! (its scheduler has ended) leaves `park` by a panic, and does the same, by [`G::await_ready`].
+//! (its scheduler has ended) leaves `park` by a panic, and does the same through [`G::await_ready`].
 
 use std::marker::PhantomData;
 use std::task::Waker;
@@ -28,7 +28,7 @@ use crate::goroutine::{self, FibreRef};
 use crate::panics::Panics;
 use crate::shim::{self, Instant, Mutex, Parker};
 
-/// What waits: the current thread or goroutine, for as long as this value stands on its stack; or an async task.
+/// Whatever can wait: the current thread or goroutine, for as long as this value is on its stack; or an async task.
 ///
 /// # Examples
 ///
@@ -49,7 +49,7 @@ use crate::shim::{self, Instant, Mutex, Parker};
 /// ```
 pub struct G {
     kind: Kind,
-    /// Only the thread that it stands for may park it; so it is neither `Send` nor `Sync`.
+    /// Only the thread that it represents may park it, so it is neither `Send` nor `Sync`.
     _thread: PhantomData<*const ()>,
 }
 
@@ -59,7 +59,7 @@ enum Kind {
     Task(TaskWait),
 }
 
-/// The one place where a task and its waker meet. User code (a `Waker`'s clone, wake and drop) runs outside its lock.
+/// Where a task and its waker meet. User code (a `Waker`'s clone, wake and drop) runs outside this lock.
 struct TaskWait(Mutex<TaskState>);
 
 struct TaskState {
@@ -70,19 +70,19 @@ struct TaskState {
 /// Why [`G::park`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParkResult {
-    /// Somebody called [`G::ready`].
+    /// [`G::ready`] has been called.
     Unparked,
-    /// The deadline passed first. A `ready` may still come, and must be waited for unless the queue's lock shows that
-    /// nobody can have seen this G.
+    /// The deadline passed first. A `ready` may still come, and the caller must wait for it unless the queue's lock
+    /// shows that no waker can have found this G.
     TimedOut,
 }
 
 impl G {
     /// The calling goroutine, or else the calling thread, ready to wait. Allocates nothing where `std`'s locks do not
-    /// (on Linux, at least).
+    /// (at least on Linux).
     ///
-    /// A goroutine that may not switch now, because its thread is panicking (unless its set is over) or because it is
-    /// inside [`without_switching`](goroutine::without_switching), counts as its thread.
+    /// A goroutine that may not switch now counts as its thread. That is so while its thread is panicking (unless its
+    /// scheduler has ended), and inside [`without_switching`](goroutine::without_switching).
     #[inline]
     #[must_use]
     pub fn current() -> Self {
@@ -93,7 +93,7 @@ impl G {
         Self { kind, _thread: PhantomData }
     }
 
-    /// Whether the caller waits as a goroutine: it is one, and may switch now.
+    /// True if the caller waits as a goroutine: it is one, and may switch now.
     #[inline]
     #[must_use]
     pub fn is_goroutine() -> bool {
@@ -112,21 +112,20 @@ impl G {
         Self { kind: Kind::Task(wait), _thread: PhantomData }
     }
 
-    /// Runs `commit`, then blocks until [`G::ready`] has been called once, or until `deadline`. Never returns for
-    /// another reason; but a goroutine whose scheduler has ended leaves it by a panic.
+    /// Runs `commit`, then blocks until [`G::ready`] has been called once, or until `deadline`. There is no spurious
+    /// return; but a goroutine whose scheduler has ended leaves this call by a panic.
     ///
-    /// `commit` makes this G known to its wakers: it unlocks the queue that the G stands in. It runs before anything
-    /// else, on the caller's stack, and a `ready` that comes while it runs, or after, ends this `park`. A goroutine runs
-    /// it before it switches away, and loses nothing by that: a waker on another thread can only put the goroutine into
-    /// the inbox of its worker, which this very thread will read, after the switch.
+    /// `commit` makes this G known to its wakers: it unlocks the queue that the G is in. It runs first, on the caller's
+    /// stack, and a `ready` that comes while it runs, or later, ends this `park`. A goroutine runs `commit` before it
+    /// switches away, and loses nothing by that: a waker on another thread can only put the goroutine into the inbox of
+    /// its worker, which this same thread reads after the switch.
     ///
-    /// `commit` may panic or wait: this G has not parked then.
-    ///
-    /// It may panic, and end its goroutine; and wait, as long as nobody can have seen this G.
+    /// `commit` may panic or wait: this G has not parked then. It may wait only as long as no waker can have found this
+    /// G.
     ///
     /// # Panics
     ///
-    /// If it is a task, or as `commit` does.
+    /// If this G is a task, or if `commit` panics.
     #[inline]
     pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
@@ -139,13 +138,13 @@ impl G {
         }
     }
 
-    /// Whether a task has been readied since its last wait began; if not, `waker` will be woken when it is.
+    /// True if the task has been readied since its last wait began. If false, `waker` will be woken when it is readied.
     ///
-    /// Once it returns true the G is as new.
+    /// Once this has returned true, the G can wait again.
     ///
     /// # Panics
     ///
-    /// If it is not a task.
+    /// If this G is not a task.
     #[must_use]
     pub fn poll_ready(&self, waker: &Waker) -> bool {
         let Kind::Task(wait) = &self.kind else { panic!("only a task is polled") };
@@ -157,7 +156,7 @@ impl G {
             }
             let old = match &state.waker {
                 Some(old) if old.will_wake(waker) => return false,
-                // The second time round, with the lock taken anew and the clone made outside it.
+                // Second round: the lock has been taken anew, and the clone was made outside it.
                 _ if new.is_some() => std::mem::replace(&mut state.waker, new.take()),
                 _ => {
                     drop(state);
@@ -171,10 +170,11 @@ impl G {
         }
     }
 
-    /// Waits for a `ready` that is under way, without switching to another goroutine: for those who are being dropped.
+    /// Waits for a `ready` that is under way, without switching to another goroutine. For a waiter that is being
+    /// dropped.
     ///
-    /// To be called when the queue's lock has shown that a waker has unlinked this G, whose `ready` has not been
-    /// answered by a return of [`G::park`] or [`G::poll_ready`]. The waker runs on another thread, or has run.
+    /// Call it once the queue's lock has shown that a waker has unlinked this G, while no return of [`G::park`] or
+    /// [`G::poll_ready`] has consumed its `ready`. That waker runs on another thread, or has finished.
     pub fn await_ready(&self) {
         match &self.kind {
             Kind::Thread(parker) => {
@@ -189,17 +189,18 @@ impl G {
         }
     }
 
-    /// Lets a parked G go on, or one that is about to park. What the caller wrote before, the G sees after.
+    /// Makes a G run again that is parked or about to park. What the caller wrote before, the G sees after.
     ///
-    /// A goroutine of the caller's own worker will be the next to run there.
+    /// A goroutine of the caller's own worker is the next to run there.
     ///
     /// # Safety
     ///
     /// - `g` points to a live G.
-    /// - This is the only `ready` for the current `park` of it: the caller has unlinked it from where others find it.
-    /// - From when others could find it on, its goroutine or thread has waited for nothing else, as in the `commit` of that
-    ///   `park`: this call would end the other wait.
-    /// - The caller does not use `g`, or anything that lives with it, after this call begins: its owner may return and
+    /// - This is the only `ready` for the current `park` of `g`: the caller has unlinked it from where other wakers
+    ///   find it.
+    /// - Since the G became reachable by its wakers, its goroutine or thread has waited for nothing else, for example
+    ///   in the `commit` of that `park`: this call would end that other wait.
+    /// - The caller does not use `g`, or anything that lives with it, after this call begins: the waiter may return and
     ///   free it before this call ends.
     #[inline]
     pub unsafe fn ready(g: *const Self) {
@@ -209,8 +210,8 @@ impl G {
         }
     }
 
-    /// [`G::ready`]; but a task's waker is left to the caller. For those who ready several at once: a waker is foreign
-    /// code, which might wait for one that has not been readied yet.
+    /// [`G::ready`], but leaves a task's waker to the caller. For a caller that readies several Gs at once: a waker is
+    /// user code, which might wait for a G that has not been readied yet.
     ///
     /// # Safety
     ///
@@ -219,30 +220,30 @@ impl G {
     #[must_use = "the task sleeps until its waker is woken"]
     pub(crate) unsafe fn mark_ready(g: *const Self) -> Option<Waker> {
         // No reference to the whole G is made: it may be freed while this call is under way.
-        // SAFETY: alive until its waiter learns of this call, by the contract; and nobody writes to `kind`.
+        // SAFETY: alive until its waiter learns of this call, by the contract; and no thread writes to `kind`.
         match unsafe { &(*g).kind } {
             // SAFETY: alive and not yet readied, by the contract.
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
             Kind::Goroutine(fibre) => {
                 let fibre = *fibre;
-                // SAFETY: parked, or about to, and not yet readied, by the contract.
+                // SAFETY: parked or about to park, and not yet readied, by the contract.
                 unsafe { fibre.ready() };
             }
             Kind::Task(wait) => {
                 let mut state = wait.0.lock();
                 state.ready = true;
-                // The task's owner may free it when it has had the lock after us: the unlock is the last access.
+                // The task may be freed once another thread has had the lock after us: the unlock is the last access.
                 return state.waker.take();
             }
         }
         None
     }
 
-    /// [`G::ready`] for one that has been given what it waited for: if both are goroutines of one worker it runs at
-    /// once, on what is left of the caller's time slice; if not, the caller gives way to the other goroutines of its
-    /// worker. A caller that is a thread just goes on.
+    /// [`G::ready`] for a G that has been given what it waited for. If the caller and the G are goroutines of one
+    /// worker, the G runs at once, on the rest of the caller's time slice; otherwise the caller yields to the other
+    /// goroutines of its worker. A caller that is a thread just goes on.
     ///
-    /// Go's `readyWithTime` and `goyield` at the end of `semrelease1`.
+    /// Go: `readyWithTime` and `goyield` at the end of `semrelease1`.
     ///
     /// # Safety
     ///
@@ -254,8 +255,8 @@ impl G {
         goroutine::give_way();
     }
 
-    /// Go's `Gosched`: lets another goroutine of this worker run; for a thread, another thread of this processor.
-    /// Nothing may rely on it.
+    /// Go's `Gosched`: lets another goroutine of this worker run; for a thread, another thread of this processor. A
+    /// hint only: the caller may go on at once.
     #[inline]
     pub fn yield_now() {
         if !goroutine::yield_now() {
@@ -264,8 +265,8 @@ impl G {
     }
 }
 
-/// A task's waker is user code. If it panics that goes on to the one who readies the task; unless that is a destructor
-/// which a panic runs, as of a mutex's guard: another panic would end the process.
+/// A task's waker is user code. Its panic goes on to the caller that readies the task; unless the caller is a
+/// destructor that runs because of a panic (a mutex guard's, for example): a second panic would end the process.
 #[inline]
 fn wake(waker: Waker) {
     if std::thread::panicking() { wake_in_a_panic(waker) } else { waker.wake() }
@@ -275,5 +276,5 @@ fn wake(waker: Waker) {
 fn wake_in_a_panic(waker: Waker) {
     let mut panics = Panics::default();
     panics.catch(|| waker.wake());
-    panics.resume(); // to nobody
+    panics.resume(); // the thread is panicking: this drops the payload
 }

@@ -1,17 +1,17 @@
-//! Panics of user code that must not keep the rest from being done.
+//! Panics of user code that must not prevent the remaining work.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-/// The first panic of several pieces of user code, all of which are to be run.
+/// The first panic of several pieces of user code, all of which must run.
 ///
-/// The end of a goroutine ([`Goexit`](crate::goroutine)) is one of them.
+/// The unwinding of a goroutine ([`Goexit`](crate::goroutine)) counts as a panic here.
 #[derive(Default)]
 pub struct Panics(Option<Box<dyn Any + Send>>);
 
 impl Panics {
-    /// Runs `f`, and keeps its panic, unless there has been one before.
+    /// Runs `f`, and keeps its panic unless an earlier one is kept already.
     #[inline]
     pub fn catch(&mut self, f: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
@@ -27,7 +27,8 @@ impl Panics {
         }
     }
 
-    /// Lets the panic that was kept go on. Not where the thread panics already: a second panic would end the process.
+    /// Resumes the kept panic. If the thread is panicking already, drops the payload instead: a second panic would end
+    /// the process.
     #[inline]
     pub fn resume(self) {
         if let Some(payload) = self.0 {
@@ -44,10 +45,10 @@ fn resume(payload: Box<dyn Any + Send>) {
     drop_payload(payload);
 }
 
-/// Drops a panic's payload, whose destructor may panic in its turn.
+/// Drops a panic's payload, whose destructor may panic in turn.
 pub fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
-        std::mem::forget(another); // it may go on like this
+        std::mem::forget(another); // leaked: its destructor may panic too
     }
 }
 

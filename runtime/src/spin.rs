@@ -14,10 +14,10 @@
 use crate::goroutine;
 use crate::shim::{num_cpus, pause};
 
-/// Go's `active_spin`: how many rounds at most.
+/// Go's `active_spin`: the largest number of rounds.
 pub const ROUNDS: u32 = 4;
 
-/// Go's `active_spin_cnt`: how many pause instructions a round takes.
+/// Go's `active_spin_cnt`: the number of pause instructions of a round.
 pub const PAUSES: u32 = 30;
 
 /// Whether round number `iter` (from 0) of spinning can help: `iter` is below `rounds`, and there is another processor.
@@ -32,7 +32,7 @@ pub fn can_spin(iter: u32, rounds: u32) -> bool {
 /// One round: `pauses` pause instructions.
 #[inline]
 pub fn do_spin(pauses: u32) {
-    // One scheduling point is as good as thirty to a model.
+    // For a model, one scheduling point is as good as thirty.
     let pauses = if cfg!(sudog_loom) { pauses.min(1) } else { pauses };
     for _ in 0..pauses {
         pause();

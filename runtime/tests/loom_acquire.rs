@@ -1,4 +1,4 @@
-//! Models of acquiring as a future: async tasks in line with threads.
+//! Models of acquiring as a future: async tasks in one queue with threads.
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_acquire`
 //!
@@ -43,13 +43,13 @@ impl std::task::Wake for Unpark {
     }
 }
 
-// What a model can come to, beside what a thread's call can.
+// What a model can reach, in addition to the states of a thread's call.
 const READY_AT_ONCE: &str = "a task does not wait";
 const WOKEN: &str = "a task waits, and is woken";
 const BEATEN: &str = "a task is beaten to its permit, and waits again";
-const LEAVES: &str = "who is unwound or dropped leaves the line";
-const HANDS_ON: &str = "who is unwound or dropped hands on a permit";
-const PASSES_ON: &str = "who is unwound or dropped passes on a wake-up";
+const LEAVES: &str = "a waiter that is unwound or dropped leaves the queue";
+const HANDS_ON: &str = "a waiter that is unwound or dropped hands on a permit";
+const PASSES_ON: &str = "a waiter that is unwound or dropped passes on a wake-up";
 
 fn finish(mut future: Pin<&mut impl Future<Output = ()>>) {
     let unpark = Unpark::new();
@@ -84,7 +84,7 @@ impl World {
         waiting(|| self.table.acquire(&self.permits, Order::Fifo));
     }
 
-    /// Says whether it has a permit; if not, it has been in line, and left it.
+    /// Returns true if it has a permit; if false, it has been queued, and has left the queue.
     fn poll_and_drop(&self) -> bool {
         pin!(self.acquire_async()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -100,7 +100,7 @@ impl World {
 
 const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
 
-/// In every interleaving with so many preemptions at most. Among them must be some that reach `states`.
+/// In every interleaving with at most so many preemptions. Some of them must reach `states`.
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -155,7 +155,7 @@ fn one_release_of_two_wakes_a_task_and_a_thread() {
     });
 }
 
-/// It joins the line again, at the front.
+/// It joins the queue again, at the front.
 #[test]
 fn a_task_that_is_beaten_to_its_permit_waits_for_the_next() {
     explore(3, &[READY_AT_ONCE, WOKEN, BEATEN, LEAVES], |w| {
@@ -203,7 +203,7 @@ fn a_drop_passes_on_what_it_was_given() {
     }
 }
 
-/// A release may come between any two polls; it is the waker of the last one that counts.
+/// A release may come between any two polls; the waker of the last poll counts.
 #[test]
 fn the_last_waker_is_woken() {
     const FIRST_WAKER: &str = "the task waits with its first waker";
@@ -221,7 +221,7 @@ fn the_last_waker_is_woken() {
     });
 }
 
-/// Begun on one thread, ended on another; loom's cells see whether the two and the releaser get into each other's way.
+/// Begun on one thread, ended on another; loom's cells check that the two and the releaser do not conflict.
 #[test]
 fn a_future_may_be_sent() {
     const SENT: &str = "a future is sent while it waits";
@@ -229,7 +229,7 @@ fn a_future_may_be_sent() {
         explore(3, &[SENT, READY_AT_ONCE, WOKEN], move |w| {
             let world: *const World = &*w;
             let releaser = spawn(&w, move |w| w.release(wake));
-            // SAFETY: the future, which borrows the world, is over before this model ends.
+            // SAFETY: the future, which borrows the world, ends before this model.
             let mut acquire = Box::pin(unsafe { &*world }.acquire_async());
             let ready = acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
             let other = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Litmus tests: what the models' SeqCst accesses do, and the patterns of code that has no model of its own text.
+//! Litmus tests: what the models' SeqCst accesses do, and the patterns of code that has no model of its own.
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_litmus`
 #![cfg(sudog_loom)]
@@ -22,10 +22,10 @@ fn spawn<W: 'static, T: 'static>(words: &Arc<W>, f: impl FnOnce(&W) -> T + 'stat
 // ---- what SeqCst accesses do in a model -----------------------------------------------------------------------------
 
 #[test]
-fn of_two_who_store_and_load_one_sees_the_other() {
-    let test = concat!(module_path!(), "::of_two_who_store_and_load_one_sees_the_other");
+fn of_two_that_store_and_load_one_sees_the_other() {
+    let test = concat!(module_path!(), "::of_two_that_store_and_load_one_sees_the_other");
     let all = ["store", "load", "store", "load"];
-    let all = all.map(|what| format!("loom_litmus.rs, of_two_who_store_and_load_one_sees_the_other: {what}"));
+    let all = all.map(|what| format!("loom_litmus.rs, of_two_that_store_and_load_one_sees_the_other: {what}"));
     each_site(test, &all.each_ref().map(|site| &**site), &[], || {
         explore::<2>(|w| {
             let other = spawn(w, |[x, y]| {
@@ -40,10 +40,10 @@ fn of_two_who_store_and_load_one_sees_the_other() {
 }
 
 #[test]
-fn of_two_who_add_and_load_one_sees_the_other() {
-    let test = concat!(module_path!(), "::of_two_who_add_and_load_one_sees_the_other");
+fn of_two_that_add_and_load_one_sees_the_other() {
+    let test = concat!(module_path!(), "::of_two_that_add_and_load_one_sees_the_other");
     let all = ["fetch_add", "load", "compare_exchange", "load"];
-    let all = all.map(|what| format!("loom_litmus.rs, of_two_who_add_and_load_one_sees_the_other: {what}"));
+    let all = all.map(|what| format!("loom_litmus.rs, of_two_that_add_and_load_one_sees_the_other: {what}"));
     each_site(test, &all.each_ref().map(|site| &**site), &[], || {
         explore::<2>(|w| {
             let other = spawn(w, |[x, y]| {
@@ -57,8 +57,8 @@ fn of_two_who_add_and_load_one_sees_the_other() {
     });
 }
 
-/// Whether there is an execution in which neither sees what the other has added, if one of the two adds and loads with
-/// these orderings, and with an RMW or a load of another word between the two.
+/// True if there is an execution in which neither thread sees the other's addition, if one of the two adds and loads
+/// with these orderings, and with an RMW or a load of another word between the two.
 fn both_may_miss(sc: Sc, add: Ordering, load: Ordering, between: fn(&AtomicU32)) -> bool {
     set_sc(sc);
     let missed = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -80,7 +80,7 @@ fn both_may_miss(sc: Sc, add: Ordering, load: Ordering, between: fn(&AtomicU32))
 
 fn nothing(_: &AtomicU32) {}
 
-/// What the one convention forbids too much, the other allows.
+/// What one convention forbids without need, the other allows.
 #[test]
 fn each_convention_finds_what_the_other_does_not() {
     for sc in [Sc::AfterWrites, Sc::BeforeLoads] {
@@ -91,8 +91,9 @@ fn each_convention_finds_what_the_other_does_not() {
     }
 }
 
-/// Another word's SeqCst access between the two is no fence in C++, though it is one on x86 if it writes. In a model it
-/// is one by one convention at most; but two such accesses are by both, which no mutant of the pair survives.
+/// Another word's SeqCst access between the two is not a fence in C++, though it is one on x86 if it writes. In a model
+/// it is one by one convention at most; but two such accesses are a fence by both, which no mutant of the pair
+/// survives.
 #[test]
 fn what_stands_between_is_a_fence_by_one_convention_only() {
     let adds = |z: &AtomicU32| _ = z.fetch_add(1, SeqCst);
@@ -107,11 +108,11 @@ fn what_stands_between_is_a_fence_by_one_convention_only() {
 
 // ---- patterns of `sync/src/map`, which is over papaya ---------------------------------------------------------------
 
-/// Of two who insert, and then look for each other's key, one finds it. papaya's part: a place is filled by an exchange,
-/// Release, and read by a load, SeqCst, for which Acquire is enough here.
+/// Two threads insert, and then look for each other's key: one finds it. papaya's part: a place is filled by an
+/// exchange, Release, and read by a load, SeqCst, for which Acquire is enough here.
 #[test]
-fn of_two_who_insert_one_finds_the_other() {
-    let test = concat!(module_path!(), "::of_two_who_insert_one_finds_the_other");
+fn of_two_that_insert_one_finds_the_other() {
+    let test = concat!(module_path!(), "::of_two_that_insert_one_finds_the_other");
     const FENCE: &str = "loom_litmus.rs, insert: fence";
     fn insert(mine: &AtomicU32, theirs: &AtomicU32) -> u32 {
         mine.swap(1, Release);
@@ -209,7 +210,7 @@ fn a_range_visits_a_key_that_moves_once() {
                 p.remove();
                 p.insert();
             });
-            // Who sees it there may ask first when it was born.
+            // A thread that sees it there may first ask when it was born.
             let other = spawn(&places, |p| _ = (p.second.load(Acquire) == PRESENT).then(|| p.born()));
             assert!(places.range() <= 1, "visited twice");
             mover.join().unwrap();

@@ -1,4 +1,4 @@
-//! Models of the list of those who wait for a signal.
+//! Models of the notify list.
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_notify`
 //!
@@ -18,22 +18,22 @@ use sudog_runtime::reached::{
 };
 use sudog_runtime::sema::{Cancel, NotifyList, WaitError, WaitLimit};
 
-/// A condition variable by the book: items under a mutex, and those who wait for one.
+/// A textbook condition variable: items under a mutex, and waiters for an item.
 struct World {
     list: NotifyList,
     items: Mutex<u32>,
-    /// Not under the mutex: written by those who are notified, for those who look at the order.
+    /// Not under the mutex: written by notified waiters, read by the check of the order.
     log: AtomicU32,
     data: UnsafeCell<u32>,
 }
 
-// What a model can come to, beside what a call can. To a wait `AT_ONCE` is a notification that comes before it.
+// What a model can reach, in addition to a call's states. To a wait `AT_ONCE` is a notification that comes before it.
 const NO_WAIT: &str = "an item is there";
 const WOKEN: &str = "a waiter has its item";
 const WOKEN_IN_VAIN: &str = "the item is gone when its waiter is there";
 const GIVEN_UP: &str = "a ticket is given up";
-const PASSED_ON: &str = "who gives up a ticket passes on its signal";
-const NOTIFIED_WITH_ALL: &str = "who gives up a ticket has been notified with all others";
+const PASSED_ON: &str = "a ticket that is given up passes on its signal";
+const NOTIFIED_WITH_ALL: &str = "a ticket that is given up was notified by a broadcast";
 const CANCELLED: &str = "a cancel ends a wait";
 const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
 const NOTIFIED: &str = "a notification comes before a cancel";
@@ -41,15 +41,15 @@ const NOTIFIED: &str = "a notification comes before a cancel";
 #[derive(Clone, Copy, PartialEq)]
 enum Patience {
     Endless,
-    /// Waits until a deadline, once; then goes without.
+    /// Waits until a deadline, once; then goes without an item.
     Deadline,
     /// Takes a ticket, once, and gives it up without waiting.
     None,
 }
 
 impl World {
-    /// Takes an item; says whether it has one. Who gives up does not look whether there is one: had it been notified,
-    /// and did not know it, somebody else would wait beside that item for ever.
+    /// Takes an item; returns true if it has one. A waiter that gives up does not look for an item: if it had been
+    /// notified, and did not know it, another waiter would wait for ever although there is an item.
     fn take(&self, patience: Patience) -> bool {
         let mut items = self.items.lock().unwrap();
         let mut waits = 0;
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// In every interleaving with so many preemptions at most. Among them must be some that reach `states`.
+/// In every interleaving with at most so many preemptions. Some of them must reach `states`.
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -112,8 +112,8 @@ fn a_signal_wakes_the_waiter() {
     });
 }
 
-/// What a notification must see happens before it, so no access needs its place in the total order. The semaphore table
-/// does, which has the same lock.
+/// The events that a notification must see happen before it, so no access needs its place in the total order. The
+/// semaphore table, which has the same lock, does need it.
 #[test]
 fn a_signal_needs_no_total_order() {
     let test = concat!(module_path!(), "::a_signal_needs_no_total_order");
@@ -127,7 +127,7 @@ fn a_signal_needs_no_total_order() {
     });
 }
 
-/// Without a mutex: loom's cell sees whether the one comes after the other.
+/// Without a mutex: loom's cell checks that the one comes after the other.
 #[test]
 fn what_came_before_a_notification_is_seen_after_it() {
     explore(5, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -180,7 +180,7 @@ fn a_signal_and_a_broadcast_at_once() {
     });
 }
 
-/// Who gives up takes no item with it, and no signal.
+/// A waiter that gives up takes no item with it, and no signal.
 type Both = [(Patience, &'static [&'static str]); 2];
 const SIGNAL: Both = [
     (Patience::Deadline, &[TIME_IS_UP, TOO_LATE_AND_WOKEN, GIVEN_UP, SLEEPS, WOKEN, NO_WAIT]),
@@ -192,7 +192,7 @@ const BROADCAST: Both = [
 ];
 
 #[test]
-fn who_gives_up_leaves_the_signal_to_the_next() {
+fn a_waiter_that_gives_up_leaves_the_signal_to_the_next() {
     for (patience, states) in SIGNAL {
         explore(3, states, move |w| {
             let patient = spawn(&w, |w| w.take(Patience::Endless));
@@ -211,7 +211,7 @@ fn who_gives_up_leaves_the_signal_to_the_next() {
 }
 
 #[test]
-fn who_gives_up_meets_a_broadcast() {
+fn giving_up_meets_a_broadcast() {
     for (patience, states) in BROADCAST {
         explore(3, states, move |w| {
             let patient = spawn(&w, |w| w.take(Patience::Endless));
@@ -225,7 +225,7 @@ fn who_gives_up_meets_a_broadcast() {
     }
 }
 
-/// It was for all who held a ticket when it came; who comes later waits for another.
+/// The broadcast was for all tickets held when it came; a later one waits for another.
 #[test]
 fn a_broadcast_is_not_passed_on() {
     explore(4, &[NOTIFIED_WITH_ALL, TIME_IS_UP], |w| {
@@ -237,9 +237,9 @@ fn a_broadcast_is_not_passed_on() {
     });
 }
 
-/// A signal is for those who hold a ticket when it comes, and for the first of them.
+/// A signal is for the tickets held when it comes, and for the first of them.
 #[test]
-fn nobody_steals_a_signal() {
+fn no_newcomer_steals_a_signal() {
     explore(3, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         let wait = |place: u32| {
             move |w: &World| {
@@ -267,8 +267,8 @@ fn nobody_steals_a_signal() {
     });
 }
 
-/// One who takes an item unless it is cancelled, by somebody who has put one, and another who waits for good: the
-/// signal is for one of the two, whatever the cancel does.
+/// One waiter takes an item unless it is cancelled, by a thread that has put one, and another waits without a limit:
+/// the signal is for one of the two, whatever the cancel does.
 fn cancelled_take(w: &World, stop: &Cancel) -> bool {
     let limit = WaitLimit { cancel: Some(stop), deadline: None };
     let mut items = w.items.lock().unwrap();

@@ -26,7 +26,7 @@ struct World {
     waits: AtomicUsize,
 }
 
-// What a model can come to, beside what a call can.
+// What a model can reach, in addition to a call's states.
 const ONE_WAITS: &str = "one waits";
 const TWO_WAIT: &str = "two wait";
 const GRANTED: &str = "a limited call gets its permit";
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// Runs `model` in every interleaving with at most `preemptions` of them. Among them must be some that reach `states`.
+/// Runs `model` in every interleaving with at most `preemptions` of them. Some of them must reach `states`.
 fn explore(
     preemptions: usize,
     permits: u32,
@@ -142,7 +142,7 @@ fn a_release_sees_the_acquirer_or_is_seen() {
 
 #[test]
 fn two_releases_wake_two_acquirers() {
-    // Who is woken can be beaten; but not here if the other permit is handed over.
+    // A woken waiter can lose to a newcomer; but not here if the other permit is handed over.
     let states = [AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS, TWO_WAIT, AGAIN];
     for (wake, states) in [(Wake::Normal, &states[..]), (Wake::Handoff, &states[..5])] {
         explore(3, 0, states, move |w| {
@@ -169,9 +169,9 @@ fn one_release_of_two_wakes_two_acquirers() {
     });
 }
 
-/// A wait group's last step: as many grants as there are waiters, of whom some may not have queued yet.
+/// A wait group's last step: as many grants as there are waiters, some of which may not have queued yet.
 #[test]
-fn grants_reach_those_who_are_still_coming() {
+fn grants_reach_waiters_that_have_yet_to_queue() {
     explore(3, 0, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS, TWO_WAIT], |w| {
         let waiters = [spawn(&w, World::acquire), spawn(&w, World::acquire)];
         w.table.grant_many(&w.permits, 2);
@@ -223,7 +223,7 @@ fn semaphores_that_share_a_bucket_do_not_mix() {
 
 /// Go's semrelease with handoff lets a newcomer take the permit on its way; ours must not.
 #[test]
-fn nobody_steals_what_is_handed_over() {
+fn no_newcomer_steals_a_handed_over_permit() {
     const HANDED_OVER: &str = "a thief is beside what is handed over";
     explore(3, 0, &[HANDED_OVER, SLEEPS, WOKEN_BEFORE], |w| {
         let waiter = spawn(&w, World::acquire);

@@ -1,4 +1,4 @@
-//! No wait allocates, not even the first one of a thread; nor does what ends a wait.
+//! Waiting does not allocate, not even the first wait of a thread; nor does ending a wait.
 #![cfg(not(sudog_loom))]
 
 mod counting;
@@ -26,8 +26,8 @@ fn watchdog() -> Sender<()> {
     alive
 }
 
-/// Runs `wait` on a new thread, whose first wait it is, and `wake` here once it is queued at `count`; and says what
-/// came of the wait.
+/// Runs `wait` on a new thread, whose first wait it is, and `wake` here once it is queued at `count`; returns the
+/// result of the wait.
 fn wait_and_wake<T: Send>(count: &AtomicU32, wait: impl FnOnce() -> T + Send, wake: impl FnOnce()) -> T {
     let _watchdog = watchdog();
     thread::scope(|s| {

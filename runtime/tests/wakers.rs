@@ -1,4 +1,4 @@
-//! What a task's waker may do: it is foreign code.
+//! A task's waker is user code.
 #![cfg(not(sudog_loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,9 +30,9 @@ fn queue<'a>(table: &'a SemTable<1>, permits: &'a AtomicU32, waker: &Waker) -> P
     acquire
 }
 
-/// More than one hold of the bucket's lock unlinks.
+/// More tasks than one hold of the bucket's lock unlinks.
 #[test]
-fn a_waker_that_panics_leaves_nobody_asleep() {
+fn a_waker_that_panics_leaves_no_task_asleep() {
     const TASKS: u32 = 70;
     let (table, permits) = (SemTable::new(), AtomicU32::new(0));
     let [good, bad] = [false, true].map(|panics| Arc::new(Counting { woken: AtomicU32::new(0), panics }));

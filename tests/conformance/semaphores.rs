@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sudog::locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog::locks::waiting_array::{BucketWait, Plain, Spin, SpinThenPark, SpinThenYield};
+use sudog::locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
 use sudog::runtime::sema;
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
@@ -95,7 +95,7 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
         };
     }
     of_the_waiting_arrays!(Benaphore, Benaphore<BucketWait>, Ticket, Twa, Twa<SpinThenPark, 0>);
-    of_the_waiting_arrays!(TwaChain, TwaChannel, TwaLocation, Ticket<Spin>, Twa<Spin, 1, Plain>);
+    of_the_waiting_arrays!(TwaChain, TwaChannel, TwaLocation, Ticket<Spin>, Twa<Spin, 1, PlainHash>);
     of_the_waiting_arrays!(TwaChain<Spin>, Twa<SpinThenYield>, TwaChain<SpinThenYield>);
     panic!("{}: how does one count its waiters?", type_name::<S>())
 }

@@ -7,11 +7,11 @@
 use std::time::Instant;
 
 use sudog_locks::capacitor::{
-    Admission, Always, ArriveDepart, Fractional, Gated, Multilane, Platoon, SeparateLanes, SlidingWindow, Way,
+    Admission, Always, ArriveDepart, Fractional, Gated, Multilane, Path, Platoon, SeparateLanes, SlidingWindow,
     WindowTicket,
 };
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, Plain, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::Semaphore;
 use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 
@@ -177,7 +177,7 @@ any_over! { $
     TwaChannel: TwaChannel;
     TwaLocation: TwaLocation;
     TicketSpin: Ticket<Spin>;
-    TwaSpin: Twa<Spin, 1, Plain>;
+    TwaSpin: Twa<Spin, 1, PlainHash>;
     TwaChainSpin: TwaChain<Spin>;
     TwaYield: Twa<SpinThenYield>;
     TwaChainYield: TwaChain<SpinThenYield>;
@@ -464,11 +464,11 @@ impl Admission for AnyAdmission {
     const GATED: bool = true;
 
     #[inline]
-    fn way(&self) -> Way {
+    fn path(&self) -> Path {
         match self {
-            Self::Always(admission) => admission.way(),
-            Self::Gated(admission) => admission.way(),
-            Self::Fractional(admission) => admission.way(),
+            Self::Always(admission) => admission.path(),
+            Self::Gated(admission) => admission.path(),
+            Self::Fractional(admission) => admission.path(),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
-use sudog_locks::capacitor::{DEFAULT_LIMIT, Dealing};
+use sudog_locks::capacitor::{DEFAULT_LIMIT, LaneChoice};
 
 use super::any::AnyCapacitor;
 use super::serving_in_order;
@@ -59,7 +59,7 @@ pub enum Front {
         /// How many.
         lanes: u32,
         /// How they are dealt.
-        dealing: Dealing,
+        dealing: LaneChoice,
     },
 }
 
@@ -166,8 +166,8 @@ const MAX_LIMIT: u32 = 1 << 20;
 /// What a window can have.
 pub(crate) const MAX_WINDOW: u32 = 31;
 
-const DEALINGS: [(&str, Dealing); 3] =
-    [("in-turn", Dealing::InTurn), ("by-thread", Dealing::ByThread), ("at-random", Dealing::AtRandom)];
+const DEALINGS: [(&str, LaneChoice); 3] =
+    [("in-turn", LaneChoice::InTurn), ("by-thread", LaneChoice::ByThread), ("at-random", LaneChoice::AtRandom)];
 
 const WAITS: [(&str, Wait); 3] = [("park", Wait::Park), ("yield", Wait::Yield), ("spin", Wait::Spin)];
 
@@ -220,7 +220,7 @@ struct Options {
     sema: SemaphoreName,
     admit: Admit,
     wait: Wait,
-    deal: Dealing,
+    deal: LaneChoice,
     separate: bool,
 }
 
@@ -232,7 +232,7 @@ impl Options {
             sema: SemaphoreName::Benaphore,
             admit: kind.admit,
             wait: Wait::Park,
-            deal: Dealing::InTurn,
+            deal: LaneChoice::InTurn,
             separate: false,
         }
     }
@@ -462,7 +462,7 @@ impl FromStr for Recipe {
         let front = match kind.name {
             "sliding" => Front::Window { wait },
             "capacitor" => Front::Platoon { sema },
-            _ if !separate && deal != Dealing::InTurn => {
+            _ if !separate && deal != LaneChoice::InTurn => {
                 return Err(format!("lanes that are counted together are dealt in turn: '{text}'"));
             }
             _ if !separate && seen.contains(&Field::Sema) => {

@@ -1,30 +1,30 @@
-//! Who takes the way through the capacitor.
+//! Which acquisitions go through the capacitor.
 
 use std::cell::Cell;
 
 use sudog_sync::internal::thread_index;
 
-/// The way of one acquisition.
+/// The path of one acquisition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Path {
     /// Through the capacitor.
     Through,
-    /// Past it, if nobody is in it and the lock is free; else through.
+    /// Past it, if it is empty and the lock is free; otherwise through.
     Gate,
-    /// Past it. There is no bound for those who wait then.
+    /// Past it. The waiters' bypass is not bounded then.
     Past,
 }
 
-/// Who takes the way through the capacitor.
+/// Chooses the path of each acquisition.
 ///
 /// # Examples
 ///
-/// A policy of one's own, to be changed while the lock is in use:
+/// A policy that can be changed while the lock is in use:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// use sudog_sync::MutexWith;
-/// use sudog_locks::capacitor::{Admission, ConstAdmission, Sliding, Way};
+/// use sudog_locks::capacitor::{Admission, ConstAdmission, Sliding, Path};
 /// use sudog_locks::spin_lock::Tts;
 ///
 /// static FAIR: AtomicBool = AtomicBool::new(false);
@@ -35,8 +35,8 @@ pub enum Way {
 /// impl Admission for WhenFair {
 ///     const GATED: bool = true;
 ///
-///     fn way(&self) -> Way {
-///         if FAIR.load(Relaxed) { Way::Gate } else { Way::Past }
+///     fn path(&self) -> Path {
+///         if FAIR.load(Relaxed) { Path::Gate } else { Path::Past }
 ///     }
 /// }
 ///
@@ -48,39 +48,40 @@ pub enum Way {
 /// assert_eq!(*M.lock(), 1);
 /// ```
 pub trait Admission: Send + Sync {
-    /// Whether it ever says [`Way::Gate`]. If not, those who arrive do not announce it, and whoever says so all the same
-    /// is not kept from overtaking them.
+    /// True if it ever returns [`Path::Gate`]. If false, arrivals are not announced, and an acquisition that takes the
+    /// gate all the same can overtake them.
     const GATED: bool;
 
-    /// The way of an acquisition that begins.
-    fn way(&self) -> Way;
+    /// The path of an acquisition that begins.
+    fn path(&self) -> Path;
 }
 
 /// An admission that a `static` can hold.
 pub trait ConstAdmission: Admission {
-    /// The usual one.
-    #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
+    /// The default.
+    #[allow(clippy::declare_interior_mutable_const)] // copied into place
     const DEFAULT: Self;
 }
 
-/// Everybody, always.
+/// Every acquisition goes through.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Always;
 
-/// Contention-activated: whoever finds the lock free and nobody in the capacitor has it without arriving. Where the
-/// capacitor has no gate ([`ArriveDepart::GATE`](super::ArriveDepart::GATE)), nobody finds that.
+/// Contention-activated: an acquisition that finds the lock free and the capacitor empty takes the lock without
+/// arriving. If the capacitor has no gate ([`ArriveDepart::GATE`](super::ArriveDepart::GATE)), every acquisition
+/// arrives.
 ///
-/// That nobody is there is looked at once more when one has the lock: so nobody who arrived before is overtaken, and
-/// the bound is that of the capacitor.
+/// The capacitor is checked again once the lock is taken: so no earlier arrival is overtaken, and the capacitor's bound
+/// holds.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Gated;
 
-/// One in so many, drawn at random; the others go past it. The paper's *fractional bypass*.
+/// A random fraction goes through; the others go past. The paper's *fractional bypass*.
 ///
-/// Whoever goes past the capacitor is not bounded by it, nor kept from starving in the inner lock.
+/// The acquisitions that go past are not bounded by the capacitor, and may starve at the inner lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Fractional {
-    /// Of 2^32.
+    /// The fraction, in units of 2^-32.
     through: u32,
 }
 
@@ -88,8 +89,8 @@ impl Admission for Always {
     const GATED: bool = false;
 
     #[inline]
-    fn way(&self) -> Way {
-        Way::Through
+    fn path(&self) -> Path {
+        Path::Through
     }
 }
 
@@ -101,8 +102,8 @@ impl Admission for Gated {
     const GATED: bool = true;
 
     #[inline]
-    fn way(&self) -> Way {
-        Way::Gate
+    fn path(&self) -> Path {
+        Path::Gate
     }
 }
 
@@ -111,7 +112,7 @@ impl ConstAdmission for Gated {
 }
 
 impl Fractional {
-    /// Sends this part of the acquisitions through the capacitor.
+    /// Sends this fraction of the acquisitions through the capacitor.
     ///
     /// # Panics
     ///
@@ -127,8 +128,8 @@ impl Admission for Fractional {
     const GATED: bool = false;
 
     #[inline]
-    fn way(&self) -> Way {
-        if draw() <= self.through && self.through > 0 { Way::Through } else { Way::Past }
+    fn path(&self) -> Path {
+        if draw() <= self.through && self.through > 0 { Path::Through } else { Path::Past }
     }
 }
 
@@ -148,12 +149,12 @@ thread_local! {
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number at random, this thread's.
+/// A random number of this thread's generator.
 #[inline]
 pub(super) fn draw() -> u32 {
     let mut x = STATE.get();
     if x == 0 {
-        // Any seed but 0 will do, as long as threads have different ones.
+        // Any seed but 0 is good enough, as long as threads have different ones.
         x = (thread_index() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
     // Marsaglia's xorshift, with Vigna's multiplication.
@@ -173,7 +174,7 @@ mod tests {
         const DRAWS: u32 = 1_000_000;
         for part in [0.0, 0.01, 0.5, 1.0] {
             let admission = Fractional::new(part);
-            let through = (0..DRAWS).filter(|_| admission.way() == Way::Through).count() as f64;
+            let through = (0..DRAWS).filter(|_| admission.path() == Path::Through).count() as f64;
             // Six standard deviations.
             let expected = f64::from(DRAWS) * part;
             assert!((through - expected).abs() <= 6.0 * (expected * (1.0 - part)).sqrt(), "{part}: {through}");

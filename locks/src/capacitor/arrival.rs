@@ -1,17 +1,18 @@
-//! What a capacitor is: arrivals that wait, and departures that let others through.
+//! The interface of capacitors: arrivals that wait, and departures that admit others.
 
 use std::fmt;
 
 use sudog_runtime::Instant;
 
-/// A capacitor without its lock: restricts how many are between arrival and departure, and lets them in in their order.
+/// A capacitor without its lock: limits how many contenders are between arrival and departure, and admits them in
+/// order.
 ///
-/// It excludes nobody by itself and protects no data. A departure without an arrival is a mistake, which ends the process
-/// where it is noticed; where not, it voids the bound.
+/// It excludes no thread by itself and protects no data. A departure without an arrival is an error: it ends the
+/// process if it is detected; otherwise it breaks the bound.
 ///
 /// # Examples
 ///
-/// In front of anything that is contended, here of a compare-exchange loop:
+/// In front of any contended operation, here a compare-exchange loop:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,48 +33,48 @@ use sudog_runtime::Instant;
 /// assert_eq!(LARGEST.load(Relaxed), 3);
 /// ```
 pub trait ArriveDepart: Send + Sync + Sized {
-    /// What an arrival hands to its departure.
+    /// The value that an arrival passes to its departure.
     type Ticket: Copy + Send + fmt::Debug;
 
-    /// Whether an arrival with a deadline stands in the same line as the others. If not, it polls.
+    /// True if arrivals with a deadline wait in the same queue as the others. If false, they poll.
     const DEADLINES: bool;
 
-    /// Whether it can tell that nobody is between arrival and departure.
+    /// True if it can tell that no contender is between arrival and departure.
     const GATE: bool;
 
     /// With this bypass limit, `B`.
     ///
     /// # Panics
     ///
-    /// If it cannot have that limit. All can have 1 to 31.
+    /// If it cannot have that limit. All capacitors can have 1 to 31.
     fn with_limit(limit: u32) -> Self;
 
     /// The bypass limit, `B`.
     fn limit(&self) -> u32;
 
-    /// How many that come later can be let through to the lock before one that has arrived has had it; nothing, if that
-    /// is not bounded by the limit.
+    /// How many later arrivals can be admitted before an earlier one has had the lock; `None` if the limit does not
+    /// bound that.
     fn bound(&self) -> Option<u64>;
 
-    /// Waits to be let through.
+    /// Waits to be admitted.
     ///
-    /// Should a goroutine be unwound meanwhile, it has not arrived, or has departed; what it had announced it has still to
-    /// retract.
+    /// If the goroutine is unwound meanwhile, it has not arrived, or has departed; it must still retract its
+    /// announcement.
     fn arrive(&self) -> Self::Ticket;
 
-    /// Arrives if that is possible without waiting, and nobody waits.
+    /// Arrives if that is possible without waiting, and there is no waiter.
     fn try_arrive(&self) -> Option<Self::Ticket>;
 
-    /// Waits to be let through, until `deadline`. With a deadline in the past it is [`ArriveDepart::try_arrive`].
+    /// Waits to be admitted, until `deadline`. With a deadline in the past it is [`ArriveDepart::try_arrive`].
     fn arrive_until(&self, deadline: Instant) -> Option<Self::Ticket>;
 
-    /// Ends an arrival: whoever may go on now goes on. Anybody may do it, once for each.
+    /// Ends an arrival, and admits the next contenders. Any thread may call it, once per arrival.
     ///
-    /// A goroutine that has run for long gives way here, after the others have been let through. It may be unwound there:
-    /// it has departed then.
+    /// A goroutine that has run for long yields here, after the others have been admitted. It may be unwound there: it
+    /// has departed then.
     fn depart(&self, ticket: Self::Ticket);
 
-    /// [`ArriveDepart::arrive`], announced, with a departure that cannot be forgotten in a panic.
+    /// [`ArriveDepart::arrive`], announced, with a guard that departs when it is dropped, even by a panic.
     fn pass(&self) -> Arrival<'_, Self> {
         let mut arrival = Arrival::announced(self);
         arrival.ticket = Some(self.arrive());
@@ -87,29 +88,29 @@ pub trait ArriveDepart: Send + Sync + Sized {
         Some(arrival)
     }
 
-    /// For the gate: that somebody is about to arrive. Whoever arrives without it may be overtaken by those who pass the
-    /// gate; else it makes no difference.
+    /// For the gate: announces an arrival. Acquisitions that pass the gate may overtake an arrival without an
+    /// announcement; there is no other difference.
     fn announce(&self) {}
 
     /// Ends an announcement. Once for each.
     fn retract(&self) {}
 
-    /// [`ArriveDepart::depart`] of one that has announced itself, and [`ArriveDepart::retract`].
+    /// [`ArriveDepart::depart`] of an announced arrival, and [`ArriveDepart::retract`].
     #[inline]
     fn depart_and_retract(&self, ticket: Self::Ticket) {
         /// A goroutine may be unwound at the end of its departure.
-        struct Retracts<'a, C: ArriveDepart>(&'a C);
-        impl<C: ArriveDepart> Drop for Retracts<'_, C> {
+        struct RetractOnUnwind<'a, C: ArriveDepart>(&'a C);
+        impl<C: ArriveDepart> Drop for RetractOnUnwind<'_, C> {
             #[inline]
             fn drop(&mut self) {
                 self.0.retract();
             }
         }
-        let _retracts = Retracts(self);
+        let _guard = RetractOnUnwind(self);
         self.depart(ticket);
     }
 
-    /// For the gate: whether, at some moment during this call, nobody was between announcement and its end. An
+    /// For the gate: true if, at some moment during this call, no contender was between announcement and its end. An
     /// announcement that happened before the call, and has not ended, is not missed.
     fn is_idle(&self) -> bool {
         false
@@ -118,35 +119,35 @@ pub trait ArriveDepart: Send + Sync + Sized {
 
 /// A capacitor that a `static` can hold, with [`DEFAULT_LIMIT`](super::DEFAULT_LIMIT).
 pub trait ConstArriveDepart: ArriveDepart {
-    /// As new.
-    #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
+    /// A new one.
+    #[allow(clippy::declare_interior_mutable_const)] // copied into place
     const DEFAULT: Self;
 }
 
-/// One that has announced itself and arrived: departs when it is dropped, and its announcement ends.
+/// The guard of an announced arrival: departs when it is dropped, and ends the announcement.
 #[must_use = "it departs when it is dropped"]
 pub struct Arrival<'a, C: ArriveDepart> {
     capacitor: &'a C,
     announced: bool,
-    /// Nothing, as long as it has not arrived.
+    /// `None` until it has arrived.
     ticket: Option<C::Ticket>,
 }
 
 impl<'a, C: ArriveDepart> Arrival<'a, C> {
-    /// One that is about to arrive, announced.
+    /// A guard for an arrival that is about to happen, announced.
     #[inline]
     pub(super) fn announced(capacitor: &'a C) -> Self {
         capacitor.announce();
         Self { capacitor, announced: true, ticket: None }
     }
 
-    /// One that is about to arrive, where there is no gate.
+    /// A guard for an arrival that is about to happen, where there is no gate.
     #[inline]
     pub(super) fn unannounced(capacitor: &'a C) -> Self {
         Self { capacitor, announced: false, ticket: None }
     }
 
-    /// One that has arrived.
+    /// A guard for an arrival that has happened.
     #[inline]
     pub(super) fn of(capacitor: &'a C, announced: bool, ticket: C::Ticket) -> Self {
         Self { capacitor, announced, ticket: Some(ticket) }
@@ -157,7 +158,7 @@ impl<'a, C: ArriveDepart> Arrival<'a, C> {
         self.ticket = ticket;
     }
 
-    /// The ticket; for somebody else to drop an [`Arrival::of`] it.
+    /// The ticket; another thread may then drop an [`Arrival::of`] it.
     #[inline]
     pub(super) fn forget(self) -> Option<C::Ticket> {
         let ticket = self.ticket;
@@ -184,7 +185,7 @@ impl<C: ArriveDepart> fmt::Debug for Arrival<'_, C> {
     }
 }
 
-/// What all check.
+/// The check of all capacitors.
 #[track_caller]
 pub(super) const fn checked(limit: u32, most: u32) -> u32 {
     assert!(limit >= 1 && limit <= most, "the bypass limit is at least 1, and not more than this capacitor can have");

@@ -1,60 +1,63 @@
 //! Capacitors: bounded bypass for any lock.
 //!
-//! A lock may be fast because it is unfair: whoever comes first to a free test-and-set lock has it, and some never do. A
-//! capacitor is put in front of it. Who wants the lock *arrives* first, and *departs* after the unlock; of those who
-//! have arrived only so many are let through at a time, in the order in which they came. So while somebody waits, at
-//! most `B - 1` of those who came later have the lock before it, whatever the lock itself does.
+//! A lock may be fast because it is unfair: the first contender that finds a test-and-set lock free takes it, and some
+//! contenders never do. A capacitor is put in front of such a lock. A contender *arrives* before it locks, and
+//! *departs* after it has unlocked. The capacitor admits only a limited number of arrived contenders at a time, in the
+//! order of their arrivals. So while a contender waits, at most `B - 1` later ones get the lock before it, whatever the
+//! lock itself does.
 //!
-//! | primitive | lets through | bypass at most | deadlines | the gate |
+//! | primitive | admits | bypass at most | deadlines | gate |
 //! |---|---|---|---|---|
-//! | [`Platoon`]`<S>` | `B`; and the next `B` when all of these have departed | `B - 1` | in line, if `S` has them in line | yes |
-//! | [`SlidingWindow`] | all that are less than `B` behind the first that has not departed | `B - 1` | in line | yes |
-//! | [`Multilane`] | `L` lanes, dealt in turn, of `B` each; and the next `L * B` when all have departed | `L * B - 1` | polls | no |
-//! | [`SeparateLanes`]`<S>` | lanes that are platoons, each for itself | not bounded by `B` and `L` | as of a platoon | no |
+//! | [`Platoon`]`<S>` | `B`; and the next `B` when all of these have departed | `B - 1` | queued, if `S` queues them | yes |
+//! | [`SlidingWindow`] | all that are less than `B` behind the first that has not departed | `B - 1` | queued | yes |
+//! | [`Multilane`] | `L` lanes, assigned in turn, of `B` each; and the next `L * B` when all have departed | `L * B - 1` | poll | no |
+//! | [`SeparateLanes`]`<S>` | lanes that are separate platoons | not bounded by `B` and `L` | as of a platoon | no |
 //!
-//! | admission | who arrives | bypass at most |
+//! | admission | which acquisitions arrive | bypass at most |
 //! |---|---|---|
-//! | [`Always`] | everybody | the primitive's |
-//! | [`Gated`] | who finds somebody between arrival and departure, or the lock taken; the others have the lock at about the price of the bare one | the primitive's |
-//! | [`Fractional`] | one in so many, drawn at random | not bounded |
+//! | [`Always`] | all | the primitive's |
+//! | [`Gated`] | those that meet contention: another contender between arrival and departure, or a locked lock. An uncontended acquisition costs about as much as the inner lock | the primitive's |
+//! | [`Fractional`] | a random fraction | not bounded |
 //!
-//! [`Wrapped`] makes a [`RawLock`](sudog_sync::RawLock) of an inner lock, a primitive and an admission. Its names:
-//! [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate, and is the one to take, if one is.
+//! [`Wrapped`] makes a [`RawLock`](sudog_sync::RawLock) of an inner lock, a primitive and an admission. Two aliases:
+//! [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate. If you use a capacitor, use `Sliding`.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! Alone, and behind the gate, 1.0 to 1.15 times the bare lock (`Clh`: 1.4 to 1.5). Under contention, what fairness costs:
-//! the lock goes from one that waits to the next, and no longer again and again to whoever has it, or is awake. With many
-//! more threads than processors that makes of each acquisition a wake-up, and of millions a second some hundred thousand,
-//! whatever the inner lock is. So put one around a lock that starves somebody, or where a bound must hold; not around each
-//! lock there is. The figures are in `locks/docs/capacitor.md`.
+//! Uncontended, and with the gate, 1.0 to 1.15 times the bare lock (`Clh`: 1.4 to 1.5). Under contention it costs what
+//! fairness costs: the lock goes from one waiter to the next, and no longer again and again to the thread that has just
+//! unlocked it or is awake. With many more threads than processors each acquisition then needs a wake-up, so millions
+//! of acquisitions per second become some hundred thousand, whatever the inner lock is. So put a capacitor around a
+//! lock that starves its waiters, or where a bound must hold; not around every lock. The figures are in
+//! `locks/docs/capacitor.md`.
 //!
-//! # What is counted
+//! # What the bound counts
 //!
-//! What the bound counts: acquisitions by others whose arrival began after one's own had ended, and that get the lock
-//! before one does. An arrival has ended when its place is taken, before it waits.
+//! Acquisitions by other contenders whose arrival began after one's own arrival had ended, and that get the lock first.
+//! An arrival ends when its place is taken, before it waits.
 //!
-//! What is known of them, claim by claim and with figures: `locks/docs/capacitor.md`. What was wrong in the paper's listings
-//! is there, too.
+//! `locks/docs/capacitor.md` lists what is known, claim by claim and with figures, and the errors in the paper's
+//! listings.
 //!
 //! The waiters of the sliding window wait in the chains of [`waiting_array`](crate::waiting_array).
 //!
-//! Source: Dave Dice, *Capacitors*, Oracle Labs, 2025. The window, the gate and the departures in one word are ours.
+//! Source: Dave Dice, *Capacitors*, Oracle Labs, 2025. The window, the gate and the departures in one word are this
+//! project's.
 
 mod admission;
 mod arrival;
-mod late;
 mod multilane;
+mod overflow;
 mod platoon;
 mod sliding;
 mod wrapped;
 
-pub use admission::{Admission, Always, ConstAdmission, Fractional, Gated, Way};
+pub use admission::{Admission, Always, ConstAdmission, Fractional, Gated, Path};
 pub use arrival::{Arrival, ArriveDepart, ConstArriveDepart};
-pub use multilane::{Dealing, Multilane, SeparateLanes};
+pub use multilane::{LaneChoice, Multilane, SeparateLanes};
 pub use platoon::Platoon;
 pub use sliding::{SlidingWindow, WindowTicket};
-pub use wrapped::{Capacitor, Pass, Sliding, Wrapped};
+pub use wrapped::{Capacitor, Sliding, Wrapped, WrappedGuard};
 
-/// The bypass limit `B` of what is made without one.
+/// The bypass limit `B` of a capacitor that is made without one.
 pub const DEFAULT_LIMIT: u32 = 4;

@@ -1,28 +1,28 @@
-//! Lanes: several lines, so that those who arrive do not all meet in one. For study.
+//! Lanes: several queues, so that arrivals do not all contend for one. For study.
 //!
-//! | | dealt | departures are counted | bypass at most |
+//! | | assigned | departures are counted | bypass at most |
 //! |---|---|---|---|
 //! | [`Multilane`] | in turn | by all lanes together: the `L * B`-th gives `B` credits to each | `L * B - 1` |
-//! | [`SeparateLanes`] | in turn, by thread, or at random | by each lane for itself | see [`Dealing`] |
+//! | [`SeparateLanes`] | in turn, by thread, or at random | by each lane separately | see [`LaneChoice`] |
 //!
-//! The paper says of lanes that they "preserve the bounded bypass property". It depends on what is counted where, and on
-//! what is dealt. With a count of its own, each lane is a platoon: while V is late, its lane is closed, but the others
-//! go on, with all who are dealt to them. With one count, a platoon is the next `L * B` that are dealt, so each lane has
-//! `B` of them, and that they pass by different lines makes no difference to who is in it.
+//! The paper says of lanes that they "preserve the bounded bypass property". That depends on how departures are counted
+//! and how lanes are assigned. With separate counts, each lane is a platoon: while V is late its lane is closed, but
+//! the others go on, with all contenders that are assigned to them. With one count, a platoon is the next `L * B`
+//! numbers, so each lane has `B` of them, and it does not matter that they wait in different queues.
 //!
-//! **The number that is dealt is the ticket**: `n` is for lane `n % L`, and is its ticket `n / L`. Were the lane all that
-//! is dealt, and its ticket drawn in a second step, as any semaphore does, then those who stop between the two would put the
-//! lanes out of step, and the credits of one platoon go to two: each two who do so let one more pass
-//! (`locks/docs/capacitor.md`).
+//! **The assigned number is the ticket**: `n` is for lane `n % L`, and is its ticket `n / L`. If only the lane were
+//! assigned, and its ticket drawn in a second step, as any semaphore does, then threads that stop between the two steps
+//! would put the lanes out of step, and the credits of one platoon would go to two: each two such threads admit one
+//! contender more (`locks/docs/capacitor.md`).
 //!
-//! A credit is for a number that has been dealt, so one that was dealt cannot give up. Who has a deadline is dealt
-//! nothing before its turn has come, and polls; and a goroutine that is unwound waits on until it is let through, and
+//! A credit belongs to an assigned number, so a contender with a number cannot give up. One with a deadline takes no
+//! number before its turn has come, and polls; and a goroutine that is unwound waits on until it is admitted, and
 //! departs.
 //!
-//! Orderings: as in `platoon.rs`; credits are Release, and acquired by who is let through. Who sleeps is woken as in
-//! the sliding window, but for all numbers, whether dealt or not: so no other look is needed.
+//! Orderings: as in `platoon.rs`; credits are Release, and an admitted contender acquires them. Sleepers are woken as
+//! in the sliding window, but for all numbers, whether assigned or not: so no further check is needed.
 //!
-//! Source: the paper's remark on multilane semaphores; the shared count is ours.
+//! Source: the paper's remark on multilane semaphores; the shared count is this project's.
 
 use std::fmt;
 
@@ -41,10 +41,10 @@ use sudog_sync::Semaphore;
 use sudog_sync::internal::poll_until;
 use sudog_sync::internal::thread_index;
 
-/// The lanes of what is made without a number of them.
+/// The number of lanes if none is given.
 pub const DEFAULT_LANES: u32 = 2;
 
-/// A platoon of `L * B`, dealt in turn to `L` lanes.
+/// A platoon of `L * B`, assigned in turn to `L` lanes.
 ///
 /// # Limits
 ///
@@ -63,7 +63,7 @@ pub const DEFAULT_LANES: u32 = 2;
 /// assert!(lanes.try_arrive().is_some());
 /// ```
 pub struct Multilane {
-    /// How many of each lane have been let through, or can be.
+    /// For each lane, the number of its tickets that are admitted.
     lanes: Box<[CachePadded<AtomicU64>]>,
     dealt: CachePadded<AtomicU64>,
     departed: CachePadded<AtomicU64>,
@@ -71,14 +71,14 @@ pub struct Multilane {
 }
 
 impl Multilane {
-    /// With so many lanes, and this bypass limit for each.
+    /// With `lanes` lanes, and this bypass limit for each.
     ///
     /// # Panics
     ///
-    /// If there are none, or too many for the limit.
+    /// If `lanes` is 0, or too large for the limit.
     #[must_use]
     pub fn with_lanes(lanes: u32, limit: u32) -> Self {
-        assert!(lanes >= 1, "there is a lane at least");
+        assert!(lanes >= 1, "there must be at least one lane");
         checked(limit.saturating_mul(lanes), 1 << 20);
         Self {
             lanes: (0..lanes).map(|_| CachePadded::new(AtomicU64::new(u64::from(limit)))).collect(),
@@ -88,13 +88,13 @@ impl Multilane {
         }
     }
 
-    /// How many numbers have been dealt. For tests and the curious.
+    /// How many numbers have been assigned. For tests and diagnostics.
     #[must_use]
     pub fn dealt(&self) -> u64 {
         self.dealt.load(Relaxed)
     }
 
-    /// The lane of a number, and the ticket.
+    /// The lane of a number, and its ticket there.
     #[inline]
     fn lane(&self, number: u64) -> (&AtomicU64, u64) {
         let lanes = self.lanes.len() as u64;
@@ -118,7 +118,7 @@ impl Multilane {
         }
     }
 
-    /// The last of the platoon: lets the next one go.
+    /// The last departure of the platoon: admits the next one.
     #[cold]
     fn complete(&self) {
         self.departed.store(0, Relaxed);
@@ -132,7 +132,7 @@ impl Multilane {
 }
 
 impl ArriveDepart for Multilane {
-    /// The number that was dealt, in the order in which they came.
+    /// The assigned number, in the order of arrivals.
     type Ticket = u64;
 
     const DEADLINES: bool = false;
@@ -154,9 +154,9 @@ impl ArriveDepart for Multilane {
         let number = self.dealt.fetch_add(1, Relaxed);
         let (lane, ticket) = self.lane(number);
         if lane.load(Acquire) <= ticket {
-            let waits = Waits { lanes: self, number };
+            let guard = WaitOnUnwind { lanes: self, number };
             Self::wait(lane, ticket);
-            std::mem::forget(waits);
+            std::mem::forget(guard);
         }
         number
     }
@@ -178,7 +178,8 @@ impl ArriveDepart for Multilane {
     }
 
     fn depart(&self, _: u64) {
-        // Relaxed: as in platoon.rs, the last one's credits release the reset, and those of the next platoon acquire it.
+        // Relaxed: as in platoon.rs, the last departure's credits release the reset, and the next platoon's departures
+        // acquire it.
         let departed = self.departed.fetch_add(1, Relaxed) + 1;
         if departed >= self.credits() {
             if departed > self.credits() {
@@ -190,14 +191,14 @@ impl ArriveDepart for Multilane {
     }
 }
 
-/// One that was dealt a number, and waits. Dropped when a goroutine is unwound, which does not happen to it again: it
-/// waits on, or its credit would never be used up.
-struct Waits<'a> {
+/// A waiter that has a number. Dropped when its goroutine is unwound, which does not happen twice: it waits on, as its
+/// credit would otherwise never be used.
+struct WaitOnUnwind<'a> {
     lanes: &'a Multilane,
     number: u64,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitOnUnwind<'_> {
     #[cold]
     fn drop(&mut self) {
         let (lane, ticket) = self.lanes.lane(self.number);
@@ -206,60 +207,60 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// How lanes are dealt. What lanes that are platoons, each for itself, bound depends on it.
+/// How lanes are assigned. The bound of [`SeparateLanes`] depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dealing {
-    /// One after the other. The bypass depends on the number of threads, T: those that are dealt to the lane of one that
-    /// is late wait behind it, and soon all are there; in models it was `L * B - 1 + (L - 1) * (T - 2)` and `T - 1` more.
-    /// But whoever only tries is dealt another lane the next time, so with `try_lock` it is not bounded.
+pub enum LaneChoice {
+    /// One after the other. The bypass depends on the number of threads, T: threads that are assigned to the lane of a
+    /// late one wait behind it, and soon all are there; in models it was `L * B - 1 + (L - 1) * (T - 2)` and `T - 1`
+    /// more. But a caller that only tries gets another lane the next time, so with `try_lock` it is not bounded.
     InTurn,
-    /// To each thread always the same. Not bounded: the threads of another lane pass again and again.
+    /// Always the same for each thread. Not bounded: the threads of another lane pass again and again.
     ByThread,
     /// Any: the paper's "at random". Not bounded.
     AtRandom,
 }
 
-/// Lanes that are platoons, each for itself.
+/// Lanes that are separate platoons.
 ///
 /// # Examples
 ///
-/// One that is late in its lane does not hold up the other:
+/// A late departure in one lane does not hold up the other:
 ///
 /// ```
-/// use sudog_locks::capacitor::{ArriveDepart, Dealing, SeparateLanes};
+/// use sudog_locks::capacitor::{ArriveDepart, LaneChoice, SeparateLanes};
 /// use sudog_locks::waiting_array::Benaphore;
 ///
-/// let lanes: SeparateLanes<Benaphore> = SeparateLanes::with_lanes(2, 1, Dealing::InTurn);
+/// let lanes: SeparateLanes<Benaphore> = SeparateLanes::with_lanes(2, 1, LaneChoice::InTurn);
 /// let _late = lanes.arrive();
 /// let other = lanes.arrive();
 /// lanes.depart(other);
-/// assert!(lanes.try_arrive().is_none(), "dealt to the lane of the one that is late");
-/// assert!(lanes.try_arrive().is_some(), "dealt to the other");
+/// assert!(lanes.try_arrive().is_none(), "assigned to the lane of the late departure");
+/// assert!(lanes.try_arrive().is_some(), "assigned to the other lane");
 /// ```
 pub struct SeparateLanes<S = Benaphore> {
     lanes: Box<[Platoon<S>]>,
-    dealing: Dealing,
+    lane_choice: LaneChoice,
     dealt: CachePadded<AtomicU64>,
 }
 
 impl<S: Semaphore> SeparateLanes<S> {
-    /// With so many lanes, and this bypass limit for each.
+    /// With `lanes` lanes, and this bypass limit for each.
     ///
     /// # Panics
     ///
-    /// If there are none, or the limit is one that a platoon cannot have.
+    /// If `lanes` is 0, or a platoon cannot have this limit.
     #[must_use]
-    pub fn with_lanes(lanes: u32, limit: u32, dealing: Dealing) -> Self {
-        assert!(lanes >= 1, "there is a lane at least");
+    pub fn with_lanes(lanes: u32, limit: u32, lane_choice: LaneChoice) -> Self {
+        assert!(lanes >= 1, "there must be at least one lane");
         let lanes = (0..lanes).map(|_| Platoon::with_limit(limit)).collect();
-        Self { lanes, dealing, dealt: CachePadded::new(AtomicU64::new(0)) }
+        Self { lanes, lane_choice, dealt: CachePadded::new(AtomicU64::new(0)) }
     }
 
-    fn deal(&self) -> u32 {
-        let number = match self.dealing {
-            Dealing::InTurn => self.dealt.fetch_add(1, Relaxed),
-            Dealing::ByThread => thread_index() as u64,
-            Dealing::AtRandom => u64::from(draw()),
+    fn choose_lane(&self) -> u32 {
+        let number = match self.lane_choice {
+            LaneChoice::InTurn => self.dealt.fetch_add(1, Relaxed),
+            LaneChoice::ByThread => thread_index() as u64,
+            LaneChoice::AtRandom => u64::from(draw()),
         };
         (number % self.lanes.len() as u64) as u32
     }
@@ -273,7 +274,7 @@ impl<S: Semaphore> ArriveDepart for SeparateLanes<S> {
     const GATE: bool = false;
 
     fn with_limit(limit: u32) -> Self {
-        Self::with_lanes(DEFAULT_LANES, limit, Dealing::AtRandom)
+        Self::with_lanes(DEFAULT_LANES, limit, LaneChoice::AtRandom)
     }
 
     fn limit(&self) -> u32 {
@@ -285,18 +286,18 @@ impl<S: Semaphore> ArriveDepart for SeparateLanes<S> {
     }
 
     fn arrive(&self) -> u32 {
-        let lane = self.deal();
+        let lane = self.choose_lane();
         self.lanes[lane as usize].arrive();
         lane
     }
 
     fn try_arrive(&self) -> Option<u32> {
-        let lane = self.deal();
+        let lane = self.choose_lane();
         self.lanes[lane as usize].try_arrive().map(|()| lane)
     }
 
     fn arrive_until(&self, deadline: Instant) -> Option<u32> {
-        let lane = self.deal();
+        let lane = self.choose_lane();
         self.lanes[lane as usize].arrive_until(deadline).map(|()| lane)
     }
 
@@ -318,7 +319,7 @@ impl<S> fmt::Debug for SeparateLanes<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SeparateLanes")
             .field("lanes", &self.lanes.len())
-            .field("dealing", &self.dealing)
+            .field("lane_choice", &self.lane_choice)
             .finish_non_exhaustive()
     }
 }

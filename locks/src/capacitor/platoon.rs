@@ -1,32 +1,33 @@
-//! The platoon: `B` are let through, and the next `B` when all of these have departed. The paper's capacitor.
+//! The platoon: `B` contenders are admitted, and the next `B` when all of these have departed. The paper's capacitor.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `sema` | credits, `B` at first: who arrives takes one |
-//! | `departed` | lower half: how many of the platoon that is out have departed; upper half: how many announcements have ended |
+//! | `sema` | credits, `B` at first: an arrival takes one |
+//! | `departed` | lower half: how many of the current platoon have departed; upper half: how many announcements have ended |
 //! | `announced` | how many announcements there were |
 //!
-//! | step | who | what |
+//! | step | by | action |
 //! |---|---|---|
-//! | arrive | | takes a credit, in line |
+//! | arrive | | takes a credit, waiting in the queue |
 //! | depart | | `departed += (0, 1)`, or `(1, 1)` if announced; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
 //! | retract | | `departed += (1, 0)` |
-//! | gate | one that has the lock | loads `departed`, then `announced`: equal, so nobody is in between |
+//! | gate | the owner of the inner lock | loads `departed`, then `announced`: if equal, no contender is in between |
 //!
-//! Bound: while V has not departed, its platoon is out, so only the credits of that platoon can overtake it: `B - 1`.
-//! This needs a semaphore that is first come, first served, newcomers included; with one that lets a newcomer take a
-//! credit past a waiter, V could wait for ever at the semaphore.
+//! Bound: while V has not departed, its platoon is not complete, so only the credits of that platoon can overtake it:
+//! `B - 1`. This needs a semaphore that is first come, first served, newcomers included; with a semaphore whose
+//! newcomers take credits before waiters, V could wait for ever at the semaphore.
 //!
-//! **One word for both counts.** The listings reset the count of departures by a store, which is right as nobody else is
-//! about then. Here the reset is an RMW, as the upper half goes on; and so a departure is one RMW with a gate or without.
+//! **One word for both counts.** The listings reset the count of departures by a store, which is correct because no
+//! other departure can happen then. Here the reset is an RMW, as the upper half keeps counting; so a departure is one
+//! RMW with a gate or without.
 //!
-//! Orderings: the `B`-th departer takes off `B` before it releases the credits, and who departs next has acquired one of
-//! them: so the lower half never counts two platoons. The gate: a departure is Release, and comes after its announcement;
-//! so who has acquired `departed` sees all announcements of those it counts, and that of a V that has been announced
-//! before and has not departed, too: the counts differ.
+//! Orderings: the `B`-th departure subtracts `B` before it releases the credits, and the next departure has acquired
+//! one of them: so the lower half never counts two platoons. The gate: a departure is Release, and comes after its
+//! announcement; so a thread that has acquired `departed` sees all announcements that it counts, and also the
+//! announcement of a V that was announced before and has not departed: the counts differ.
 //!
-//! One that is late idles the lock: once the platoon's credits are used up, all wait for the last departure. That is what
-//! [`SlidingWindow`](super::SlidingWindow) is for.
+//! A late departure leaves the lock idle: once the platoon's credits are used up, all contenders wait for the last
+//! departure. [`SlidingWindow`](super::SlidingWindow) avoids that.
 //!
 //! Source: listing 1 (over `Ticket`) and listing 2 (over `Twa`).
 
@@ -50,16 +51,16 @@ use sudog_sync::{Order, Semaphore};
 /// The largest bypass limit.
 const MOST: u32 = 1 << 20;
 
-/// In the upper half of the word.
+/// One, in the upper half of the word.
 const ONE: u64 = 1 << 32;
 
 /// The capacitor of the paper, over any semaphore that is first come, first served.
 ///
 /// # Limits
 ///
-/// A bypass limit of 2^20. 2^31 that have arrived and not departed. Over a semaphore that blocks its thread, goroutines of
-/// one worker must not wait for the inner lock, nor give way with the lock, while others of it wait to be let through: none
-/// of them would run again.
+/// The bypass limit is at most 2^20; at most 2^31 contenders that have arrived and not departed. Over a semaphore that
+/// blocks its thread, goroutines of one worker must not wait for the inner lock, nor yield while they own it, while
+/// other goroutines of that worker wait to be admitted: none of them would run again.
 ///
 /// # Examples
 ///
@@ -80,7 +81,7 @@ pub struct Platoon<S = Benaphore> {
     tally: CachePadded<Tally>,
 }
 
-/// What is written by those who depart, and by those who announce themselves.
+/// The counts that departures and announcements write.
 struct Tally {
     departed: AtomicU64,
     announced: AtomicU32,
@@ -91,7 +92,8 @@ impl<S: Semaphore> Platoon<S> {
     const FIRST_COME_FIRST_SERVED: () =
         assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
 
-    /// [`ArriveDepart::with_limit`], for a `static`: by a type parameter, as a trait's constants know the limit only so.
+    /// [`ArriveDepart::with_limit`], for a `static`: the limit is a type parameter, as a trait's constants cannot
+    /// depend on a value.
     ///
     /// ```
     /// use sudog_locks::capacitor::{ArriveDepart, Platoon};
@@ -112,8 +114,8 @@ impl<S: Semaphore> Platoon<S> {
         Self { sema: CachePadded::new(S::WITH_PERMITS), tally: CachePadded::new(tally) }
     }
 
-    /// The semaphore, to look at. Permits that are taken or given by hand void the bound; and if it is closed, arrivals
-    /// panic.
+    /// The semaphore, to inspect. Permits that are taken from it or given to it directly break the bound; and if it is
+    /// closed, arrivals panic.
     pub fn semaphore(&self) -> &S {
         let () = Self::FIRST_COME_FIRST_SERVED;
         &self.sema
@@ -121,7 +123,7 @@ impl<S: Semaphore> Platoon<S> {
 
     #[inline]
     fn count_off(&self, departure: u64) {
-        // Release: for the gate. The lower half does not run over: there are no more departures than credits.
+        // Release: for the gate. The lower half does not overflow: there are no more departures than credits.
         let before = self.tally.departed.fetch_add(departure, Release) as u32;
         if before + 1 >= self.tally.limit {
             self.complete(before);
@@ -129,7 +131,7 @@ impl<S: Semaphore> Platoon<S> {
         sudog_runtime::safepoint();
     }
 
-    /// The last of the platoon: lets the next one go.
+    /// The last departure of the platoon: admits the next one.
     #[cold]
     fn complete(&self, before: u32) {
         let limit = self.tally.limit;
@@ -191,7 +193,7 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn announce(&self) {
-        // Relaxed: it is before its own end, which is what the gate acquires.
+        // Relaxed: it comes before the end of the announcement, which the gate acquires.
         self.tally.announced.fetch_add(1, Relaxed);
     }
 
@@ -202,8 +204,8 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn is_idle(&self) -> bool {
-        // This order: the other way round somebody could be announced, and another depart, between the two. That 2^32 be
-        // announced between the two is not expected.
+        // This order: in the other one a contender could be announced, and another depart, between the two. That 2^32
+        // are announced between the two is not expected.
         let departed = (self.tally.departed.load(Acquire) / ONE) as u32;
         self.tally.announced.load(Relaxed) == departed
     }

@@ -1,49 +1,50 @@
-//! The sliding window: who is less than `B` behind the first that has not departed is let through.
+//! The sliding window: admits every ticket that is less than `B` behind the first that has not departed.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | `next` | the next ticket; to arrive is to draw one |
-//! | `window` | upper half, *base*: the first ticket that has not departed. Bit 31: LATE, `late` is not empty. Bits 0 to 30: bit `i` says that ticket `base + i` has departed; bit 0 is never set |
-//! | `late` | tickets that were given up when they were too far from the base for a bit |
+//! | `window` | upper half, *base*: the first ticket that has not departed. Bit 31: OVERFLOW, the list `overflow` is not empty. Bits 0 to 30: bit `i` says that ticket `base + i` has departed; bit 0 is never set |
+//! | `overflow` | tickets that gave up when they were too far from the base for a bit |
 //!
-//! | step | who | what |
+//! | step | by | action |
 //! |---|---|---|
-//! | arrive | | `t = next++`; `t < base + B`: is let through; else waits until that is so |
-//! | depart | ticket `t`, no LATE | CAS on the window: sets bit `t - base`; if the lowest bits are set then, moves the base past them |
-//! | depart | LATE, or no bit for `t` | the same under a lock; and gives bits to those of `late` that have come near |
-//! | … | who moved the base by `k` | wakes those of the `k` tickets behind the old window that have been drawn |
-//! | give up | who waits | departs |
+//! | arrive | | `t = next++`; `t < base + B`: is admitted; otherwise waits until that holds |
+//! | depart | ticket `t`, no OVERFLOW | CAS on the window: sets bit `t - base`; if the lowest bits are set then, moves the base past them |
+//! | depart | OVERFLOW, or no bit for `t` | the same under a lock; and gives bits to those tickets of `overflow` that are near enough now |
+//! | … | the ticket that moved the base by `k` | wakes those of the `k` tickets behind the old window that have been drawn |
+//! | give up | a waiter | departs |
 //!
-//! Tickets have 32 bits here and go round: two are compared by their difference, so fewer than 2^31 may be about. While one
-//! holds up the base, others can come and give up as often as they like: from 2^30 on those with a deadline draw no more
-//! tickets, and poll.
+//! Tickets have 32 bits here and wrap: two are compared by their difference, so fewer than 2^31 may be in use. While
+//! one ticket holds up the base, others can arrive and give up any number of times: from 2^30 on, arrivals with a
+//! deadline draw no more tickets, and poll.
 //!
-//! **Bound.** While V has not departed the base is not above its ticket `v`, so whoever is let through has a ticket below
-//! `v + B`: at most `B - 1` of them are later than V. Where it departs does not matter, nor what lock is inside. Each
-//! has all `B - 1`; in a platoon only the first has.
+//! **Bound.** While V has not departed the base is not above its ticket `v`, so every admitted ticket is below `v + B`:
+//! at most `B - 1` of them are later than V. Neither the order of departures nor the inner lock matters. Each contender
+//! may be overtaken by all `B - 1`; in a platoon only the first may.
 //!
-//! **Nobody is left behind.** Who has ticket `base` is always let through. A base that moves to `b` lets exactly the
-//! tickets below `b + B` through; who moved it by `k` wakes the `k` that were not before. So one that is late holds up
-//! those who are `B` behind it, and no others. So does one that has moved the base, and is stopped before it has woken
-//! those: nobody else will.
+//! **No waiter is left behind.** The ticket `base` is always admitted. A base that moves to `b` admits exactly the
+//! tickets below `b + B`; the ticket that moved it by `k` wakes the `k` that were not admitted before. So a late
+//! departure delays the tickets `B` behind it, and no others. So does a thread that has moved the base and is stopped
+//! before it has woken those: no other thread will.
 //!
-//! **The bits.** Who has been let through is less than `B` from the base, so has a bit; so a limit is 31 at most. Who gives
-//! up may be farther, and is noted in `late`. LATE is in the same word as the base: so either a departer sees LATE, and
-//! looks there, or the one that is noted sees the base that the departer moved. While LATE is set the window is changed
-//! under the lock only, so for as long a departure may have to wait for another's.
+//! **The bits.** An admitted ticket is less than `B` from the base, so it has a bit; so a limit is 31 at most. A ticket
+//! that gives up may be farther away, and is recorded in `overflow`. OVERFLOW is in the same word as the base: so
+//! either a departing thread sees OVERFLOW and reads the list, or the recorded ticket sees the base that this thread
+//! moved. While OVERFLOW is set the window is changed under the lock only, so for that time a departure may have to
+//! wait for another.
 //!
-//! **The gate** loads the window, then `next`: the same ticket, so nobody is between arrival and departure. Why in this
-//! order and what it may miss: [`is_idle`](SlidingWindow::is_idle).
+//! **The gate** loads the window, then `next`: if both give the same ticket, no contender is between arrival and
+//! departure. For the reason of this order, and for its limits, see [`is_idle`](SlidingWindow::is_idle).
 //!
-//! Orderings: a departure is Release and being let through Acquire, though the inner lock orders what it protects. To
-//! wake only those who have drawn a ticket, a departer looks at `next` after it has changed the window; who goes to sleep
-//! has drawn a ticket, and looks at the window once more: each writes, then reads what the other writes. So the
-//! departer's two accesses are sequentially consistent, and between the other two is the fence of the chain. On x86 the
-//! departer pays nothing for it, as its write is a locked instruction.
+//! Orderings: a departure is Release and an admission Acquire, though the inner lock orders what it protects. To wake
+//! only drawn tickets, a departing thread reads `next` after it has changed the window; a waiter has drawn a ticket,
+//! and reads the window once more before it sleeps: each writes, then reads what the other writes. So the departing
+//! thread's two accesses are sequentially consistent, and between the waiter's two is the fence of the chain. On x86
+//! the departing thread pays nothing for it, as its write is a locked instruction.
 //!
-//! The lock must outlive the departure, as it looks at `next` at its end.
+//! The window must outlive the departure, which reads `next` at its end.
 //!
-//! Source: ours. `locks/docs/capacitor.md` has what was checked.
+//! Source: this project's. `locks/docs/capacitor.md` lists what was checked.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -57,31 +58,32 @@ use super::DEFAULT_LIMIT;
 #[cfg(not(sudog_loom))]
 use super::arrival::ConstArriveDepart;
 use super::arrival::{ArriveDepart, checked};
-use super::late::Late;
-use crate::waiting::gate::is_over;
+use super::overflow::Overflow;
+use crate::waiting::parker::is_over;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use crate::waiting_array::chain;
 use sudog_sync::internal::poll_until;
 
-/// How many bits are used. In a model two, so that somebody can be too far for one.
+/// How many bits are used. In a model two, so that a ticket can be too far away for one.
 const SPAN: u32 = if cfg!(sudog_loom) { 2 } else { 31 };
-const LATE: u64 = 1 << 31;
-/// How many tickets there may be from the base on before those who may give up draw no more.
+const OVERFLOW: u64 = 1 << 31;
+/// How many tickets there may be from the base on before arrivals with a deadline draw no more.
 const CROWDED: u32 = 1 << 30;
-/// And before whoever waits ends the process: far from the 2^31 that could not be compared any more. Those who may not give
-/// up are as many as there are threads and goroutines.
+/// How many there may be before a waiter ends the process: far from the 2^31 that could not be compared any more.
+/// Arrivals without a deadline are at most as many as there are threads and goroutines.
 const MOST: u32 = CROWDED + (1 << 29);
 const BITS: u64 = (1 << SPAN) - 1;
 
-/// A capacitor without drain: the window moves on with the first that departs, and not with the last of a platoon.
+/// A capacitor that never drains: the window moves when its first ticket departs, not when the last of a platoon does.
 ///
-/// `P` is how those wait who are not yet let through.
+/// `P` says how contenders wait that are not admitted yet.
 ///
 /// # Limits
 ///
-/// A bypass limit of 31. 2^30 that have arrived since the first that has not departed, those who gave up included: beyond
-/// that whoever has a deadline polls; half as many more, which would have to be threads and goroutines, end the process. One
-/// that gives up while 31 or more are before it allocates, and so may any departure until it has passed: it cannot be in
+/// The bypass limit is at most 31. At most 2^30 arrivals since the first that has not departed, those that gave up
+/// included: beyond that an arrival with a deadline polls; half as many more, which would have to be threads and
+/// goroutines, end the process. A waiter that gives up while 31 or more tickets are before it allocates, and so may any
+/// departure until the base has passed it: so this cannot guard a global allocator that is waited for with deadlines.
 /// front of a global allocator's lock, if that is waited for with deadlines.
 ///
 /// # Examples
@@ -92,22 +94,22 @@ const BITS: u64 = (1 << SPAN) - 1;
 /// let window = SlidingWindow::new(2);
 /// let [first, second] = [window.arrive(), window.arrive()];
 /// window.depart(second);
-/// assert!(window.try_arrive().is_none(), "the first is still there, and two have come since");
+/// assert!(window.try_arrive().is_none(), "the first has not departed, and two have arrived since");
 /// window.depart(first);
 /// assert!(window.try_arrive().is_some());
 /// ```
 pub struct SlidingWindow<P = SpinThenPark> {
     next: CachePadded<AtomicU64>,
     window: CachePadded<AtomicU64>,
-    late: Mutex<Late>,
+    overflow: Mutex<Overflow>,
     limit: u32,
     policy: std::marker::PhantomData<fn() -> P>,
 }
 
 /// A ticket of a [`SlidingWindow`].
 ///
-/// Never 0, so that no ticket is, and both are one word: half a word that is written and then read as a whole one costs as
-/// much as a lock.
+/// Never 0, so that an absent ticket is 0 and both are one word: writing half a word and then reading the whole word
+/// costs as much as a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WindowTicket(NonZeroU64);
 
@@ -117,7 +119,7 @@ impl WindowTicket {
         Self(NonZeroU64::MIN | u64::from(number) << 32)
     }
 
-    /// Tickets are numbered in the order in which they are drawn, modulo 2^32.
+    /// The number: tickets are numbered in the order in which they are drawn, modulo 2^32.
     #[inline]
     #[must_use]
     pub fn number(self) -> u32 {
@@ -137,25 +139,25 @@ fn base(window: u64) -> u32 {
     (window >> 32) as u32
 }
 
-/// A window with these bits, which may be more than there is room for, moved on as far as they let it. And by how much.
+/// A window with these bits, which may be more than fit, moved on as far as they allow; and by how much.
 #[inline]
 fn moved(base: u32, bits: u64) -> (u64, u32) {
     let by = bits.trailing_ones();
     (u64::from(base.wrapping_add(by)) << 32 | bits.checked_shr(by).unwrap_or(0), by)
 }
 
-/// The window without `n` tickets from this one on, and by how much it has moved. The tickets have bits.
+/// The window after `n` tickets from this one on have departed, and by how much it has moved. The tickets have bits.
 #[inline]
 fn without(window: u64, ticket: u32, n: u32) -> (u64, u32) {
     let at = ticket.wrapping_sub(base(window));
-    debug_assert!(window & LATE == 0 && at + n <= SPAN);
+    debug_assert!(window & OVERFLOW == 0 && at + n <= SPAN);
     let bits = ((1 << n) - 1) << at;
     debug_assert!(window & bits == 0, "a ticket departs once");
     moved(base(window), window & BITS | bits)
 }
 
 impl SlidingWindow {
-    /// With this bypass limit, and the default policy. [`ArriveDepart::with_limit`] is for any.
+    /// A window with this bypass limit and the default policy. [`ArriveDepart::with_limit`] allows any policy.
     ///
     /// # Panics
     ///
@@ -169,7 +171,7 @@ impl SlidingWindow {
 }
 
 impl<P> SlidingWindow<P> {
-    /// [`ArriveDepart::with_limit`], for a `static`; [`SlidingWindow::new`] spares one to name the policy.
+    /// [`ArriveDepart::with_limit`], for a `static`; with [`SlidingWindow::new`] the policy need not be named.
     ///
     /// # Panics
     ///
@@ -187,7 +189,7 @@ impl<P> SlidingWindow<P> {
         Self {
             next: CachePadded::new(AtomicU64::new(at as u64)),
             window: CachePadded::new(AtomicU64::new((at as u64) << 32)),
-            late: Mutex::new(Late::NONE),
+            overflow: Mutex::new(Overflow::NONE),
             limit: checked(limit, SPAN),
             policy: std::marker::PhantomData,
         }
@@ -198,48 +200,48 @@ impl<P> SlidingWindow<P> {
         Self {
             next: CachePadded::new(AtomicU64::new(u64::from(at))),
             window: CachePadded::new(AtomicU64::new(u64::from(at) << 32)),
-            late: Mutex::new(Late::NONE),
+            overflow: Mutex::new(Overflow::NONE),
             limit: checked(limit, SPAN),
             policy: std::marker::PhantomData,
         }
     }
 
-    /// As if so many tickets had been drawn, and departed, before. For the tests of what goes round.
+    /// As if `at` tickets had been drawn and had departed. For tests of the wrapping.
     #[doc(hidden)]
     #[must_use]
     pub fn with_limit_at(limit: u32, at: u32) -> Self {
         Self::beginning(at, limit)
     }
 
-    /// How many have arrived and not departed at this moment, those who wait included; and those who gave up, as long as
-    /// somebody before them has not departed. For tests and the curious.
+    /// How many contenders have arrived and not departed at this moment, waiters included; and those that gave up, as
+    /// long as an earlier one has not departed. For tests and diagnostics.
     #[must_use]
     pub fn present(&self) -> u32 {
         let window = self.window.load(Acquire);
         (self.next.load(Relaxed) as u32).wrapping_sub(base(window))
     }
 
-    /// How many tickets have been drawn. For tests and the curious.
+    /// How many tickets have been drawn. For tests and diagnostics.
     #[must_use]
     pub fn drawn(&self) -> u64 {
         self.next.load(Relaxed)
     }
 
-    /// Relaxed: who sleeps has a fence after it, and the gate acquires it by the departures.
+    /// Relaxed: a waiter has a fence after it, and the gate acquires it through the departures.
     #[inline]
     fn draw(&self) -> u32 {
         self.next.fetch_add(1, Relaxed) as u32
     }
 
-    /// How many are before this ticket can be let through; nothing, if it is.
+    /// How many tickets must be admitted before this one; `None` if it is admitted.
     #[inline]
     fn ahead(&self, window: u64, ticket: u32) -> Option<u32> {
         let ahead = ticket.wrapping_sub(base(window).wrapping_add(self.limit));
         (ahead as i32 >= 0).then_some(ahead)
     }
 
-    /// Wakes those that a window that was at `base` lets through when it has moved by `by`. Not those of whom it is known
-    /// that they have left: of each range the first, and how many; in their order.
+    /// Wakes the tickets that a window at `base` admits when it has moved by `by`. Skips `passed`, tickets that are
+    /// known to have left: of each range the first, and how many; in ascending order.
     #[inline]
     fn wake(&self, base: u32, by: u32, passed: &[(u32, u32)]) {
         let first = base.wrapping_add(self.limit);
@@ -248,8 +250,8 @@ impl<P> SlidingWindow<P> {
         let mut at = 0;
         while at < end {
             let ticket = first.wrapping_add(at);
-            at += match passed.iter().find(|&&(gone, n)| ticket.wrapping_sub(gone) < n) {
-                Some(&(gone, n)) => n - ticket.wrapping_sub(gone),
+            at += match passed.iter().find(|&&(left, n)| ticket.wrapping_sub(left) < n) {
+                Some(&(left, n)) => n - ticket.wrapping_sub(left),
                 None => {
                     chain::signal_ticket(self.address(), ticket);
                     1
@@ -258,7 +260,7 @@ impl<P> SlidingWindow<P> {
         }
     }
 
-    /// What those who wait are found by.
+    /// The key under which waiters are found.
     #[inline]
     fn address(&self) -> usize {
         (&raw const *self).addr()
@@ -270,8 +272,8 @@ impl<P> SlidingWindow<P> {
         let mut old = self.window.load(Relaxed);
         loop {
             let at = ticket.wrapping_sub(base(old));
-            if old & LATE != 0 || at >= SPAN || old & 1 << at != 0 {
-                return self.leave_late(ticket);
+            if old & OVERFLOW != 0 || at >= SPAN || old & 1 << at != 0 {
+                return self.leave_under_lock(ticket);
             }
             let (new, by) = without(old, ticket, 1);
             match self.window.compare_exchange_weak(old, new, SeqCst, Relaxed) {
@@ -282,11 +284,11 @@ impl<P> SlidingWindow<P> {
         }
     }
 
-    /// Under the lock: for one that has no bit, or if there are others that had none.
+    /// Under the lock: for a ticket that has no bit, or if others are recorded that had none.
     #[cold]
-    fn leave_late(&self, ticket: u32) {
-        mark("a ticket departs late");
-        let mut late = self.late.lock();
+    fn leave_under_lock(&self, ticket: u32) {
+        mark("a ticket departs without a bit");
+        let mut overflow = self.overflow.lock();
         let mut passed = Vec::new();
         let (old, by) = loop {
             let old = self.window.load(Relaxed);
@@ -295,21 +297,21 @@ impl<P> SlidingWindow<P> {
             if at >= of || (at < SPAN && old & 1 << at != 0) {
                 fatal("sync: departure without an arrival");
             }
-            let (mut new, mut by) = (old & !LATE, 0);
+            let (mut new, mut by) = (old & !OVERFLOW, 0);
             if at < SPAN {
                 (new, by) = without(new, ticket, 1);
             } else {
-                // The ticket in full: it has been drawn, and not long ago.
-                if !late.insert(next - u64::from((next as u32).wrapping_sub(ticket))) {
+                // The full ticket number: it has been drawn recently.
+                if !overflow.insert(next - u64::from((next as u32).wrapping_sub(ticket))) {
                     fatal("sync: departure without an arrival");
                 }
             }
-            // In their order, so that each finds the base where those before it have left it.
-            while let Some(first) = late.first().map(|first| first as u32) {
+            // In ascending order, so that each finds the base where the earlier ones have left it.
+            while let Some(first) = overflow.first().map(|first| first as u32) {
                 let step = match first.wrapping_sub(base(new)) {
                     0 => {
                         // They may be many: no bit is set among them.
-                        let n = late.take_first(u32::MAX);
+                        let n = overflow.take_first(u32::MAX);
                         passed.push((first, n));
                         let bits = (new & BITS).checked_shr(n).unwrap_or(0);
                         let (further, step) = moved(base(new).wrapping_add(n), bits);
@@ -317,7 +319,7 @@ impl<P> SlidingWindow<P> {
                         n + step
                     }
                     at if at < SPAN => {
-                        let (further, step) = without(new, first, late.take_first(SPAN - at));
+                        let (further, step) = without(new, first, overflow.take_first(SPAN - at));
                         new = further;
                         step
                     }
@@ -325,26 +327,26 @@ impl<P> SlidingWindow<P> {
                 };
                 by += step;
             }
-            if !late.is_empty() {
-                new |= LATE;
+            if !overflow.is_empty() {
+                new |= OVERFLOW;
             }
             match self.window.compare_exchange(old, new, SeqCst, Relaxed) {
                 Ok(_) => break (old, by),
-                // Only if LATE was not set: then nobody else is late.
+                // Possible only if OVERFLOW was not set: then no other ticket is recorded.
                 Err(_) => {
-                    mark("another departs beside one that is late");
-                    debug_assert!(old & LATE == 0, "with LATE set the window is changed under the lock only");
-                    late.clear();
+                    mark("another ticket departs while one is recorded");
+                    debug_assert!(old & OVERFLOW == 0, "with OVERFLOW set the window is changed under the lock only");
+                    overflow.clear();
                 }
             }
         };
-        drop(late);
+        drop(overflow);
         self.wake(base(old), by, &passed);
     }
 }
 
 impl<P: WaitPolicy> SlidingWindow<P> {
-    /// Waits until the ticket is let through (true), or until the deadline (false).
+    /// Waits until the ticket is admitted (true), or until the deadline (false).
     #[cold]
     fn wait(&self, ticket: u32, deadline: Option<Instant>) -> bool {
         if self.present() > MOST {
@@ -352,7 +354,7 @@ impl<P: WaitPolicy> SlidingWindow<P> {
         }
         let through = || self.ahead(self.window.load(Acquire), ticket).is_none();
         let mut iter = 0;
-        // The next one looks for a while, and so does everybody who never sleeps.
+        // The next ticket to be admitted spins for a while, and so does every waiter that never sleeps.
         while self.ahead(self.window.load(Acquire), ticket).is_some_and(|ahead| ahead == 0 || !P::PARKS) {
             if !P::pass_time(iter) {
                 break;
@@ -388,16 +390,17 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
     fn arrive(&self) -> WindowTicket {
         let ticket = self.draw();
         if self.ahead(self.window.load(Acquire), ticket).is_some() {
-            let given_up = Abandons { window: self, ticket };
+            let guard = LeaveOnUnwind { window: self, ticket };
             self.wait(ticket, None);
-            std::mem::forget(given_up);
+            std::mem::forget(guard);
         }
         WindowTicket::new(ticket)
     }
 
     #[inline]
     fn try_arrive(&self) -> Option<WindowTicket> {
-        // The ticket first: the exchange then proves that nobody has drawn one since, so none waits before us.
+        // The ticket first: the exchange then proves that no ticket has been drawn since, so no contender waits before
+        // this one.
         let mut next = self.next.load(Acquire);
         loop {
             self.ahead(self.window.load(Acquire), next as u32).is_none().then_some(())?;
@@ -422,10 +425,10 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         if self.ahead(self.window.load(Acquire), ticket).is_none() {
             return Some(WindowTicket::new(ticket));
         }
-        let given_up = Abandons { window: self, ticket };
+        let guard = LeaveOnUnwind { window: self, ticket };
         let through = self.wait(ticket, Some(deadline));
         if through {
-            std::mem::forget(given_up);
+            std::mem::forget(guard);
         }
         through.then(|| WindowTicket::new(ticket))
     }
@@ -436,11 +439,12 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         sudog_runtime::safepoint();
     }
 
-    /// The window first, then the tickets. If they are the same, then so they were at the second load, as the base
-    /// does not go back and is not above the tickets. The other way round one could depart, and another arrive, between the two.
+    /// The window first, then the tickets. If both give the same ticket, then they did so at the moment of the second
+    /// load, as the base never moves back and is never above the tickets. In the other order one ticket could depart,
+    /// and another arrive, between the two.
     ///
-    /// Relaxed for the second: it is not before the first, which is Acquire; a ticket whose drawing happened before the
-    /// call it does not miss. That 2^32 tickets be drawn between the two loads is not expected.
+    /// Relaxed for the second: it is not moved before the first, which is Acquire; a ticket that was drawn before the
+    /// call is not missed. That 2^32 tickets are drawn between the two loads is not expected.
     #[inline]
     fn is_idle(&self) -> bool {
         let window = self.window.load(Acquire);
@@ -453,13 +457,13 @@ impl<P: WaitPolicy> ConstArriveDepart for SlidingWindow<P> {
     const DEFAULT: Self = Self::beginning(0, DEFAULT_LIMIT);
 }
 
-/// One that waits. Dropped when it gives up: a deadline, or a goroutine that is unwound.
-struct Abandons<'a, P: WaitPolicy> {
+/// A waiter. Dropped when it gives up: at a deadline, or because its goroutine is unwound.
+struct LeaveOnUnwind<'a, P: WaitPolicy> {
     window: &'a SlidingWindow<P>,
     ticket: u32,
 }
 
-impl<P: WaitPolicy> Drop for Abandons<'_, P> {
+impl<P: WaitPolicy> Drop for LeaveOnUnwind<'_, P> {
     #[cold]
     fn drop(&mut self) {
         self.window.leave(self.ticket);

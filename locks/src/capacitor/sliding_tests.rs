@@ -1,4 +1,4 @@
-//! The arithmetic of the window beside its definition, by one thread: which tickets have departed.
+//! The arithmetic of the window against its definition, on one thread: which tickets have departed.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a window is, in many more words.
+/// The definition of a window, as a set.
 struct Naive {
     present: BTreeSet<u64>,
     next: u64,
@@ -19,7 +19,7 @@ impl Naive {
 }
 
 proptest! {
-    /// Tickets are drawn, and depart in any order: near the base, or far from it as those do who give up.
+    /// Tickets are drawn, and depart in any order: near the base, or far from it as after giving up.
     #[test]
     fn the_base_is_the_first_that_has_not_departed(
         at in prop::sample::select(vec![0, 7, u32::MAX - 40, u32::MAX]),
@@ -42,14 +42,14 @@ proptest! {
             prop_assert_eq!(base(word), naive.base() as u32);
             prop_assert_eq!(u64::from(window.present()), naive.next - naive.base());
             prop_assert_eq!(window.is_idle(), naive.present.is_empty());
-            prop_assert_eq!(word & LATE != 0, !window.late.lock().is_empty());
+            prop_assert_eq!(word & OVERFLOW != 0, !window.overflow.lock().is_empty());
             for ticket in naive.base()..naive.next {
                 let behind = (ticket - naive.base()).checked_sub(u64::from(limit)).map(|n| n as u32);
                 prop_assert_eq!(window.ahead(word, ticket as u32), behind);
                 let noted = if ticket - naive.base() < u64::from(SPAN) {
                     word & 1 << (ticket - naive.base()) != 0
                 } else {
-                    window.late.lock().contains(ticket)
+                    window.overflow.lock().contains(ticket)
                 };
                 prop_assert_eq!(noted, !naive.present.contains(&ticket), "ticket {}", ticket);
             }
@@ -59,7 +59,7 @@ proptest! {
 
 #[test]
 fn all_at_once() {
-    // The last of a full window is the first to depart, and the first the last.
+    // The last of a full window departs first, and the first last.
     let window = SlidingWindow::new(SPAN);
     let tickets: Vec<WindowTicket> = (0..SPAN).map(|_| window.arrive()).collect();
     assert!(window.try_arrive().is_none());
@@ -80,7 +80,7 @@ fn no_limit_without_bits() {
     let _ = SlidingWindow::new(SPAN + 1);
 }
 
-/// One that holds up the base, and so many behind it.
+/// One ticket that holds up the base, and so many behind it.
 fn crowded(drawn: u32) -> SlidingWindow {
     let window = SlidingWindow::new(1);
     window.arrive();
@@ -94,7 +94,7 @@ fn far_from_the_base_no_ticket_is_drawn_that_may_be_given_up() {
     let window = crowded(CROWDED + 1);
     assert!(window.arrive_until(soon()).is_none());
     assert_eq!(window.drawn(), u64::from(CROWDED) + 1);
-    // There is room for those who may not.
+    // There is space for arrivals without a deadline.
     let window = crowded(MOST - 1);
     assert!(!window.wait(window.draw(), Some(soon())), "it waits");
 }

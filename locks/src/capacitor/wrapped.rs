@@ -1,20 +1,20 @@
-//! A lock in a capacitor: an inner lock, a primitive, and who takes the way through it.
+//! A lock in a capacitor: an inner lock, a primitive, and an admission that chooses the path of each acquisition.
 //!
-//! | way | lock | unlock |
+//! | path | lock | unlock |
 //! |---|---|---|
 //! | through | arrives, locks the inner lock | unlocks it, departs |
 //! | past | locks the inner lock | unlocks it |
-//! | gate | nobody in the capacitor; `try_lock` of the inner lock; still nobody: has the lock, as if past | unlocks it |
-//! | … not so | if it has the inner lock, and may arrive at once, has the lock; else goes through | unlocks it, departs |
+//! | gate | capacitor empty; `try_lock` of the inner lock; still empty: has the lock, as if past | unlocks it |
+//! | … otherwise | if it has the inner lock, and may arrive at once, has the lock; else goes through | unlocks it, departs |
 //!
 //! An acquisition that fails (a `try_lock`, a deadline, a goroutine that is unwound) departs. A wait for a condition is
 //! an unlock and a lock, so it departs and arrives again.
 //!
-//! **The gate keeps the bound.** Say V has arrived, then W begins to lock, and passes the gate. At the second look W has
-//! the inner lock and finds nobody between arrival and departure; so V has departed, and has had the lock before W, or
-//! has given up. A look before the lock alone would not do: each of the others could look, then wait for the inner lock,
-//! and overtake V once, though it asked before V came. That first look is there to spare the inner lock those who will not
-//! pass.
+//! **The gate keeps the bound.** Say V has arrived, then W begins to lock, and passes the gate. At the second check W
+//! has the inner lock and finds no contender between arrival and departure; so V has departed, and has had the lock
+//! before W, or has given up. A check before the lock alone is not enough: each of the others could check, then wait
+//! for the inner lock, and overtake V once, though its check came before V arrived. The first check only keeps
+//! contenders off the inner lock that would not pass.
 //!
 //! Source: the paper's listings 1 and 2; its "contention-activated" variant has no listing.
 
@@ -27,7 +27,7 @@ use sudog_runtime::{G, Instant};
 use super::DEFAULT_LIMIT;
 #[cfg(not(sudog_loom))]
 use super::admission::ConstAdmission;
-use super::admission::{Admission, Always, Gated, Way};
+use super::admission::{Admission, Always, Gated, Path};
 #[cfg(not(sudog_loom))]
 use super::arrival::ConstArriveDepart;
 use super::arrival::{Arrival, ArriveDepart};
@@ -55,8 +55,8 @@ use sudog_sync::RawLock;
 /// ```
 pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
 
-/// A lock in a sliding window, behind the gate: bounded bypass for `L`, at about the price of `L` as long as nobody
-/// contends. What it costs then is said in the [module](super).
+/// A lock in a sliding window, with the gate: bounded bypass for `L`, at about the cost of `L` without contention. For
+/// its cost under contention see the [module](super).
 ///
 /// # Examples
 ///
@@ -73,21 +73,20 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 
 /// An inner lock in a capacitor.
 ///
-/// As fair as the capacitor's bound, whatever the inner lock is: see the [module](super). Its guard may change thread if
-/// the inner lock's may.
+/// As fair as the capacitor's bound, whatever the inner lock is: see the [module](super). Its guard is `Send` if the
+/// inner lock's is.
 ///
-/// A goroutine that has run for long gives way at the end of an unlock, if it has come through the capacitor. The unlock
+/// A goroutine that has run for long yields at the end of an unlock, if it has come through the capacitor. The unlock
 /// of a goroutine that has come past it switches when that of the inner lock does.
 ///
 /// # Limits
 ///
-/// Those of both. While somebody is stopped between its arrival and its departure, others may have to wait, and `try_lock`
-/// may fail, though nobody has the lock, as it is promised to that one; and of those who try at the same moment as somebody
-/// arrives, none may have it.
+/// Those of both. A thread that is preempted between arriving and departing delays the threads behind it. `try_lock`
+/// can then fail although the lock is free, and concurrent `try_lock`s may all lose to one arrival.
 ///
 /// # Examples
 ///
-/// With a limit of one's own, and in a `static`:
+/// With another limit, and in a `static`:
 ///
 /// ```
 /// use sudog_locks::capacitor::{Always, ArriveDepart, Gated, Platoon, Sliding, SlidingWindow, Wrapped};
@@ -110,52 +109,52 @@ pub struct Wrapped<L, C, A> {
     admission: A,
 }
 
-/// What an acquisition hands to its release: the guard of the inner lock, and the ticket of those who have arrived.
-pub struct Pass<G, T> {
+/// The guard of an acquisition: the guard of the inner lock, and the ticket if it has arrived.
+pub struct WrappedGuard<G, T> {
     inner: G,
     ticket: Option<T>,
 }
 
-impl<G, T: Copy> Pass<G, T> {
-    /// The ticket; nothing, if it came past the capacitor.
+impl<G, T: Copy> WrappedGuard<G, T> {
+    /// The ticket; `None` if it came past the capacitor.
     pub fn ticket(&self) -> Option<T> {
         self.ticket
     }
 }
 
-/// An inner lock that is held for as long as the capacitor is asked, which may be somebody else's.
-struct Held<'a, L: RawLock> {
+/// An inner lock that is held while the capacitor is called, which may be user code.
+struct HeldInner<'a, L: RawLock> {
     lock: &'a L,
     guard: ManuallyDrop<L::Guard>,
 }
 
-impl<L: RawLock> Held<'_, L> {
+impl<L: RawLock> HeldInner<'_, L> {
     #[inline]
     fn into_guard(mut self) -> L::Guard {
-        // SAFETY: it is taken once, as the drop, which takes it too, is forgotten.
+        // SAFETY: taken once, as the drop, which takes it too, is skipped.
         let guard = unsafe { ManuallyDrop::take(&mut self.guard) };
         std::mem::forget(self);
         guard
     }
 }
 
-impl<L: RawLock> Drop for Held<'_, L> {
+impl<L: RawLock> Drop for HeldInner<'_, L> {
     #[cold]
     fn drop(&mut self) {
-        // A `try_lock` never switches. SAFETY: it is taken once, here; it came from an acquisition of this lock on this
-        // thread.
+        // A `try_lock` never switches.
+        // SAFETY: taken once, here; it came from an acquisition of this lock on this thread.
         without_switching(|| unsafe { self.lock.unlock(ManuallyDrop::take(&mut self.guard)) });
     }
 }
 
 impl<L, C, A> Wrapped<L, C, A> {
-    /// Wraps a lock that nobody holds.
+    /// Wraps a lock that is not locked.
     pub const fn with(inner: L, capacitor: C, admission: A) -> Self {
         Self { inner: CachePadded::new(inner), capacitor, admission }
     }
 
-    /// The inner lock. Who takes it by hand has not arrived; who unlocks it by hand, where that is a safe call, breaks this
-    /// lock as it would break that one.
+    /// The inner lock. A caller that locks it directly has not arrived. Unlocking it directly, where that is a safe
+    /// call, breaks this lock as it would break that one.
     pub fn inner(&self) -> &L {
         &self.inner
     }
@@ -167,13 +166,13 @@ impl<L, C, A> Wrapped<L, C, A> {
 }
 
 impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
-    /// The way through.
+    /// The path through.
     #[inline]
     fn go_through(
         &self,
         arrive: impl FnOnce(&C) -> Option<C::Ticket>,
         lock: impl FnOnce(&L) -> Option<L::Guard>,
-    ) -> Option<Pass<L::Guard, C::Ticket>> {
+    ) -> Option<WrappedGuard<L::Guard, C::Ticket>> {
         let mut arrival =
             if A::GATED { Arrival::announced(&self.capacitor) } else { Arrival::unannounced(&self.capacitor) };
         let ticket = arrive(&self.capacitor)?;
@@ -183,60 +182,60 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
             without_switching(|| drop(arrival));
             return None;
         };
-        Some(Pass { inner, ticket: arrival.forget() })
+        Some(WrappedGuard { inner, ticket: arrival.forget() })
     }
 
     #[inline]
-    fn lock_through(&self) -> Pass<L::Guard, C::Ticket> {
+    fn lock_through(&self) -> WrappedGuard<L::Guard, C::Ticket> {
         self.go_through(|capacitor| Some(capacitor.arrive()), |inner| Some(inner.lock()))
             .expect("both wait until they have it")
     }
 
-    /// Not past the gate.
+    /// The slow path, not past the gate.
     #[cold]
     #[track_caller]
-    fn lock_contended(&self) -> Pass<L::Guard, C::Ticket> {
+    fn lock_contended(&self) -> WrappedGuard<L::Guard, C::Ticket> {
         sudog_sync::internal::relock_wait(|| self.lock_through())
     }
 
-    /// The gate: the inner lock, and whether one may keep it without a ticket.
+    /// The gate: tries the inner lock, and tells whether the caller may keep it without a ticket.
     #[inline]
-    fn go_by_the_gate(&self) -> Found<L::Guard> {
+    fn try_gate(&self) -> AtGate<L::Guard> {
         if !self.capacitor.is_idle() {
-            return Found::Shut;
+            return AtGate::NotEmpty;
         }
-        let Some(guard) = self.inner.try_lock() else { return Found::Taken };
-        let held = Held { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
+        let Some(guard) = self.inner.try_lock() else { return AtGate::Taken };
+        let held = HeldInner { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
         let open = self.capacitor.is_idle();
         let guard = held.into_guard();
-        if open { Found::Open(guard) } else { Found::Closing(guard) }
+        if open { AtGate::Open(guard) } else { AtGate::Closing(guard) }
     }
 
-    /// Somebody has arrived since the first look.
+    /// There has been an arrival since the first check.
     #[cold]
-    fn arrive_inside(&self, guard: L::Guard) -> Option<Pass<L::Guard, C::Ticket>> {
-        let held = Held { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
+    fn arrive_inside(&self, guard: L::Guard) -> Option<WrappedGuard<L::Guard, C::Ticket>> {
+        let held = HeldInner { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
         let mut arrival = Arrival::announced(&self.capacitor);
         arrival.set_ticket(Some(self.capacitor.try_arrive()?));
-        Some(Pass { inner: held.into_guard(), ticket: arrival.forget() })
+        Some(WrappedGuard { inner: held.into_guard(), ticket: arrival.forget() })
     }
 }
 
-/// What one has found at the gate.
-enum Found<G> {
-    /// Somebody is in the capacitor.
-    Shut,
-    /// Nobody; but somebody has the lock.
+/// What an acquisition has found at the gate.
+enum AtGate<G> {
+    /// The capacitor is not empty.
+    NotEmpty,
+    /// The capacitor is empty, but the lock is locked.
     Taken,
-    /// Nobody, at both looks; and the lock.
+    /// The capacitor was empty at both checks, and the lock is taken.
     Open(G),
-    /// Nobody at first; and the lock.
+    /// The capacitor was empty at the first check only, and the lock is taken.
     Closing(G),
 }
 
-// SAFETY: the inner lock's promises: an acquisition of this one is one of that.
+// SAFETY: as for the inner lock: an acquisition of this lock is one of that.
 unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wrapped<L, C, A> {
-    type Guard = Pass<L::Guard, C::Ticket>;
+    type Guard = WrappedGuard<L::Guard, C::Ticket>;
 
     const DEADLINES: bool = L::DEADLINES && C::DEADLINES;
 
@@ -247,52 +246,52 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     #[inline]
     #[track_caller]
     fn lock(&self) -> Self::Guard {
-        match self.admission.way() {
-            Way::Through => sudog_sync::internal::relock_wait(|| self.lock_through()),
-            // No more is said here than must be: a pass that is put together in two places goes through memory.
-            Way::Gate => match self.go_by_the_gate() {
-                Found::Open(inner) => Pass { inner, ticket: None },
-                Found::Closing(inner) => match self.arrive_inside(inner) {
+        match self.admission.path() {
+            Path::Through => sudog_sync::internal::relock_wait(|| self.lock_through()),
+            // Each guard is made in one place: a guard that is assembled in two places would go through memory.
+            Path::Gate => match self.try_gate() {
+                AtGate::Open(inner) => WrappedGuard { inner, ticket: None },
+                AtGate::Closing(inner) => match self.arrive_inside(inner) {
                     Some(pass) => pass,
                     None => self.lock_contended(),
                 },
-                Found::Shut | Found::Taken => self.lock_contended(),
+                AtGate::NotEmpty | AtGate::Taken => self.lock_contended(),
             },
-            Way::Past => Pass { inner: self.inner.lock(), ticket: None },
+            Path::Past => WrappedGuard { inner: self.inner.lock(), ticket: None },
         }
     }
 
     #[inline]
     fn try_lock(&self) -> Option<Self::Guard> {
-        match self.admission.way() {
-            Way::Past => return Some(Pass { inner: self.inner.try_lock()?, ticket: None }),
-            // Without a ticket: to draw them in vain would keep the window from those who wait for it.
-            Way::Gate | Way::Through if self.inner.is_locked() => return None,
-            Way::Gate => match self.go_by_the_gate() {
-                Found::Open(inner) => return Some(Pass { inner, ticket: None }),
-                Found::Closing(inner) => return self.arrive_inside(inner),
-                // Without a ticket again: it would shut the gate before the one that has the lock, in vain.
-                Found::Taken => return None,
-                Found::Shut => {}
+        match self.admission.path() {
+            Path::Past => return Some(WrappedGuard { inner: self.inner.try_lock()?, ticket: None }),
+            // Without a ticket: tickets drawn in vain would keep the waiters out of the window.
+            Path::Gate | Path::Through if self.inner.is_locked() => return None,
+            Path::Gate => match self.try_gate() {
+                AtGate::Open(inner) => return Some(WrappedGuard { inner, ticket: None }),
+                AtGate::Closing(inner) => return self.arrive_inside(inner),
+                // Again without a ticket: it would shut the gate in front of the lock's owner, in vain.
+                AtGate::Taken => return None,
+                AtGate::NotEmpty => {}
             },
-            Way::Through => {}
+            Path::Through => {}
         }
         self.go_through(C::try_arrive, L::try_lock)
     }
 
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::Guard> {
-        match self.admission.way() {
-            Way::Past => return Some(Pass { inner: self.inner.try_lock_until(deadline)?, ticket: None }),
-            Way::Gate => match self.go_by_the_gate() {
-                Found::Open(inner) => return Some(Pass { inner, ticket: None }),
-                Found::Closing(inner) => {
+        match self.admission.path() {
+            Path::Past => return Some(WrappedGuard { inner: self.inner.try_lock_until(deadline)?, ticket: None }),
+            Path::Gate => match self.try_gate() {
+                AtGate::Open(inner) => return Some(WrappedGuard { inner, ticket: None }),
+                AtGate::Closing(inner) => {
                     if let Some(pass) = self.arrive_inside(inner) {
                         return Some(pass);
                     }
                 }
-                Found::Shut | Found::Taken => {}
+                AtGate::NotEmpty | AtGate::Taken => {}
             },
-            Way::Through => {}
+            Path::Through => {}
         }
         // A deadline in the past is a try, which does not arrive in vain.
         if self.inner.is_locked() && Instant::now() >= deadline {
@@ -303,7 +302,7 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
 
     #[inline]
     unsafe fn unlock(&self, pass: Self::Guard) {
-        let Pass { inner, ticket } = pass;
+        let WrappedGuard { inner, ticket } = pass;
         let Some(ticket) = ticket else {
             // SAFETY: by the contract.
             return unsafe { self.inner.unlock(inner) };
@@ -313,8 +312,8 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
         // SAFETY: by the contract.
         let unlock = || unsafe { self.inner.unlock(inner) };
         if G::is_goroutine() {
-            // Who gave way here, with the lock free, would keep those out who wait for it to depart: until its next turn;
-            // or for ever, if they block its worker.
+            // A goroutine that yields here, with the lock free, would block the contenders that wait for its departure:
+            // until its next turn; or for ever, if they block its worker.
             without_switching(unlock);
         } else {
             unlock();
@@ -344,8 +343,8 @@ impl<L: RawLock, C: ArriveDepart + fmt::Debug, A: fmt::Debug> fmt::Debug for Wra
     }
 }
 
-impl<G, T: fmt::Debug> fmt::Debug for Pass<G, T> {
+impl<G, T: fmt::Debug> fmt::Debug for WrappedGuard<G, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("ticket", &self.ticket).finish_non_exhaustive()
+        f.debug_struct("WrappedGuard").field("ticket", &self.ticket).finish_non_exhaustive()
     }
 }

@@ -1,40 +1,40 @@
-//! The lock of Craig, and of Landin and Hagersten: a queue in which each waiter watches the node of the one before it.
+//! The lock of Craig, and of Landin and Hagersten: a queue in which each waiter watches the node of its predecessor.
 //!
 //! | `tail` | meaning |
 //! |---|---|
 //! | 0 | the lock is free, and has no node |
 //! | a use of a node, whose gate is open | the lock is free; it has been locked before |
-//! | a use of a node, whose gate is shut | held; the node of the last in line, or of the holder, if nobody waits |
+//! | a use of a node, whose gate is shut | held; the node of the last waiter, or of the owner, if there is no waiter |
 //!
-//! | step | who | what |
+//! | step | by | action |
 //! |---|---|---|
 //! | join | contender | `pred = tail.swap(own)`; 0: has the lock |
-//! | wait | contender | waits before `pred`'s gate; has the lock, and the node `pred` |
-//! | unlock | holder | opens the gate of `own` |
+//! | wait | contender | waits at `pred`'s gate; has the lock, and the node `pred` |
+//! | unlock | owner | opens the gate of `own` |
 //! | try | | `pred = tail`, 0 or open; `tail: pred → own`; has the lock, and the node `pred` |
 //!
-//! **A node goes to the one behind.** Its user leaves it in the tail; it is the next in line who sees its gate open,
-//! and then nobody is left to touch it: the user opened it as its last step, and no other has joined behind it, as a
-//! join takes it off the tail. So a lock that is not in use has one node, and its drop gives that back.
+//! **A node goes to the successor.** Its user leaves it in the tail; its successor sees its gate open, and then no
+//! other thread touches it: the user opened it as its last step, and no other thread has joined behind it, as a join
+//! replaces it in the tail. So a lock that is not in use has one node, and its drop gives that back.
 //!
-//! **A use, not a node, is what the tail names**: a node's number, and how often that node has been taken. With the
-//! node alone, `try` could go wrong in three steps: it finds the gate of the tail's node open. Another locks, and has
-//! that node; uses it to lock this very lock again, and holds it. Now the tail is what `try` expects, and the gate is
-//! shut: two hold the lock. A use never comes again (`node_pool.rs`): while the tail is the same, the node is in that
-//! use; its gate, once open, is so until the tail changes; and what `try` saw is true still.
+//! **The tail refers to a use, not to a node**: a node's number, and how often that node has been taken. With the node
+//! alone, `try` could go wrong in three steps. It finds the gate of the tail's node open. Another thread locks, and
+//! gets that node; it uses the node to lock this same lock again, and holds it. Now the tail is what `try` expects, and
+//! the gate is shut: two threads hold the lock. A use never repeats (`node_pool.rs`): while the tail is the same, the
+//! node is in that use; its gate, once open, stays open until the tail changes; so what `try` saw is still true.
 //!
-//! A try that fails saw a shut gate, or a tail that changed: the gate is of this use, and somebody holds the lock, or
-//! waits for it; or the node has gone to somebody who has taken this lock since `tail` was read.
+//! A try that fails saw a shut gate, or a tail that changed: the gate is of this use, and a thread holds the lock or
+//! waits for it; or the node has gone to a thread that has taken this lock since `tail` was read.
 //!
-//! The guard names a node that is its user's until the gate is open, and no thread; so any thread may unlock.
+//! The guard refers to a node that is its user's until the gate is open, and to no thread; so any thread may unlock.
 //!
 //! Orderings:
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | join, and try | Release | our gate was shut before anybody reads this use |
-//! | join, and the load of `tail` | Acquire | the other side; without it a look might see the gate open from the use before. A try has it from its load, as its exchange finds the same |
-//! | gate | | as `gate.rs` says: Release and Acquire; what the holder did goes this way, and no other |
+//! | join, and try | Release | this node's gate was shut before any thread reads this use |
+//! | join, and the load of `tail` | Acquire | the other side; without it a check might see the gate open from the use before. A try has it from its load, as its exchange finds the same value |
+//! | gate | | as in `waiting/parker.rs`: Release and Acquire; the owner's writes are published this way only |
 //!
 //! Source: Craig, *Building FIFO and priority-queueing spin locks from atomic swap*, 1993; Magnusson, Landin,
 //! Hagersten, *Queue locks on cache coherent multiprocessors*, 1994.
@@ -45,18 +45,18 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use sudog_runtime::shim::AtomicU64;
 
-use super::in_line;
 use super::node_pool::{Node, Use};
-use crate::waiting::gate::Gate;
+use super::without_unwinding;
+use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
-/// The CLH lock: first come, first served; to join is one exchange, and to unlock needs none to be answered. 8 bytes.
+/// The CLH lock: first come, first served; joining is one exchange, and an unlock needs no result. 8 bytes.
 ///
 /// # Limits
 ///
-/// Those of the [module](super). A lock that has been locked once has a node of 128 bytes until it is dropped; there
-/// are up to 2^24 - 64 nodes at once, in a process, and their memory stays for other locks of this kind. A guard that
+/// Those of the [module](super). A lock that has been locked once has a node of 128 bytes until it is dropped. A
+/// process can have up to 2^24 - 64 nodes at once, and their memory is kept for other locks of this kind. A guard that
 /// is forgotten leaks none.
 ///
 /// # Examples
@@ -73,14 +73,14 @@ pub struct Clh<P = SpinThenPark> {
     policy: PhantomData<P>,
 }
 
-/// What an acquisition of a [`Clh`] keeps for its release: the node.
+/// The guard of a [`Clh`]: its node.
 #[derive(Debug)]
 pub struct ClhGuard(&'static Node);
 
 const NONE: u64 = 0;
 
 impl<P> Clh<P> {
-    /// The tail, if the lock looks free. It is so if the tail is still this afterwards.
+    /// The tail, if the lock looks free. It is free if the tail is still the same afterwards.
     #[inline]
     fn free_tail(&self) -> Option<u64> {
         let tail = self.tail.load(Acquire);
@@ -92,7 +92,7 @@ impl<P> Clh<P> {
         self.free_tail().is_none_or(|free| self.tail.load(Relaxed) != free)
     }
 
-    /// Changes as somebody joins the line. For tests.
+    /// Changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.tail.load(Relaxed)
@@ -102,13 +102,13 @@ impl<P> Clh<P> {
 impl<P: WaitPolicy> Clh<P> {
     #[cold]
     fn wait(pred: &'static Node) {
-        in_line(|| pred.gate.wait::<P>(None));
+        without_unwinding(|| pred.gate.wait::<P>(None));
     }
 }
 
-// SAFETY: whoever puts its use in the place of another has the lock when that one's gate is open, which its holder
-// opens once; nobody else has the same before it, as the tail is exchanged. The orderings are above. Nodes do not point
-// to the lock, so it may be moved while it is held; those who wait borrow it.
+// SAFETY: the thread that replaces a use by its own has the lock when that use's gate is open, which its owner opens
+// once; no two threads have the same predecessor, as the tail is exchanged. The orderings are above. Nodes do not point
+// to the lock, so it may be moved while it is held; waiters borrow it.
 unsafe impl<P: WaitPolicy> RawLock for Clh<P> {
     type Guard = ClhGuard;
 
@@ -148,8 +148,8 @@ unsafe impl<P: WaitPolicy> RawLock for Clh<P> {
 
     #[inline]
     unsafe fn unlock(&self, ClhGuard(own): ClhGuard) {
-        // SAFETY: nodes are never freed; the holder alone opens it.
-        unsafe { Gate::open_for::<P>(&raw const own.gate) };
+        // SAFETY: nodes are never freed; only the owner opens it.
+        unsafe { OneShotParker::open_for::<P>(&raw const own.gate) };
     }
 
     #[inline]
@@ -164,9 +164,9 @@ impl<P: WaitPolicy> sudog_sync::ConstRawLock for Clh<P> {
 }
 
 impl<P> Drop for Clh<P> {
-    /// The tail's node is nobody's by now: nobody waits, and if its guard has been forgotten nobody unlocks.
+    /// No thread uses the tail's node: there is no waiter, and if its guard has been forgotten, no unlock.
     fn drop(&mut self) {
-        let tail = self.tail.load(Relaxed); // whoever gave us the lock to drop has seen all of it
+        let tail = self.tail.load(Relaxed); // this thread sees all earlier accesses, as it owns the lock
         if tail != NONE {
             Use(tail).node().give();
         }

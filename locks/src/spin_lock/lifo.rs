@@ -1,36 +1,36 @@
-//! A lock whose waiters stand on a stack: last come, first served.
+//! A lock whose waiters form a stack: last come, first served.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | FREE | nobody holds the lock |
-//! | HELD | somebody holds it, nobody waits |
-//! | an address | somebody holds it; the element on top, of whoever came last |
+//! | FREE | the lock is free |
+//! | HELD | the lock is held, without waiters |
+//! | an address | the lock is held; the top element, of the waiter that came last |
 //!
 //! | step | word | then |
 //! |---|---|---|
 //! | lock | FREE → HELD | has the lock |
-//! | push | HELD, or the top → `e` | `e.below` is what was there; waits before its gate |
+//! | push | HELD, or the top → `e` | `e.below` is the old word; waits at its gate |
 //! | free | HELD → FREE | |
-//! | pop, and hand over | the top → what is below it | opens the gate of what was the top |
+//! | pop, and hand over | the top → the element below it | opens the gate of the old top |
 //!
-//! **Only the holder pops.** So what it has read as the top stays in the stack, with the same below, until it pops it:
-//! its compare-exchange fails only because others have pushed, and an address that is the same is the same element.
-//! What the last one has below it is HELD, which is what the word must be once nobody waits.
+//! **Only the owner pops.** So the element that it has read as the top stays in the stack, with the same `below`, until
+//! the owner pops it: its compare-exchange fails only because others have pushed, and an address that is the same is
+//! the same element. The bottom element has HELD below it, which is the word's value when there is no waiter.
 //!
 //! A push may find the address that it has read before, but of another element, pushed since from the same place on a
-//! stack. That does no harm, as the address is all that it has taken from its read. But the pointer that was read would
-//! be one to the element that is gone; so the word, and `below`, are addresses, exposed by the push and made pointers
-//! again by the pop.
+//! stack. That does no harm, as the push has taken only the address from its read. But the pointer that was read would
+//! be one to the old element; so the word, and `below`, are addresses, exposed by the push and made pointers again by
+//! the pop.
 //!
-//! An element lies on its waiter's stack. The holder reads `below` before it pops, and opens the gate after it; the
-//! owner leaves when it is open.
+//! An element is on its waiter's stack. The owner reads `below` before it pops, and opens the gate after it; the waiter
+//! leaves when it is open.
 //!
-//! Orderings: lock is Acquire, free is Release. Push is Release, and the holder's reads of the word are Acquire: it
-//! sees `below` and the gate. It sees those further down as well, since a push, and a pop too, is an RMW, and so part
-//! of the release sequence of the pushes before it. A pop can therefore be Relaxed: what the holder did, its successor
-//! learns at the gate, and who pushes learns nothing from the word.
+//! Orderings: lock is Acquire, free is Release. Push is Release, and the owner's reads of the word are Acquire: it sees
+//! `below` and the gate. It sees those of the elements below as well, since a push, and a pop too, is an RMW, and so
+//! part of the release sequence of the earlier pushes. A pop can therefore be Relaxed: its successor gets the owner's
+//! writes through the gate, and a push takes nothing from the word but the address.
 //!
-//! Source: ours. Dice and Kogan measure theirs beside a LIFO lock, and leave it to the reader.
+//! Source: this project's. Dice and Kogan measure theirs beside a LIFO lock, without a listing.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -39,27 +39,27 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::shim::{AtomicUsize, Cell};
 
-use super::in_line;
-use crate::waiting::gate::Gate;
+use super::without_unwinding;
+use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
 const FREE: usize = 0;
 const HELD: usize = 1;
 
-/// Stands on the stack of the one that waits. 128, not 64: processors fetch cache lines in pairs.
+/// On the stack of the waiter. 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 struct Element {
-    gate: Gate,
-    /// What the word was before the push: an element's address, or HELD. Written before the push.
+    gate: OneShotParker,
+    /// The word before the push: an element's address, or HELD. Written before the push.
     below: Cell<usize>,
 }
 
-/// A lock that goes to whoever came last. 8 bytes.
+/// A lock that goes to the last arrival. 8 bytes.
 ///
-/// As unfair as a lock can be: two threads that come again at once keep all others out for ever. For the laboratory, as
-/// what a measure of fairness must be able to see; and for contenders that are alike and do a bounded amount of work,
-/// where the last one's caches are the warmest.
+/// As unfair as a lock can be: two threads that relock at once keep all others out for ever. For the laboratory, to
+/// test measures of fairness; and for contenders that are alike and do a bounded amount of work, where the last one's
+/// caches are the warmest.
 ///
 /// # Limits
 ///
@@ -82,7 +82,7 @@ pub struct Lifo<P = SpinThenPark> {
 impl<P: WaitPolicy> Lifo<P> {
     #[cold]
     fn lock_slow(&self) {
-        let e = Element { gate: Gate::new(), below: Cell::new(HELD) };
+        let e = Element { gate: OneShotParker::new(), below: Cell::new(HELD) };
         let mut word = self.word.load(Relaxed);
         loop {
             let (new, success) = if word == FREE {
@@ -100,31 +100,31 @@ impl<P: WaitPolicy> Lifo<P> {
         e.gate.wait::<P>(None);
     }
 
-    /// Takes the top off, which is not HELD, and hands over to it.
+    /// Pops the top, which is not HELD, and hands over to it.
     #[cold]
     fn hand_over(&self, mut word: usize) {
         loop {
             let top: *const Element = ptr::with_exposed_provenance(word);
-            // SAFETY: in the stack, as only we pop; so it waits before its gate, and is alive.
+            // SAFETY: in the stack, as only this owner pops; so it waits at its gate, and is alive.
             let below = unsafe { (*top).below.get() };
             match self.word.compare_exchange_weak(word, below, Relaxed, Acquire) {
-                // SAFETY: as above; we have popped it, so nobody else opens it.
-                Ok(_) => return unsafe { Gate::open_for::<P>(&raw const (*top).gate) },
+                // SAFETY: as above; it is popped, so no other thread opens it.
+                Ok(_) => return unsafe { OneShotParker::open_for::<P>(&raw const (*top).gate) },
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Changes as somebody joins the line. For tests.
+    /// Changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.word.load(Relaxed) as u64
     }
 }
 
-// SAFETY: whoever takes the word from FREE has the lock, and so has the one that the holder pops; only the holder puts
-// FREE there, when nobody is in the stack. The orderings are above. The holder has nothing in the stack, so the lock
-// may be moved while it is held, and unlocked by another thread; those who wait borrow it.
+// SAFETY: the thread that changes the word from FREE has the lock, and so has the waiter that the owner pops; only the
+// owner writes FREE, when the stack is empty. The orderings are above. The owner has no element in the stack, so the
+// lock may be moved while it is held, and unlocked by another thread; waiters borrow it.
 unsafe impl<P: WaitPolicy> RawLock for Lifo<P> {
     type Guard = ();
 
@@ -137,7 +137,7 @@ unsafe impl<P: WaitPolicy> RawLock for Lifo<P> {
     #[inline]
     fn lock(&self) {
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            in_line(|| self.lock_slow());
+            without_unwinding(|| self.lock_slow());
         }
     }
 

@@ -3,39 +3,39 @@
 //! | word | value | meaning |
 //! |---|---|---|
 //! | `tail` | null | the lock is free |
-//! | | a node | the last in line; the holder's, if nobody waits |
-//! | `node.next` | null | nobody is behind it, or that one has not said so yet |
-//! | | a node | the one behind it |
-//! | `node.gate` | | opened by the one before it: the lock is its owner's |
+//! | | a node | the last in the queue; the owner's, if there is no waiter |
+//! | `node.next` | null | there is no successor, or it has not linked itself yet |
+//! | | a node | its successor |
+//! | `node.gate` | | opened by its predecessor: the lock belongs to the node's thread |
 //!
-//! | step | who | what |
+//! | step | by | action |
 //! |---|---|---|
 //! | join | contender | `pred = tail.swap(node)`; null: has the lock |
-//! | link | contender | `pred.next = node`; waits before its gate |
-//! | leave | holder whose `next` is null | `tail: node → null`: the lock is free |
-//! | hand over | holder | waits for `next` if that failed; opens its gate |
+//! | link | contender | `pred.next = node`; waits at its gate |
+//! | leave | owner whose `next` is null | `tail: node → null`: the lock is free |
+//! | hand over | owner | waits for `next` if that failed; opens its gate |
 //! | try | | `tail: null → node` |
 //!
-//! **A node is its owner's from join to unlock.** The one before it opens its gate, and touches it no more; the one
-//! behind it writes its `next`, once. An unlock has either put null in the tail, so nobody is behind it, or has seen
-//! that write. So a node can be used again, or freed, as soon as its unlock has handed over.
+//! **A node belongs to its thread from join to unlock.** Its predecessor opens its gate, and does not touch it any
+//! more; its successor writes its `next`, once. An unlock has either put null in the tail, so there is no successor, or
+//! has seen that write. So a node can be reused, or freed, as soon as its unlock has handed over.
 //!
-//! Between join and link the one behind has a place, but cannot be found: an unlock then waits for it. It is some
-//! instructions away, unless its thread is preempted there.
+//! Between join and link the successor has a place, but cannot be found: an unlock then waits for it. The link follows
+//! within some instructions, unless the thread is preempted there.
 //!
-//! Where nodes come from: a list of the thread's. An unlock is on the thread of its lock, as the guard is not `Send`,
-//! so the list is no longer than the most locks that the thread has held at once. A thread whose list is gone, as it
-//! ends, allocates and frees.
+//! Nodes come from a thread-local list. An unlock is on the thread of its lock, as the guard is not `Send`, so the list
+//! is at most as long as the largest number of locks that the thread has held at once. A thread that is ending has no
+//! list: it allocates and frees.
 //!
 //! Orderings, by what they order:
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | join, and try | Acquire, Release | null: we see what the last holder did. A node: its `next` was null before we write to it; ours, before whoever reads it here does |
-//! | link | Release | the one before opens a gate that it finds shut |
-//! | leave | Release | what the holder did |
+//! | join, and try | Acquire, Release | null: sees the last owner's writes. A node: its `next` was null before this thread writes to it; this thread's node, before its successor finds it here |
+//! | link | Release | the predecessor opens a gate that it sees shut |
+//! | leave | Release | the owner's writes |
 //! | load of `next` | Acquire | the other side of link |
-//! | gate | | as `gate.rs` says: Release, Acquire |
+//! | gate | | as in `waiting/parker.rs`: Release, Acquire |
 //!
 //! Source: Mellor-Crummey and Scott, *Algorithms for scalable synchronization on shared-memory multiprocessors*, 1991.
 
@@ -47,20 +47,20 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use sudog_runtime::shim::AtomicPtr;
 
-use super::{in_line, watch};
-use crate::waiting::gate::Gate;
+use super::{watch, without_unwinding};
+use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
 /// 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 struct Node {
-    gate: Gate,
-    /// The one behind; while it is in no line, the next on its thread's list.
+    gate: OneShotParker,
+    /// Its successor; while it is in no queue, the next node of its thread's list.
     next: AtomicPtr<Node>,
 }
 
-/// The nodes of a thread that are in no line.
+/// The nodes of a thread that are in no queue.
 struct Spare(Cell<*mut Node>);
 
 per_thread!(SPARE: Spare = Spare(Cell::new(ptr::null_mut())));
@@ -68,16 +68,16 @@ per_thread!(SPARE: Spare = Spare(Cell::new(ptr::null_mut())));
 impl Spare {
     fn pop(&self) -> Option<NonNull<Node>> {
         let node = NonNull::new(self.0.get())?;
-        // SAFETY: what is on the list is alive, and the list's alone.
+        // SAFETY: nodes on the list are alive, and belong to the list only.
         self.0.set(unsafe { node.as_ref() }.next.load(Relaxed));
         Some(node)
     }
 
     /// # Safety
     ///
-    /// The node came from [`Node::take`], is in no line, and is not used by anybody after this.
+    /// The node came from [`Node::take`], is in no queue, and no thread uses it after this.
     unsafe fn push(&self, node: NonNull<Node>) {
-        // SAFETY: alive, and ours, by the contract.
+        // SAFETY: alive, and owned by the caller, by the contract.
         unsafe { node.as_ref() }.next.store(self.0.get(), Relaxed);
         self.0.set(node.as_ptr());
     }
@@ -86,18 +86,18 @@ impl Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         while let Some(node) = self.pop() {
-            // SAFETY: it came from a box, and was on the list, so nobody has it.
+            // SAFETY: it came from a box, and was on the list, so no thread uses it.
             drop(unsafe { Box::from_raw(node.as_ptr()) });
         }
     }
 }
 
 impl Node {
-    /// One that is in no line, its gate shut.
+    /// A node that is in no queue, its gate shut.
     #[inline]
     fn take() -> NonNull<Self> {
         let Some(node) = SPARE.try_with(Spare::pop).ok().flatten() else { return Self::allocate() };
-        // SAFETY: it was on the list, so it is alive, and now ours.
+        // SAFETY: it was on the list, so it is alive, and now belongs to the caller.
         let this = unsafe { node.as_ref() };
         this.next.store(ptr::null_mut(), Relaxed);
         this.gate.shut();
@@ -106,7 +106,7 @@ impl Node {
 
     #[cold]
     fn allocate() -> NonNull<Self> {
-        let node = Box::new(Self { gate: Gate::new(), next: AtomicPtr::new(ptr::null_mut()) });
+        let node = Box::new(Self { gate: OneShotParker::new(), next: AtomicPtr::new(ptr::null_mut()) });
         NonNull::from(Box::leak(node))
     }
 
@@ -117,13 +117,13 @@ impl Node {
     unsafe fn give(node: NonNull<Self>) {
         // SAFETY: the same contract.
         if SPARE.try_with(|spare| unsafe { spare.push(node) }).is_err() {
-            // SAFETY: it came from a box, and nobody has it, by the contract.
+            // SAFETY: it came from a box, and no thread uses it, by the contract.
             drop(unsafe { Box::from_raw(node.as_ptr()) });
         }
     }
 }
 
-/// The MCS lock: first come, first served; each waiter watches memory of its own. 8 bytes.
+/// The MCS lock: first come, first served; each waiter watches its own memory. 8 bytes.
 ///
 /// # Limits
 ///
@@ -143,7 +143,7 @@ pub struct Mcs<P = SpinThenPark> {
     policy: PhantomData<P>,
 }
 
-/// What an acquisition of an [`Mcs`] keeps for its release: the node. It stays on its thread.
+/// The guard of an [`Mcs`]: its node. It stays on its thread.
 #[derive(Debug)]
 pub struct McsGuard(NonNull<Node>);
 
@@ -152,33 +152,33 @@ impl<P: WaitPolicy> Mcs<P> {
     ///
     /// # Safety
     ///
-    /// The caller has put `node`, which it took, in the place of `pred` in the tail.
+    /// The caller has taken `node`, and swapped it for `pred` in the tail.
     #[cold]
     unsafe fn wait(pred: NonNull<Node>, node: NonNull<Node>) {
-        // SAFETY: the one before us cannot release it before it has seen this store.
+        // SAFETY: the predecessor cannot release it before it has seen this store.
         unsafe { pred.as_ref() }.next.store(node.as_ptr(), Release);
-        // SAFETY: ours until its unlock.
+        // SAFETY: this thread's until its unlock.
         unsafe { node.as_ref() }.gate.wait::<P>(None);
     }
 
-    /// Waits for the one that has joined behind `node` to say who it is.
+    /// Waits until the successor of `node` has linked itself.
     #[cold]
     fn wait_for_link(node: &Node) -> NonNull<Node> {
-        // It is another thread, and runs, or will: the goroutines of ours do not give way between join and link.
-        in_line(|| watch::<P, _>(|| NonNull::new(node.next.load(Acquire))))
+        // The successor is another thread, which runs, or will: a goroutine does not yield between join and link.
+        without_unwinding(|| watch::<P, _>(|| NonNull::new(node.next.load(Acquire))))
     }
 
-    /// Changes as somebody joins the line. For tests.
+    /// Changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.tail.load(Relaxed).addr() as u64
     }
 }
 
-// SAFETY: whoever puts a node in the place of null has the lock, and so has the one whose gate is opened: the holder
-// does that once, or else puts null back, if nobody has joined behind it. The orderings are above. Nodes do not point
-// to the lock, so it may be moved while it is held; those who wait borrow it. A forgotten guard leaks its node, which
-// is not freed then, so whoever joins behind it may write to it.
+// SAFETY: the thread that replaces null by its node has the lock, and so has the thread whose gate is opened: the owner
+// does that once, or else puts null back, if it has no successor. The orderings are above. Nodes do not point to the
+// lock, so it may be moved while it is held; waiters borrow it. A forgotten guard leaks its node, which is not freed
+// then, so its successor may write to it.
 unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
     type Guard = McsGuard;
 
@@ -192,8 +192,8 @@ unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
     fn lock(&self) -> McsGuard {
         let node = Node::take();
         if let Some(pred) = NonNull::new(self.tail.swap(node.as_ptr(), AcqRel)) {
-            // SAFETY: as the swap says.
-            in_line(|| unsafe { Self::wait(pred, node) });
+            // SAFETY: by the swap.
+            without_unwinding(|| unsafe { Self::wait(pred, node) });
         }
         McsGuard(node)
     }
@@ -214,7 +214,7 @@ unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
 
     #[inline]
     unsafe fn unlock(&self, McsGuard(node): McsGuard) {
-        // SAFETY: ours until it is given back, below.
+        // SAFETY: this thread's until it is given back, below.
         let this = unsafe { node.as_ref() };
         let next = match NonNull::new(this.next.load(Acquire)) {
             None if self.tail.compare_exchange(node.as_ptr(), ptr::null_mut(), Release, Relaxed).is_ok() => None,
@@ -222,10 +222,10 @@ unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
             next => next,
         };
         if let Some(next) = next {
-            // SAFETY: its owner waits for this, and the holder alone does it.
-            unsafe { Gate::open_for::<P>(&raw const (*next.as_ptr()).gate) };
+            // SAFETY: its thread waits for this, and only the owner opens it.
+            unsafe { OneShotParker::open_for::<P>(&raw const (*next.as_ptr()).gate) };
         }
-        // SAFETY: on the thread that took it; nobody is before it, and nobody behind it that has yet to write to it.
+        // SAFETY: on the thread that took it; it has no predecessor, and no successor that has yet to write to it.
         unsafe { Node::give(node) };
     }
 

@@ -1,6 +1,6 @@
-//! The classic queue and spin locks, one a file: small locks to build others from, to compare with, and to read.
+//! The classic queue and spin locks, one per file: small locks to build others from, to compare with, and to read.
 //!
-//! | lock | RMWs, alone | if it may sleep | a waiter's memory | watches | guard | order | sleeps |
+//! | lock | RMWs, uncontended | if it may sleep | a waiter's memory | watches | guard | order | sleeps |
 //! |---|--:|--:|---|---|---|---|---|
 //! | [`Tts`] | 1 | 2 | none | the lock | `Send` | none | yes |
 //! | [`TicketLock`] | 1 | 1 | none | the lock | `Send` | first come, first served | no: it yields |
@@ -9,37 +9,37 @@
 //! | [`Lifo`] | 2 | 2 | on its stack | its element | `Send` | last come, first served | yes |
 //! | [`Reciprocating`] | 2 | 2 | the thread's one element | its element | stays on its thread | segments: within each, last come, first served | yes |
 //!
-//! *RMWs, alone* are the atomic read-modify-writes of a `lock` and an `unlock` that meet nobody, under a policy that
-//! never sleeps. One that does must leave its sleepers a way to be noticed: where `unlock` is otherwise a store, it is
+//! *RMWs, uncontended* are the atomic read-modify-writes of an uncontended `lock` and `unlock`, under a policy that
+//! never sleeps. A policy that sleeps must let unlocks detect the sleepers: where `unlock` is otherwise a store, it is
 //! an exchange.
 //!
-//! | to | take |
+//! | to | use |
 //! |---|---|
 //! | lock something | [`Mutex`](sudog_sync::Mutex), and none of these |
-//! | have a lock inside of another, whose contenders are few | `Tts` |
-//! | serve in order, on processors that are ours alone | `Clh<SpinThenYield>`, `Mcs<SpinThenYield>` |
+//! | have a lock inside another lock, with few contenders | `Tts` |
+//! | serve in order, on processors of your own | `Clh<SpinThenYield>`, `Mcs<SpinThenYield>` |
 //! | serve in order, with more threads than processors | `Mcs`, `Clh`; each handover then wakes a sleeper |
-//! | have throughput under contention, and nobody bypassed for ever | `Reciprocating` |
-//! | see what unfairness does | `Lifo` |
-//! | see what a common word costs | `TicketLock` |
+//! | have throughput under contention, and no contender bypassed for ever | `Reciprocating` |
+//! | see the effect of unfairness | `Lifo` |
+//! | see the cost of one shared word | `TicketLock` |
 //!
-//! How those who wait pass the time is the parameter `P`: [`Spin`], [`SpinThenYield`], or [`SpinThenPark`], the
-//! default.
+//! The parameter `P` says how contenders wait: [`Spin`], [`SpinThenYield`], or [`SpinThenPark`], the default.
 //!
 //! # Limits
 //!
-//! * **Waiting blocks the thread.** Whoever stands in one of these lines cannot be taken out of it, and a goroutine can
-//!   be unwound wherever it gives way. So a goroutine that waits counts as its thread, and blocks its worker, with all
-//!   goroutines that are there. So the holder, if it is a goroutine, **must neither wait nor give way**: whoever wants
-//!   the lock may then keep it from its worker, or keep from theirs those whom it waits for, and none of them would ever
-//!   run again. Every call that gives something back may give way, but for the few that `docs/goroutines.md` lists: on
-//!   goroutines, not inside of these. The locks and unlocks of this module never give way.
-//! * Deadlines poll (`try_lock_until`), without a place in the line, and may never see a lock that is contended
-//!   without pause.
-//! * A [`WaitPolicy`] of one's own that panics while somebody stands in line ends the process.
-//! * `Mcs` and `Clh` allocate at times, so they cannot stand inside of a global allocator; nor, where the system is not
-//!   Linux, may the others, as their sleep may allocate there.
-//! * None is reentrant: who locks twice waits for itself.
+//! * **Waiting blocks the thread.** A contender cannot be taken out of these queues, but a goroutine can be unwound
+//!   wherever it yields. So a goroutine that waits counts as its thread, and blocks its worker, with all goroutines
+//!   that are there. So an owner that is a goroutine **must neither wait nor yield**: a contender may then keep the
+//!   owner from its worker, or keep other goroutines, that the owner waits for, from theirs, and none of them would
+//!   ever run again. Every call that releases something may yield, except the few that `docs/goroutines.md` lists: on
+//!   goroutines, do not make such calls while one of these locks is held. The locks and unlocks of this module never
+//!   yield.
+//! * Deadlines poll (`try_lock_until`), without a place in the queue, and may never find a lock free that is contended
+//!   without a pause.
+//! * A user's [`WaitPolicy`] that panics while a contender is queued ends the process.
+//! * `Mcs` and `Clh` sometimes allocate, so a global allocator cannot use them; nor, where the system is not Linux, the
+//!   others, as their sleep may allocate there.
+//! * None is reentrant: a thread that locks twice deadlocks.
 //!
 //! # Examples
 //!
@@ -60,7 +60,7 @@
 //! assert_eq!(*held.0 + *held.1 + *held.2 + *held.3 + *held.4 + *held.5, 21);
 //! ```
 
-/// A thread-local, of std's or of the model's.
+/// A thread-local, `std`'s or the model's.
 macro_rules! per_thread {
     ($NAME:ident: $Type:ty = $init:expr) => {
         #[cfg(not(sudog_loom))]
@@ -91,24 +91,24 @@ use sudog_runtime::fatal;
 
 use sudog_runtime::goroutine::without_switching;
 
-/// Runs what must not be left halfway: from the first step in line to the acquisition, or a release.
+/// Runs a step that must not be left halfway: from joining the queue to the acquisition, or a release.
 ///
-/// A goroutine that may not switch is not unwound; and the wait of a thread has nothing in it that panics, but for a
-/// foreign policy. Then the line leads through a frame that is no more, so the process ends.
-fn in_line<T>(f: impl FnOnce() -> T) -> T {
-    struct Unwound;
-    impl Drop for Unwound {
+/// A goroutine that may not switch is not unwound; and the wait of a thread contains nothing that panics, except a
+/// user's policy. Then the queue would lead through a frame that does not exist any more, so the process ends.
+fn without_unwinding<T>(f: impl FnOnce() -> T) -> T {
+    struct AbortOnUnwind;
+    impl Drop for AbortOnUnwind {
         fn drop(&mut self) {
-            fatal("sync: a waiter was unwound in the line of a lock");
+            fatal("sync: a waiter was unwound in the queue of a lock");
         }
     }
-    let unwound = Unwound;
+    let guard = AbortOnUnwind;
     let done = without_switching(f);
-    std::mem::forget(unwound);
+    std::mem::forget(guard);
     done
 }
 
-/// Looks at what one cannot sleep before until there is something to see. A policy that would sleep yields instead.
+/// Polls `look` until it returns a value, where sleeping is not possible. A policy that would sleep yields instead.
 fn watch<P: WaitPolicy, T>(mut look: impl FnMut() -> Option<T>) -> T {
     let mut iter: u32 = 0;
     loop {

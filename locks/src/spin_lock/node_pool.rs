@@ -6,18 +6,18 @@
 //! | 1 to `FIRST` | in chunk 0 |
 //! | the next `2 FIRST`, `4 FIRST`, ... | in chunk 1, 2, ... |
 //!
-//! A CLH lock's tail names a node that others may take over at any moment, so whoever looks at it may find it in
-//! another line by then. It must therefore be a node for ever. And a number of 24 bits leaves room in a word for what a
-//! pointer does not: which use of the node it is.
+//! A CLH lock's tail refers to a node that another thread may take over at any moment, so a thread that reads the tail
+//! may find the node in another queue by then. It must therefore remain a node for ever. And a number of 24 bits leaves
+//! space in a word for what does not fit beside a pointer: which use of the node it is.
 //!
-//! A node is in one of three places: in use (a lock's tail, or its line), on the list of the pool, or in the hand of a
-//! thread, which keeps one. A thread that has none takes one of the pool, or makes one. So there are no more than the
-//! most that were in use at once, and one for each thread.
+//! A node is in one of three places: in use (a lock's tail, or its queue), on the list of the pool, or kept by a
+//! thread, one per thread. A thread without a node takes one of the pool, or makes one. So there are no more than the
+//! largest number that was in use at once, plus one per thread.
 //!
-//! Orderings: all Relaxed. A chunk is made, under the pool's lock, before the number of any node in it is given out.
-//! Whoever knows a number has it from that lock, or from a lock's tail, by Release and Acquire, from one who knew it.
+//! Orderings: all Relaxed. A chunk is made, under the pool's lock, before the number of any node in it is given out. A
+//! thread gets a number from that lock, or from a lock's tail, by Release and Acquire, from a thread that had it.
 //!
-//! Source: ours.
+//! Source: this project's.
 
 use std::cell::Cell as Hand;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,22 +26,22 @@ use std::{fmt, ptr};
 use sudog_runtime::fatal;
 use sudog_runtime::shim::{AtomicPtr, Cell, Mutex};
 
-use crate::waiting::gate::Gate;
+use crate::waiting::parker::OneShotParker;
 
 /// Never freed. 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 pub(super) struct Node {
-    /// Opened by who has used the node to lock, as he unlocks.
-    pub(super) gate: Gate,
+    /// Opened by the thread that has used the node to lock, in its unlock.
+    pub(super) gate: OneShotParker,
     number: u32,
-    /// How often it has been taken; its taker's.
+    /// How often it has been taken; belongs to its taker.
     uses: Cell<u64>,
-    /// The next one of the pool; under the pool's lock.
+    /// The next node of the pool; under the pool's lock.
     spare: Cell<Option<&'static Node>>,
 }
 
-// SAFETY: `gate` is touched as `clh.rs` says, `uses` by the one that takes the node, `spare` under the pool's lock; all
-// are handed on by Release and Acquire. `number` is not written to.
+// SAFETY: `gate` is touched as `clh.rs` says, `uses` by the thread that takes the node, `spare` under the pool's lock;
+// all are handed on by Release and Acquire. `number` is not written to.
 unsafe impl Sync for Node {}
 
 /// A use of a node, in a word: which node, and which of its uses. No two uses are the same, and none is 0.
@@ -51,11 +51,11 @@ pub(super) struct Use(pub(super) u64);
 const NUMBER_BITS: u32 = 24;
 const MAX_USES: u64 = u64::MAX >> NUMBER_BITS;
 
-/// How many nodes chunk 0 has, as a power of two. A model should see more than one chunk.
+/// How many nodes chunk 0 has, as a power of two. A model should need more than one chunk.
 const FIRST_BITS: u32 = if cfg!(sudog_loom) { 1 } else { 6 };
 const CHUNKS: usize = (NUMBER_BITS - FIRST_BITS) as usize;
 
-/// Which chunk, and where in it.
+/// Which chunk, and the index in it.
 const fn place(number: u32) -> (usize, usize) {
     let n = number - 1 + (1 << FIRST_BITS);
     let log = n.ilog2();
@@ -86,12 +86,12 @@ loom::lazy_static! {
     };
 }
 
-/// The one that a thread keeps.
+/// The node that a thread keeps.
 struct InHand(Hand<Option<&'static Node>>);
 
 per_thread!(IN_HAND: InHand = InHand(Hand::new(None)));
 
-// In a model the pool is gone before its last thread.
+// In a model the pool is freed before its last thread ends.
 #[cfg(not(sudog_loom))]
 impl Drop for InHand {
     fn drop(&mut self) {
@@ -143,16 +143,16 @@ impl Nodes {
 
 impl Node {
     fn new(number: u32) -> Self {
-        Self { gate: Gate::new(), number, uses: Cell::new(0), spare: Cell::new(None) }
+        Self { gate: OneShotParker::new(), number, uses: Cell::new(0), spare: Cell::new(None) }
     }
 
-    /// One that nobody uses, its gate shut.
+    /// An unused node, its gate shut.
     #[inline]
     pub(super) fn take() -> (&'static Self, Use) {
         loop {
             let node = IN_HAND.try_with(|hand| hand.0.take()).ok().flatten().unwrap_or_else(|| NODES.take());
             let uses = node.uses.get();
-            // One that has had all its uses is left alone, for ever: it takes hours of nothing else to get there.
+            // A node without uses left is never used again: it takes hours of nothing else to get there.
             if uses < MAX_USES {
                 node.uses.set(uses + 1);
                 node.gate.shut();
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    /// Back to the thread, or to the pool. Nobody may use it any more; but others may look at its gate.
+    /// Returns it to the thread, or to the pool. No thread may use it any more; but other threads may read its gate.
     #[inline]
     pub(super) fn give(&'static self) {
         let in_hand = IN_HAND.try_with(|hand| {
@@ -178,7 +178,7 @@ impl Node {
 }
 
 impl Use {
-    /// The node. That it is still in this use is not said.
+    /// The node. It may be in another use by now.
     #[inline]
     pub(super) fn node(self) -> &'static Node {
         NODES.node(self.0 as u32 & ((1 << NUMBER_BITS) - 1))

@@ -1,56 +1,56 @@
-//! The Reciprocating lock: arrivals push themselves on a stack, which the holder takes off whole and serves from the
-//! top.
+//! The Reciprocating lock: arrivals push themselves on a stack, which the owner detaches whole and serves from the top.
 //!
 //! | `arrivals` | meaning |
 //! |---|---|
 //! | null | the lock is free |
-//! | EMPTY | held; nobody has arrived since the holder's segment was taken off |
-//! | an element | held; the last to arrive. Or the holder's, if it found the lock free and nobody came since |
+//! | EMPTY | held; no arrival since the owner's segment was detached |
+//! | an element | held; the last to arrive. Or the owner's, if it found the lock free and there was no arrival since |
 //!
-//! A *segment* is what was taken off: each element's `succ` is who arrived before it, and it ends at `eos`, which goes
-//! from hand to hand with the lock.
+//! A *segment* is a detached stack: each element's `succ` is the arrival before it, and it ends at `eos`, which is
+//! passed on with the lock.
 //!
 //! | step | | then |
 //! |---|---|---|
-//! | lock | `succ = arrivals.swap(e)` | null: has the lock, `eos = e`. Else waits before its gate, for the lock and its `eos` |
+//! | lock | `succ = arrivals.swap(e)` | null: has the lock, `eos = e`. Else waits at its gate, for the lock and its `eos` |
 //! | | EMPTY for a `succ` is null; `succ == eos`: null, and `eos = EMPTY` | the end of the segment |
 //! | unlock, with a `succ` | `succ.eos = eos`, opens its gate | the segment goes on |
-//! | unlock, without | `arrivals: eos → null` | nobody has arrived: the lock is free |
+//! | unlock, without | `arrivals: eos → null` | no arrival: the lock is free |
 //! | | `w = arrivals.swap(EMPTY)`, `w.eos = eos`, opens its gate | a new segment, from its top |
 //! | try | `arrivals: null → e` | as a lock that found null |
 //!
-//! So segments are first come, first served, and each is served from its end. While one waits, another can have the
-//! lock twice: once ahead of it in its own segment, and once in the segment before that.
+//! So segments are first come, first served, and each is served from its end. While one contender waits, another can
+//! have the lock twice: once before it in the same segment, and once in the segment before that.
 //!
-//! **One element for a thread**, for any number of locks. It is in a line while its owner waits, and one waits for one
-//! lock at a time. Of a lock that was found free only its *address* stays behind, as the mark that ends the first
-//! segment: nobody reads or writes there. What could go wrong is that another element of the same address arrives while
-//! the mark stands, and is taken for it. That would strand whoever waits with it. But:
+//! **One element per thread**, for any number of locks. It is queued while its thread waits, and a thread waits for one
+//! lock at a time. For a lock that was found free only the element's *address* stays in `arrivals`, as the mark that
+//! ends the first segment: no thread reads or writes there. The danger: another element of the same address arrives
+//! while the mark is in use, and is mistaken for it. Its waiter would never be woken. But:
 //!
-//! * The mark stands while the one whose address it is holds the lock, and while the segment that it ends is served. In
-//!   the second case the same thread may arrive again, with the same address. It is then on top of EMPTY or others in
-//!   `arrivals`, and not in that segment, so nobody compares it with that mark: the one at the segment's end compares
-//!   its `succ`, which is the mark. It may even have ended, and another thread have its address: the same holds.
-//! * In the first case an arrival with that address is one of the holder's thread, as the guard is not `Send`, and the
-//!   element lives as long as the thread. If the thread has ended, then without its guard, so that nobody ever unlocks:
-//!   whoever arrives waits for ever, by whatever address. If it has not, it waits for what it holds itself. The same if
-//!   two goroutines of one worker share the element: one holds the lock, and the other waits for it, which blocks their
-//!   thread, so the first never runs again.
+//! * The mark is in use while the thread whose address it is holds the lock, and while the segment that it ends is
+//!   served. In the second case the same thread may arrive again, with the same address. Its element is then on top of
+//!   EMPTY or of others in `arrivals`, and not in that segment, so no thread compares it with that mark: the one at the
+//!   segment's end compares its `succ`, which is the mark. The thread may even have ended, and another thread have its
+//!   address: the same holds.
+//! * In the first case an arrival with that address belongs to the owner's thread, as the guard is not `Send`, and the
+//!   element lives as long as the thread. If the thread has ended, then its guard was forgotten, so the lock is never
+//!   unlocked: every arrival waits for ever, whatever its address. If it has not, it waits for a lock that it holds
+//!   itself. The same holds if two goroutines of one worker share the element: one holds the lock, and the other waits
+//!   for it, which blocks their thread, so the first never runs again.
 //!
 //! The element has no destructor, so a thread that ends can use it in the destructors of its other thread-locals. This
-//! needs thread-locals that are the linker's, as on Linux and most others. Where std keeps them on the heap by a key, the
-//! element is freed among the others, in any order: a lock that is then still held, by a guard in another thread-local,
-//! has a mark that may be somebody else's by now, who would wait for ever.
+//! needs thread-locals of the linker, as on Linux and most other systems. Where std keeps them on the heap by a key,
+//! the element is freed among the others, in any order: a lock that is then still held, by a guard in another
+//! thread-local, has a mark that may by then be another thread's element, which would wait for ever.
 //!
 //! Orderings:
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | lock | Acquire, Release | null: what the last holder did. An element: its gate is shut before we open it. Ours: the same for whoever reads it here |
-//! | free, `eos → null` | Release | what the holder did |
-//! | take off | Acquire | the gate of the top. No Release: who reads EMPTY has learnt nothing yet |
-//! | try | Acquire | as lock, but nobody will open this gate |
-//! | gate | | as `gate.rs` says; `eos` is written before it opens, and read after |
+//! | lock | Acquire, Release | null: sees the last owner's writes. An element: its gate is shut before this thread opens it. This thread's element: the same for the thread that reads it here |
+//! | free, `eos → null` | Release | the owner's writes |
+//! | detach | Acquire | the gate of the top. No Release: a thread that reads EMPTY takes nothing from it |
+//! | try | Acquire | as lock, but no thread will open this gate |
+//! | gate | | as in `waiting/parker.rs`; `eos` is written before it opens, and read after |
 //!
 //! Source: Dice and Kogan, *Reciprocating Locks*, arXiv 2501.02380.
 
@@ -63,35 +63,35 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use sudog_runtime::fatal;
 use sudog_runtime::shim::{AtomicPtr, Cell};
 
-use super::in_line;
-use crate::waiting::gate::Gate;
+use super::without_unwinding;
+use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
 /// A thread's one element. Between two waits its gate is shut.
 struct Element {
-    gate: Gate,
-    /// Where the segment ends; written by who opens the gate, before that.
+    gate: OneShotParker,
+    /// Where the segment ends; written before the gate is opened, by the thread that opens it.
     eos: Cell<*mut Element>,
-    /// Its thread waits with it. The thread's alone.
+    /// Its thread waits with it. Only for that thread.
     waits: Flag<bool>,
 }
 
 const EMPTY: *mut Element = ptr::without_provenance_mut(1);
 
-// Without a destructor: it is there until the thread is not; see the top for where this does not hold.
+// Without a destructor: it lives as long as the thread; see the top for systems where this does not hold.
 per_thread!(ELEMENT: Element =
-    Element { gate: Gate::new(), eos: Cell::new(ptr::null_mut()), waits: Flag::new(false) });
+    Element { gate: OneShotParker::new(), eos: Cell::new(ptr::null_mut()), waits: Flag::new(false) });
 
-/// The Reciprocating lock: local spinning, memory that needs no care, and nobody bypassed for ever. 8 bytes.
+/// The Reciprocating lock: local spinning, no memory to manage, and no contender bypassed for ever. 8 bytes.
 ///
-/// Last come, first served within a segment, which is those who arrived while the segment before was served; so each
-/// other thread has the lock at most twice while one waits.
+/// Last come, first served within a segment, which is the arrivals during the previous segment; so each other thread
+/// has the lock at most twice while one waits.
 ///
 /// # Limits
 ///
-/// Those of the [module](super). If another lock of this kind is contended inside of a foreign
-/// [`WaitPolicy::pass_time`], which would wait while it waits, the process ends.
+/// Those of the [module](super). If a user's [`WaitPolicy::pass_time`] contends for another lock of this kind, and so
+/// waits while it waits, the process ends.
 ///
 /// # Examples
 ///
@@ -107,13 +107,12 @@ pub struct Reciprocating<P = SpinThenPark> {
     policy: PhantomData<P>,
 }
 
-/// What an acquisition of a [`Reciprocating`] keeps for its release: who is next, and where the segment ends. It stays
-/// on its thread.
+/// The guard of a [`Reciprocating`]: the successor, and where the segment ends. It stays on its thread.
 #[derive(Debug)]
 pub struct ReciprocatingGuard {
     /// Null: none in this segment.
     succ: *mut Element,
-    /// While `succ` is null: what `arrivals` is if nobody has arrived.
+    /// While `succ` is null: the value of `arrivals` if there is no arrival.
     eos: *mut Element,
 }
 
@@ -123,18 +122,18 @@ fn element() -> *mut Element {
 }
 
 impl<P: WaitPolicy> Reciprocating<P> {
-    /// Waits, with what the push found.
+    /// Waits behind the arrival that the push found.
     ///
     /// # Safety
     ///
-    /// `e` is the thread's, and has been pushed on what was `found`.
+    /// `e` is the thread's, and has been pushed on `found`.
     #[cold]
     unsafe fn wait(e: *mut Element, found: *mut Element) -> ReciprocatingGuard {
         // SAFETY: this thread's.
         let e = unsafe { &*e };
         if e.waits.replace(true) {
-            // It is in two lines now. The one who opens its gate finds it alive, as this thread does not end before the
-            // process.
+            // It is in two queues now. The thread that opens its gate finds it alive, as this thread does not end
+            // before the process.
             fatal("sync: a wait policy waits for a lock while it waits for a lock");
         }
         e.gate.wait::<P>(None);
@@ -150,34 +149,35 @@ impl<P: WaitPolicy> Reciprocating<P> {
 
     /// # Safety
     ///
-    /// The caller holds the lock, and gives it away by this; `e` is next, or is on top of a segment that it took off.
+    /// The caller holds the lock, and gives it away by this; `e` is next, or is the top of a segment that the caller
+    /// detached.
     #[inline]
     unsafe fn hand_over(e: *mut Element, eos: *mut Element) {
-        // SAFETY: its owner waits for this, and nobody else is to open it.
+        // SAFETY: its thread waits for this, and no other thread may open it.
         unsafe {
             (*e).eos.set(eos);
-            Gate::open_for::<P>(&raw const (*e).gate);
+            OneShotParker::open_for::<P>(&raw const (*e).gate);
         }
     }
 
-    /// Somebody has arrived.
+    /// There has been an arrival.
     #[cold]
     fn next_segment(&self, eos: *mut Element) {
         let top = self.arrivals.swap(EMPTY, Acquire);
-        // SAFETY: it is not `eos`, so it is somebody who waits; and ours by the swap.
+        // SAFETY: it is not `eos`, so it belongs to a waiter; and the swap made it this thread's to open.
         unsafe { Self::hand_over(top, eos) };
     }
 
-    /// Changes as somebody joins the line. For tests.
+    /// Changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.arrivals.load(Relaxed).addr() as u64
     }
 }
 
-// SAFETY: whoever finds null in `arrivals` has the lock, and so has the one whose gate is opened: the holder does that
-// once, or else puts null back if nobody has arrived. The orderings, and why an address is taken for nobody else's, are
-// above. Elements do not point to the lock, so it may be moved while it is held; those who wait borrow it.
+// SAFETY: the thread that finds null in `arrivals` has the lock, and so has the thread whose gate is opened: the owner
+// does that once, or else puts null back if there was no arrival. The orderings, and why no address is mistaken for
+// another's, are above. Elements do not point to the lock, so it may be moved while it is held; waiters borrow it.
 unsafe impl<P: WaitPolicy> RawLock for Reciprocating<P> {
     type Guard = ReciprocatingGuard;
 
@@ -194,8 +194,8 @@ unsafe impl<P: WaitPolicy> RawLock for Reciprocating<P> {
         if found.is_null() {
             return ReciprocatingGuard { succ: ptr::null_mut(), eos: e };
         }
-        // SAFETY: as the swap says.
-        in_line(|| unsafe { Self::wait(e, found) })
+        // SAFETY: by the swap.
+        without_unwinding(|| unsafe { Self::wait(e, found) })
     }
 
     #[inline]
@@ -208,7 +208,7 @@ unsafe impl<P: WaitPolicy> RawLock for Reciprocating<P> {
     #[inline]
     unsafe fn unlock(&self, ReciprocatingGuard { succ, eos }: ReciprocatingGuard) {
         if !succ.is_null() {
-            // SAFETY: we hold the lock, and it is next.
+            // SAFETY: this thread holds the lock, and `succ` is next.
             unsafe { Self::hand_over(succ, eos) };
         } else if self.arrivals.compare_exchange(eos, ptr::null_mut(), Release, Relaxed).is_err() {
             self.next_segment(eos);

@@ -1,9 +1,9 @@
-//! The ticket lock: contenders draw numbers, and watch the one word that says whose turn it is.
+//! The ticket lock: contenders draw numbers, and watch the one word that says which is served.
 //!
 //! | word | meaning | written by |
 //! |---|---|---|
 //! | `next` | the next ticket to be drawn | contenders, by RMWs |
-//! | `grant` | the ticket that has the lock, or the next one to have it | the holder alone |
+//! | `grant` | the ticket that has the lock, or the next one to have it | the owner only |
 //!
 //! | step | |
 //! |---|---|
@@ -11,15 +11,15 @@
 //! | unlock | `grant = grant + 1` |
 //! | try | has the lock if `next` goes from `grant` to `grant + 1` |
 //!
-//! `grant <= next`, and the lock is free if they are equal. Tickets are of 64 bits and never come again, so a `next`
-//! that equals a `grant` which was read before has not been any other number in between.
+//! `grant <= next`, and the lock is free if they are equal. Tickets have 64 bits and never repeat, so a `next` that
+//! equals a `grant` which was read before has not been any other number in between.
 //!
-//! A try that fails has found `next` other than `grant`: then the lock was held when `grant` was read, or has been
+//! A try that fails has found `next` different from `grant`: then the lock was held when `grant` was read, or has been
 //! taken since. So at some moment of the try it was not free.
 //!
-//! Orderings: the holder's store of `grant` is a Release, which whoever has the lock next reads with Acquire, by `lock`
-//! or by `try_lock`. `next` is Relaxed: what a ticket gives is a place, not the lock. `grant` and `next` share a cache
-//! line: alone, that is one miss instead of two.
+//! Orderings: the owner's store of `grant` is a Release, which the next owner reads with Acquire, in `lock` or in
+//! `try_lock`. `next` is Relaxed: a ticket gives a place, not the lock. `grant` and `next` share a cache line: without
+//! contention that is one miss instead of two.
 //!
 //! Source: Reed and Kanodia, *Synchronization with eventcounts and sequencers*, 1979; Mellor-Crummey and Scott, 1991.
 
@@ -29,14 +29,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::shim::AtomicU64;
 
-use super::{in_line, watch};
+use super::{watch, without_unwinding};
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
-/// A ticket lock: first come, first served, and nothing to sleep on. 16 bytes.
+/// A ticket lock: first come, first served, without sleeping. 16 bytes.
 ///
-/// A policy that would sleep yields instead. With more waiters than processors the one whose turn it is may not be
-/// running, and all others wait for it.
+/// A policy that would sleep yields instead. With more waiters than processors the next owner may not be running, and
+/// all others wait for it.
 ///
 /// # Limits
 ///
@@ -60,10 +60,10 @@ pub struct TicketLock<P = SpinThenPark> {
 impl<P: WaitPolicy> TicketLock<P> {
     #[cold]
     fn wait(&self, tx: u64) {
-        in_line(|| watch::<P, _>(|| (self.grant.load(Acquire) == tx).then_some(())));
+        without_unwinding(|| watch::<P, _>(|| (self.grant.load(Acquire) == tx).then_some(())));
     }
 
-    /// Changes as somebody joins the line. For tests.
+    /// Changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.next.load(Relaxed)
@@ -71,7 +71,7 @@ impl<P: WaitPolicy> TicketLock<P> {
 }
 
 // SAFETY: a ticket is drawn once, by an RMW of `next`, and has the lock while it is equal to `grant`; only its unlock
-// changes that. The orderings are above. The words know no address and no thread.
+// changes that. The orderings are above. The words store no address and no thread.
 unsafe impl<P: WaitPolicy> RawLock for TicketLock<P> {
     type Guard = ();
 
@@ -102,7 +102,7 @@ unsafe impl<P: WaitPolicy> RawLock for TicketLock<P> {
 
     #[inline]
     fn is_locked(&self) -> bool {
-        // Acquire: a `next` that is older than this `grant` would be below it.
+        // Acquire: a `next` older than this `grant` would be below it.
         let grant = self.grant.load(Acquire);
         self.next.load(Relaxed) != grant
     }
@@ -116,7 +116,7 @@ impl<P: WaitPolicy> sudog_sync::ConstRawLock for TicketLock<P> {
 impl<P> fmt::Debug for TicketLock<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let grant = self.grant.load(Acquire);
-        let waiting = self.next.load(Relaxed).saturating_sub(grant); // the holder included
+        let waiting = self.next.load(Relaxed).saturating_sub(grant); // the owner included
         f.debug_struct("TicketLock")
             .field("locked", &(waiting != 0))
             .field("waiters", &waiting.saturating_sub(1))

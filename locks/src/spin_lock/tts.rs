@@ -1,10 +1,10 @@
-//! Test-and-test-and-set: contenders look at one word, and write to it only when it looks free.
+//! Test-and-test-and-set: contenders read one word, and write to it only when it looks free.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | FREE | nobody holds the lock; if somebody sleeps, one is being woken |
-//! | HELD | somebody holds it; as for sleepers, the same |
-//! | SLEEPERS | somebody holds it, and some may sleep |
+//! | FREE | the lock is free; if threads sleep, one is being woken |
+//! | HELD | the lock is held; as for sleepers, the same |
+//! | SLEEPERS | the lock is held, and threads may sleep |
 //!
 //! | step | word | then |
 //! |---|---|---|
@@ -14,12 +14,12 @@
 //! | unlock, if the policy sleeps | swap for FREE | it was SLEEPERS: wakes one |
 //! | unlock, if it does not | FREE | |
 //!
-//! Nobody is left asleep: an unlock that clears SLEEPERS wakes one, and that one is in this function until it has put
-//! SLEEPERS back, by its acquisition or as it sleeps again. The kernel's comparison of the word with SLEEPERS is
-//! atomic with the waking, so a sleep that begins after that unlock does not begin.
+//! No thread is left asleep: an unlock that clears SLEEPERS wakes one, and that thread stays in this function until it
+//! has restored SLEEPERS, by its acquisition or before it sleeps again. The kernel compares the word with SLEEPERS
+//! atomically with respect to the wake, so a sleep that begins after that unlock returns at once.
 //!
-//! Orderings: Acquire on the step that takes the lock, Release on the one that frees it. The mark is Relaxed: nothing
-//! but the word hangs on it, and as an RMW it continues the release sequence.
+//! Orderings: Acquire on the step that takes the lock, Release on the one that frees it. The mark is Relaxed: no data
+//! but the word depends on it, and as an RMW it continues the release sequence.
 //!
 //! Source: Rudolph and Segall, *Dynamic decentralized cache schemes for MIMD parallel processors*, 1984; for the sleep,
 //! Drepper, *Futexes Are Tricky*.
@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::shim::{AtomicU32, futex};
 
-use super::in_line;
+use super::without_unwinding;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
@@ -38,10 +38,10 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const SLEEPERS: u32 = 2;
 
-/// A test-and-test-and-set lock: no line, no order, four bytes.
+/// A test-and-test-and-set lock: no queue, no order, four bytes.
 ///
-/// Whoever sees it free first has it: usually the one that has just freed it. Somebody may wait for ever. With many who
-/// spin, each unlock has them all fetch the word.
+/// The first thread that sees it free takes it: usually the thread that has just freed it. Another may wait for ever.
+/// If many threads spin, each unlock makes all of them fetch the word.
 ///
 /// # Limits
 ///
@@ -64,7 +64,7 @@ pub struct Tts<P = SpinThenPark> {
 impl<P: WaitPolicy> Tts<P> {
     #[cold]
     fn lock_slow(&self) {
-        let mut held = HELD; // what the word says once the lock is ours
+        let mut held = HELD; // the word's value once this thread has the lock
         let mut iter: u32 = 0;
         loop {
             let word = self.word.load(Relaxed);
@@ -85,8 +85,8 @@ impl<P: WaitPolicy> Tts<P> {
     }
 }
 
-// SAFETY: whoever takes the word from FREE has the lock, and only its holder puts FREE there. The orderings are above.
-// The word knows no address and no thread, so it may be moved, and unlocked by another thread.
+// SAFETY: the thread that changes the word from FREE has the lock, and only its owner writes FREE. The orderings are
+// above. The word stores no address and no thread, so it may be moved, and unlocked by another thread.
 unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
     type Guard = ();
 
@@ -99,8 +99,8 @@ unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
     #[inline]
     fn lock(&self) {
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            // Who leaves halfway may take a wake-up with it that the others need.
-            in_line(|| self.lock_slow());
+            // A contender that left halfway could take a wake-up with it that the others need.
+            without_unwinding(|| self.lock_slow());
         }
     }
 

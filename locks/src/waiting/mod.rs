@@ -1,4 +1,4 @@
-//! How waiters pass the time, and what they sleep on: shared by locks and semaphores.
+//! How waiters wait: spinning and parking, shared by locks and semaphores.
 
-pub(crate) mod gate;
+pub(crate) mod parker;
 pub(crate) mod policy;

@@ -1,17 +1,17 @@
-//! How a waiter passes the time: spinning, yielding, sleeping.
+//! How a waiter waits: spinning, yielding, sleeping.
 
 use sudog_runtime::shim::num_cpus;
 use sudog_runtime::{G, spin};
 
-/// Rounds of 30 pauses, with a look after each pause. Go has 4, with a look after each round. On threads a sleep costs
-/// more, and who sleeps too soon makes the next one sleep, too: `docs/performance.md`, "Waiting arrays".
+/// Rounds of 30 pauses, with a check after each pause. Go has 4, with a check after each round. On threads a sleep
+/// costs more, and a waiter that sleeps too soon makes the next one sleep too: `docs/performance.md`, "Waiting arrays".
 const ROUNDS: u32 = 13;
 
-/// What a waiter does between two looks at what it waits for.
+/// What a waiter does between two checks of its condition.
 ///
-/// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until what it waits for has happened, or until the policy
-/// says that it is time to sleep. With these three a goroutine never keeps its worker from others for long; but in
-/// [`spin_lock`](crate::spin_lock), where it counts as its thread, it does.
+/// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until its condition holds, or until the policy says that it
+/// is time to sleep. With the three policies here a goroutine never keeps its worker from others for long; except in
+/// [`spin_lock`](crate::spin_lock), where it counts as its thread.
 ///
 /// # Examples
 ///
@@ -25,17 +25,17 @@ const ROUNDS: u32 = 13;
 /// assert!(lock.try_lock().is_some());
 /// ```
 pub trait WaitPolicy: Send + Sync + 'static {
-    /// Whether it ends in sleep. If not, [`WaitPolicy::pass_time`] never returns false; should it do so, whoever waits
-    /// may go on, or sleep.
+    /// True if it ends in sleep. If false, [`WaitPolicy::pass_time`] never returns false; if it does all the same, the
+    /// waiter may go on, or sleep.
     const PARKS: bool;
 
-    /// Passes a little time. `iter` says how often this wait has done so before. False: it is time to sleep.
+    /// Waits for a short time. `iter` is the number of earlier calls in this wait. False: it is time to sleep.
     fn pass_time(iter: u32) -> bool;
 }
 
-/// Pauses, for ever: the papers' way. With more waiters than processors whole time slices go by. For the laboratory.
+/// Pauses, for ever: the papers' way. With more waiters than processors whole time slices are lost. For the laboratory.
 ///
-/// A goroutine yields now and then: its worker may have to run the one that it waits for.
+/// A goroutine yields from time to time: its worker may have to run the goroutine that it waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin;
 
@@ -82,12 +82,12 @@ impl WaitPolicy for SpinThenPark {
     }
 }
 
-/// A pause, if there is one left; now and then by Go's rule whether to go on. A model does not spin: each look would be
-/// a step to be explored, and what a spinner sees on the way one that goes to sleep at once sees too.
+/// Pauses once, if pauses are left; from time to time asks Go's rule whether to go on. A model does not spin: each
+/// check would be a step to explore, and a waiter that sleeps at once sees all that a spinning one sees.
 #[inline]
 fn pause(iter: u32) -> bool {
     let over = iter >= ROUNDS * spin::PAUSES;
-    // On one processor each pause is in vain, and not only that at which the rule is asked: its answer is forgotten.
+    // On one processor every pause is in vain, not only the one at which the rule is asked: its answer is not kept.
     if cfg!(sudog_loom) || over || num_cpus() == 1 {
         return false;
     }

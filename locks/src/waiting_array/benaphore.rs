@@ -1,43 +1,44 @@
-//! The split doorway: a count in front of the line. The default of the family.
+//! The counted doorway: a count in front of the queue. The default of the family.
 //!
-//! | step | who | what |
+//! | step | by | action |
 //! |---|---|---|
 //! | take | taker | `c = count.fetch_sub(1)`; `c > 0`: done; else draws a ticket and waits |
 //! | post | poster | `c = count.fetch_add(1)`; `c >= 0`: done; else grants the next ticket |
 //!
-//! `count` is what there is, less what is waited for. While it is below zero each post is owed to the line, and while
-//! it is above zero nobody is owed anything, so no newcomer overtakes a waiter.
+//! `count` is the available permits, less the requested ones. While it is below zero each post is owed to the queue,
+//! and while it is above zero nothing is owed, so no newcomer overtakes a waiter.
 //!
-//! * *Two RMWs, uncontended*, one for each side, on one line; the listings need two and a half and, without the look at
-//!   the tickets, a walk through the waiting array.
-//! * *It may be freed by the taker of the last permit.* A post's last step is its RMW on the count or on the grants; it
-//!   does not look whether anybody waits, it *knows*. The listings' look at the tickets after the grant is the same
-//!   defect as glibc's bug 12674.
-//! * *No sequential consistency*: takers and posters meet in the RMWs of one word, first here, then in the line.
+//! * *Two RMWs, uncontended*, one for each side, on one cache line; the listings need two and a half and, unless they
+//!   read the tickets, a walk through the waiting array.
+//! * *The taker of the last permit may free it.* A post's last step is its RMW on the count or on the grants; it does
+//!   not check for waiters, it *knows*. The listings' reading of the tickets after the grant is the same defect as
+//!   glibc's bug 12674.
+//! * *No sequential consistency*: takers and posters synchronise by the RMWs of one word, first the count, then the
+//!   queue's.
 //! * The doorway has two steps, so of two takers that come at once the one with the lower count may have the later
 //!   ticket.
 //!
-//! The two words may disagree while somebody is between its two steps. Whoever is counted below zero has a ticket or
-//! will draw one; whoever counted it has granted one, or will. When all have arrived, `-count` is the number of tickets
-//! that wait, those given up included. When the line passes those, each gives its unit back to the count as a post
-//! would, and the line owes a grant for each unit that the count does not keep.
+//! The two words may disagree while a thread is between its two steps. A taker counted below zero has a ticket or will
+//! draw one; the poster that counted it has granted one, or will. When all have finished, `-count` is the number of
+//! tickets that wait, those given up included. When the queue passes those, each gives its unit back to the count as a
+//! post would, and the queue owes a grant for each unit that the count does not keep.
 //!
-//! Who wants `n` at once and finds fewer draws `n` tickets and gives what it found to the line: so only the first in
-//! line ever holds a part of what it wants. Were each to keep what it found, two could wait for each other's.
+//! A taker that wants `n` at once and finds fewer draws `n` tickets and gives what it found to the queue: so only the
+//! first waiter ever holds a part of its request. If each kept its part, two could wait for each other's.
 //!
-//! Source: the *benaphore* of Be's newsletter 1-26, generalised; listing 2's comments name it.
+//! Source: the *benaphore* of Be's newsletter 1-26, generalised; listing 2's comments mention it.
 
 use sudog_runtime::fatal;
 use sudog_runtime::shim::{AtomicU64, Ordering};
 
 use super::chain::ChainWait;
-use super::line::{Line, TicketWait};
+use super::ticket_queue::{TicketQueue, TicketWait};
 use super::ticket_sema::{Doorway, TicketSema, sealed};
 use crate::waiting::policy::SpinThenPark;
 
-/// The split semaphore: two RMWs where nobody waits, the line of tickets where somebody does.
+/// The semaphore with a counted doorway: two RMWs without waiters; with waiters a queue of tickets.
 ///
-/// `W` is how those wait; by default in chains of listing 3.
+/// `W` is how waiters wait; by default in chains of listing 3.
 ///
 /// # Examples
 ///
@@ -50,38 +51,38 @@ use crate::waiting::policy::SpinThenPark;
 /// static M: MutexWith<GoMutex<Benaphore>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
-pub type Benaphore<W = ChainWait<SpinThenPark>> = TicketSema<W, Split>;
+pub type Benaphore<W = ChainWait<SpinThenPark>> = TicketSema<W, CountedDoorway>;
 
-/// A count in front of the line. See [`Benaphore`].
+/// A count in front of the queue. See [`Benaphore`].
 #[derive(Debug)]
-pub struct Split {
-    /// An `i64`: what is there, less what is waited for.
+pub struct CountedDoorway {
+    /// An `i64`: available permits, less requested ones.
     count: AtomicU64,
 }
 
-/// Beyond it, up or down, it would be mistaken for closed.
+/// Beyond it, up or down, the count would be mistaken for closed.
 const LIMIT: i64 = 1 << 61;
-/// What closing takes from the count.
+/// What closing subtracts from the count.
 const CLOSED: u64 = 1 << 62;
 
-impl Split {
+impl CountedDoorway {
     #[cfg(not(sudog_loom))]
     pub(super) const fn holding(permits: u32) -> Self {
         Self { count: AtomicU64::new(permits as u64) }
     }
 }
 
-/// In a model: nobody uses the count any more when it is freed.
+/// In a model: no thread uses the count any more when it is freed.
 #[cfg(sudog_loom)]
-impl Drop for Split {
+impl Drop for CountedDoorway {
     fn drop(&mut self) {
         self.count.with_mut(|_| ());
     }
 }
 
-impl Doorway for Split {}
+impl Doorway for CountedDoorway {}
 
-impl sealed::Sealed for Split {
+impl sealed::Sealed for CountedDoorway {
     const KNOWS_WHO_WAITS: bool = true;
 
     #[cfg(not(sudog_loom))]
@@ -92,23 +93,23 @@ impl sealed::Sealed for Split {
     }
 
     #[inline]
-    fn enter<W: TicketWait>(&self, line: &Line<W, Self>, n: u32) -> Option<u64> {
-        // Acquire: of the post whose unit we take, and of those before it, as all changes are RMWs.
+    fn enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> Option<u64> {
+        // Acquire: of the post whose unit is taken, and of those before it, as all changes are RMWs.
         let count = self.count.fetch_sub(u64::from(n), Ordering::Acquire) as i64;
         if count >= i64::from(n) {
             return None;
         }
-        let first = line.draw(n);
+        let first = queue.draw(n);
         if count > 0 {
-            // What we found is for the first in line.
+            // The permits found are for the first waiter.
             // SAFETY: alive, as it is borrowed.
-            unsafe { Line::grant(line, self, count as u64) };
+            unsafe { TicketQueue::grant(queue, self, count as u64) };
         }
         Some(first)
     }
 
     #[inline]
-    fn try_enter<W: TicketWait>(&self, _: &Line<W, Self>, n: u32) -> bool {
+    fn try_enter<W: TicketWait>(&self, _: &TicketQueue<W, Self>, n: u32) -> bool {
         let mut count = self.count.load(Ordering::Relaxed);
         while count as i64 >= i64::from(n) {
             match self.count.compare_exchange_weak(count, count - u64::from(n), Ordering::Acquire, Ordering::Relaxed) {
@@ -121,8 +122,8 @@ impl sealed::Sealed for Split {
 
     #[inline]
     unsafe fn give(this: *const Self, n: u64) -> u64 {
-        // Release: whoever takes the unit sees what we did.
-        // SAFETY: alive, by the contract; not used after this if nobody waits.
+        // Release: the taker of the unit sees the poster's writes.
+        // SAFETY: alive, by the contract; not used after this if there is no waiter.
         let count = unsafe { (*this).count.fetch_add(n, Ordering::Release) } as i64;
         if count >= 0 {
             if n > 1 && count > LIMIT {
@@ -131,8 +132,8 @@ impl sealed::Sealed for Split {
             return 0;
         }
         if n > 1 && count < -LIMIT {
-            // Closed, and to stay so, whatever is posted. It has not been opened by this, so it is alive.
-            // SAFETY: alive, as nobody can take these permits.
+            // Closed, and must stay so, whatever is posted. This has not opened it, so it is alive.
+            // SAFETY: alive, as no taker can take these permits.
             unsafe { (*this).count.fetch_sub(n, Ordering::Relaxed) };
         }
         n.min(count.unsigned_abs())
@@ -142,7 +143,7 @@ impl sealed::Sealed for Split {
     unsafe fn pay_debts(this: *const Self, n: u64) -> u64 {
         // SAFETY: alive, by the contract.
         let count = unsafe { &(*this).count };
-        // Relaxed: nobody can take anything by this.
+        // Relaxed: no permit can be taken by this.
         let mut old = count.load(Ordering::Relaxed);
         loop {
             let owed = n.min((old as i64).min(0).unsigned_abs());
@@ -171,7 +172,7 @@ impl sealed::Sealed for Split {
         }
     }
 
-    fn available<W: TicketWait>(&self, _: &Line<W, Self>) -> u64 {
+    fn available<W: TicketWait>(&self, _: &TicketQueue<W, Self>) -> u64 {
         u64::try_from(self.count.load(Ordering::Acquire) as i64).unwrap_or(0)
     }
 }

@@ -3,17 +3,19 @@
 //! | waiter | signaller |
 //! |---|---|
 //! | [`address_wait_until`]`(a, condition)` | makes the condition true; [`address_signal`]`(a)` |
-//! | pushes itself on the chain of `a`, looks at the condition again, waits before its gate | takes the whole chain off, wakes all of it |
+//! | pushes itself on the chain of `a`, tests the condition again, waits at its gate | detaches the whole chain, wakes all of it |
 //!
-//! What is hashed is the address, as a number: nothing is ever read there. Different addresses may share a chain; who
-//! is woken for another's sake looks at its condition and waits on. `pop_stack.rs` has the protocol and the argument.
+//! The address is hashed as a number: it is never dereferenced. Different addresses may share a chain; a waiter that is
+//! woken by another address's signal tests its condition and waits on. `pop_stack.rs` has the protocol and the
+//! argument.
 //!
 //! The polite form of the signal only reads the chain if it is empty. It then needs a fence on both sides, between each
-//! side's write and its read, or else both read the old: the waiter a condition that is not yet true, the signaller a
-//! chain without the waiter. The listing, as printed, has sequentially consistent accesses there by default;
-//! acquire-release ones lose wake-ups (`locks/tests/loom_waiting_array.rs`).
+//! side's write and its read; otherwise both may read the old value: the waiter a condition that is not yet true, the
+//! signaller a chain without the waiter. The listing, as printed, has sequentially consistent accesses there by
+//! default; acquire-release ones lose wake-ups (`locks/tests/loom_waiting_array.rs`).
 //!
-//! The semaphore waits for the address "semaphore and ticket", which wakes, barring collisions, the one that is next.
+//! The semaphore waits for the address "semaphore and ticket", which wakes, except for collisions, only the next
+//! waiter.
 //!
 //! Source: listing 3, *TWA-Semaphore with waiting chains*.
 
@@ -22,27 +24,28 @@ use std::ops::Range;
 
 use sudog_runtime::Instant;
 
-use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
-use super::line::{TicketWait, Turn};
+use super::hash::{MAX_BUCKETS, MixedHash, TicketHash, fibonacci};
 use super::near::{self, Far};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
+use super::ticket_queue::{TicketWait, Turn};
 use super::ticket_sema::TicketSema;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 table!(CHAINS: [PopStack; MAX_BUCKETS]);
 
-/// Waits until `condition` returns true. It is asked at once, and after each [`address_signal`] of this address.
+/// Waits until `condition` returns true. It is tested at once, and after each [`address_signal`] of this address.
 ///
-/// Whoever makes the condition true must signal the address afterwards; what it did before the signal, the waiter sees.
-/// The address is a number: it may be any, and what it names may be gone. `condition` may be asked at any time in
-/// between, in vain. It may do what it likes, but while it waits for something it does not wait for this address.
+/// The thread that makes the condition true must signal the address afterwards; the waiter sees what it wrote before
+/// the signal. The address is a number: any number may be used, and the memory there may be freed. `condition` may be
+/// tested at any other time too. It may run any code, but while it waits for something this call does not wait for the
+/// address.
 ///
 /// The caller may be a thread or a goroutine. It allocates nothing.
 ///
 /// # Panics
 ///
-/// As `condition` does; the chain is left whole then.
+/// If `condition` panics; the chain stays consistent then.
 ///
 /// # Examples
 ///
@@ -62,7 +65,8 @@ pub fn address_wait_until(address: usize, condition: impl FnMut() -> bool) {
     wait::<SpinThenPark>(&CHAINS[fibonacci(address, MAX_BUCKETS)], condition, None);
 }
 
-/// [`address_wait_until`] with a deadline: whether the condition became true. It is asked a last time at the deadline.
+/// [`address_wait_until`] with a deadline. Returns true if the condition became true; it is tested a last time at the
+/// deadline.
 ///
 /// # Examples
 ///
@@ -77,22 +81,21 @@ pub fn address_wait_until_deadline(address: usize, condition: impl FnMut() -> bo
     wait::<SpinThenPark>(&CHAINS[fibonacci(address, MAX_BUCKETS)], condition, Some(deadline))
 }
 
-/// Lets all who wait for this address look at their conditions again.
+/// Makes all waiters of this address test their conditions again.
 ///
-/// One exchange, and a wake-up for each waiter. A goroutine that has run for long gives way here, after the last of
-/// them.
+/// One exchange, and a wake-up for each waiter. A goroutine that has run for long yields here, after the last of them.
 pub fn address_signal(address: usize) {
     signal_and_go_on(address);
     sudog_runtime::safepoint();
 }
 
-/// [`address_signal`] that only reads if nobody waits: for conditions that often change without a waiter.
+/// [`address_signal`] that only reads if there is no waiter: for conditions that often change without a waiter.
 pub fn address_signal_polite(address: usize) {
     CHAINS[fibonacci(address, MAX_BUCKETS)].flush_politely();
     sudog_runtime::safepoint();
 }
 
-/// [`address_signal`] by a caller that has more to do before it may give way.
+/// [`address_signal`] by a caller that must not yield yet.
 pub(super) fn signal_and_go_on(address: usize) {
     CHAINS[fibonacci(address, MAX_BUCKETS)].flush();
 }
@@ -102,7 +105,8 @@ pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadli
     CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>>(condition, deadline)
 }
 
-/// Waits, asleep, for a ticket of what is at this address, until `condition` returns true (true), or until the deadline.
+/// Waits, asleep, for a ticket of the lock at this address, until `condition` returns true (true), or until the
+/// deadline.
 pub(crate) fn wait_ticket(
     address: usize,
     ticket: u32,
@@ -112,7 +116,7 @@ pub(crate) fn wait_ticket(
     wait::<Far<SpinThenPark>>(ticket_chain(address, ticket), condition, deadline)
 }
 
-/// Lets those who wait for this ticket look at their conditions again.
+/// Makes the waiters for this ticket test their conditions again.
 #[inline]
 pub(crate) fn signal_ticket(address: usize, ticket: u32) {
     ticket_chain(address, ticket).flush();
@@ -120,7 +124,7 @@ pub(crate) fn signal_ticket(address: usize, ticket: u32) {
 
 #[inline]
 fn ticket_chain(address: usize, ticket: u32) -> &'static PopStack {
-    &CHAINS[<Mixed>::bucket(address, u64::from(ticket)) % <Mixed>::BUCKETS]
+    &CHAINS[<MixedHash>::bucket(address, u64::from(ticket)) % <MixedHash>::BUCKETS]
 }
 
 #[inline]
@@ -143,14 +147,14 @@ pub(super) fn wait<P: WaitPolicy>(
 
 /// Listing 3: waiters sleep in chains. See [`TwaChain`].
 #[derive(Debug)]
-pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting chains, listing 3.
 ///
-/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0.
+/// `NEAR` is how many waiters at the front of the queue poll the grant before they sleep; the listing has 0.
 ///
-/// A post is two RMWs or more, all but one in the waiting array, whether anybody waits or not. That of the
-/// [`Benaphore`](super::Benaphore) over the same chains is one if nobody waits.
+/// A post is two RMWs or more, all but one in the waiting array, with or without waiters. The
+/// [`Benaphore`](super::Benaphore) over the same chains needs one without waiters.
 ///
 /// # Examples
 ///
@@ -161,10 +165,10 @@ pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomDa
 /// static M: MutexWith<GoMutex<TwaChain>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
-pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<ChainWait<P, NEAR, H>>;
+pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<ChainWait<P, NEAR, H>>;
 
-// SAFETY: the turn has come when it says so. A wake flushes the ticket's chain, and `pop_stack.rs` argues that a waiter
-// which missed the turn before its push is in the chain by then. The semaphore's address is hashed.
+// SAFETY: `wait` returns true only when the turn has come. A wake flushes the ticket's chain, and `pop_stack.rs` argues
+// that a waiter which missed the turn before its push is in the chain by then. The semaphore's address is only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChainWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
@@ -172,7 +176,7 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChainW
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        // To be near is to leave the chain, if one only watches there.
+        // A policy that never sleeps leaves the chain when it is near, and watches the grant.
         let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
         near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>>(leaves, deadline))
     }

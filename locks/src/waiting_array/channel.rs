@@ -1,20 +1,21 @@
-//! An eventcount: first look at the sequence, then at what you wait for, then wait for the sequence to change. And a
-//! semaphore on it.
+//! An eventcount: read the sequence, then test your condition, then wait for the sequence to change. And a semaphore on
+//! it.
 //!
 //! | waiter | signaller |
 //! |---|---|
 //! | `seen = `[`key_monitor`]`(k)` | |
-//! | looks whether it has to wait at all | makes the condition true |
-//! | [`key_wait`]`(k, seen)`: pushes itself on the chain of `k` while the sequence is as it was | [`key_signal`]`(k)`: sequence + 1; takes the whole chain off, wakes all of it |
+//! | tests whether it has to wait at all | makes the condition true |
+//! | [`key_wait`]`(k, seen)`: pushes itself on the chain of `k` while the sequence is unchanged | [`key_signal`]`(k)`: sequence + 1; detaches the whole chain, wakes all of it |
 //!
-//! As with a processor's MONITOR and MWAIT, the condition stays outside; only a sequence is waited for. **The monitor
-//! comes before the look at the condition.** The other way round, a signal between the two is in the sequence that the
-//! waiter sees as old, and it sleeps beside a true condition; that is how the semaphores of two C++ standard libraries
-//! lost wake-ups. With [`Seen`] as an argument of the wait one has to monitor at all; when, the type cannot say.
+//! As with a processor's MONITOR and MWAIT, the condition stays outside; a waiter only waits for a sequence. **The
+//! monitor comes before the test of the condition.** In the other order, a signal between the two is in the sequence
+//! that the waiter takes for the old one, and it sleeps although the condition is true; that is how the semaphores of
+//! two C++ standard libraries lost wake-ups. With [`EventKey`] as an argument of the wait a caller has to monitor at
+//! all; the type cannot say when.
 //!
-//! If the waiter's monitor reads the sequence of a signal or a later one, its look at the condition sees what the
-//! signaller did before: release and acquire of the sequence. If not, the sequence is about to change, and the chain's
-//! protocol does the rest (`pop_stack.rs`).
+//! If the waiter's monitor reads the sequence of a signal or a later one, its test of the condition sees what the
+//! signaller wrote before: release and acquire of the sequence. If not, the sequence is about to change, and the
+//! chain's protocol covers the rest (`pop_stack.rs`).
 //!
 //! Source: listing 4, *MONITOR-MWAIT inspired waiting chains*, whose `KeySignal` passes a key where a channel is
 //! expected, and whose polite form with an acquire re-check would lose wake-ups: here both sides have a fence.
@@ -25,11 +26,11 @@ use std::ops::Range;
 use sudog_runtime::Instant;
 use sudog_runtime::shim::{AtomicU64, Ordering};
 
-use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
-use super::line::{TicketWait, Turn};
+use super::hash::{MAX_BUCKETS, MixedHash, TicketHash, fibonacci};
 use super::near::{self, Far};
 use super::pop_stack::{PopStack, Waited};
 use super::table::table;
+use super::ticket_queue::{TicketWait, Turn};
 use super::ticket_sema::TicketSema;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
@@ -40,14 +41,14 @@ struct Channel {
 
 table!(CHANNELS: [Channel; MAX_BUCKETS]);
 
-/// What [`key_monitor`] saw: the state of a key's sequence.
-#[must_use = "what was seen is what to wait for the end of"]
+/// The state of a key's sequence, as [`key_monitor`] read it. What other eventcounts call a key, or an epoch.
+#[must_use = "pass it to `key_wait`"]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Seen(u64);
+pub struct EventKey(u64);
 
-/// Begins to watch a key. To be called before one looks whether one has to wait.
+/// Begins to watch a key. Call it before you test whether you have to wait.
 ///
-/// Keys are numbers, of addresses for example. Different ones may share a sequence, so a wait may end in vain.
+/// Keys are numbers, for example addresses. Different ones may share a sequence, so a wait may end in vain.
 ///
 /// # Examples
 ///
@@ -70,32 +71,32 @@ pub struct Seen(u64);
 /// waiter.join().unwrap();
 /// ```
 #[inline]
-pub fn key_monitor(key: usize) -> Seen {
+pub fn key_monitor(key: usize) -> EventKey {
     channel(key).monitor()
 }
 
-/// Waits until the key has been signalled since `seen`. At once, if it has been already.
+/// Waits until the key has been signalled since `seen`. Returns at once if it has been already.
 ///
 /// The caller may be a thread or a goroutine. It allocates nothing.
-pub fn key_wait(key: usize, seen: Seen) {
+pub fn key_wait(key: usize, seen: EventKey) {
     while channel(key).wait_lazy::<SpinThenPark>(seen, None) != Waited::Satisfied {}
 }
 
-/// Waits, if the key's sequence is still as `seen`, and at most once; then, or if not, `seen` is brought up to date.
-/// For loops that look at their condition anyway and need no [`key_monitor`]: the first call with [`Seen::default`]
-/// returns at once, unless the key has never been signalled.
+/// Waits, if the key's sequence is still `seen`, and at most once; then, or if it is not, updates `seen`. For loops
+/// that test their condition anyway and need no [`key_monitor`]: the first call with [`EventKey::default`] returns at
+/// once, unless the key has never been signalled.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use sudog_locks::waiting_array::{Seen, key_signal, key_wait_lazy};
+/// use sudog_locks::waiting_array::{EventKey, key_signal, key_wait_lazy};
 ///
 /// static OPEN: AtomicBool = AtomicBool::new(false);
 /// const KEY: usize = 8;
 ///
 /// let waiter = std::thread::spawn(|| {
-///     let mut seen = Seen::default();
+///     let mut seen = EventKey::default();
 ///     while !OPEN.load(Ordering::Acquire) {
 ///         key_wait_lazy(KEY, &mut seen);
 ///     }
@@ -104,7 +105,7 @@ pub fn key_wait(key: usize, seen: Seen) {
 /// key_signal(KEY);
 /// waiter.join().unwrap();
 /// ```
-pub fn key_wait_lazy(key: usize, seen: &mut Seen) {
+pub fn key_wait_lazy(key: usize, seen: &mut EventKey) {
     let channel = channel(key);
     let before = std::mem::replace(seen, channel.monitor());
     if *seen == before {
@@ -116,8 +117,8 @@ pub fn key_wait_lazy(key: usize, seen: &mut Seen) {
     }
 }
 
-/// [`key_wait`] with a deadline: whether the key has been signalled.
-pub fn key_wait_until(key: usize, seen: Seen, deadline: Instant) -> bool {
+/// [`key_wait`] with a deadline. Returns true if the key has been signalled.
+pub fn key_wait_until(key: usize, seen: EventKey, deadline: Instant) -> bool {
     let channel = channel(key);
     loop {
         match channel.wait_lazy::<SpinThenPark>(seen, Some(deadline)) {
@@ -128,15 +129,15 @@ pub fn key_wait_until(key: usize, seen: Seen, deadline: Instant) -> bool {
     }
 }
 
-/// Ends all waits for this key. To be called after the condition has become true.
+/// Ends all waits for this key. Call it after the condition has become true.
 ///
-/// Two RMWs, and a wake-up for each waiter. A goroutine that has run for long gives way here, after the last of them.
+/// Two RMWs, and a wake-up for each waiter. A goroutine that has run for long yields here, after the last of them.
 pub fn key_signal(key: usize) {
     channel(key).signal();
     sudog_runtime::safepoint();
 }
 
-/// [`key_signal`] that leaves the chain alone if nobody waits.
+/// [`key_signal`] that leaves the chain alone if there is no waiter.
 pub fn key_signal_polite(key: usize) {
     let channel = channel(key);
     channel.advance();
@@ -149,19 +150,15 @@ fn channel(key: usize) -> &'static Channel {
 }
 
 impl Channel {
-    #[cfg(not(sudog_loom))]
-    const fn new() -> Self {
-        Self { chain: PopStack::new(), sequence: AtomicU64::new(0) }
-    }
-
-    #[cfg(sudog_loom)]
-    fn new() -> Self {
-        Self { chain: PopStack::new(), sequence: AtomicU64::new(0) }
+    sudog_runtime::const_unless_model! {
+        const fn new() -> Self {
+            Self { chain: PopStack::new(), sequence: AtomicU64::new(0) }
+        }
     }
 
     #[inline]
-    fn monitor(&self) -> Seen {
-        Seen(self.sequence.load(Ordering::Acquire))
+    fn monitor(&self) -> EventKey {
+        EventKey(self.sequence.load(Ordering::Acquire))
     }
 
     #[inline]
@@ -176,7 +173,7 @@ impl Channel {
     }
 
     /// Waits once, unless there has been a signal.
-    fn wait_lazy<P: WaitPolicy>(&self, seen: Seen, deadline: Option<Instant>) -> Waited {
+    fn wait_lazy<P: WaitPolicy>(&self, seen: EventKey, deadline: Option<Instant>) -> Waited {
         let signalled = || self.monitor() != seen;
         if signalled() { Waited::Satisfied } else { self.chain.wait::<P>(signalled, deadline) }
     }
@@ -184,13 +181,13 @@ impl Channel {
 
 /// Listing 4: waiters sleep in chains until a sequence changes. See [`TwaChannel`].
 #[derive(Debug)]
-pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting channels, listing 4.
 ///
-/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0.
+/// `NEAR` is how many waiters at the front of the queue poll the grant before they sleep; the listing has 0.
 ///
-/// A post is three RMWs or more, all but one in the waiting array. What it has over [`TwaChain`](super::TwaChain) is
+/// A post is three RMWs or more, all but one in the waiting array. Its advantage over [`TwaChain`](super::TwaChain) is
 /// the interface of its waits.
 ///
 /// # Examples
@@ -201,11 +198,11 @@ pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(Phantom
 /// static SLOTS: TwaChannel = TwaChannel::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<ChannelWait<P, NEAR, H>>;
+pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<ChannelWait<P, NEAR, H>>;
 
-// SAFETY: the turn has come when it says so. A wake changes the sequence of the ticket's channel after the turn has
-// come: a waiter that has not seen the turn monitored before, and waits for a change that has been or comes. The
-// semaphore's address is hashed.
+// SAFETY: `wait` returns true only when the turn has come. A wake changes the sequence of the ticket's channel after
+// the turn has come: a waiter that has not seen the turn monitored before that, and waits for a change that has
+// happened or will. The semaphore's address is only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChannelWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 

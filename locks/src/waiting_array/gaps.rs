@@ -1,7 +1,7 @@
-//! The tickets of a line that were given up before they were granted: a list of ranges, of which neighbours are one.
+//! The tickets of a queue that were given up before they were granted: a list of ranges; adjacent ranges are merged.
 //!
-//! Positions go round (`line.rs`), so they are compared by their distance from that of the grants, before which there
-//! are no gaps. Nodes are made and freed by the callers, outside of the lock that protects the list.
+//! Positions wrap (`ticket_queue.rs`), so they are compared by their distance from that of the grants, before which
+//! there are no gaps. Callers allocate and free the nodes, outside the lock that protects the list.
 
 /// Ascending, not adjacent.
 pub(super) struct Gaps(Option<Box<Gap>>);
@@ -46,8 +46,8 @@ impl Gaps {
         self.0 = Some(first);
     }
 
-    /// Adds a gap that overlaps none. `from`: a position that none is before. Returns nodes that are not needed any
-    /// more.
+    /// Adds a gap that overlaps none. `from`: a position that is not behind any gap. Returns the nodes that are not
+    /// needed any more.
     pub(super) fn insert(&mut self, mut new: Box<Gap>, from: u64) -> Self {
         let mut spare = Self::NONE;
         let mut at = self;
@@ -76,7 +76,7 @@ impl Gaps {
         spare
     }
 
-    /// Of each its length.
+    /// The length of each gap.
     pub(super) fn lengths(&self) -> impl Iterator<Item = u64> {
         std::iter::successors(self.0.as_deref(), |gap| gap.next.0.as_deref()).map(Gap::len)
     }

@@ -1,27 +1,28 @@
 //! Waiting in two steps: the first call enlists the waiter at a location, and returns; the second one waits. And a
 //! semaphore on it.
 //!
-//! | call | the waiter's element is | what it does |
+//! | call | the waiter's element is | action |
 //! |---|---|---|
-//! | [`LocationWaiter::wait`]`(a)` | nowhere | enlists it at `a`, returns: look again |
-//! | | at `a` | waits until it is woken; it is nowhere then |
-//! | | at another location | takes it from there: wakes all who are there, waits until it is woken itself; then as if nowhere |
-//! | [`location_wake_all`]`(a)` | | takes the whole chain of `a` off, and wakes its elements one after another |
+//! | [`LocationWaiter::wait`]`(a)` | at no location | enlists it at `a`, returns: test the condition again |
+//! | | at `a` | waits until it is woken; it is at no location then |
+//! | | at another location | removes it there: wakes all waiters there, waits until it is woken itself; then as if at no location |
+//! | [`location_wake_all`]`(a)` | | detaches the whole chain of `a`, and wakes its elements one after another |
 //!
-//! Between the two calls one looks at one's condition, so it is looked at after the enlisting. If it has come true the
-//! element is left where it is: nobody waits there, and whoever wakes that location next finds it. So an element is
-//! linked for longer than any call lasts, and its memory must not go: **elements come from a pool and are never
-//! freed.** In the listing they are thread-local, and the thread's destructor has to get them out; a thread that ends
-//! without its destructors, as Rust allows, would leave a chain that leads into freed memory. A goroutine, too, may
-//! have moved on. Here an element that is still linked goes back to the pool as it is; its next user finds out.
+//! Between the two calls the caller tests its condition, so the test comes after the enlisting. If the condition is
+//! true the element is left where it is: no waiter waits with it, and the next wake of that location removes it. So an
+//! element is linked for longer than any call lasts, and its memory must stay: **elements come from a pool and are
+//! never freed.** In the listing they are thread-local, and the thread's destructor has to remove them; a thread that
+//! ends without its destructors, as Rust allows, would leave a chain that leads into freed memory. A goroutine, too,
+//! may have moved to another thread. Here an element that is still linked goes back to the pool as it is; its next user
+//! detects it.
 //!
-//! Since an element that nobody waits with can not pass a wake-up on, the waker walks the chain, which it must be able
-//! to read: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time
+//! Since an element without a waiter cannot pass a wake-up on, the waker walks the chain, which it must be able to
+//! read: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time
 //! grows with the chain, left-over elements included.
 //!
-//! An element that is not where its next user needs it costs those who are there a wake-up in vain. In the semaphore,
+//! An element that is not where its next user needs it costs the waiters there a futile wake-up. In the semaphore,
 //! where each wait is at another location, that is the rule with few elements and no collisions; the pool therefore
-//! gives out an element that is nowhere, if its last three have one.
+//! gives out an element that is at no location, if its last three include one.
 //!
 //! Source: listing 5, *LocationWait*, whose conservative post wakes a ticket that is not the one granted.
 
@@ -32,23 +33,23 @@ use std::ptr;
 use sudog_runtime::Instant;
 use sudog_runtime::shim::{AtomicPtr, AtomicUsize, Cell, Mutex, Ordering};
 
-use super::hash::{MAX_BUCKETS, Mixed, TicketHash, fibonacci};
-use super::line::{TicketWait, Turn};
+use super::hash::{MAX_BUCKETS, MixedHash, TicketHash, fibonacci};
 use super::near::{self, Far};
 use super::pop_stack::Waited;
 use super::table::table;
+use super::ticket_queue::{TicketWait, Turn};
 use super::ticket_sema::TicketSema;
-use crate::waiting::gate::Gate;
+use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 /// Never freed.
 #[repr(align(128))]
 struct Element {
-    gate: Gate,
+    gate: OneShotParker,
     below: AtomicPtr<Element>,
-    /// The index of the location where it has been enlisted and not been seen to be woken, plus one; its user's alone.
+    /// The index of the location where it has been enlisted and not been seen to be woken, plus one; for its user only.
     place: AtomicUsize,
-    /// The next one of the pool.
+    /// The next element of the pool.
     free: Cell<Option<&'static Element>>,
 }
 
@@ -60,10 +61,11 @@ table!(LOCATIONS: [Location; MAX_BUCKETS]);
 
 const NOWHERE: usize = 0;
 
-/// Wakes all who wait at this location, and ends the stay of those who have only enlisted there.
+/// Wakes all waiters of this location, and removes the elements that are only enlisted there.
 ///
-/// A location is an address, as a number; different ones may share a chain, so some may be woken in vain. What the
-/// caller did before, those who are woken see. A goroutine that has run for long gives way here, after the last of them.
+/// A location is an address, as a number; different ones may share a chain, so some waiters may be woken in vain. The
+/// woken waiters see what the caller wrote before. A goroutine that has run for long yields here, after the last of
+/// them.
 ///
 /// # Examples
 ///
@@ -82,7 +84,7 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
     waiter.wait(location);
 }
 
-/// Who waits at locations, one at a time.
+/// A waiter at locations, one at a time.
 ///
 /// # Examples
 ///
@@ -106,22 +108,22 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
 #[derive(Debug)]
 pub struct LocationWaiter {
     element: &'static Element,
-    /// Nothing has been called yet. The element may be in its place, enlisted by an earlier user; but our caller may
-    /// have looked at its condition before that, and must look again before it waits.
+    /// True before the first call. The element may be at the right place, enlisted by an earlier user; but this caller
+    /// may have tested its condition before that, and must test it again before it waits.
     fresh: bool,
 }
 
 impl LocationWaiter {
-    /// One of the pool; it allocates if the pool is empty.
+    /// Takes an element of the pool; allocates if the pool is empty.
     #[must_use]
     pub fn new() -> Self {
         Self { element: with_pool(Pool::take).unwrap_or_else(Element::leak), fresh: true }
     }
 
     /// Every first call enlists the waiter and returns; every second one waits, until the location is woken, or at once
-    /// if it has been. To be called in a loop, with a look at one's condition in between.
+    /// if it has been. Call it in a loop, with a test of the condition in between.
     ///
-    /// Who calls it for another location than before begins anew.
+    /// A call for another location than before starts anew.
     pub fn wait(&mut self, location: usize) {
         self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), None);
     }
@@ -148,7 +150,8 @@ impl LocationWaiter {
         if place != NOWHERE {
             if !e.gate.is_open() {
                 LOCATIONS[place - 1].wake_all();
-                // Somebody has taken our chain off before, and is on its way down to us; or that was us.
+                // Another thread has detached this chain before, and is on its way down to this element; or this call
+                // did.
                 e.gate.wait::<SpinThenPark>(None);
             }
             e.place.store(NOWHERE, Ordering::Relaxed);
@@ -179,14 +182,10 @@ impl std::fmt::Debug for Element {
 }
 
 impl Location {
-    #[cfg(not(sudog_loom))]
-    const fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    #[cfg(sudog_loom)]
-    fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    sudog_runtime::const_unless_model! {
+        const fn new() -> Self {
+            Self { top: AtomicPtr::new(ptr::null_mut()) }
+        }
     }
 
     fn enlist(&self, e: &'static Element) {
@@ -195,9 +194,9 @@ impl Location {
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             e.below.store(top, Ordering::Relaxed);
-            // Release: whoever takes the chain sees our gate and what is below. Acquire: if somebody took it before, we
-            // see what he did before that. That the top is the same again but not the same chain does no harm: what we
-            // point to is what is below us.
+            // Release: the thread that detaches the chain sees this gate and `below`. Acquire: if the chain was
+            // detached before, this thread sees that waker's earlier writes. That the top is the same again but not the
+            // same chain does no harm: `below` points to the element below.
             match self.top.compare_exchange_weak(top, me, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
@@ -209,22 +208,22 @@ impl Location {
     fn wake_all(&self) {
         let mut e = self.top.swap(ptr::null_mut(), Ordering::AcqRel).cast_const();
         while !e.is_null() {
-            // SAFETY: elements are never freed. Until its gate is open it is in the chain that we took off, and `below`
-            // is not written; we are the one who opens that gate.
+            // SAFETY: elements are never freed. Until its gate is open it is in the chain that this thread detached,
+            // and `below` is not written; only this thread opens that gate.
             unsafe {
                 let below = (*e).below.load(Ordering::Relaxed);
-                Gate::open(&raw const (*e).gate);
+                OneShotParker::open(&raw const (*e).gate);
                 e = below;
             }
         }
     }
 }
 
-/// Elements that nobody uses. They may still be enlisted.
+/// Unused elements. They may still be enlisted.
 struct Pool(Option<&'static Element>);
 
 impl Pool {
-    /// One that is nowhere, if one of the first few is; else the first.
+    /// An element at no location, if one of the first few is; else the first.
     fn take(&mut self) -> Option<&'static Element> {
         let mut before: Option<&'static Element> = None;
         let mut at = self.0?;
@@ -256,7 +255,7 @@ impl Element {
     #[cold]
     fn leak() -> &'static Self {
         Box::leak(Box::new(Self {
-            gate: Gate::new(),
+            gate: OneShotParker::new(),
             below: AtomicPtr::new(ptr::null_mut()),
             place: AtomicUsize::new(NOWHERE),
             free: Cell::new(None),
@@ -264,8 +263,8 @@ impl Element {
     }
 }
 
-// SAFETY: the gate's `sleeper` is written by the user, who is alone, and read by the opener once it is PARKED; `free`
-// is touched under the pool's lock.
+// SAFETY: the gate's `sleeper` is written by the only user, and read by the opener once it is PARKED; `free` is touched
+// under the pool's lock.
 unsafe impl Sync for Element {}
 
 #[cfg(not(sudog_loom))]
@@ -282,12 +281,12 @@ fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
 
 /// Listing 5: waiters enlist at a location. See [`TwaLocation`].
 #[derive(Debug)]
-pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The semaphore with locations, listing 5.
 ///
-/// `NEAR` is how many at the head of the line look at the grant before they sleep; the listing has 0, or 1 with its
-/// conservative post.
+/// `NEAR` is how many waiters at the front of the queue poll the grant before they sleep; the listing has 0, or 1 with
+/// its conservative post.
 ///
 /// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
 ///
@@ -299,11 +298,11 @@ pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(Phanto
 /// static SLOTS: TwaLocation = TwaLocation::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<LocationWait<P, NEAR, H>>;
+pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<LocationWait<P, NEAR, H>>;
 
-// SAFETY: the turn has come when it says so. A waiter looks at its turn after each enlisting; a wake takes off the
-// chain of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's push comes
-// after it and reads from it, so the look sees the turn. The semaphore's address is hashed.
+// SAFETY: `wait` returns true only when the turn has come. A waiter checks its turn after each enlisting; a wake
+// detaches the chain of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's
+// push comes after it and reads from it, so the check sees the turn. The semaphore's address is only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for LocationWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
@@ -312,7 +311,7 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for Locati
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let index = H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS;
         let mut waiter = None;
-        // The first call enlists, so the turn is looked at once more before the second.
+        // The first call enlists, so the turn is checked once more before the second.
         let wait = |()| match waiter.get_or_insert_with(LocationWaiter::new).wait_at::<Far<P>>(index, deadline) {
             true => Waited::Woken,
             false => Waited::TimedOut,

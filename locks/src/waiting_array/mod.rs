@@ -1,28 +1,28 @@
 //! Semaphores augmented with a waiting array: those of Dice and Kogan's paper, listing by listing.
 //!
-//! A ticket semaphore serves first come, first served, and in its simplest form everybody watches the one word that
-//! says who is next. These disperse the waiters over a global array, by the address of the semaphore and the ticket: so
-//! a post disturbs the one whose turn it is, and that one can sleep.
+//! A ticket semaphore serves first come, first served, and in its simplest form every waiter watches the one word that
+//! says which ticket is next. These semaphores disperse the waiters over a global array, by the address of the
+//! semaphore and the ticket: so a post disturbs only the next waiter, and waiters can sleep.
 //!
-//! | semaphore | listing | waiters | a post, nobody waiting | a post wakes | freed by the last taker |
+//! | semaphore | listing | waiters | a post without waiters | a post wakes | freed by the last taker |
 //! |---|---|---|---|---|---|
-//! | [`Ticket`] | 1 | all watch the grant | 1 RMW | nobody: they look | yes |
-//! | [`Twa`] | 2 | watch a bucket's sequence, the next few the grant | 1 RMW, 1 load | who is next, and the one after it | no |
-//! | [`TwaChain`] | 3 | sleep in chains, on their stacks | 2 RMWs | who is next | yes |
-//! | [`TwaChannel`] | 4 | sleep in chains, until a sequence changes | 3 RMWs | who is next | yes |
-//! | [`TwaLocation`] | 5 | enlist at a location, with elements of a pool | 1 RMW, 1 load | who is next | no |
-//! | [`Benaphore`]`<W>` | ours | as `W` says; by default as `TwaChain`'s | 1 RMW | who is next | yes |
+//! | [`Ticket`] | 1 | all watch the grant | 1 RMW | none: they poll | yes |
+//! | [`Twa`] | 2 | watch a bucket's sequence, the next few the grant | 1 RMW, 1 load | the next, and the one after it | no |
+//! | [`TwaChain`] | 3 | sleep in chains, on their stacks | 2 RMWs | the next | yes |
+//! | [`TwaChannel`] | 4 | sleep in chains, until a sequence changes | 3 RMWs | the next | yes |
+//! | [`TwaLocation`] | 5 | enlist at a location, with elements of a pool | 1 RMW, 1 load | the next | no |
+//! | [`Benaphore`]`<W>` | this project's | as `W` says; by default as `TwaChain`'s | 1 RMW | the next | yes |
 //!
-//! [`Benaphore`] is the one to use; the others are for those who study them. All are [`TicketSema`]: initial count,
-//! acquiring several, deadlines that keep the others' order, and closing are the same for all.
+//! Use [`Benaphore`]; the others are for study. All are [`TicketSema`]: initial count, acquiring several, deadlines
+//! that keep the others' order, and closing are the same for all.
 //!
-//! The ways to wait are of use alone: [`address_wait_until`] and [`address_signal`] for a condition of one's own;
+//! The ways to wait can be used alone: [`address_wait_until`] and [`address_signal`] for a condition of your own;
 //! [`key_monitor`], [`key_wait`] and [`key_signal`], an eventcount; [`LocationWaiter`] and [`location_wake_all`].
 //!
-//! How they pass the time while they wait is a type parameter ([`Spin`], [`SpinThenYield`], [`SpinThenPark`]), as is
-//! the hash ([`Mixed`], [`Plain`], [`Paired`], [`Orbits`]).
+//! How they wait is a type parameter ([`Spin`], [`SpinThenYield`], [`SpinThenPark`]), and so is the hash
+//! ([`MixedHash`], [`PlainHash`], [`PairedHash`], [`OrbitHash`]).
 //!
-//! What was wrong in the printed listings, and what is different here: `locks/docs/waiting-array.md`.
+//! The errors in the printed listings, and the differences from them, are in `locks/docs/waiting-array.md`.
 //!
 //! The TWA lock is covered by US patents: see NOTICE.
 //!
@@ -33,26 +33,27 @@ pub(crate) mod chain;
 mod channel;
 mod gaps;
 mod hash;
-mod line;
 mod location;
 mod near;
 mod pop_stack;
 mod table;
 mod ticket;
+mod ticket_queue;
 mod ticket_sema;
 mod twa;
 
 pub use crate::waiting::policy::{Spin, SpinThenPark, SpinThenYield, WaitPolicy};
-pub use benaphore::{Benaphore, Split};
+pub use benaphore::{Benaphore, CountedDoorway};
 pub use chain::{
     ChainWait, TwaChain, address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline,
 };
 pub use channel::{
-    ChannelWait, Seen, TwaChannel, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
+    ChannelWait, EventKey, TwaChannel, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy,
+    key_wait_until,
 };
-pub use hash::{MAX_BUCKETS, Mixed, Orbits, Paired, Plain, TicketHash};
-pub use line::{TicketWait, Turn};
+pub use hash::{MAX_BUCKETS, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash};
 pub use location::{LocationWait, LocationWaiter, TwaLocation, location_wait, location_wake_all};
 pub use ticket::{GrantWait, Ticket};
+pub use ticket_queue::{TicketWait, Turn};
 pub use ticket_sema::{Closed, Doorway, Refused, TicketSema, Tickets};
 pub use twa::{BucketWait, Twa};

@@ -1,29 +1,30 @@
-//! Near one's turn one watches the grant; far from it, whatever the protocol has.
+//! A waiter near its turn watches the grant; one that is far from it waits by the protocol.
 //!
 //! | | near: fewer than `NEAR` tickets are ahead | far |
 //! |---|---|---|
-//! | policy that sleeps | looks at the grant for a while, then sleeps as if far | sleeps |
-//! | policy that does not | looks at the grant until it is its turn | watches its bucket, or its gate |
-//! | who is woken by grant `g` | policies that sleep: `g` | `g + NEAR`, which is near now |
+//! | policy that sleeps | polls the grant for a while, then sleeps as if far | sleeps |
+//! | policy that does not | polls the grant until its turn comes | watches its bucket, or its gate |
+//! | woken by grant `g` | policies that sleep: `g` | `g + NEAR`, which is near now |
 //!
-//! So the next ones are awake and looking when their turn comes, and a handover costs them a cache miss, not a wake-up.
+//! So the next waiters are awake and polling when their turn comes, and a handover costs them a cache miss, not a
+//! wake-up.
 //!
-//! The paper has this for listing 2, as its `LongTermThreshold`; there nobody wakes those who are near, so they can not
-//! sleep. If its poster of `g` is preempted between the grant and the wake-up, the one at `g + NEAR` sleeps on through
-//! its turn, though other posters come by; here their wake-up of `g` finds it.
+//! The paper has this for listing 2, as its `LongTermThreshold`; there near waiters are never woken, so they cannot
+//! sleep. If its poster of `g` is preempted between the grant and the wake-up, the waiter at `g + NEAR` sleeps on
+//! through its turn, even though other posts follow; here their wake-up of `g` finds it.
 
 use std::ops::Range;
 
 use sudog_runtime::Instant;
 
 use super::hash::TicketHash;
-use super::line::{TICKETS, Turn};
 use super::pop_stack::Waited;
-use crate::waiting::gate::is_over;
+use super::ticket_queue::{TICKETS, Turn};
+use crate::waiting::parker::is_over;
 use crate::waiting::policy::WaitPolicy;
 
-/// Waits for a turn: near it on the grant; else by `wait`, with what `look` had returned *before* the grant was looked at,
-/// so that `wait` can tell whether anybody has been woken since.
+/// Waits for a turn: near it on the grant; else by `wait`. `wait` gets the value that `look` had returned *before* the
+/// grant was read, so it can tell whether there has been a wake-up since.
 #[inline]
 pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
     turn: &Turn<'_>,
@@ -44,17 +45,17 @@ pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
     }
 }
 
-/// What a look at the grant has shown.
+/// The result of reading the grant.
 enum Look {
     /// The turn has come.
     Come,
-    /// The waiter is far, or has watched long enough to sleep.
+    /// The waiter is far, or has polled long enough to sleep.
     Far,
     /// It was near, and the deadline passed.
     TimedOut,
 }
 
-/// Watches the grant while it is near.
+/// Watches the grant while the waiter is near.
 #[inline]
 fn watch<P: WaitPolicy, const NEAR: u32>(turn: &Turn<'_>, deadline: Option<Instant>) -> Look {
     let mut iter = 0;
@@ -71,13 +72,13 @@ fn watch<P: WaitPolicy, const NEAR: u32>(turn: &Turn<'_>, deadline: Option<Insta
     }
 }
 
-/// How far from its turn a waiter must be to miss nothing if a post wakes nobody: see
+/// How far from its turn a waiter may be at most to miss nothing if a post wakes none: see
 /// [`TicketWait::LOOKS_AT_TICKETS`](super::TicketWait::LOOKS_AT_TICKETS).
 pub(super) const fn needs_no_wake<P: WaitPolicy, const NEAR: u32>() -> u64 {
     if P::PARKS { 0 } else { NEAR as u64 }
 }
 
-/// Wakes the buckets of those whom these grants concern.
+/// Wakes the buckets of the tickets that these grants concern.
 #[inline]
 pub(super) fn wake<P: WaitPolicy, const NEAR: u32, H: TicketHash>(
     sema: usize,
@@ -96,7 +97,7 @@ pub(super) fn wake<P: WaitPolicy, const NEAR: u32, H: TicketHash>(
     }
 }
 
-/// Each bucket once if there are very many tickets.
+/// Wakes each bucket once if there are more tickets than buckets.
 #[inline]
 fn buckets<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)) {
     if tickets.end - tickets.start > H::BUCKETS as u64 {
@@ -106,8 +107,7 @@ fn buckets<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)
     }
 }
 
-/// The policy of those who are far: if they may sleep they do so at once, and leave the processor to those who are
-/// near.
+/// The policy of far waiters: if they may sleep they do so at once, and leave the processor to the near ones.
 pub(super) struct Far<P>(std::marker::PhantomData<P>);
 
 impl<P: WaitPolicy> WaitPolicy for Far<P> {

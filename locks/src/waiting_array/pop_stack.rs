@@ -1,29 +1,29 @@
-//! The waiting chain of listings 3 and 4: a stack of waiters, to be pushed on by one exchange and taken off whole.
+//! The waiting chain of listings 3 and 4: a stack of waiters, pushed by one exchange and detached whole.
 //!
-//! An element lies on its waiter's stack. The push tells the waiter, and nobody else, who was on top before: its `prv`.
+//! An element is on its waiter's stack. The push tells only the waiter which element was on top before: its `prv`.
 //!
-//! | step | who | what |
+//! | step | by | action |
 //! |---|---|---|
 //! | push | waiter | `prv = chain.swap(&e)` |
-//! | link | waiter | `e.below: UNLINKED → prv`; then it looks at its condition once more, and waits before `e`'s gate |
-//! | flush | signaller, or one that aborts | `e = chain.swap(null)`; then for `e` and all beneath: |
-//! | open | whoever flushed | `below = e.below.swap(TAKEN)`; opens the gate; goes on with `below`, if it is linked |
-//! | abort | waiter whose condition came true, or whose time is over | see [`Pushed::abort`] |
+//! | link | waiter | `e.below: UNLINKED → prv`; then it tests its condition once more, and waits at `e`'s gate |
+//! | flush | signaller, or a waiter that aborts | `e = chain.swap(null)`; then for `e` and all beneath: |
+//! | open | the flusher | `below = e.below.swap(TAKEN)`; opens the gate; goes on with `below`, if it is linked |
+//! | abort | waiter whose condition became true, or that timed out | see [`PushedElement::abort`] |
 //!
-//! **Each gate is opened once.** An element is reached from the top, by the one that flushed it, or from the one above
-//! it: by whom swapped that one's link for TAKEN. If the owner had not linked it by then, its own link fails, and then
-//! it is the owner who opens what is below. Until its gate is open an element lives. What follows from it:
+//! **Each gate is opened once.** An element is reached from the top, by its flusher, or from the element above it: by
+//! the thread that swapped that one's link for TAKEN. If the owner had not linked it by then, its own link fails, and
+//! then the owner opens the elements below. Until its gate is open an element lives. Consequences:
 //!
-//! * nobody waits for good: if a flush comes before a push in the order of the chain's exchanges, the push reads from
-//!   the flush's release sequence, and the waiter's look at its condition sees what the signaller did before it;
+//! * no waiter waits for ever: if a flush comes before a push in the order of the chain's exchanges, the push reads
+//!   from the flush's release sequence, and the waiter's test of its condition sees what the signaller wrote before it;
 //! * an element is not in the chain once its gate is open, nor after its own push has been undone; it dies then;
-//! * to undo one's push by `CAS(&e → prv)` meets no ABA: only its owner can put `&e` there.
+//! * undoing a push by `CAS(&e → prv)` has no ABA problem: only its owner can put `&e` there.
 //!
-//! **Not as in the paper.** There the waker opens the top only, and each owner that wakes opens the next: so a wake-up,
-//! and a deadline, hang on strangers who share the chain by a collision, and who may be goroutines of a worker that is
-//! busy, or inside of a condition that waits for the very one beneath. Here they hang on the waker alone, and on an
-//! owner between its push and its link, which are a few instructions apart. The waker's time grows with the chain,
-//! whose length beyond one is collisions, and rare by the choice of the hash.
+//! **Different from the paper.** There the waker opens only the top, and each owner that wakes opens the next. So a
+//! wake-up, and a deadline, depend on waiters that share the chain by a collision. Those may be goroutines of a busy
+//! worker, or be inside a condition that waits for the very waiter beneath. Here they depend only on the waker, and on
+//! an owner between its push and its link, which are a few instructions apart. The waker's time grows with the chain; a
+//! length above one means collisions, which the hash makes rare.
 //!
 //! Source: `AddressWaitUntil`, `AddressSignal` and `Poke` of listing 3.
 
@@ -33,20 +33,20 @@ use std::ptr;
 use sudog_runtime::Instant;
 use sudog_runtime::shim::{AtomicPtr, Ordering, full_fence};
 
-use crate::waiting::gate::Gate;
+use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 /// 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 struct Element {
-    gate: Gate,
-    /// What was on top before; or one of the two below.
+    gate: OneShotParker,
+    /// The element that was on top before; or one of the two values below.
     below: AtomicPtr<Element>,
 }
 
-/// Its owner has not said yet what is below.
+/// Its owner has not linked it yet.
 const UNLINKED: *mut Element = ptr::without_provenance_mut(1);
-/// Its opener has been.
+/// Its opener has taken the link.
 const TAKEN: *mut Element = ptr::without_provenance_mut(2);
 
 /// A chain.
@@ -54,39 +54,36 @@ pub(super) struct PopStack {
     top: AtomicPtr<Element>,
 }
 
-/// What came of one wait in a chain.
+/// The result of one wait in a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waited {
     /// The condition is true.
     Satisfied,
-    /// Somebody flushed the chain: to look again is worth it.
+    /// The chain was flushed: test the condition again.
     Woken,
     /// The deadline passed.
     TimedOut,
 }
 
 impl PopStack {
-    #[cfg(not(sudog_loom))]
-    pub(super) const fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
+    sudog_runtime::const_unless_model! {
+        pub(super) const fn new() -> Self {
+            Self { top: AtomicPtr::new(ptr::null_mut()) }
+        }
     }
 
-    #[cfg(sudog_loom)]
-    pub(super) fn new() -> Self {
-        Self { top: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    /// Wakes all that have pushed themselves.
+    /// Wakes all waiters that have pushed themselves.
     #[inline]
     pub(super) fn flush(&self) {
-        // Release: a push that comes after it sees what we did before. Acquire: we see the gates of those before it.
+        // Release: a later push sees this thread's earlier writes. Acquire: this thread sees the gates of earlier
+        // pushes.
         open_all(self.top.swap(ptr::null_mut(), Ordering::AcqRel));
     }
 
-    /// [`PopStack::flush`], but only reads the chain if nobody is in it.
+    /// [`PopStack::flush`], but only reads the chain if it is empty.
     #[inline]
     pub(super) fn flush_politely(&self) {
-        // Between the condition, which is the user's and of whatever ordering, and the look for those who have pushed.
+        // Between the condition, which is user code of any ordering, and the check for pushed waiters.
         full_fence();
         if !self.top.load(Ordering::Relaxed).is_null() {
             self.flush();
@@ -96,15 +93,16 @@ impl PopStack {
     /// Waits in the chain once, unless `satisfied` returns true after the push.
     #[cold]
     pub(super) fn wait<P: WaitPolicy>(&self, satisfied: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
-        let e = Element { gate: Gate::new(), below: AtomicPtr::new(UNLINKED) };
+        let e = Element { gate: OneShotParker::new(), below: AtomicPtr::new(UNLINKED) };
         let prv = self.top.swap((&raw const e).cast_mut(), Ordering::AcqRel);
-        // Dropped, however this is left, it aborts.
-        let pushed = Pushed { stack: self, e: &e, prv };
+        // Its drop aborts, however this is left.
+        let pushed = PushedElement { stack: self, e: &e, prv };
         pushed.link();
-        // Between the push and the look at the condition. Polite signallers rely on it, and windows (`capacitor/sliding.rs`).
+        // Between the push and the test of the condition. Polite signallers rely on it, and windows
+        // (`capacitor/sliding.rs`).
         full_fence();
-        // Caught, as whoever aborts may have to wait for a waker, which a goroutine that panics does at the expense of
-        // its worker.
+        // Caught, as an abort may have to wait for a waker; a goroutine that panics does that at the expense of its
+        // worker.
         let satisfied = catch_unwind(AssertUnwindSafe(satisfied));
         if matches!(satisfied, Ok(false)) {
             if e.gate.wait::<P>(deadline) {
@@ -122,15 +120,15 @@ impl PopStack {
     }
 }
 
-/// Opens the gates of an element that is ours to open, and of all beneath it. They may be gone afterwards.
+/// Opens the gates of an element that this thread must open, and of all beneath it. They may be freed afterwards.
 fn open_all(mut e: *mut Element) {
     while !e.is_null() {
-        // Acquire: we see what the owner linked. Release: its link, if it comes after, is told so.
-        // SAFETY: we are the one who opens this gate, by the rule of the chain, so it is alive until we do.
+        // Acquire: this thread sees what the owner linked. Release: a later link is told so.
+        // SAFETY: this thread is the one to open this gate, by the rule of the chain, so it is alive until then.
         let below = unsafe { (*e).below.swap(TAKEN, Ordering::AcqRel) };
-        debug_assert_ne!(below, TAKEN, "two who open one gate");
+        debug_assert_ne!(below, TAKEN, "a gate was opened twice");
         // SAFETY: as above.
-        unsafe { Gate::open(&raw const (*e).gate) };
+        unsafe { OneShotParker::open(&raw const (*e).gate) };
         if below == UNLINKED {
             return; // its owner goes on
         }
@@ -138,17 +136,17 @@ fn open_all(mut e: *mut Element) {
     }
 }
 
-/// An element that may be in the chain, whose owner wants it out.
-struct Pushed<'a> {
+/// An element that may be in the chain, and must leave it.
+struct PushedElement<'a> {
     stack: &'a PopStack,
     e: &'a Element,
     prv: *mut Element,
 }
 
-impl Pushed<'_> {
+impl PushedElement<'_> {
     #[inline]
     fn link(&self) {
-        // Release, where Relaxed would do: an opener has what is below from the pushes that its flush has acquired.
+        // Release, where Relaxed is enough: an opener has `below` from the pushes that its flush has acquired.
         let linked = self.e.below.compare_exchange(UNLINKED, self.prv, Ordering::Release, Ordering::Acquire);
         if linked.is_err() {
             open_all(self.prv);
@@ -159,13 +157,13 @@ impl Pushed<'_> {
     ///
     /// | found on top | means | then |
     /// |---|---|---|
-    /// | `e` | nobody came after us | the push is undone |
-    /// | nothing | a flush has taken us: an undo can only uncover what lies beneath, and we are nobody's `prv` any more | our gate will be opened |
-    /// | another, our gate open | we are out already | |
-    /// | another | we are beneath it, or out and not yet woken | flush: what is on top is opened, down to us |
+    /// | `e` | no later push | the push is undone |
+    /// | nothing | a flush has detached this element: an undo can only uncover the elements beneath, and this one is nothing's `prv` any more | its gate will be opened |
+    /// | another, own gate open | the element is out already | |
+    /// | another | the element is beneath it, or out and not yet woken | flush: opens the top, and all down to this one |
     fn abort(&self) {
         let me = (&raw const *self.e).cast_mut();
-        // Release: what is below becomes the top again. Acquire: of whoever put it there.
+        // Release: `prv` becomes the top again. Acquire: of the thread that put it there.
         let top = match self.stack.top.compare_exchange(me, self.prv, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return,
             Err(top) => top,
@@ -178,17 +176,17 @@ impl Pushed<'_> {
     }
 }
 
-impl Drop for Pushed<'_> {
+impl Drop for PushedElement<'_> {
     fn drop(&mut self) {
         self.abort();
     }
 }
 
-/// Waits for a gate, whatever happens: while somebody is about to open it, its element must not die.
-struct UntilOpen<'a>(&'a Gate);
+/// Waits for a gate, even if it is unwound: until its gate is opened, the element must not die.
+struct UntilOpen<'a>(&'a OneShotParker);
 
 impl UntilOpen<'_> {
-    /// A goroutine that is given up here leaves this by a panic, and waits on in the drop, in which it is not unwound.
+    /// A goroutine that is unwound here leaves this by a panic, and waits on in the drop, in which it is not unwound.
     fn wait(&self) {
         self.0.wait::<SpinThenPark>(None);
     }

@@ -1,6 +1,6 @@
-//! The waiting arrays: one table for each protocol, in every process; in a model, a fresh one for each execution.
+//! The waiting arrays: one table for each protocol, per process; in a model, a new one for each execution.
 
-/// Declares a table, to be indexed with what a `TicketHash` comes to.
+/// Declares a table, to be indexed by the result of a `TicketHash`.
 macro_rules! table {
     ($NAME:ident: [$Bucket:ty; $n:expr]) => {
         #[cfg(not(sudog_loom))]
@@ -15,7 +15,7 @@ macro_rules! table {
 }
 pub(super) use table;
 
-/// At the beginning of a page: fewer of them are touched.
+/// Aligned to a page: fewer pages are touched.
 #[cfg(not(sudog_loom))]
 #[repr(align(4096))]
 pub(super) struct Pages<T>(pub(super) T);

@@ -1,13 +1,13 @@
-//! Everybody spins on the grant: the simplest protocol, and the one to compare the others with.
+//! All waiters poll the grant: the simplest protocol, and the baseline for the others.
 //!
 //! | taker | poster |
 //! |---|---|
 //! | `tx = next++` | `grant++` |
-//! | until `grant > tx`: passes time | |
+//! | until `grant > tx`: spins or yields | |
 //!
-//! No other word is involved: the release of the grant is what the taker's load acquires, and a poster wakes nobody.
-//! With more waiters than processors each post invalidates everybody's copy of the grant, and the one that is next may
-//! not be running. There is nothing here to sleep on.
+//! No other word is involved: the taker's load acquires the release of the grant, and a poster wakes no waiter. With
+//! more waiters than processors each post invalidates every waiter's copy of the grant, and the next waiter may not be
+//! running. There is nothing to sleep on.
 //!
 //! Source: listing 1, *Ticket-Semaphore*.
 
@@ -16,12 +16,12 @@ use std::ops::Range;
 
 use sudog_runtime::Instant;
 
-use super::line::{TicketWait, Turn};
+use super::ticket_queue::{TicketWait, Turn};
 use super::ticket_sema::TicketSema;
-use crate::waiting::gate::is_over;
+use crate::waiting::parker::is_over;
 use crate::waiting::policy::{SpinThenYield, WaitPolicy};
 
-/// Listing 1: all waiters look at the grant. See [`Ticket`].
+/// Listing 1: all waiters poll the grant. See [`Ticket`].
 ///
 /// A policy that would sleep yields instead.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct GrantWait<P = SpinThenYield>(PhantomData<P>);
 /// ```
 pub type Ticket<P = SpinThenYield> = TicketSema<GrantWait<P>>;
 
-// SAFETY: the turn has come when it says so; it looks again and again, so it needs no wake.
+// SAFETY: `wait` returns true only when the turn has come; it polls, so it needs no wake.
 unsafe impl<P: WaitPolicy> TicketWait for GrantWait<P> {
     const NEAR: u32 = 0;
 

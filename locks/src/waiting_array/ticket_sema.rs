@@ -1,77 +1,78 @@
-//! The semaphores of the family: a doorway, a line, and a protocol to wait by.
+//! The semaphores of the family: a doorway, a queue, and a protocol to wait by.
 //!
-//! | doorway | acquire, a permit there | release, nobody waits | it may be freed by the last taker |
+//! | doorway | acquire, a permit available | release, no waiter | may be freed by the last taker |
 //! |---|---|---|---|
-//! | [`Tickets`] | one RMW on the tickets, a load of the grants | a compare-exchange on the grants, and what the protocol does | unless the protocol looks at the tickets |
-//! | [`Split`] | one RMW on the count | one RMW on the count | always |
+//! | [`Tickets`] | one RMW on the tickets, a load of the grants | a compare-exchange on the grants, and the protocol's steps | unless the protocol reads the tickets |
+//! | [`CountedDoorway`] | one RMW on the count | one RMW on the count | always |
 
 use std::fmt;
 
 use sudog_runtime::Instant;
 
 #[cfg(not(sudog_loom))]
-use super::benaphore::Split;
-use super::line::{Line, Outcome, TicketWait, number};
+use super::benaphore::CountedDoorway;
+use super::ticket_queue::{Outcome, TicketQueue, TicketWait, number};
 #[cfg(not(sudog_loom))]
 use sudog_sync::{ConstPermits, ConstSemaphore};
 use sudog_sync::{Order, Semaphore, Wake};
 
-/// What comes before the line: who must join it, and what is owed to it.
+/// The step before the queue: decides which takers join it, and how many permits it is owed.
 ///
-/// Sealed: [`Tickets`] and [`Split`].
+/// Sealed: [`Tickets`] and [`CountedDoorway`].
 pub trait Doorway: sealed::Sealed {}
 
 pub(super) mod sealed {
-    use super::Line;
+    use super::TicketQueue;
     use super::TicketWait;
 
     /// The steps of a doorway.
     pub trait Sealed: Send + Sync + Sized + 'static {
-        /// Whether a post knows if anybody waits, and need not look.
+        /// True if a post knows whether there are waiters, and need not check.
         const KNOWS_WHO_WAITS: bool;
 
         #[cfg(not(sudog_loom))]
-        #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
+        #[allow(clippy::declare_interior_mutable_const)] // copied into place
         const INIT: Self;
 
-        /// With this many permits; and how many of them are to be granted in the line.
+        /// With this many permits; and how many of them are to be granted in the queue.
         fn new(permits: u32) -> (Self, u32);
 
         /// Takes `n` permits (`None`), or the first of `n` tickets.
-        fn enter<W: TicketWait>(&self, line: &Line<W, Self>, n: u32) -> Option<u64>
+        fn enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> Option<u64>
         where
             Self: super::Doorway;
 
-        /// Takes `n` permits if they are there.
-        fn try_enter<W: TicketWait>(&self, line: &Line<W, Self>, n: u32) -> bool
+        /// Takes `n` permits if they are available.
+        fn try_enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> bool
         where
             Self: super::Doorway;
 
-        /// Gives `n` permits: how many go to the line.
+        /// Gives `n` permits. Returns how many go to the queue.
         ///
         /// # Safety
         ///
         /// `this` is alive until the permits can be taken: until this returns 0, or else until they are granted.
         unsafe fn give(this: *const Self, n: u64) -> u64;
 
-        /// Of `n` units that are to be given, those that the line is owed: how many. They are not to be given any more.
+        /// Of `n` units to be given, takes out those that the queue is owed, and returns how many. They must not be
+        /// given any more.
         ///
         /// # Safety
         ///
         /// `this` is alive.
         unsafe fn pay_debts(this: *const Self, n: u64) -> u64;
 
-        /// Nobody gets past the doorway any more.
+        /// No taker gets past the doorway any more.
         fn close(&self);
 
-        /// How many permits there are.
-        fn available<W: TicketWait>(&self, line: &Line<W, Self>) -> u64
+        /// How many permits are available.
+        fn available<W: TicketWait>(&self, queue: &TicketQueue<W, Self>) -> u64
         where
             Self: super::Doorway;
     }
 }
 
-/// As in the listings: everybody draws a ticket.
+/// As in the listings: every taker draws a ticket.
 #[derive(Debug)]
 pub struct Tickets(());
 
@@ -88,14 +89,14 @@ impl sealed::Sealed for Tickets {
     }
 
     #[inline]
-    fn enter<W: TicketWait>(&self, line: &Line<W, Self>, n: u32) -> Option<u64> {
-        let first = line.draw(n);
-        if line.are_granted(first, n) { None } else { Some(first) }
+    fn enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> Option<u64> {
+        let first = queue.draw(n);
+        if queue.are_granted(first, n) { None } else { Some(first) }
     }
 
     #[inline]
-    fn try_enter<W: TicketWait>(&self, line: &Line<W, Self>, n: u32) -> bool {
-        line.try_draw(n)
+    fn try_enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> bool {
+        queue.try_draw(n)
     }
 
     #[inline]
@@ -110,28 +111,28 @@ impl sealed::Sealed for Tickets {
 
     fn close(&self) {}
 
-    fn available<W: TicketWait>(&self, line: &Line<W, Self>) -> u64 {
-        line.surplus()
+    fn available<W: TicketWait>(&self, queue: &TicketQueue<W, Self>) -> u64 {
+        queue.surplus()
     }
 }
 
 /// A counting semaphore whose waiters hold tickets, and wait by the protocol `W`, behind the doorway `D`.
 ///
-/// Its names: [`Ticket`](super::Ticket), [`Twa`](super::Twa), [`TwaChain`](super::TwaChain),
-/// [`TwaChannel`](super::TwaChannel), [`TwaLocation`](super::TwaLocation), and [`Benaphore`](super::Benaphore), which
-/// is the one to take if there is no reason for another.
+/// Its aliases: [`Ticket`](super::Ticket), [`Twa`](super::Twa), [`TwaChain`](super::TwaChain),
+/// [`TwaChannel`](super::TwaChannel), [`TwaLocation`](super::TwaLocation), and [`Benaphore`](super::Benaphore), the one
+/// to use unless there is a reason for another.
 ///
-/// First come, first served: permits go to waiters in the order of their tickets, and no newcomer overtakes them. Who
-/// wants several waits for all of them at once; those behind it wait, too. So there is nothing that
-/// [`Wake::Handoff`] could add, and [`Order::Lifo`] is [`Order::Fifo`].
+/// First come, first served: permits go to waiters in the order of their tickets, and no newcomer overtakes them. A
+/// waiter that wants several waits for all of them at once; the waiters behind it wait too. So [`Wake::Handoff`] adds
+/// nothing, and [`Order::Lifo`] is [`Order::Fifo`].
 ///
-/// Waiters may be threads or goroutines; a goroutine lets others of its worker run. A wait allocates nothing, but one
-/// that is given up may.
+/// Waiters may be threads or goroutines; a goroutine lets others of its worker run. A wait allocates nothing, but
+/// giving up may allocate.
 ///
 /// # Limits
 ///
-/// 2^60 permits, and as many that are asked for at a time, those of requests that were given up included until a post
-/// has passed them. More of either end the process.
+/// 2^60 permits, and as many requested at a time, those of requests that were given up included until a post has passed
+/// them. More of either end the process.
 ///
 /// # Examples
 ///
@@ -152,14 +153,14 @@ impl sealed::Sealed for Tickets {
 /// ```
 pub struct TicketSema<W, D = Tickets> {
     doorway: D,
-    line: Line<W, D>,
+    queue: TicketQueue<W, D>,
 }
 
 /// The semaphore has been closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
-/// Why there are no permits.
+/// Why no permits were taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The deadline passed first. No permit has been taken, and none is lost.
@@ -188,21 +189,21 @@ impl std::error::Error for Refused {}
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W> {
-    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the
-    /// defaults.
+    /// A semaphore with this many permits, whatever its parameters. With [`TicketSema::new`] the defaults need not be
+    /// named.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
-        Self { doorway: Tickets(()), line: Line::granting(permits) }
+        Self { doorway: Tickets(()), queue: TicketQueue::granting(permits) }
     }
 }
 
 #[cfg(not(sudog_loom))]
-impl<W> TicketSema<W, Split> {
-    /// A semaphore with this many permits, whatever its parameters. [`TicketSema::new`] spares one to name the
-    /// defaults.
+impl<W> TicketSema<W, CountedDoorway> {
+    /// A semaphore with this many permits, whatever its parameters. With [`TicketSema::new`] the defaults need not be
+    /// named.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
-        Self { doorway: Split::holding(permits), line: Line::granting(0) }
+        Self { doorway: CountedDoorway::holding(permits), queue: TicketQueue::granting(0) }
     }
 }
 
@@ -222,7 +223,7 @@ macro_rules! new_for_defaults {
 
 #[cfg(not(sudog_loom))]
 new_for_defaults! {
-    Benaphore = super::ChainWait, Split;
+    Benaphore = super::ChainWait, CountedDoorway;
     Ticket = super::GrantWait, Tickets;
     Twa = super::BucketWait, Tickets;
     TwaChain = super::ChainWait, Tickets;
@@ -231,10 +232,10 @@ new_for_defaults! {
 }
 
 impl<W: TicketWait> TicketSema<W> {
-    /// Takes a permit, waiting for it in line, and returns the ticket, modulo 2^32: tickets are numbered in the order in
-    /// which their holders came.
+    /// Takes a permit, waiting for it in the queue, and returns the ticket, modulo 2^32: tickets are numbered in the
+    /// order in which their holders came.
     ///
-    /// For those who count who overtakes whom.
+    /// For callers that count overtaking.
     ///
     /// # Errors
     ///
@@ -251,22 +252,22 @@ impl<W: TicketWait> TicketSema<W> {
     /// assert_eq!(SLOTS.acquire_numbered(), Ok(1));
     /// ```
     pub fn acquire_numbered(&self) -> Result<u32, Closed> {
-        let first = self.line.draw(1);
-        let outcome = if self.line.are_granted(first, 1) {
+        let first = self.queue.draw(1);
+        let outcome = if self.queue.are_granted(first, 1) {
             Outcome::Granted
         } else {
-            self.line.wait(first, 1, None, &|n| self.give_back(n))
+            self.queue.wait(first, 1, None, &|n| self.give_back(n))
         };
         if outcome == Outcome::Granted { Ok(number(first)) } else { Err(Closed) }
     }
 }
 
 impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
-    /// Whether the semaphore must stay alive until a release of it has returned, though its permits may have been
-    /// taken before. If not, the taker of the last permit may free it at once: see [`TicketSema::post_raw`].
-    pub const OUTLIVES_GRANT: bool = Line::<W, D>::LOOKS.is_some();
+    /// True if the semaphore must stay alive until a release of it has returned, even if its permits have been taken
+    /// before. If false, the taker of the last permit may free it at once: see [`TicketSema::post_raw`].
+    pub const OUTLIVES_GRANT: bool = TicketQueue::<W, D>::LOOKS.is_some();
 
-    /// Takes `n` permits, waiting for them in line.
+    /// Takes `n` permits, waiting for them in the queue.
     ///
     /// # Errors
     ///
@@ -280,15 +281,15 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         }
     }
 
-    /// Takes `n` permits, waiting for them in line until `deadline`. With a deadline in the past it is
+    /// Takes `n` permits, waiting for them in the queue until `deadline`. With a deadline in the past it is
     /// [`TicketSema::try_acquire_many`].
     ///
-    /// Whoever gives up leaves a note for the posts to come, which costs one that finds it a lock; notes of adjacent
-    /// tickets are one. If some of its permits had come, they go to those behind it.
+    /// A waiter that gives up leaves a record for later posts; a post that finds it must take a lock. Records of
+    /// adjacent tickets are merged. If some of its permits had come, they go to the waiters behind it.
     ///
     /// # Errors
     ///
-    /// [`Refused`] says what came first.
+    /// [`Refused`] says which came first.
     #[inline]
     pub fn acquire_many_until(&self, n: u32, deadline: Instant) -> Result<(), Refused> {
         if self.try_acquire_many(n) {
@@ -301,19 +302,19 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         }
     }
 
-    /// Takes `n` permits if they are there, and nobody waits for them.
+    /// Takes `n` permits if they are available, and there is no waiter.
     #[inline]
     #[must_use]
     pub fn try_acquire_many(&self, n: u32) -> bool {
         if n == 0 {
             return !self.is_closed();
         }
-        self.doorway.try_enter(&self.line, n)
+        self.doorway.try_enter(&self.queue, n)
     }
 
-    /// Gives `n` permits, and wakes those whose turn has come.
+    /// Gives `n` permits, and wakes the waiters whose turn has come.
     ///
-    /// A goroutine that has run for long gives way here, after the permits have been given.
+    /// A goroutine that has run for long yields here, after the permits have been given.
     #[inline]
     pub fn post(&self, n: u32) {
         // SAFETY: alive for as long as it is borrowed.
@@ -338,11 +339,11 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     /// std::thread::scope(|s| {
     ///     s.spawn(move || {
     ///         let done = std::ptr::with_exposed_provenance::<Benaphore>(shared);
-    ///         // SAFETY: it is freed by whoever has taken the one permit that there is, and not before.
+    ///         // SAFETY: it is freed by the taker of the only permit, and not before.
     ///         unsafe { Benaphore::post_raw(done, 1) };
     ///     });
     ///     # done.expose_provenance();
-    ///     // SAFETY: alive until we free it.
+    ///     // SAFETY: alive until it is freed below.
     ///     unsafe { &*done }.acquire_many(1).unwrap();
     ///     // SAFETY: the one permit has been taken, so the post does not use it any more.
     ///     drop(unsafe { Box::from_raw(done) });
@@ -354,37 +355,36 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
             // SAFETY: by the contract.
             unsafe { Self::give(this, u64::from(n)) };
         }
-        // The semaphore may be gone.
+        // The semaphore may be freed already.
         sudog_runtime::safepoint();
     }
 
-    /// Ends it: all who wait, and all who come, are refused; what is posted is lost. A wait whose permits came at the
-    /// same time may be refused, too.
+    /// Closes it: all waiters, and all later arrivals, are refused; posted permits are lost. A wait whose permits came
+    /// at the same time may be refused too.
     ///
-    /// A goroutine that has run for long gives way here, after the last waiter has been woken.
+    /// A goroutine that has run for long yields here, after the last waiter has been woken.
     pub fn close(&self) {
         self.doorway.close();
-        self.line.close();
+        self.queue.close();
         sudog_runtime::safepoint();
     }
 
-    /// Whether it has been closed.
+    /// True if it has been closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.line.is_closed()
+        self.queue.is_closed()
     }
 
-    /// How many permits there are at this moment. For tests and the curious.
+    /// How many permits are available at this moment. For tests and diagnostics.
     #[must_use]
     pub fn available(&self) -> u64 {
-        self.doorway.available(&self.line)
+        self.doorway.available(&self.queue)
     }
 
-    /// How many permits those who wait have asked for at this moment, less what has been granted. For tests and the
-    /// curious.
+    /// How many permits waiters have requested at this moment, less those granted. For tests and diagnostics.
     #[must_use]
     pub fn wanted(&self) -> u64 {
-        self.line.waiting()
+        self.queue.waiting()
     }
 
     #[inline]
@@ -395,9 +395,9 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         if n > 1 && self.is_closed() {
             return Outcome::Closed; // without tickets, of which it would take many in vain
         }
-        match self.doorway.enter(&self.line, n) {
+        match self.doorway.enter(&self.queue, n) {
             None => Outcome::Granted,
-            Some(first) => self.line.wait(first, n, deadline, &|n| self.give_back(n)),
+            Some(first) => self.queue.wait(first, n, deadline, &|n| self.give_back(n)),
         }
     }
 
@@ -412,7 +412,8 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         }
     }
 
-    /// What one who gives up had been granted. No safepoint: it may be unwound already, or is about to return an error.
+    /// Returns what a waiter that gives up had been granted. No safepoint: it may be unwinding already, or is about to
+    /// return an error.
     fn give_back(&self, n: u64) {
         // SAFETY: alive, as it is borrowed.
         unsafe { Self::give(self, n) };
@@ -426,20 +427,20 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         // SAFETY: alive, by the contract, until the permits can be taken: after `give` if it returns 0, after `grant`
         // if not. No reference to the whole is made.
         unsafe {
-            let (doorway, line) = (&raw const (*this).doorway, &raw const (*this).line);
+            let (doorway, queue) = (&raw const (*this).doorway, &raw const (*this).queue);
             let grants = D::give(doorway, n);
             if grants > 0 {
-                Line::grant(line, doorway, grants);
+                TicketQueue::grant(queue, doorway, grants);
             }
         }
     }
 }
 
-/// No user's code runs inside of it.
+/// It never runs user code.
 impl<W, D> std::panic::RefUnwindSafe for TicketSema<W, D> {}
 
-// SAFETY: a permit is a unit of the count or a granted ticket; both are taken once; what is given up is passed on
-// (line.rs); a grant is released and acquired by the word of the grants, or by the count.
+// SAFETY: a permit is a unit of the count or a granted ticket; both are taken once; a ticket that is given up is passed
+// on (ticket_queue.rs); a grant is released and acquired by the word of the grants, or by the count.
 unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
     const LIFO: bool = false;
     const FIFO: bool = true;
@@ -448,7 +449,7 @@ unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
 
     fn new(permits: u32) -> Self {
         let (doorway, granted) = D::new(permits);
-        Self { doorway, line: Line::granting(granted) }
+        Self { doorway, queue: TicketQueue::granting(granted) }
     }
 
     /// # Panics
@@ -487,7 +488,7 @@ unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, D: Doorway> ConstSemaphore for TicketSema<W, D> {
-    const INIT: Self = Self { doorway: D::INIT, line: Line::granting(0) };
+    const INIT: Self = Self { doorway: D::INIT, queue: TicketQueue::granting(0) };
 }
 
 #[cfg(not(sudog_loom))]
@@ -496,7 +497,7 @@ impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W> {
 }
 
 #[cfg(not(sudog_loom))]
-impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W, Split> {
+impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W, CountedDoorway> {
     const WITH_PERMITS: Self = Self::with_permits(N);
 }
 

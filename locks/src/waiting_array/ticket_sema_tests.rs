@@ -1,10 +1,11 @@
-//! The line and the doorways against a model, one step after another: who has what, whoever gives up.
+//! The queue and the doorways against a model, one step after another: the permits of each waiter, with waiters giving
+//! up.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::line::Outcome;
-use super::super::{GrantWait, Split};
+use super::super::ticket_queue::Outcome;
+use super::super::{CountedDoorway, GrantWait};
 use super::sealed::Sealed;
 use super::*;
 
@@ -13,9 +14,9 @@ enum Step {
     Enter(u32),
     TryEnter(u32),
     Post(u32),
-    /// Of those who wait, one gives up.
+    /// One of the waiters gives up.
     Leave(prop::sample::Index),
-    /// Who has all that it wanted goes.
+    /// The waiters that have all their permits go.
     Go,
     Move,
 }
@@ -31,11 +32,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Permits go to the first in line until it has what it wants.
+/// Permits go to the first waiter until it has what it wants.
 #[derive(Default)]
 struct Model {
     permits: u64,
-    line: Vec<Waiter>,
+    queue: Vec<Waiter>,
 }
 
 struct Waiter {
@@ -47,7 +48,7 @@ struct Waiter {
 impl Model {
     fn post(&mut self, n: u64) {
         self.permits += n;
-        for waiter in &mut self.line {
+        for waiter in &mut self.queue {
             let more = self.permits.min(u64::from(waiter.wants - waiter.has));
             waiter.has += more as u32;
             self.permits -= more;
@@ -55,23 +56,23 @@ impl Model {
     }
 }
 
-/// Where tickets go round, and where they change their sign.
+/// Where tickets wrap, and where they change their sign.
 const BEGINNINGS: [u64; 4] = [0, (1 << 62) - 9, (1 << 61) - 9, (1 << 60) - 9];
 
 fn agrees<D: Doorway + Sealed>(begin: usize, permits: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut sema = Box::new(TicketSema::<GrantWait, D>::new(permits));
-    sema.line.begin_at(BEGINNINGS[begin]);
-    let mut model = Model { permits: permits.into(), line: Vec::new() };
+    sema.queue.begin_at(BEGINNINGS[begin]);
+    let mut model = Model { permits: permits.into(), queue: Vec::new() };
     for step in steps {
         match step {
-            Step::Enter(n) => match sema.doorway.enter(&sema.line, n) {
+            Step::Enter(n) => match sema.doorway.enter(&sema.queue, n) {
                 None => {
                     prop_assert!(model.permits >= n.into());
                     model.permits -= u64::from(n);
                 }
                 Some(first) => {
                     prop_assert!(model.permits < n.into());
-                    model.line.push(Waiter { first, wants: n, has: 0 });
+                    model.queue.push(Waiter { first, wants: n, has: 0 });
                     model.post(0);
                 }
             },
@@ -84,30 +85,30 @@ fn agrees<D: Doorway + Sealed>(begin: usize, permits: u32, steps: Vec<Step>) -> 
                 sema.post(n);
                 model.post(n.into());
             }
-            Step::Leave(who) if !model.line.is_empty() => {
-                let Waiter { first, wants, has } = model.line.remove(who.index(model.line.len()));
-                let outcome = sema.line.leave(first, wants, &|n| sema.post(n as u32));
+            Step::Leave(who) if !model.queue.is_empty() => {
+                let Waiter { first, wants, has } = model.queue.remove(who.index(model.queue.len()));
+                let outcome = sema.queue.leave(first, wants, &|n| sema.post(n as u32));
                 prop_assert_eq!(outcome == Outcome::Granted, has == wants);
                 if outcome == Outcome::Granted {
                     sema.post(wants);
                 }
                 model.post(has.into());
             }
-            Step::Go => model.line.retain(|waiter| waiter.has < waiter.wants),
+            Step::Go => model.queue.retain(|waiter| waiter.has < waiter.wants),
             Step::Move => {
                 let elsewhere = Box::new(std::mem::take(&mut *sema));
                 sema = elsewhere;
             }
             Step::Leave(_) => {}
         }
-        for waiter in &model.line {
-            prop_assert_eq!(sema.line.are_granted(waiter.first, waiter.wants), waiter.has == waiter.wants);
+        for waiter in &model.queue {
+            prop_assert_eq!(sema.queue.are_granted(waiter.first, waiter.wants), waiter.has == waiter.wants);
         }
         prop_assert_eq!(sema.available(), model.permits);
-        let wanted: u32 = model.line.iter().map(|waiter| waiter.wants - waiter.has).sum();
+        let wanted: u32 = model.queue.iter().map(|waiter| waiter.wants - waiter.has).sum();
         prop_assert_eq!(sema.wanted(), u64::from(wanted));
-        let gaps = sema.line.gaps();
-        let waiting = model.line.iter().filter(|waiter| waiter.has < waiter.wants).count();
+        let gaps = sema.queue.gaps();
+        let waiting = model.queue.iter().filter(|waiter| waiter.has < waiter.wants).count();
         prop_assert!(gaps <= waiting + 1, "{} notes of those who left, for {} who wait", gaps, waiting);
     }
     Ok(())
@@ -121,6 +122,6 @@ proptest! {
 
     #[test]
     fn the_split_doorway_agrees_with_the_model(begin in 0..4usize, permits in 0..4u32, steps in vec(step(), 1..60)) {
-        agrees::<Split>(begin, permits, steps)?;
+        agrees::<CountedDoorway>(begin, permits, steps)?;
     }
 }

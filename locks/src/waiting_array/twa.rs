@@ -1,25 +1,25 @@
-//! Buckets with a sequence each: those far from their turn watch their bucket, those near it the grant.
+//! Buckets with a sequence each: waiters far from their turn watch their bucket, those near it the grant.
 //!
 //! | taker of ticket `tx` | poster of grant `g` |
 //! |---|---|
 //! | W1: reads its bucket's sequence | P1: `grant = g + 1` |
-//! | W2: reads the grant: enabled? near? | P2: advances the sequences of the buckets of whom that concerns |
+//! | W2: reads the grant: enabled? near? | P2: advances the sequences of the buckets concerned |
 //! | W3: far: waits until the sequence is not as in W1; near: watches the grant | |
 //!
-//! `near.rs` says who is near. If a waiter's W1 reads P2's sequence, its W2 sees P1's grant; if not, the sequence is
-//! still to change. Release in P2 and acquire in W1 are enough for that.
+//! `near.rs` defines near. If a waiter's W1 reads P2's sequence, its W2 sees P1's grant; if not, the sequence is still
+//! to change. Release in P2 and acquire in W1 are enough for that.
 //!
 //! **A bucket** is 32 bits, so that the kernel can compare it: `sequence << 2 | GOROUTINES | THREADS`. The two bits say
-//! who sleeps, and are set by a compare-exchange from what W1 read, so a sequence that has changed fails it. P2 clears
-//! them and wakes whom they name: threads by futex, goroutines by the chains of listing 3, with the bucket's address.
-//! Nobody sleeps: no system call. That the sequence comes round to the same 30 bits *while* a thread is on its way into
-//! the kernel takes 2^30 posts to one bucket in that time; a thread wakes every few seconds to look, all the same. (A
-//! goroutine that is woken looks at the grant, not at the sequence, before it sleeps again: a busy worker may keep it
-//! for long.)
+//! which kinds sleep, and are set by a compare-exchange from the value of W1, so a sequence that has changed fails it.
+//! P2 clears them and wakes those kinds: threads by futex, goroutines by the chains of listing 3, with the bucket's
+//! address. Without sleepers: no system call. That the sequence wraps to the same 30 bits *while* a thread is on its
+//! way into the kernel takes 2^30 posts to one bucket in that time; all the same, a thread wakes every few seconds to
+//! check. (A goroutine that is woken reads the grant, not the sequence, before it sleeps again: a busy worker may delay
+//! it for long.)
 //!
-//! **The look at the tickets.** A post that finds no ticket drawn as far as the one that it would wake, wakes nobody:
-//! or else posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw,
-//! first look at the grant; grant, look at the tickets) are sequentially consistent, and **the semaphore must outlive
+//! **Reading the tickets.** A post that finds that the ticket which it would wake has not been drawn wakes none:
+//! otherwise posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw,
+//! first read of the grant; grant, reading the tickets) are sequentially consistent, and **the semaphore must outlive
 //! the post**.
 //!
 //! Source: listing 2, *TWA-Semaphore*, `NEAR` being its `LongTermThreshold`.
@@ -35,13 +35,13 @@ use sudog_runtime::shim::{AtomicU32, Ordering};
 use sudog_runtime::{G, Instant};
 
 use super::chain;
-use super::hash::{MAX_BUCKETS, Mixed, TicketHash};
-use super::line::{TicketWait, Turn};
+use super::hash::{MAX_BUCKETS, MixedHash, TicketHash};
 use super::near::{self, Far};
 use super::pop_stack::Waited;
 use super::table::table;
+use super::ticket_queue::{TicketWait, Turn};
 use super::ticket_sema::TicketSema;
-use crate::waiting::gate::is_over;
+use crate::waiting::parker::is_over;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 const THREADS: u32 = 1;
@@ -57,14 +57,10 @@ struct Bucket {
 table!(BUCKETS: [Bucket; MAX_BUCKETS]);
 
 impl Bucket {
-    #[cfg(not(sudog_loom))]
-    const fn new() -> Self {
-        Self { word: AtomicU32::new(0) }
-    }
-
-    #[cfg(sudog_loom)]
-    fn new() -> Self {
-        Self { word: AtomicU32::new(0) }
+    sudog_runtime::const_unless_model! {
+        const fn new() -> Self {
+            Self { word: AtomicU32::new(0) }
+        }
     }
 
     #[inline]
@@ -76,10 +72,10 @@ impl Bucket {
     #[inline]
     fn advance(&self) {
         let mut old = self.word.load(Ordering::Relaxed);
-        // Release: whoever sees the sequence sees the grant.
+        // Release: a waiter that sees the sequence sees the grant.
         while let Err(now) = self.word.compare_exchange_weak(
             old,
-            (old | THREADS | GOROUTINES).wrapping_add(1), // the next sequence, nobody asleep
+            (old | THREADS | GOROUTINES).wrapping_add(1), // the next sequence, no sleepers
             Ordering::Release,
             Ordering::Relaxed,
         ) {
@@ -105,7 +101,7 @@ impl Bucket {
         (&raw const *self).addr()
     }
 
-    /// W3: passes time until the word is not `seen` with sleepers added, or a little less.
+    /// W3: spins or sleeps until the word is not `seen` with sleepers added; may return early.
     fn wait<P: WaitPolicy>(&self, seen: u32, deadline: Option<Instant>) -> Waited {
         let mut iter = 0;
         while self.load() / SEQUENCE == seen / SEQUENCE {
@@ -125,21 +121,21 @@ impl Bucket {
         let me = if cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine() { THREADS } else { GOROUTINES };
         if seen & me == 0 && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
-            return Waited::Woken; // it has changed, if only by other sleepers: look again
+            return Waited::Woken; // it has changed, perhaps only by other sleepers: check again
         }
         #[cfg(any(target_os = "linux", sudog_loom))]
         if me == THREADS {
             return sleep_in_kernel(&self.word, seen | me, deadline);
         }
         let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
-        // Once: who is woken looks at the grant, as it may take long until it runs, and the sequence comes round.
+        // Once: a woken waiter reads the grant, as it may take long until it runs, and the sequence wraps.
         chain::wait_once(self.address(), changed, deadline)
     }
 }
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
-    /// See the module's comment on sequences that come round.
+    /// See the module's comment on sequences that wrap.
     const LOOK_AGAIN: Duration = Duration::from_secs(4);
     let look = Instant::now() + LOOK_AGAIN;
     let until = deadline.map_or(look, |deadline| deadline.min(look));
@@ -159,11 +155,11 @@ fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Wa
 
 /// Listing 2: waiters watch a bucket until their turn is near. See [`Twa`].
 #[derive(Debug)]
-pub struct BucketWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomData<(P, H)>);
+pub struct BucketWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The TWA semaphore, listing 2.
 ///
-/// `NEAR` is how many waiters at the head of the line look at the grant, the paper's `LongTermThreshold`; 0: none.
+/// `NEAR` is how many waiters at the front of the queue poll the grant, the paper's `LongTermThreshold`; 0: none.
 ///
 /// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
 ///
@@ -171,19 +167,20 @@ pub struct BucketWait<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed>(PhantomD
 ///
 /// ```
 /// use sudog_locks::waiting_array::Twa;
-/// use sudog_locks::waiting_array::{Plain, Spin, SpinThenPark};
+/// use sudog_locks::waiting_array::{PlainHash, Spin, SpinThenPark};
 ///
 /// let ours = Twa::new(1);
-/// let as_printed: Twa<Spin, 1, Plain> = Twa::with_permits(1);
+/// let as_printed: Twa<Spin, 1, PlainHash> = Twa::with_permits(1);
 /// let all_may_sleep: Twa<SpinThenPark, 0> = Twa::with_permits(1);
 /// # ours.acquire_many(1).unwrap();
 /// # as_printed.acquire_many(1).unwrap();
 /// # all_may_sleep.acquire_many(1).unwrap();
 /// ```
-pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = Mixed> = TicketSema<BucketWait<P, NEAR, H>>;
+pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<BucketWait<P, NEAR, H>>;
 
-// SAFETY: the turn has come when it says so. If the policy sleeps, the post of its own ticket advances its bucket; if
-// not, the post that makes it near does, after which it watches the grant. The semaphore's address is hashed.
+// SAFETY: `wait` returns true only when the turn has come. If the policy sleeps, the post of its own ticket advances
+// its bucket; if not, the post that makes it near does, after which it watches the grant. The semaphore's address is
+// only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for BucketWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 

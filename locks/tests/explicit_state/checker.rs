@@ -1,34 +1,34 @@
 //! A breadth-first explorer of finite models: every state, under sequential consistency.
 //!
-//! | part | what it is |
+//! | part | meaning |
 //! |---|---|
-//! | [`Model`] | the protocol: initial state, steps, invariant, and what is to be measured |
+//! | [`Model`] | the protocol: initial state, steps, invariant, and the quantity to measure |
 //! | [`Steps`] | where a model puts the steps that a state allows |
 //! | [`Kind::Broken`] | an invariant, or a step's own rule, does not hold |
-//! | [`Kind::Unbounded`] | the measure passed the cap, and on the way a state came again with a higher measure |
-//! | [`Kind::Above`] | the measure passed the cap, and no state came again |
-//! | [`Kind::Stuck`] | somebody waits, and no step is due |
+//! | [`Kind::Unbounded`] | the measure passed the cap, and on the way a state repeated with a higher measure |
+//! | [`Kind::Above`] | the measure passed the cap, and no state repeated |
+//! | [`Kind::Stuck`] | a thread waits, and no step is due |
 //! | [`Kind::NoWayBack`] | there are steps, but none of them leads back to rest |
 //! | [`Kind::Endless`] | a way back to rest exists, but so does a run of due steps that never ends |
 //!
-//! Two sorts of steps. One that is *due* will be taken sooner or later by a thread that is not stopped. One that is
-//! *free* need never be taken: an acquisition is begun, a deadline passes. The last three kinds are judged by due steps
-//! alone, so nothing is mended by a deadline or by somebody who happens to come.
+//! There are two kinds of steps. A *due* step will be taken sooner or later by a thread that is not stopped. A *free*
+//! step need never be taken: an acquisition begins, a deadline passes. The last three kinds are judged by due steps
+//! alone, so a deadline or another arrival cannot repair a failure.
 //!
-//! A thread that waits for a condition has a step only while the condition holds: a look that finds nothing changes
-//! nothing. So if no due steps form a cycle ([`Kind::Endless`]), every run with finitely many free steps comes to rest,
-//! whatever the scheduler does: no fairness is assumed.
+//! A thread that waits for a condition has a step only while the condition holds: a check that fails changes nothing.
+//! So if no due steps form a cycle ([`Kind::Endless`]), every run with finitely many free steps comes to rest, whatever
+//! the scheduler does: no fairness is assumed.
 //!
-//! `Unbounded` is a proof: the way from the one state to its like can be gone again and again, as no step looks at the
-//! measure. The measure must not have fallen on that way, and not be zero where it begins: else it may have been set
-//! back.
+//! `Unbounded` is a proof: the way from the one state to its repetition can be repeated for ever, as no step depends on
+//! the measure. The measure must not have fallen on that way, and not be zero where it begins: otherwise it may have
+//! been reset.
 //!
 //! States are numbered as they are found, so parents have lower numbers, and the first failure has the shortest trace.
 
 use std::fmt::{self, Debug};
 use std::hash::{Hash, Hasher};
 
-/// A protocol, some threads, and what is to be found out about them.
+/// A protocol, some threads, and the quantity to find out about them.
 pub trait Model {
     /// All memory, and where every thread is. Small: there will be millions.
     type State: Copy + Eq + Hash + Debug;
@@ -44,7 +44,7 @@ pub trait Model {
     /// What must hold always.
     fn invariant(&self, state: &Self::State) -> Result<(), &'static str>;
 
-    /// Whether everybody has gone. Then nothing is due.
+    /// True if all threads have left. Then nothing is due.
     fn at_rest(&self, state: &Self::State) -> bool;
 
     /// The quantity whose maximum is wanted. No step may depend on it.
@@ -91,7 +91,7 @@ pub enum Kind {
     Endless,
 }
 
-/// What went wrong, and the shortest way there: who did what, and the state that came of it.
+/// The failure, and the shortest way there: the steps, and the resulting state.
 pub struct Failure {
     pub kind: Kind,
     pub trace: Vec<String>,
@@ -185,8 +185,8 @@ fn path(parents: &[u32], last: usize) -> impl Iterator<Item = usize> {
     path.into_iter().rev()
 }
 
-/// The way to a state in words. It is gone again from the start, and with the threads under their first names:
-/// canonical states may have them in another order.
+/// The way to a state in words. It is replayed from the start, with the threads under their first names: canonical
+/// states may have them in another order.
 fn trace<M: Model>(model: &M, seen: &Seen<M::State>, parents: &[u32], last: usize) -> Vec<String> {
     let mut state = model.initial();
     let mut steps = Steps(Vec::new());
@@ -309,7 +309,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
     }
 }
 
-/// One multiplication a word: states are small, and nobody chooses them to collide.
+/// One multiplication per word: states are small, and no adversary chooses them to collide.
 struct Mix(u64);
 
 impl Hasher for Mix {
@@ -340,7 +340,7 @@ fn small(n: usize) -> u32 {
     u32::try_from(n).expect("states and steps fit 32 bits")
 }
 
-/// The checker itself: models of which everything is known.
+/// The checker itself, on models with known results.
 mod tests {
     use super::*;
 
@@ -368,7 +368,7 @@ mod tests {
             state
         }
         fn invariant(&self, state: &Self::State) -> Result<(), &'static str> {
-            if state.0 == 8 { Err("nobody is at 8") } else { Ok(()) }
+            if state.0 == 8 { Err("state 8 must not be reached") } else { Ok(()) }
         }
         fn at_rest(&self, state: &Self::State) -> bool {
             state.0 == 0
@@ -405,7 +405,10 @@ mod tests {
         let there = (0, 1, false, SAME);
         let back = (1, 0, true, SAME);
         assert_eq!(failure(9, &[there, (1, 9, true, SAME), back]), Some((Kind::Broken("9 is forbidden"), 2)));
-        assert_eq!(failure(9, &[there, (1, 8, true, SAME), back]), Some((Kind::Broken("nobody is at 8"), 2)));
+        assert_eq!(
+            failure(9, &[there, (1, 8, true, SAME), back]),
+            Some((Kind::Broken("state 8 must not be reached"), 2))
+        );
     }
 
     #[test]

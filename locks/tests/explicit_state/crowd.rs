@@ -3,13 +3,13 @@
 //! | word | what it is |
 //! |---|---|
 //! | `members[0]` | V, the victim: one thread stands for all, as all are alike |
-//! | `members[1..]` | the others, sorted: who is who does not matter |
+//! | `members[1..]` | the others, sorted: their identity does not matter |
 //! | `late` | this thread's acquisition counts if it enters before V |
 //! | `waits` | V has ended its doorway and has not entered |
 //! | `bypassed` | how many late ones have entered since V ended its doorway |
 //!
-//! A doorway is the part of an acquisition, bounded in its own steps, that gives a thread its place. Which part that is
-//! stands in each model. The two ways to count differ by those who are in their doorway as V leaves its own:
+//! A doorway is the part of an acquisition, bounded in its own steps, that gives a thread its place. Each model says
+//! which part that is. The two ways to count differ in the threads that are in their doorway when V leaves its own:
 //!
 //! | [`Count`] | an acquisition counts if |
 //! |---|---|

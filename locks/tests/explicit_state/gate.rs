@@ -1,17 +1,17 @@
-//! The gate: who meets nobody passes without a ticket. Over the sliding window and over the platoon.
+//! The gate: a contender that meets no other passes without a ticket. Over the sliding window and over the platoon.
 //!
 //! | word | over the window | over the platoon | here |
 //! |---|---|---|---|
-//! | count | `T` | `A`: those who have come for a ticket | `pending()`: count - base |
+//! | count | `T` | `A`: arrivals for a ticket | `pending()`: count - base |
 //! | base | `base` in `W` | the total in `D` | |
 //! | the rest | see `sliding.rs` | see `platoon.rs` | `window`; `next`, `here` |
 //!
 //! | operation | accesses |
 //! |---|---|
-//! | lock | look: read base, read count; unless equal: arrive, inner lock |
+//! | lock | check: read base, read count; unless equal: arrive, inner lock |
 //! | | inner `try_lock`; if it fails: arrive, inner lock |
 //! | | read base **again, then** count; equal: the critical section, without a ticket |
-//! | | if not: `try_arrive` with the inner lock held; or else let go of it, arrive, inner lock |
+//! | | if not: `try_arrive` with the inner lock held; or else release it, arrive, inner lock |
 //! | `try_lock` | the same, but where `lock` would arrive: `try_arrive`, inner `try_lock`; where that fails: None |
 //! | arrive | window: `T += 1`, wait. Platoon: `A += 1`, `T += 1`, wait for `G` |
 //! | `try_arrive` | window: as arrive, if that needs no wait. Platoon: `A += 1`, then so; if it fails: arrive goes on |
@@ -24,23 +24,23 @@
 //!
 //! Doorway: up to the drawing of the ticket; without a ticket, up to the read of the count that lets it pass.
 //!
-//! Bound: B - 1. Base is read first, and rises only. If the count, read later, equals it, then nobody was between
-//! doorway and departure at that read; and who comes after finds the inner lock held.
+//! Bound: B - 1. Base is read first, and only rises. If the count, read later, equals it, then no thread was between
+//! doorway and departure at that read; and later arrivals find the inner lock held.
 //!
 //! The gate in other forms ([`Form`]), in doorways that *ended* after V's:
 //!
 //! | form | bound |
 //! |---|---|
 //! | plain: tested before the inner `try_lock`, not after | B - 1 + (T - 1): each may hold a pass that is out of date |
-//! | plain, then an inner lock that waits | none: who waits there without a ticket is nobody's predecessor |
+//! | plain, then an inner lock that waits | none: a thread that waits there without a ticket is not the predecessor of any |
 //! | count before base, under the lock | B |
 //!
-//! Of doorways that *began* after V's had ended, there are B - 1 in the first and the third: a pass that is out of
-//! date was in the making when V drew its ticket.
+//! Of doorways that *began* after V's had ended, there are B - 1 in the first and the third: a pass that is out of date
+//! was begun before V drew its ticket.
 //!
-//! The look before the inner lock keeps the number of times small that others hold the lock for nothing
-//! ([`Count::Holds`]). `try_lock` cannot do without it: one that takes the inner lock to find out that it
-//! must not have it can keep V from it for ever ([`Form::TriesUnasked`]).
+//! The check before the inner lock limits how often others hold the lock for nothing ([`Count::Holds`]). `try_lock`
+//! needs it: a `try_lock` that takes the inner lock to find out that it must not have it can keep V from it for ever
+//! ([`Form::TriesUnasked`]).
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
@@ -55,12 +55,12 @@ pub enum Over {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Snapshot,
-    /// The snapshot gate with any outcome of the look before.
+    /// The snapshot gate with any outcome of the first check.
     NoLook,
     Plain,
     PlainWaits,
     CountFirst,
-    /// `try_lock` goes to the inner lock without a look.
+    /// `try_lock` takes the inner lock without a check.
     TriesUnasked,
     /// Over the platoon: counted after the ticket is drawn.
     CountsLate,
@@ -110,7 +110,7 @@ pub enum At {
 }
 
 impl At {
-    /// Whether who is here has the inner lock.
+    /// True if the thread there has the inner lock.
     fn holds(self) -> bool {
         let looks = matches!(self, At::Holds(_) | At::HoldsBase(..) | At::HoldsCount(..));
         looks || matches!(self, At::HoldsCounts(_) | At::HoldsArrives(_) | At::Unlocks(_) | At::Inside(_))
@@ -192,7 +192,7 @@ impl<const N: usize> Gate<N> {
         }
     }
 
-    /// Where one goes that does not pass the gate.
+    /// The path of a thread that does not pass the gate.
     fn arrives(&self, op: Op) -> At {
         if self.over == Over::Platoon && self.form != Form::CountsLate { At::Counts(op) } else { At::Arrives(op) }
     }

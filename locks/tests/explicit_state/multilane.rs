@@ -20,12 +20,12 @@
 //! | [`Dealing::Ticket`] | LB - 1 | LB - 1 + (L - 1)(T - 2) |
 //! | [`Dealing::Lane`], doorways that began late | LB - 1 + floor((T - 2)(L - 1) / L) | as above |
 //! | [`Dealing::Lane`], doorways that ended late | more | as above, and T - 1 |
-//! | [`Dealing::ByThread`], [`Dealing::Random`] | stuck: a lane that nobody uses closes the others | none |
+//! | [`Dealing::ByThread`], [`Dealing::Random`] | stuck: a lane without threads closes the others | none |
 //!
-//! With a ticket that is dealt and one count this is the platoon of LB, in L parts. With a count for each, V keeps its
+//! With assigned tickets and one count this is the platoon of LB, in L parts. With a count for each lane, V keeps its
 //! lane closed: it lets B - 1 others by and then fills up, and as each lane has its turn, so do the others. Where the
-//! number is not the ticket, whoever stops between the two steps puts the lanes out of turn. The bounds with T fit the
-//! sizes that were run; they are not proved.
+//! number is not the ticket, a thread that stops between the two steps puts the lanes out of step. The bounds with T
+//! fit the sizes that were run; they are not proved.
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};

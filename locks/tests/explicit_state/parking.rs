@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `T`, `W` | see `sliding.rs` | `window` |
 //! | `seq[m]`, [`Wake::Sequence`] | counts the pokes of bucket m; a futex | whether what was read of it is current |
-//! | list of m, [`Wake::List`] | who sleeps in bucket m, behind a lock | `Asleep`, by bucket |
+//! | list of m, [`Wake::List`] | the sleepers of bucket m, behind a lock | `Asleep`, by bucket |
 //!
 //! Ticket t waits in bucket t mod M; `turn` is `base` mod M.
 //!
@@ -29,7 +29,7 @@
 //!
 //! Doorway: `T += 1`. Bound: B - 1.
 //!
-//! As in `sliding.rs`, nobody draws a ticket while `T - base` is at `most`.
+//! As in `sliding.rs`, no thread draws a ticket while `T - base` is at `most`.
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
@@ -47,13 +47,13 @@ pub enum Fault {
     NeverPokes,
     /// The poster reads `T` before its CAS.
     SkipsEarly,
-    /// Of the tickets that are admitted it pokes the last only.
+    /// Of the admitted tickets it pokes only the last.
     PokesLast,
     /// The waiter reads `W` before `seq`.
     SleepsOnOldLook,
-    /// Who gives up departs, but does not poke.
+    /// A thread that gives up departs, but does not poke.
     LeavesQuietly,
-    /// Who absorbs the list does not poke for what that admits.
+    /// The thread that absorbs the list does not poke for the tickets that this admits.
     AbsorbsQuietly,
 }
 
@@ -150,7 +150,7 @@ impl<const N: usize> Parking<N> {
         (ticket + state.turn) % self.buckets
     }
 
-    /// `W` has been written by who is here, and `base` has risen.
+    /// The thread here has written `W`, and `base` has risen.
     fn after(&self, state: &State<N>, risen: u8, absorbs: bool) -> Poke {
         assert!(risen <= 8, "-8 must be low enough");
         let first = self.b.cast_signed() - risen.cast_signed();

@@ -1,4 +1,4 @@
-//! What is no capacitor: a FIFO semaphore of P permits around the lock, each given back by who took it.
+//! Not a capacitor: a FIFO semaphore of P permits around the lock, each given back by its taker.
 //!
 //! | word | contents | here |
 //! |---|---|---|

@@ -24,16 +24,16 @@
 //!
 //! No ticket is lost between `base` and the list. A leaver that pushes has seen, under the lock, that its ticket does
 //! not fit. It will fit only after `base` has risen. Either the leaver's CAS has set `O`, and then `base` had not risen
-//! since the leaver looked, as both are in the word; or `O` was set already, and nobody clears it without the lock. So
-//! whoever makes `base` rise after that look replaces a word in which `O` is set, and locks the list after the leaver.
-//! A departure by which `base` does not rise makes nothing fit, and need not lock.
+//! since the leaver's read, as both are in the word; or `O` was set already, and is cleared only under the lock. So the
+//! thread that makes `base` rise after that read replaces a word in which `O` is set, and locks the list after the
+//! leaver. A departure by which `base` does not rise makes nothing fit, and need not lock.
 //!
-//! Invariants: nobody departs twice; the flag is set if and only if the list is not empty; `base` does not pass a
-//! ticket in the list; at rest all is as it was in the beginning.
+//! Invariants: no ticket departs twice; the flag is set if and only if the list is not empty; `base` does not pass a
+//! ticket in the list; at rest the state is the initial one.
 //!
 //! `T - base` has no bound once tickets are given up: while one of them stands still, others come and go, and each
-//! leaves a ticket in the list. The model lets nobody draw a ticket while `T - base` is at [`Sliding::most`]; the list
-//! then gets as long as that allows.
+//! leaves a ticket in the list. In the model no thread draws a ticket while `T - base` is at [`Sliding::most`]; the
+//! list then gets as long as that allows.
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
@@ -46,13 +46,13 @@ pub enum Fault {
     TriesBlindly,
     /// `W` is written with a store.
     PlainStore,
-    /// Who gives up does not depart.
+    /// A thread that gives up does not depart.
     ForgetsToDepart,
-    /// Nobody absorbs the list.
+    /// The list is never absorbed.
     AbsorbsNothing,
     /// `O` is set with a `fetch_or`, whatever `base` is by then.
     FlagsBlindly,
-    /// Who pushes has not looked again under the lock.
+    /// A thread that pushes has not read `W` again under the lock.
     PushesBlindly,
     /// Absorbing clears `O` though something is left.
     ClearsFlag,
@@ -62,7 +62,7 @@ pub struct Sliding<const N: usize> {
     pub b: u8,
     /// Departure bits: at least B.
     pub r: u8,
-    /// Nobody draws a ticket while so many are between `base` and `T`.
+    /// No thread draws a ticket while so many are between `base` and `T`.
     pub most: u8,
     /// Some use `try_arrive`.
     pub tries: bool,
@@ -186,7 +186,7 @@ impl<const N: usize> Sliding<N> {
 
     fn list(&self, who: usize, job: Job, seen: Seen, state: &State<N>, steps: &mut Steps<State<N>>) {
         let mut to = *state;
-        // An unlock moves left over whatever others do, so it is one step with the access before it.
+        // An unlock may be moved before the accesses of others, so it is one step with the access before it.
         match (job, seen) {
             (Job::Push(t), Seen::Nothing) if t < self.r && self.fault != Fault::PushesBlindly => {
                 to.crowd.go(who, At::Departs(t, Seen::Nothing));

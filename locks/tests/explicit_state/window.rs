@@ -7,7 +7,7 @@
 //! | `O` | the list is not empty | `flagged` |
 //! | list | tickets that were given up and did not fit the bits | `listed`: bit `i` for `base + i` |
 //!
-//! `next` is `T`, the next ticket. Which tickets fit, and who may touch the list when, is the models' business.
+//! `next` is `T`, the next ticket. Which tickets fit, and which thread may touch the list when, is up to the models.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Window {
@@ -17,7 +17,7 @@ pub struct Window {
     pub listed: u16,
 }
 
-/// Why somebody wants the list: to push a ticket, or to mark what fits by now.
+/// Why a thread wants the list: to push a ticket, or to mark those that fit by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Job {
     Push(u8),

@@ -1,4 +1,4 @@
-//! How the models of what waits in the waiting array are run.
+//! How the models of waiting in the waiting array are run.
 #![allow(dead_code)] // compiled into each suite, and none needs all of it
 
 use std::{env, panic, process};
@@ -11,13 +11,13 @@ use sudog_runtime::reached::must_reach;
 pub const HERE: usize = 0;
 pub const THERE: usize = 1;
 
-/// With the clock at rest: a deadline comes as soon as somebody sleeps, never before. Among the executions must be some
-/// that reach `states`.
+/// With the clock at rest: a deadline comes as soon as a thread sleeps, never before. Some of the executions must reach
+/// `states`.
 pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync + Send + 'static) {
     explore_in_time(preemptions, 0, states, model);
 }
 
-/// With a clock that advances by `step` nanoseconds each time that somebody reads it.
+/// With a clock that advances by `step` nanoseconds each time it is read.
 pub fn explore_in_time(
     preemptions: usize,
     step: u64,
@@ -29,7 +29,7 @@ pub fn explore_in_time(
     let run = move || {
         STEP.set(step);
         set_clock(step);
-        // The tables first: the thread that makes one would hand on to the others what it had done before.
+        // The tables first: the thread that makes one would otherwise pass its earlier writes on to the others.
         for bucket in [HERE, THERE] {
             address_signal(bucket);
             let _ = key_monitor(bucket);
@@ -40,15 +40,15 @@ pub fn explore_in_time(
     must_reach(states, || builder.check(run));
 }
 
-/// What the clock advances by.
+/// The step of the clock.
 pub fn step() -> u64 {
     STEP.get()
 }
 
 thread_local!(static STEP: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
 
-/// Runs a model that must fail, and with this message, in a process of its own, which ends there. Were it unwound, the
-/// destructors on its stack would run in a model that has ended, and panic.
+/// Runs a model that must fail, with this message, in a process of its own, which ends there. Unwinding would run the
+/// destructors on its stack in a model that has ended, and they would panic.
 pub fn fails(test: &str, message: &str, model: impl FnOnce()) {
     const CHILD: &str = "SUDOG_MODEL_THAT_FAILS";
     if env::var_os(CHILD).is_some() {

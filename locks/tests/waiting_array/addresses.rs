@@ -37,7 +37,7 @@ fn polite_signal(preemptions: usize) {
 }
 
 #[test]
-fn a_polite_signal_finds_who_waits() {
+fn a_polite_signal_finds_the_waiter() {
     polite_signal(5);
 }
 
@@ -60,7 +60,7 @@ fn two_polite_signals() {
     });
 }
 
-/// One leaves the chain by a panic, after its push.
+/// One waiter leaves the chain by a panic, after its push.
 #[test]
 fn a_condition_that_panics() {
     explore(4, &[AT_ONCE, SLEEPS], || {
@@ -86,7 +86,7 @@ fn a_condition_that_panics() {
     });
 }
 
-/// Three in a chain, of whom one gives up, as the first, the second or the third.
+/// Three in a chain, one of which gives up: the first, the second or the third.
 #[test]
 fn a_deadline_in_a_chain() {
     explore(2, &[SIGNALLED, LATE, SLEEPS, TWO_SLEEP], || {
@@ -105,7 +105,7 @@ fn a_deadline_in_a_chain() {
     });
 }
 
-/// Two who give up, of whom one may be the top that the other takes off.
+/// Two give up; one of them may be the top that the other detaches.
 #[test]
 fn two_deadlines_in_a_chain() {
     explore(2, &[SIGNALLED, LATE, SLEEPS], || {

@@ -2,7 +2,7 @@
 
 use loom::thread;
 use sudog_locks::waiting_array::{
-    Seen, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
+    EventKey, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
 };
 use sudog_runtime::model::each_site;
 use sudog_runtime::reached::{SLEEPS, mark, waiting};
@@ -10,7 +10,7 @@ use sudog_runtime::reached::{SLEEPS, mark, waiting};
 use super::{Flag, soon};
 use crate::explore::{HERE, explore, must_fail};
 
-/// As it is to be: the monitor first.
+/// The correct order: the monitor first.
 fn wait(flag: &Flag) {
     loop {
         let seen = key_monitor(HERE);
@@ -26,15 +26,15 @@ const SIGNALLED_BEFORE: &str = "a signal comes between the monitor and the wait"
 const SIGNALLED: &str = "one in haste is signalled";
 const LATE: &str = "one in haste gives up";
 
-/// What has never been signalled is as the default says.
+/// A key that has never been signalled has the default state.
 fn wait_lazily(flag: &Flag) {
-    let mut seen = Seen::default();
+    let mut seen = EventKey::default();
     while !flag.is_up() {
         mark(if waiting(|| key_wait_lazy(HERE, &mut seen)).1 { WAITS } else { SIGNALLED_BEFORE });
     }
 }
 
-fn hasty(seen: Seen) -> bool {
+fn hasty(seen: EventKey) -> bool {
     let (signalled, _) = waiting(|| key_wait_until(HERE, seen, soon()));
     mark(if signalled { SIGNALLED } else { LATE });
     signalled
@@ -73,7 +73,7 @@ fn polite_signal(preemptions: usize) {
 }
 
 #[test]
-fn a_polite_signal_finds_who_waits() {
+fn a_polite_signal_finds_the_waiter() {
     polite_signal(5);
 }
 
@@ -85,7 +85,7 @@ fn a_polite_signal_needs_both_fences() {
 }
 
 #[test]
-fn a_deadline_beside_one_who_waits() {
+fn a_deadline_beside_a_waiter() {
     explore(3, &[WAITS, SLEEPS, SIGNALLED, LATE], || {
         let flag = Flag::new();
         let patient = flag.spawn(wait);

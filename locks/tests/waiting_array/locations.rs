@@ -1,4 +1,4 @@
-//! Waiting at a location, and what listing 5 must not do.
+//! Waiting at a location, and the forbidden cases of listing 5.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -38,7 +38,7 @@ fn all_at_a_location_are_woken() {
     });
 }
 
-/// One moves to another location, enlisted still or just being woken.
+/// A waiter moves to another location, still enlisted or just being woken.
 #[test]
 fn moving() {
     explore(3, &[SLEEPS, TWO_SLEEP], || {
@@ -71,8 +71,8 @@ fn a_deadline_leaves_it_enlisted() {
     });
 }
 
-/// Listing 5 without its destructor, which has to get the element of a thread that ends out of the chain: here it
-/// goes back to the pool and is used again, there or elsewhere.
+/// Listing 5 without its destructor, which has to remove the element of a thread that ends from the chain: here it goes
+/// back to the pool and is used again, there or elsewhere.
 #[test]
 fn an_element_is_left_where_it_is() {
     for second in [HERE, THERE] {
@@ -86,9 +86,9 @@ fn an_element_is_left_where_it_is() {
     }
 }
 
-/// The condition is looked at, then an element taken that somebody else has just left in that very place.
+/// The condition is tested, then an element taken that another thread has just left in that very place.
 #[test]
-fn who_finds_its_element_enlisted_looks_again_first() {
+fn a_waiter_with_an_enlisted_element_tests_again_first() {
     explore(3, &[SLEEPS, AT_ONCE], || {
         let flag = Flag::new();
         let waiter = flag.spawn(|flag| {
@@ -189,7 +189,7 @@ impl Printed {
         } else {
             mark(AT_ONCE);
         }
-        // The waiter goes, and its element with it: nobody uses it any more.
+        // The waiter goes, and its element with it: no thread uses it any more.
         // SAFETY: that this is so is what loom checks. The memory itself stays.
         let e = unsafe { &mut *me };
         e.gate.with_mut(|_| ());

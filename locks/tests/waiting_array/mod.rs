@@ -1,4 +1,4 @@
-//! What the models of the waiting arrays share.
+//! Shared by the models of the waiting arrays.
 
 mod addresses;
 mod keys;
@@ -19,7 +19,7 @@ use sudog_sync::Semaphore;
 
 use crate::explore::step;
 
-/// What a model can come to, beside what a call can. Some of it the line marks by itself.
+/// What a model can reach, in addition to a call's states. The queue marks some of it by itself.
 pub mod states {
     pub const WAITS: &str = "a taker waits";
     pub const IN_TIME: &str = "one in haste has its permit";
@@ -28,22 +28,22 @@ pub mod states {
     pub const CLOSED_BEFORE: &str = "a taker finds the semaphore closed";
     pub const CLOSED: &str = "a taker waits, and is told of the closing";
 
-    pub const LEAVES_A_GAP: &str = "who gives up leaves a gap";
-    pub const GRANTED_AT_LAST: &str = "who gives up has been granted its permit";
-    pub const CLOSED_AT_LAST: &str = "who gives up has been told of the closing";
-    pub const GIVES_BACK: &str = "who gives up gives back a part";
+    pub const LEAVES_A_GAP: &str = "a waiter that gives up leaves a gap";
+    pub const GRANTED_AT_LAST: &str = "a waiter that gives up has been granted its permit";
+    pub const CLOSED_AT_LAST: &str = "a waiter that gives up has been told of the closing";
+    pub const GIVES_BACK: &str = "a waiter that gives up gives back a part";
     pub const OVER_A_GAP: &str = "a grant goes over a gap";
 }
 use states::*;
 
-/// Takes permits if they are there when it would sleep; if it never sleeps, some readings of the clock later.
+/// Takes permits if they are available when it would sleep; if it never sleeps, some readings of the clock later.
 pub fn hasty_acquire<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>, n: u32) -> bool {
     let (got, _) = waiting(|| sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)).is_ok());
     mark(if got { IN_TIME } else { GIVES_UP });
     got
 }
 
-/// A semaphore, and data for those who have permits.
+/// A semaphore, and data for the holders of permits.
 pub struct World<W, D> {
     pub sema: TicketSema<W, D>,
     data: UnsafeCell<u32>,
@@ -125,8 +125,8 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
         u32::from(taken.is_ok())
     }
 
-    /// All have gone, and left so many permits. If somebody had left tickets behind that nobody passes, the last permit
-    /// would not be found.
+    /// All have left, and this many permits remain. If a waiter had left tickets behind that no post skips, the last
+    /// permit would not be found.
     pub fn finish(&self, permits: u32) {
         assert_eq!(self.sema.wanted(), 0);
         self.sema.post(1);
@@ -138,7 +138,7 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
     }
 }
 
-/// What is waited for. Relaxed: that a wake-up is not lost must not hang on it.
+/// The condition of a waiter. Relaxed: no wake-up may be lost because of it.
 #[derive(Clone)]
 pub struct Flag(Arc<AtomicBool>);
 
@@ -161,7 +161,7 @@ impl Flag {
     }
 }
 
-/// Passed as soon as somebody sleeps.
+/// Passed as soon as a thread sleeps.
 pub fn soon() -> Instant {
     Instant::now() + Duration::from_nanos(1)
 }

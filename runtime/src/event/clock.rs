@@ -1,26 +1,26 @@
-//! The time of an event: the processor's counter where it can be used, as the system's clock takes longer to read than
-//! the rest of an event does.
+//! The time of an event: the processor's counter where it is usable, because reading the system's clock takes longer
+//! than the rest of an event.
 //!
-//! Of two events in a causal order (one under a lock, the other after it) the second must not have the smaller time.
-//! So the reading of the counter waits for what comes before it (`lfence`); and what comes after it, the store of the
-//! time and with it the release of the lock, waits for the reading.
+//! Of two events in a causal order (one under a lock, the other after it) the second must not have the smaller time. So
+//! the reading of the counter waits for earlier instructions (`lfence`); and the store of the time, and with it the
+//! release of the lock, depends on the reading.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Whether the counter runs at one rate, whatever the processor does. Written before anything is recorded.
+/// True if the counter runs at a constant rate. Written before the first event is recorded.
 static STEADY: AtomicBool = AtomicBool::new(false);
 
-/// What both clocks showed at one moment.
+/// The values of both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     ticks: u64,
     time: Instant,
 }
 
-/// Turns ticks into time since a first reading.
+/// Converts ticks into the time since a first reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     start: u64,
@@ -28,8 +28,8 @@ pub struct Scale {
 }
 
 impl Reading {
-    /// The time is read between two readings of the counter; of several tries, the one in which these are closest is
-    /// taken, as something else may run in between.
+    /// Reads the system's clock between two readings of the counter. Of several tries the one with the closest pair
+    /// counts, as another thread may run in between.
     #[must_use]
     pub fn now() -> Self {
         const TRIES: usize = 8;
@@ -44,13 +44,13 @@ impl Reading {
         best.expect("there is more than one try").1
     }
 
-    /// The counter's part of it.
+    /// The counter's value.
     #[must_use]
     pub fn ticks(self) -> u64 {
         self.ticks
     }
 
-    /// By this reading and one that is made now.
+    /// From this reading and a new one.
     #[must_use]
     pub fn scale(self) -> Scale {
         let now = Self::now();
@@ -62,7 +62,7 @@ impl Reading {
 }
 
 impl Scale {
-    /// From the first reading to these ticks; nothing, if they came before it.
+    /// The time from the first reading to these ticks; zero if they came before it.
     #[must_use]
     pub fn time(&self, ticks: u64) -> Duration {
         let ns = ticks.saturating_sub(self.start) as f64 * self.ns_per_tick;
@@ -70,9 +70,9 @@ impl Scale {
     }
 }
 
-/// What the counter shows. Ticks of different threads are comparable as far as the processors agree about the time.
+/// The counter's value. Ticks of different threads are comparable as far as the processors' counters agree.
 ///
-/// There must have been a [`Reading`] before, as it decides which counter that is.
+/// There must have been a [`Reading`] before, because it decides which counter is used.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {

@@ -1,21 +1,20 @@
-//! What the locks report of themselves: who slept, who overtook, when a mutex began to starve and when it ceased to.
+//! What the locks do, as events: sleeping, barging, the beginning and the end of a mutex's starvation mode.
 //!
-//! Nothing is reported by default, and nothing is compiled for it: whether a lock reports is known from its type.
+//! By default nothing is recorded, and no code is compiled for it: the type of a lock says whether it records.
 //!
-//! | what reports | how to have it |
+//! | recorder | how to enable it |
 //! |---|---|
 //! | a semaphore table: [`Kind::Sleep`] to [`Kind::Leave`] | its queues are [`Recorded`](crate::sema::queue::Recorded) |
 //! | a mutex of `sudog-sync`: [`Kind::Barge`] to [`Kind::StolenToken`] | its policy is `policy::Recorded` |
 //! | both, for all of a program's locks | the feature `event` of these crates |
-//! | whoever uses locks: [`Kind::Want`], [`Kind::Locked`], [`Kind::Unlocked`], and anything else | [`record`] |
+//! | the user of a lock: [`Kind::Want`], [`Kind::Locked`], [`Kind::Unlocked`], and any other | [`record`] |
 //!
-//! An event goes into a ring of the thread that it happens on: 32 bytes, no lock, no allocation but for the thread's
-//! first. A ring that is full drops its oldest events, and counts them. Between [`start`] and [`stop`] an event costs
-//! about 20 ns, nearly all of it for the time; outside of that, a load and a branch.
+//! An event goes into a ring of its thread: 32 bytes, no lock, no allocation except for the thread's first event. A
+//! full ring drops its oldest events, and counts them. Between [`start`] and [`stop`] an event costs about 20 ns,
+//! nearly all of it for the time; otherwise a load and a branch.
 //!
-//! What a table reports is recorded under its bucket's lock, so it is in the order in which it happened. What a mutex
-//! reports is recorded just after the step on its word: two contenders' steps that are nanoseconds apart may be recorded
-//! in the other order.
+//! A table records under its bucket's lock, so its events are in the order in which they happened. A mutex records just
+//! after the step on its word: two contenders' steps that are nanoseconds apart may be recorded in the other order.
 //!
 //! # Examples
 //!
@@ -32,7 +31,7 @@
 
 #[cfg(not(sudog_loom))]
 pub mod clock;
-#[cfg_attr(sudog_loom, allow(dead_code))] // its own model alone uses it there
+#[cfg_attr(sudog_loom, allow(dead_code))] // used there by its own model only
 mod ring;
 #[cfg(not(sudog_loom))]
 mod rings;
@@ -40,28 +39,28 @@ mod rings;
 use std::fmt;
 use std::time::Duration;
 
-/// Something that happened to one contender.
+/// One step of one contender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// When, from [`start`]. Of two events of which one led to the other, that one is not the later, as long as the
-    /// processors agree about the time.
+    /// The time since [`start`]. Of two events in a causal order the effect is not earlier than the cause, as far as
+    /// the processors' clocks agree.
     pub at: Duration,
-    /// Who did it: who went to sleep, who overtook; but who was woken is known by [`Event::waiter`].
+    /// The thread or goroutine that acts: the sleeper, the barger; but the woken waiter is known by [`Event::waiter`].
     pub who: Who,
-    /// What.
+    /// What happened.
     pub kind: Kind,
     /// Of which lock: the address of its semaphore.
     pub addr: usize,
-    /// The same in all events of one wait in a semaphore table, so that a [`Kind::Handoff`] tells to whom: to the one
-    /// that went to sleep with this number, last before it. In the events of a mutex 0; in those that a program records
-    /// itself, whatever it says.
+    /// The same in all events of one wait in a semaphore table. So a [`Kind::Handoff`] identifies its waiter: the one
+    /// that most recently went to sleep with this number. In the events of a mutex 0; in those that a program records
+    /// itself, its own value.
     pub waiter: usize,
 }
 
-/// Who does something.
+/// A thread or a goroutine that acts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Who {
-    /// A thread, or an async task that it polls. Numbered as they first record something.
+    /// A thread, or an async task that it polls. Numbered in the order of their first events.
     Thread(u64),
     /// A goroutine, by its id.
     Goroutine(u64),
@@ -70,7 +69,7 @@ pub enum Who {
 /// Makes the enum and its names.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $Kind:ident = $name:literal,)+) => {
-        /// What happened.
+        /// The kinds of events.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Kind {
@@ -78,10 +77,10 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$Kind,)+];
 
-            /// A name in small letters, as in "starving-enter".
+            /// Its name in small letters, as in "starving-enter".
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$Kind => $name,)+ }
@@ -91,42 +90,42 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A waiter went to sleep, at the end of the line.
+    /// A waiter went to sleep, at the end of the queue.
     Sleep = "sleep",
-    /// A waiter that had been woken and was beaten went to sleep again, at the head of the line.
+    /// A waiter that was woken, but lost to a newcomer, went to sleep again, at the front of the queue.
     Requeue = "requeue",
     /// A waiter was woken, to compete for its permit.
     Wake = "wake",
     /// A waiter was given its permit.
     Handoff = "handoff",
-    /// A waiter gave up: a deadline, a cancel.
+    /// A waiter gave up: it timed out or was cancelled.
     Leave = "leave",
     /// A newcomer took the mutex while others slept on it.
     Barge = "barge",
-    /// A contender took the mutex after it had spun for it, without a sleep.
+    /// A contender took the mutex after spinning for it, without sleeping.
     SpinWin = "spin-win",
-    /// A contender that had waited too long, by its policy, turned the mutex to starvation mode.
+    /// A contender that had waited longer than its policy's threshold switched the mutex to starvation mode.
     StarvingEnter = "starving-enter",
-    /// A contender turned it back.
+    /// A contender ended starvation mode.
     StarvingExit = "starving-exit",
-    /// In starvation mode, a thread or goroutine that was about to sleep took the permit that was meant for somebody in
-    /// line: over a semaphore that cannot hand over.
+    /// In starvation mode, a thread or goroutine that was about to sleep took the permit meant for a waiter: over a
+    /// semaphore that cannot hand off.
     StolenToken = "stolen-token",
     /// A contender asked for the lock.
     Want = "want",
     /// It has the lock.
     Locked = "locked",
-    /// It is about to release it.
+    /// It is about to release the lock.
     Unlocked = "unlocked",
 }
 
-/// What has been recorded.
+/// The recorded events.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// In the order of time; those of one thread in the order in which it recorded them.
     pub events: Vec<Event>,
-    /// How many were dropped: the oldest of their threads, as there was no room; or those of a thread that had no ring
-    /// yet, under a lock under which none may be made.
+    /// How many events were dropped: the oldest ones of full rings, and those of a thread without a ring, under a lock
+    /// under which none may be made.
     pub dropped: u64,
 }
 
@@ -146,27 +145,27 @@ impl fmt::Display for Who {
     }
 }
 
-/// How many events a thread's ring holds: half a megabyte of them.
+/// How many events a thread's ring holds: half a megabyte.
 #[cfg(not(sudog_loom))]
 pub const CAPACITY: usize = 1 << 14;
 
-/// Begins a recording, in all threads. One that is under way is lost.
+/// Begins a recording, in all threads. Discards one that is under way.
 #[cfg(not(sudog_loom))]
 pub fn start() {
     rings::start();
 }
 
 /// Ends the recording, and returns it. An event that is being recorded at this moment may be missed. Without a
-/// [`start`] there is nothing.
+/// [`start`] the recording is empty.
 #[cfg(not(sudog_loom))]
 #[must_use]
 pub fn stop() -> Recording {
     rings::stop()
 }
 
-/// Records an event of the calling goroutine, or thread, if a recording is under way.
+/// Records an event of the calling goroutine or thread, if a recording is under way.
 ///
-/// `addr` is that of the lock's semaphore; of `waiter` 56 bits are kept. See [`Event`] for both.
+/// `addr` is that of the lock's semaphore; 56 bits of `waiter` are kept. See [`Event`] for both.
 #[inline]
 pub fn record(kind: Kind, addr: usize, waiter: usize) {
     #[cfg(not(sudog_loom))]
@@ -175,7 +174,7 @@ pub fn record(kind: Kind, addr: usize, waiter: usize) {
     let _ = (kind, addr, waiter);
 }
 
-/// [`record`], for where nothing may be allocated: an event of a thread that has no ring is dropped, and counted.
+/// [`record`] where nothing may be allocated: an event of a thread without a ring is dropped, and counted.
 #[inline]
 pub(crate) fn record_if_prepared(kind: Kind, addr: usize, waiter: usize) {
     #[cfg(not(sudog_loom))]

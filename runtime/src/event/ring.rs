@@ -1,7 +1,7 @@
-//! A ring of events that one thread writes and anybody reads.
+//! A ring of events with one writer and any number of readers.
 //!
 //! ```text
-//!    lost            here               being written
+//!    lost            stored             being written
 //!   ┄┄┄┄┄┄┄┄│ done - N ... done - 1 │ begun - 1
 //! ```
 //!
@@ -12,13 +12,13 @@
 //! | 3. writes slot n mod N | 3. acquire fence |
 //! | 4. `done = n + 1`, with release | 4. reads `begun`, and discards events before `begun - N` |
 //!
-//! What a reader keeps is whole: if it has read a word of event n + N in the slot of event n, the fences order `begun =
-//! n + N + 1` before its step 4, and it discards n. Step 4 of the writer and 1 of the reader are for the events that it
-//! reads first: those are written.
+//! Whatever a reader keeps is consistent: if it has read a word of event n + N in the slot of event n, the fences order
+//! `begun = n + N + 1` before its step 4, and it discards n. Step 4 of the writer and 1 of the reader ensure that the
+//! events which are read have been written.
 
 use crate::shim::{AtomicU64, Ordering, fence};
 
-/// What there is of an event.
+/// The words of an event.
 pub type Words = [u64; 4];
 
 /// See the top of this file.
@@ -28,15 +28,15 @@ pub struct Ring {
     slots: Box<[[AtomicU64; 4]]>,
 }
 
-/// What a reader got.
+/// The result of a reading.
 pub struct Part {
     pub events: Vec<Words>,
-    /// How many more there had been.
+    /// How many further events were lost.
     pub lost: u64,
 }
 
 impl Ring {
-    /// For so many, which is a power of two.
+    /// A ring for `capacity` events, which must be a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two());
         let slot = |_| [(); 4].map(|()| AtomicU64::new(0));
@@ -48,7 +48,7 @@ impl Ring {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Writes an event. To be called by one thread at a time.
+    /// Writes an event. Only one thread may call this at a time.
     #[inline]
     pub fn write(&self, words: Words) {
         let n = self.done.load(Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Ring {
         self.done.store(n + 1, Ordering::Release);
     }
 
-    /// The events from number `from` on that are there still.
+    /// The events from number `from` on that are still stored.
     pub fn read(&self, from: u64) -> Part {
         let capacity = self.slots.len() as u64;
         let done = self.done.load(Ordering::Acquire);
@@ -106,8 +106,8 @@ mod model {
 
     const CAPACITY: u64 = 2;
 
-    /// What can happen to a reader, told by what it got of the events from `from` on. Each event is as it was written: its
-    /// number, counted from 1, four times. Returns how many events the reader knows of now.
+    /// Checks and marks what the reader got of the events from `from` on. Each event is as it was written: its number,
+    /// counted from 1, four times. Returns how many events the reader knows of now.
     fn read(ring: &Ring, from: u64) -> u64 {
         let part = ring.read(from);
         let got = part.events.len() as u64;
@@ -126,8 +126,8 @@ mod model {
         known
     }
 
-    /// `before` events are there when the reader begins, `beside` are written beside it. The reader is the thread that is
-    /// spawned: loom runs the main thread first, and remembers the last access to an atomic only. If the main thread
+    /// `before` events are stored when the reader begins; `beside` are written concurrently. The reader is the spawned
+    /// thread: loom runs the main thread first, and remembers only the last access to an atomic. If the main thread
     /// reads, its load of `done` is hidden by the writer's own, and no execution has it later.
     fn beside_a_writer(before: u64, beside: u64, reads: u32, states: &[&'static str]) {
         must_reach(states, || {
@@ -157,7 +157,7 @@ mod model {
         });
     }
 
-    /// The reader begins with a ring that is full.
+    /// The reader begins with a full ring.
     #[test]
     fn what_is_read_is_whole() {
         let states = [
@@ -171,14 +171,14 @@ mod model {
         beside_a_writer(2, 2, 1, &states);
     }
 
-    /// The reader begins with an empty ring. The writer may write more than fits after the reader has looked how many
-    /// there are.
+    /// The reader begins with an empty ring. The writer may write more than fits after the reader has read the number
+    /// of events.
     #[test]
     fn what_is_read_has_been_written() {
         beside_a_writer(0, 3, 1, &["the reader sees events", "the reader sees none"]);
     }
 
-    /// Nothing is read twice, and nothing is lost that is not counted.
+    /// Nothing is read twice, and every lost event is counted.
     #[test]
     fn a_reader_goes_on_where_it_was() {
         let states = [

@@ -1,7 +1,7 @@
 //! The rings of all threads.
 //!
-//! A ring is never freed: a thread that ends leaves its own to the next that needs one. So there are as many as there
-//! were threads at a time that recorded something.
+//! A ring is never freed: a thread that ends leaves its ring to the next thread that needs one. So there are as many
+//! rings as there were recording threads at a time.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,7 +15,7 @@ use crate::shim::Mutex;
 
 /// Whether a recording is under way.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Events of threads that had no ring: too far gone to have one, or where none may be made.
+/// Events of threads that had no ring: because the thread is ending, or where none may be made.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 static RINGS: Mutex<Rings> = Mutex::new(Rings { all: Vec::new(), free: Vec::new(), started: None });
@@ -28,7 +28,7 @@ struct Rings {
 
 struct Entry {
     ring: &'static Ring,
-    /// How many it had when the recording began.
+    /// How many events it had when the recording began.
     before: u64,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn start() {
     for entry in &mut rings.all {
         entry.before = entry.ring.written();
     }
-    // Release: whoever sees it reads the same clock.
+    // Release: a thread that sees it reads the same clock.
     ON.store(true, Release);
 }
 
@@ -73,7 +73,7 @@ pub(super) fn stop() -> Recording {
     let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
     for part in parts {
         recording.dropped += part.lost;
-        // One that was being recorded when the recording began is of the time before.
+        // An event that was being recorded when the recording began has an earlier time.
         let ours = part.events.into_iter().filter(|words| words[0] >= started.ticks());
         recording.events.extend(ours.map(|words| unpack(words, &scale)));
     }
@@ -128,7 +128,7 @@ fn provide(own: &Own) -> &'static Ring {
 }
 
 const GOROUTINE: u64 = 1 << 63;
-/// The kind is above the waiter.
+/// The kind is in the bits above the waiter.
 const WAITER_BITS: u32 = 56;
 
 #[inline]

@@ -1,11 +1,11 @@
-//! The acquirer's slow path: `table.rs` has the two columns that it and the releaser go through.
+//! The acquirer's slow path. `table.rs` lists the steps of acquirer and releaser side by side.
 //!
 //! | the waiter | then |
 //! |---|---|
-//! | [`Bucket::join`]: steps 1 to 4 | it has a permit, or stands in line, holding the lock |
-//! | unlocks and waits: a thread or a goroutine by `park`, a task by `poll_ready` | somebody has unlinked and readied it |
-//! | [`outcome`] | it has a permit; or it was beaten to it, and joins again, at the front |
-//! | [`Linked`]: unwound, or dropped, while it waits | it stands in no line, and whoever is next has what it was given |
+//! | [`Bucket::join`]: steps 1 to 4 | it has a permit, or is queued and holds the lock |
+//! | unlocks and waits: a thread or a goroutine by `park`, a task by `poll_ready` | another G has unlinked and readied it |
+//! | [`wait_result`] | it has a permit; or a newcomer took it, and the waiter joins again, at the front |
+//! | [`UnlinkOnUnwind`]: unwound, or dropped, while it waits | it is in no queue, and the next waiter gets what it had been given |
 
 use std::pin::pin;
 
@@ -35,28 +35,28 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
         // - it is in no queue: new, or unlinked by the waker that has just readied it;
         // - it lives on this stack frame, which is not left while it is queued: every way out below comes after an
         //   unlinking;
-        // - nobody else but the bucket's queue and the cancel, under the bucket's lock, reaches its links.
+        // - only the bucket's queue and the cancel reach its links, both under the bucket's lock.
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
         // A goroutine that is unwound leaves `park` by a panic.
-        let linked = Linked { bucket, count, sudog: &sudog };
+        let guard = UnlinkOnUnwind { bucket, count, sudog: &sudog };
         if sudog.g.park(limit.deadline, || drop(queue)) == ParkResult::TimedOut {
             if bucket.leave(&sudog) {
-                std::mem::forget(linked);
+                std::mem::forget(guard);
                 return Err(WaitError::TimedOut);
             }
-            // Somebody unlinked us and will ready us, if it has not. Until it has, this frame must stand.
+            // A waker unlinked this waiter and will ready it, if it has not yet. Until then this frame must stay.
             sudog.g.park(None, || ());
         }
-        std::mem::forget(linked);
-        if let Some(outcome) = outcome(count, &sudog) {
-            return outcome;
+        std::mem::forget(guard);
+        if let Some(result) = wait_result(count, &sudog) {
+            return result;
         }
         order = Order::Lifo;
     }
 }
 
 impl<Q: BucketQueue> Bucket<Q> {
-    /// Acquirer, steps 1 to 4: takes a permit after all (`None`), or queues the sudog, and leaves the lock to the
+    /// Acquirer, steps 1 to 4: takes a permit after all (`None`), or queues the sudog and leaves the lock to the
     /// caller.
     ///
     /// # Safety
@@ -72,13 +72,13 @@ impl<Q: BucketQueue> Bucket<Q> {
     ) -> Result<Option<Guard<'_, Q>>, WaitError> {
         let mut queue = self.lock_and_count();
         if take(count) {
-            queue.count_off(1);
+            queue.uncount(1);
             return Ok(None);
         }
-        // Under the lock: a cancel sets its flag before it comes here for our sudog, so it finds us queued, or we see
-        // it.
+        // Under the lock: a cancel sets its flag before it looks here for this sudog, so it finds the sudog queued, or
+        // the flag is seen here.
         if limit.is_cancelled() {
-            queue.count_off(1);
+            queue.uncount(1);
             return Err(WaitError::Cancelled);
         }
         // SAFETY: by the contract.
@@ -86,63 +86,64 @@ impl<Q: BucketQueue> Bucket<Q> {
         Ok(Some(queue))
     }
 
-    /// Takes a waiter out that gives up. False if somebody else has unlinked it, and readies it.
+    /// Unlinks a waiter that gives up. Returns false if another G has unlinked it, and readies it.
     pub(super) fn leave(&self, sudog: &Sudog) -> bool {
         let mut queue = self.lock();
-        let queued = sudog.fate.get() == WaitOutcome::Queued;
+        let queued = sudog.outcome.get() == WaitOutcome::Queued;
         if queued {
             // SAFETY: alive, and the lock is held; queued, hence in this bucket.
             unsafe { queue.unlink(sudog.as_queued(), WaitOutcome::Idle) };
-            queue.count_off(1);
+            queue.uncount(1);
         }
         queued
     }
 }
 
-/// What has come of the wait of one who was readied. `None`: it was beaten to its permit.
+/// The result of a wait whose waiter was readied. `None`: a newcomer took its permit.
 #[inline]
-pub(super) fn outcome(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), WaitError>> {
-    match sudog.fate.get() {
+pub(super) fn wait_result(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), WaitError>> {
+    match sudog.outcome.get() {
         WaitOutcome::Granted => Some(Ok(())),
         WaitOutcome::Cancelled => Some(Err(WaitError::Cancelled)),
-        // The permit that we were woken for is ours to take whatever the clock says: were we to leave it, those
-        // behind us would sleep beside it.
+        // The waiter takes the permit it was woken for whatever the clock says: if it left the permit, the waiters
+        // behind it would sleep although there is one.
         WaitOutcome::Woken if take(count) => Some(Ok(())),
-        // A newcomer was faster; it will wake the next when it releases. We were first in line, and go back there.
+        // A newcomer was faster; its release will wake the next. This waiter was the first of the queue, and returns
+        // there.
         WaitOutcome::Woken => None,
-        WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
+        WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.outcome.get()),
     }
 }
 
-/// A waiter that may be in the queue, or on its way out of it by another's hand. Dropped, it gives up, and loses
-/// nothing: a permit or a wake-up that it has just been given goes to the next.
-pub(super) struct Linked<'a, Q: BucketQueue> {
+/// A waiter that may be queued, or unlinked by another G. Dropped, it gives up and loses nothing: a permit or a wake-up
+/// that it has just been given goes to the next waiter.
+pub(super) struct UnlinkOnUnwind<'a, Q: BucketQueue> {
     pub(super) bucket: &'a Bucket<Q>,
     pub(super) count: &'a AtomicU32,
     pub(super) sudog: &'a Sudog,
 }
 
-impl<Q: BucketQueue> Drop for Linked<'_, Q> {
+impl<Q: BucketQueue> Drop for UnlinkOnUnwind<'_, Q> {
     #[cold]
     fn drop(&mut self) {
         let Self { bucket, count, sudog } = *self;
         if bucket.leave(sudog) {
-            mark("who is unwound or dropped leaves the line");
+            mark("a waiter that is unwound or dropped leaves the queue");
             return;
         }
         sudog.g.await_ready();
-        match sudog.fate.get() {
+        match sudog.outcome.get() {
             WaitOutcome::Granted => {
-                mark("who is unwound or dropped hands on a permit");
+                mark("a waiter that is unwound or dropped hands on a permit");
                 bucket.hand_off(count);
             }
-            // The permit is in the counter, or a newcomer has it, who will wake the next in its turn.
+            // The permit is in the counter, or a newcomer has it, whose release will wake the next.
             WaitOutcome::Woken => {
-                mark("who is unwound or dropped passes on a wake-up");
+                mark("a waiter that is unwound or dropped passes on a wake-up");
                 bucket.wake_one(key(count));
             }
             WaitOutcome::Cancelled => {}
-            WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.fate.get()),
+            WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.outcome.get()),
         }
     }
 }

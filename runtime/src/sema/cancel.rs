@@ -1,14 +1,14 @@
 //! A handle that ends waits from outside.
 //!
 //! ```text
-//!   Cancel ──list──▶ Registration ⇄ Registration ...      each on its waiter's stack, each naming
+//!   Cancel ──list──▶ Registration ⇄ Registration ...      each on its waiter's stack, with a pointer to
 //!                        │                                 a sudog and its bucket,
 //!                        ▼                                 or a ticket's node and its notify list
 //!                  Sudog or Node
 //! ```
 //!
-//! Locks are taken in the order: the cancel's list, the waiter's queue. A waiter registers before it waits, and cannot
-//! return before it has taken itself off the list; so while a cancel holds the list, everything named there is alive.
+//! Lock order: the cancel's list, then the waiter's queue. A waiter registers before it waits, and cannot return before
+//! it has left the list; so while a cancel holds the list's lock, everything that the list refers to is alive.
 
 use std::marker::PhantomPinned;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use super::{CountedLock, Sudog, SudogPtr};
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
-/// Ends every limited wait that names it: those that are under way, and those to come.
+/// Ends every limited wait that refers to it: those under way, and later ones.
 ///
 /// One handle may serve any number of waits, on any semaphores. It stays cancelled.
 ///
@@ -50,65 +50,59 @@ struct List {
     first: Option<NonNull<Registration>>,
 }
 
-// SAFETY: the registrations that it links are touched only by the holder of the list's lock, on whatever thread.
+// SAFETY: only the holder of the list's lock touches the registrations that it links, on whatever thread.
 unsafe impl Send for List {}
 
 /// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped.
 pub(super) struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
-    /// The rest belongs to the holder of the list's lock.
+    /// The remaining fields belong to the holder of the list's lock.
     entered: Cell<bool>,
     next: Cell<Option<NonNull<Registration>>>,
     prev: Cell<Option<NonNull<Registration>>>,
     _pinned: PhantomPinned,
 }
 
-/// Whom a cancel takes out of which queue.
+/// The waiter that a cancel unlinks, and its queue.
 enum Waiter {
     Sudog(*const dyn CancelIn, SudogPtr),
     Ticket(*const NotifyList, NonNull<Node>),
 }
 
 impl Cancel {
-    /// A handle that has not been used.
-    #[cfg(not(sudog_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List { first: None }) }
-    }
-
-    /// A handle that has not been used.
-    #[cfg(sudog_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List { first: None }) }
+    crate::const_unless_model! {
+        /// A handle that has not been used.
+        #[must_use]
+        pub const fn new() -> Self {
+            Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List { first: None }) }
+        }
     }
 
     /// Ends the waits. When this returns, each of them has been granted a permit or has been told to give up.
     ///
     /// Takes time in proportion to the number of waiters. A second call finds nothing to do. A goroutine that has run
-    /// for long gives way here, after the last wait has ended.
+    /// for long yields here, after the last wait has ended.
     pub fn cancel(&self) {
         self.cancel_and_go_on();
         goroutine::safepoint();
     }
 
-    /// [`Cancel::cancel`] by a caller that has more to do before it may give way. For the crates of this project.
+    /// [`Cancel::cancel`] by a caller that must not yield yet. For the crates of this project.
     #[doc(hidden)]
     pub fn cancel_and_go_on(&self) {
         let mut waiters = self.waiters.lock();
-        // Release: a waiter that sees it may also see what led to it.
+        // Release: a waiter that sees the flag also sees what led to it.
         self.cancelled.store(true, Ordering::Release);
         while let Some(first) = waiters.first {
-            // SAFETY: listed, so its waiter has not passed the list's lock on its way out, and the entry is alive.
+            // SAFETY: listed, so its waiter has not removed it under the list's lock, and the entry is alive.
             let entry = unsafe { first.as_ref() };
             waiters.remove(entry);
             match entry.waiter {
                 Waiter::Sudog(bucket, sudog) => {
-                    // SAFETY: the bucket is a part of the table that the waiter is inside a call on.
+                    // SAFETY: the bucket belongs to the table whose call the waiter is in.
                     if unsafe { (*bucket).cancel(sudog) } {
-                        // SAFETY: unlinked by us alone, and not readied yet; nothing of it is used after.
+                        // SAFETY: unlinked by this call and not readied yet; nothing of it is used after.
                         unsafe { G::ready(sudog.g()) };
                     }
                 }
@@ -118,7 +112,7 @@ impl Cancel {
         }
     }
 
-    /// Whether [`Cancel::cancel`] has been called.
+    /// True once [`Cancel::cancel`] has been called.
     #[inline]
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -157,7 +151,7 @@ impl Registration {
         }
     }
 
-    /// Lists the entry. False if the handle has been cancelled already.
+    /// Lists the entry. Returns false if the handle has been cancelled already.
     pub(super) fn enter(self: Pin<&Self>) -> bool {
         // SAFETY: `registration` was given a reference that outlives this value.
         let cancel = unsafe { &*self.cancel };

@@ -3,26 +3,26 @@
 //! ```text
 //!   31                                      2        1         0
 //!  ┌─────────────────────────────────────────┬──────────┬────────┐
-//!  │ count: who stands in the queue, or will │ SLEEPERS │ LOCKED │
+//!  │ count: waiters in the queue or joining  │ SLEEPERS │ LOCKED │
 //!  └─────────────────────────────────────────┴──────────┴────────┘
 //! ```
 //!
 //! | step | how |
 //! |---|---|
-//! | lock, and count one more | one compare-exchange; if it is locked: spin for a while, set `SLEEPERS`, sleep on the word |
-//! | unlock, and count some less | one compare-exchange, which takes `SLEEPERS` away; if that was set: wake one sleeper |
+//! | lock, and count one more | one compare-exchange; if locked: spin for a while, set `SLEEPERS`, sleep on the word |
+//! | unlock, and count some less | one compare-exchange, which clears `SLEEPERS`; if that was set: wake one sleeper |
 //! | read the count | a load, without the lock |
 //!
-//! Whoever has slept sets `SLEEPERS` as it takes the lock, as there may be others: so each unlock wakes one until
-//! nobody is left. The count is written by holders of the lock only. To count and to lock are one step, so a waiter
-//! pays for two locked instructions where a lock and a counter beside it take three, and so does its waker.
+//! A thread that has slept sets `SLEEPERS` as it takes the lock, because others may sleep too: so each unlock wakes one
+//! sleeper until none is left. Only holders of the lock write the count. Counting and locking are one step, so a waiter
+//! executes two locked instructions, where a lock and a separate counter take three; and so does its waker.
 //!
-//! Orderings. The lock: Acquire as it is taken, Release as it is given. The count: an increment is one half of the
-//! Dekker pair of `table.rs`, and SeqCst; so is the load. A decrement may come late.
+//! Orderings. The lock: Acquire when it is taken, Release when it is released. The count: an increment is one half of
+//! the Dekker pair of `table.rs`, and SeqCst; so is the load. A decrement may become visible late.
 //!
-//! The count has 30 bits: as many waiters in one bucket are more than 100 GiB of them.
+//! The count has 30 bits: that many waiters in one bucket take more than 100 GiB of memory.
 //!
-//! No memory is touched after the unlocking: the futex wake takes the address as a key.
+//! No memory is touched after the unlock: the futex wake uses the address as a key.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -32,9 +32,9 @@ use crate::shim::{self, AtomicU32, Ordering, futex};
 
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
-/// One in the queue.
+/// One waiter in the count.
 const ONE: u32 = 4;
-/// How often the word is looked at before its holder is believed to have been interrupted.
+/// How often to check the word before assuming that the holder was preempted.
 #[cfg(not(sudog_loom))]
 const SPINS: u32 = 100;
 #[cfg(sudog_loom)]
@@ -52,23 +52,19 @@ unsafe impl<T: Send> Sync for CountedLock<T> {}
 /// The lock is held until it is dropped.
 pub(super) struct Guard<'a, T> {
     lock: &'a CountedLock<T>,
-    /// How many are to be counted less.
-    gone: u32,
+    /// How many waiters the unlock uncounts.
+    uncounted: u32,
     _thread: PhantomData<*const ()>,
 }
 
 impl<T> CountedLock<T> {
-    #[cfg(not(sudog_loom))]
-    pub(super) const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    crate::const_unless_model! {
+        pub(super) const fn new(value: T) -> Self {
+            Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        }
     }
 
-    #[cfg(sudog_loom)]
-    pub(super) fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
-    }
-
-    /// How many stand in the queue, plus those about to: never fewer.
+    /// The number of waiters in the queue, plus those about to join: never fewer.
     #[inline]
     pub(super) fn count(&self) -> u32 {
         self.word.load(Ordering::SeqCst) / ONE
@@ -91,7 +87,7 @@ impl<T> CountedLock<T> {
         if word & (LOCKED | SLEEPERS) != 0 || !self.take(word, LOCKED + more) {
             self.lock_slow(more);
         }
-        Guard { lock: self, gone: 0, _thread: PhantomData }
+        Guard { lock: self, uncounted: 0, _thread: PhantomData }
     }
 
     #[inline]
@@ -113,7 +109,7 @@ impl<T> CountedLock<T> {
                 spins += 1;
                 shim::pause();
             } else if word & SLEEPERS != 0 || self.take(word, SLEEPERS) {
-                // Not for a reason in the word alone: the count may have changed.
+                // May return for other reasons than an unlock: the count may have changed.
                 futex::wait(&self.word, word | SLEEPERS, None);
                 others_may_sleep = SLEEPERS;
                 spins = 0;
@@ -123,10 +119,10 @@ impl<T> CountedLock<T> {
 }
 
 impl<T> Guard<'_, T> {
-    /// Counts `n` less, from the unlocking on.
+    /// Counts `n` less, as part of the unlock.
     #[inline]
-    pub(super) fn count_off(&mut self, n: u32) {
-        self.gone += n;
+    pub(super) fn uncount(&mut self, n: u32) {
+        self.uncounted += n;
     }
 }
 
@@ -153,10 +149,11 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         let word = &self.lock.word;
         let mut now = word.load(Ordering::Relaxed);
-        // While we hold the lock the word changes by SLEEPERS only, and once: so this is tried twice at most.
+        // While the lock is held, other threads change only SLEEPERS in the word, and once: so this is tried twice at
+        // most.
         while let Err(new) = word.compare_exchange(
             now,
-            (now & !SLEEPERS) - LOCKED - self.gone * ONE,
+            (now & !SLEEPERS) - LOCKED - self.uncounted * ONE,
             Ordering::Release,
             Ordering::Relaxed,
         ) {
@@ -189,9 +186,9 @@ mod model {
         must_reach(states, || model.check(f));
     }
 
-    /// Loom's cell complains if two are in at a time, or if one does not see what the one before it did. A wake-up that
-    /// is lost is a deadlock.
-    fn crowd(threads: u32, preemptions: usize, states: &[&'static str]) {
+    /// Loom's cell complains if two threads are inside at a time, or if one does not see what the previous one wrote. A
+    /// lost wake-up is a deadlock.
+    fn take_turns(threads: u32, preemptions: usize, states: &[&'static str]) {
         bounded(preemptions, states, move || {
             let lock = Arc::new(CountedLock::new(Cell::new(0)));
             let enter = |lock: &CountedLock<Cell<u32>>| {
@@ -214,22 +211,22 @@ mod model {
 
     #[test]
     fn two_in_turn() {
-        crowd(2, 5, &[AT_ONCE, SLEEPS]);
+        take_turns(2, 5, &[AT_ONCE, SLEEPS]);
     }
 
     #[test]
     fn three_in_turn_and_two_sleep() {
-        crowd(3, 2, &[AT_ONCE, SLEEPS, TWO_SLEEP]);
+        take_turns(3, 2, &[AT_ONCE, SLEEPS, TWO_SLEEP]);
     }
 
-    /// The count goes up and down under the lock, while others sleep on the word: none of them is forgotten.
+    /// The count goes up and down under the lock, while other threads sleep on the word: none of them is forgotten.
     #[test]
     fn the_count_is_kept() {
         const COUNTED_AND_SLEEPS: &str = "a thread that counts itself sleeps";
         const OTHERS: &str = "two are counted";
         bounded(3, &[AT_ONCE, SLEEPS, COUNTED_AND_SLEEPS, OTHERS], || {
             let lock = Arc::new(CountedLock::new(Cell::new(0)));
-            let comes_and_goes = |lock: &CountedLock<Cell<u32>>| {
+            let count_and_uncount = |lock: &CountedLock<Cell<u32>>| {
                 let (value, waited) = waiting(|| lock.lock_and_count());
                 if waited {
                     mark(COUNTED_AND_SLEEPS);
@@ -237,31 +234,31 @@ mod model {
                 value.set(value.get() + 1);
                 drop(value);
                 let count = lock.count();
-                assert!(count > 0, "until it is counted off");
+                assert!(count > 0, "until it is uncounted");
                 if count == 2 {
                     mark(OTHERS);
                 }
                 let (mut value, _) = waiting(|| lock.lock());
                 value.set(value.get() - 1);
-                value.count_off(1);
+                value.uncount(1);
             };
             let other = {
                 let lock = lock.clone();
-                loom::thread::spawn(move || comes_and_goes(&lock))
+                loom::thread::spawn(move || count_and_uncount(&lock))
             };
-            comes_and_goes(&lock);
+            count_and_uncount(&lock);
             other.join().unwrap();
             assert_eq!((lock.count(), lock.lock().get()), (0, 0));
         });
     }
 
-    /// The Dekker pair of the table: who counts itself and finds no permit is seen by who gives one.
+    /// The Dekker pair of the table: a waiter that counts itself and finds no permit is seen by the releaser.
     #[test]
-    fn who_counts_itself_is_seen() {
-        const SEEN: &str = "the giver sees the waiter";
+    fn a_waiter_that_counts_itself_is_seen() {
+        const SEEN: &str = "the releaser sees the waiter";
         const SEES: &str = "the waiter sees the permit";
         const BOTH: &str = "each sees the other";
-        let test = concat!(module_path!(), "::who_counts_itself_is_seen");
+        let test = concat!(module_path!(), "::a_waiter_that_counts_itself_is_seen");
         let needed = [
             "counted_lock.rs, take: compare_exchange",
             "counted_lock.rs, count: load",

@@ -1,14 +1,13 @@
-//! Acquiring as a future: an async task in the same line as threads and goroutines.
+//! Acquiring as a future: an async task in the same queue as threads and goroutines.
 //!
 //! | stage | the sudog | on poll | on drop |
 //! |---|---|---|---|
-//! | `Apart` | is in no queue | tries, then joins the line: `Queued` | nothing |
-//! | `Queued` | is in its bucket's queue, or unlinked and about to be readied | registers the waker; readied: `Over`, or `Apart` if it was beaten to the permit | leaves the line; or passes on what it has been given |
-//! | `Over` | is in no queue | panics | nothing |
+//! | `Idle` | is in no queue | tries, then joins the queue: `Queued` | nothing |
+//! | `Queued` | is in its bucket's queue, or unlinked and about to be readied | registers the waker; if readied: `Done`, or `Idle` if a newcomer took the permit | leaves the queue; or passes on what it has been given |
+//! | `Done` | is in no queue | panics | nothing |
 //!
-//! The waker is registered after the sudog has been queued and its bucket unlocked, as a waker's `clone` is foreign
-//! code. No wake-up is lost: one that comes before the registration leaves a mark in the G, which [`G::poll_ready`]
-//! finds.
+//! The waker is registered after the sudog has been queued and its bucket unlocked, as a waker's `clone` is user code.
+//! No wake-up is lost: one that comes before the registration sets a flag in the G, which [`G::poll_ready`] finds.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,7 +16,7 @@ use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::acquire::{Linked, outcome};
+use super::acquire::{UnlinkOnUnwind, wait_result};
 use super::queue::BucketQueue;
 use super::table::{Bucket, WaitLimit, key, take};
 use super::{Global, Order, Sudog, Table};
@@ -25,16 +24,16 @@ use crate::{AtomicU32, G};
 
 /// Takes one permit: made by [`semacquire_async`](super::semacquire_async).
 ///
-/// It does nothing before it is first polled; then it takes a permit, or stands in line, in front of threads and
-/// goroutines that came later and behind those that came earlier. It keeps its place whoever polls it.
+/// It does nothing before it is first polled; then it takes a permit, or joins the queue, first in, first out with
+/// threads and goroutines. It keeps its place whichever task polls it.
 ///
-/// It may be dropped at any time, and then takes no permit and loses none: one that it had been given, or a wake-up,
-/// goes to the next in line. That may take as long as a release that is under way on another thread.
+/// It may be dropped at any time, and then takes no permit and loses none: a permit or a wake-up that it had been given
+/// goes to the next waiter. The drop may take as long as a release that is under way on another thread.
 ///
-/// Once it has been polled it must be polled again when its waker is woken, or dropped: a permit may be its own, or in
-/// the counter with it alone awake to take it. One that is leaked (as by `mem::forget` of a `Pin<Box<Acquire>>`) stays
-/// in line for ever, and swallows what it is given; memory is safe all the same, as what is pinned may not be reused
-/// unless it has been dropped.
+/// Once it has been polled it must be polled again when its waker is woken, or dropped: it may own a permit, or be the
+/// only waiter awake to take one from the counter. A future that is leaked (for example by `mem::forget` of a
+/// `Pin<Box<Acquire>>`) stays in the queue for ever, and swallows what it is given. Memory stays safe: pinned memory
+/// may not be reused before the value has been dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct Acquire<'a, Q: BucketQueue = <Global as Table>::Queue> {
     bucket: &'a Bucket<Q>,
@@ -47,32 +46,31 @@ pub struct Acquire<'a, Q: BucketQueue = <Global as Table>::Queue> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Apart,
+    Idle,
     Queued,
-    Over,
+    Done,
 }
 
 // SAFETY:
-// - `sudog` is what keeps it from being `Send` by itself. Its links and fate are touched under the bucket's lock while
-//   it is queued, and by whoever owns the future otherwise; so is `stage`. An owner that is handed the future on
-//   another thread sees what the one before it wrote, as with any value that is sent.
+// - `sudog` is the field that is not `Send`. Its links and outcome are touched under the bucket's lock while it is
+//   queued, and otherwise by the owner of the future; so is `stage`. An owner that receives the future on another
+//   thread sees what the previous owner wrote, as with any value that is sent.
 // - Its `G` is a task: not bound to a thread, but a lock with a flag and a `Waker` in it, both of which are `Send`.
 unsafe impl<Q: BucketQueue> Send for Acquire<'_, Q> {}
-// SAFETY: nothing can be done with a shared reference to it.
+// SAFETY: a shared reference to it allows no operation.
 unsafe impl<Q: BucketQueue> Sync for Acquire<'_, Q> {}
 
 impl<'a, Q: BucketQueue> Acquire<'a, Q> {
     pub(super) fn new(bucket: &'a Bucket<Q>, count: &'a AtomicU32, order: Order) -> Self {
         let sudog = Sudog::new(G::task(), key(count));
-        Self { bucket, count, order: Cell::new(order), stage: Cell::new(Stage::Apart), sudog, _pinned: PhantomPinned }
+        Self { bucket, count, order: Cell::new(order), stage: Cell::new(Stage::Idle), sudog, _pinned: PhantomPinned }
     }
 
-    /// Takes a permit, or joins the line.
+    /// Takes a permit, or joins the queue.
     fn try_or_join(&self) -> bool {
         // SAFETY:
-        // - it is in no queue: the stage is `Apart`;
-        // - it is pinned, by `poll`, and `drop` takes it out of the queue before its memory can be used for something
-        //   else;
+        // - it is in no queue: the stage is `Idle`;
+        // - it is pinned, by `poll`, and `drop` takes it out of the queue before its memory can be reused;
         // - its links are private, and used through the bucket's queue only.
         let joined = unsafe { self.bucket.join(self.count, &self.sudog, self.order.get(), &WaitLimit::default()) };
         match joined {
@@ -94,20 +92,20 @@ impl<Q: BucketQueue> Future for Acquire<'_, Q> {
         let this = self.as_ref().get_ref();
         loop {
             match this.stage.get() {
-                Stage::Apart if take(this.count) || this.try_or_join() => break,
-                Stage::Apart => {}
+                Stage::Idle if take(this.count) || this.try_or_join() => break,
+                Stage::Idle => {}
                 Stage::Queued if !this.sudog.g.poll_ready(cx.waker()) => return Poll::Pending,
                 Stage::Queued => {
-                    this.stage.set(Stage::Apart);
-                    if outcome(this.count, &this.sudog).is_some() {
+                    this.stage.set(Stage::Idle);
+                    if wait_result(this.count, &this.sudog).is_some() {
                         break;
                     }
                     this.order.set(Order::Lifo);
                 }
-                Stage::Over => panic!("a future was polled after it was ready"),
+                Stage::Done => panic!("a future was polled after it was ready"),
             }
         }
-        this.stage.set(Stage::Over);
+        this.stage.set(Stage::Done);
         Poll::Ready(())
     }
 }
@@ -115,7 +113,7 @@ impl<Q: BucketQueue> Future for Acquire<'_, Q> {
 impl<Q: BucketQueue> Drop for Acquire<'_, Q> {
     fn drop(&mut self) {
         if self.stage.get() == Stage::Queued {
-            drop(Linked { bucket: self.bucket, count: self.count, sudog: &self.sudog });
+            drop(UnlinkOnUnwind { bucket: self.bucket, count: self.count, sudog: &self.sudog });
         }
     }
 }

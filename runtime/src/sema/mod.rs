@@ -1,7 +1,7 @@
 //! Go's runtime semaphore: sleep until a 32-bit counter, anywhere in memory, is above zero.
 //!
-//! A semaphore is nothing but an [`AtomicU32`]; it needs no set-up and no room for a queue. Who finds it at zero waits
-//! in a [`SemTable`], keyed by the counter's address. The functions of this module use one global table of
+//! A semaphore is just an [`AtomicU32`]; it needs no set-up and no space for a queue. A caller that finds it at zero
+//! waits in a [`SemTable`], keyed by the counter's address. The functions of this module use one global table of
 //! [`BUCKETS`] buckets, as Go does.
 //!
 //! ```text
@@ -12,24 +12,24 @@
 //!   │ ... │     │        min-heap by a hash of the address)                           │
 //!   │ 250 │     │                     ( A )                                           │
 //!   └─────┘     │                    /     \        each node is the head of a ring:  │
-//!               │                ( B )     ( C )    first in line ⇄ second ⇄ ... ⇄    │
+//!               │                ( B )     ( C )    first waiter ⇄ second ⇄ ... ⇄     │
 //!               └────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! # Contract
 //!
 //! * `semacquire` returns after taking one permit; `semrelease` adds one and wakes a waiter, if there is one.
-//! * Waiters of one address are woken first in, first out; a waiter that loses its permit to a newcomer goes back to
-//!   the front of the line. (Go sends it to the back: `semacquire1` queues it again with the `lifo` flag it came with.
-//!   Should two that were woken together both lose, the order of the two is that in which they come back.)
-//! * With [`Wake::Handoff`] the permit goes to the first waiter directly and nobody can take it on the way. (In Go it
-//!   can be stolen between the counter's increment and the bucket's lock. That window is closed here.)
+//! * Waiters of one address are woken first in, first out. A waiter that loses its permit to a newcomer returns to the
+//!   front of the queue. (Go puts it at the back: `semacquire1` queues it again with the `lifo` flag of the call. If
+//!   two waiters that were woken together both lose, they queue in the order in which they return.)
+//! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can take it. (In Go it can be
+//!   stolen between the counter's increment and the bucket's lock. That window is closed here.)
 //! * A wait that ends by its deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted to it
 //!   at the same instant, the wait succeeds.
-//! * No wait allocates for itself: a waiter is a sudog on its own stack. (A worker's heap of deadlines, and the list of
-//!   workers that sleep, grow when they are fuller than ever before.) Waking is done with no bucket lock held.
+//! * Waiting allocates nothing: a waiter is a sudog on its own stack. (A worker's heap of deadlines, and the list of
+//!   sleeping workers, grow when they exceed their largest size so far.) Waiters are woken with no bucket lock held.
 //!
-//! The counter may be freed or moved when no call on it is under way; nothing in the table remembers it.
+//! The counter may be freed or moved when no call on it is under way; the table keeps no reference to it.
 //!
 //! Source: Go's `runtime/sema.go`, in the development tree of 1.28; the treap is CL 37103. Orderings:
 //! `docs/orderings.md`.
@@ -49,9 +49,8 @@
 
 mod acquire;
 mod cancel;
-#[cfg_attr(sudog_loom, allow(dead_code))] // its own model alone uses it there
+#[cfg_attr(sudog_loom, allow(dead_code))] // used there by its own model only
 mod counted_lock;
-pub mod detached;
 mod future;
 #[cfg(sudog_loom)]
 mod model_lock;
@@ -59,7 +58,8 @@ mod notify_list;
 pub mod queue;
 mod sudog;
 mod table;
-mod waking;
+pub mod testing;
+mod wake_many;
 
 pub use cancel::Cancel;
 pub use future::Acquire;
@@ -74,25 +74,25 @@ pub(crate) use sudog::{Sudog, SudogPtr, WaitOutcome};
 
 use crate::{AtomicU32, Instant};
 
-/// Where a waiter joins the line of its address.
+/// Where a waiter joins the queue of its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// At the back: the usual way.
     #[default]
     Fifo,
-    /// At the front: for one who has waited before and lost, Go's `lifo`.
+    /// At the front: for a waiter that has waited before and lost; Go's `lifo`.
     Lifo,
 }
 
-/// What a release does with its permit when somebody waits.
+/// What a release does with its permit if there is a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wake {
-    /// Adds it to the counter and wakes the first waiter, who must still take it: a newcomer may be faster.
+    /// Adds it to the counter and wakes the first waiter, which must still take it: a newcomer may be faster.
     #[default]
     Normal,
-    /// Gives it to the first waiter, who wakes up owning it; if the releaser is a goroutine, it gives way.
+    /// Gives it to the first waiter, which owns it when it wakes up; a releaser that is a goroutine yields.
     Handoff,
-    /// The same, and the releaser goes on: [`Wake::Handoff`] as it was before Go 1.14.
+    /// The same, but the releaser goes on: [`Wake::Handoff`] as it was before Go 1.14.
     Grant,
 }
 
@@ -100,7 +100,7 @@ pub enum Wake {
 #[derive(Clone, Copy, Debug)]
 pub enum Global {}
 
-/// A table that there is one of, known by a type.
+/// A type that identifies one global table.
 ///
 /// # Safety
 ///
@@ -108,7 +108,7 @@ pub enum Global {}
 ///
 /// # Examples
 ///
-/// One with another queue in its buckets:
+/// A table with another queue in its buckets:
 ///
 /// ```
 /// use sudog_runtime::sema::queue::OneLevelList;
@@ -126,14 +126,14 @@ pub enum Global {}
 /// }
 /// ```
 pub unsafe trait Table: Send + Sync + 'static {
-    /// What its buckets keep their waiters in.
+    /// The queue that each bucket keeps its waiters in.
     type Queue: queue::BucketQueue;
 
     /// The table.
     fn table() -> &'static SemTable<BUCKETS, Self::Queue>;
 }
 
-// SAFETY: a static; in a model, one in each execution.
+// SAFETY: a static; in a model, one per execution.
 unsafe impl Table for Global {
     #[cfg(not(feature = "event"))]
     type Queue = queue::Treap;
@@ -154,7 +154,7 @@ unsafe impl Table for Global {
     }
 }
 
-/// Takes one permit from the semaphore at `count`, waiting in line for it if there is none.
+/// Takes one permit from the semaphore at `count`, waiting for it if there is none.
 ///
 /// See the [module](self) for the contract and an example. Go: `sync.runtime_Semacquire`.
 #[inline]
@@ -162,7 +162,7 @@ pub fn semacquire(count: &AtomicU32) {
     Global::table().acquire(count, Order::Fifo);
 }
 
-/// [`semacquire`] that joins the line at the back or at the front. Go: `internal/sync.runtime_SemacquireMutex`.
+/// [`semacquire`] that joins the queue at the back or at the front. Go: `internal/sync.runtime_SemacquireMutex`.
 ///
 /// # Examples
 ///
@@ -171,7 +171,7 @@ pub fn semacquire(count: &AtomicU32) {
 /// use sudog_runtime::sema::{Order, semacquire_mutex};
 ///
 /// let permits = AtomicU32::new(1);
-/// semacquire_mutex(&permits, Order::Lifo); // one was there: no line to join
+/// semacquire_mutex(&permits, Order::Lifo); // there is a permit: no wait
 /// ```
 #[inline]
 pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
@@ -182,8 +182,8 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
 ///
 /// # Errors
 ///
-/// [`WaitError`] says which came first. No permit has been taken then, and none is lost. A permit that is there is
-/// taken without a look at the clock, so a deadline in the past makes this one attempt that never waits.
+/// [`WaitError`] says which limit came first. No permit has been taken then, and none is lost. A permit that is
+/// available is taken without reading the clock, so a deadline in the past makes this one attempt that never waits.
 ///
 /// # Examples
 ///
@@ -218,7 +218,7 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
     semacquire_limited(count, order, &WaitLimit::until(deadline)).is_ok()
 }
 
-/// [`semacquire`] as a future, for async tasks: they stand in the same line as threads and goroutines. Not in Go.
+/// [`semacquire`] as a future, for async tasks: they wait in the same queue as threads and goroutines. Not in Go.
 ///
 /// See [`Acquire`] for what dropping it does.
 ///
@@ -233,7 +233,7 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
 /// let permits = AtomicU32::new(0);
 /// let mut acquire = pin!(semacquire_async(&permits));
 /// let mut cx = Context::from_waker(Waker::noop());
-/// assert_eq!(acquire.as_mut().poll(&mut cx), Poll::Pending); // it stands in line now
+/// assert_eq!(acquire.as_mut().poll(&mut cx), Poll::Pending); // it is queued now
 /// semrelease(&permits, Wake::Handoff);
 /// assert_eq!(acquire.as_mut().poll(&mut cx), Poll::Ready(()));
 /// # use std::future::Future;
@@ -242,7 +242,7 @@ pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
     semacquire_mutex_async(count, Order::Fifo)
 }
 
-/// [`semacquire_async`] that joins the line at the back or at the front.
+/// [`semacquire_async`] that joins the queue at the back or at the front.
 ///
 /// # Examples
 ///
@@ -280,9 +280,9 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
 
 /// Gives one permit to the semaphore at `count`, and wakes its first waiter if there is one.
 ///
-/// Go: `sync.runtime_Semrelease`. As there, a handoff by a goroutine gives way: the waiter runs next if it is of the
-/// same worker, and the releaser goes to the end of the queue. A thread just goes on. Any other release is a safepoint:
-/// a goroutine that has run for long gives way at its end, after the permit has been given.
+/// Go: `sync.runtime_Semrelease`. As in Go, a handoff by a goroutine yields: the waiter runs next if it belongs to the
+/// same worker, and the releaser goes to the end of the run queue. A thread just goes on. Any other release is a
+/// safepoint: a goroutine that has run for long yields at its end, after the permit has been given.
 ///
 /// A counter that would exceed `u32::MAX` ends the process ([`fatal`](fn@crate::fatal)).
 ///
@@ -294,15 +294,15 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
 ///
 /// let permits = AtomicU32::new(0);
 /// semrelease(&permits, Wake::Normal);
-/// assert_eq!(permits.load(Ordering::Relaxed), 1); // nobody waited
+/// assert_eq!(permits.load(Ordering::Relaxed), 1); // there was no waiter
 /// ```
 #[inline]
 pub fn semrelease(count: &AtomicU32, wake: Wake) {
     Global::table().release(count, wake);
 }
 
-/// Gives `n` permits at once and wakes as many waiters, 32 of them under one hold of the bucket's lock. A counter that
-/// would exceed `u32::MAX` ends the process. A goroutine that has run for long gives way at the end.
+/// Gives `n` permits at once and wakes as many waiters, at most 32 of them under one hold of the bucket's lock. A
+/// counter that would exceed `u32::MAX` ends the process. A goroutine that has run for long yields at the end.
 ///
 /// # Examples
 ///
@@ -319,11 +319,12 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
     Global::table().release_many(count, n);
 }
 
-/// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but the caller goes on; if fewer wait,
-/// the rest to the counter. For semaphores whose permits are meant for those who wait, as those of a wait group are.
+/// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but without yielding; if there are fewer
+/// waiters, the rest to the counter. For semaphores whose permits are meant for the present waiters, such as a wait
+/// group's.
 ///
-/// A counter that would exceed `u32::MAX` ends the process. Once the last permit has been given, the counter is not
-/// used any more: it may be freed by whoever has got that one. A goroutine that has run for long gives way at the end.
+/// A counter that would exceed `u32::MAX` ends the process. Once the last permit has been given the counter is not used
+/// any more: the acquirer of that permit may free it. A goroutine that has run for long yields at the end.
 ///
 /// # Examples
 ///
@@ -333,15 +334,15 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
 ///
 /// let permits = AtomicU32::new(0);
 /// semgrant_many(&permits, 2);
-/// assert_eq!(permits.load(Ordering::Relaxed), 2); // nobody waited
+/// assert_eq!(permits.load(Ordering::Relaxed), 2); // there was no waiter
 /// ```
 #[inline]
 pub fn semgrant_many(count: &AtomicU32, n: u32) {
     Global::table().grant_many(count, n);
 }
 
-/// How many waiters stand in line for the semaphore at `count` at this moment. For tests and the curious: the answer
-/// is old when it arrives, and finding it costs a walk along the line under the bucket's lock.
+/// How many waiters the semaphore at `count` has at this moment. For tests and diagnostics: the answer is outdated when
+/// it arrives, and finding it walks along the queue under the bucket's lock.
 ///
 /// # Examples
 ///

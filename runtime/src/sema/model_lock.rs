@@ -1,6 +1,5 @@
-//! What the models of the table put in the place of [`CountedLock`](super::counted_lock): a lock of loom's and a
-//! counter beside it. It does the same in more steps, of which loom explores fewer. `CountedLock` has a model of its
-//! own.
+//! The models of the table use this in place of [`CountedLock`](super::counted_lock): a lock of loom's and a counter
+//! beside it. It does the same in more steps, but loom explores fewer of them. `CountedLock` has its own model.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,7 +12,7 @@ pub(super) struct CountedLock<T> {
 
 pub(super) struct Guard<'a, T> {
     count: &'a AtomicU32,
-    gone: u32,
+    uncounted: u32,
     value: MutexGuard<'a, T>,
 }
 
@@ -27,7 +26,7 @@ impl<T> CountedLock<T> {
     }
 
     pub(super) fn lock(&self) -> Guard<'_, T> {
-        Guard { count: &self.count, gone: 0, value: self.value.lock() }
+        Guard { count: &self.count, uncounted: 0, value: self.value.lock() }
     }
 
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
@@ -38,8 +37,8 @@ impl<T> CountedLock<T> {
 }
 
 impl<T> Guard<'_, T> {
-    pub(super) fn count_off(&mut self, n: u32) {
-        self.gone += n;
+    pub(super) fn uncount(&mut self, n: u32) {
+        self.uncounted += n;
     }
 }
 
@@ -59,8 +58,8 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        if self.gone > 0 {
-            self.count.fetch_sub(self.gone, Ordering::Relaxed);
+        if self.uncounted > 0 {
+            self.count.fetch_sub(self.uncounted, Ordering::Relaxed);
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Go's `notifyList`: those who wait for a signal, in the order in which they came. What a condition variable is made
-//! of.
+//! Go's `notifyList`: waiters for a signal, in the order in which they came. The basis of a condition variable.
 //!
 //! | state of a ticket | its node | next |
 //! |---|---|---|
-//! | `LISTED` | in the list; its holder still has something to do before it waits (to unlock a mutex) | `PARKED`, by its holder; `NOTIFIED` |
-//! | `PARKED` | in the list, or just unlinked by a notifier; its holder is parked, or about to | it is readied |
-//! | `NOTIFIED` | in no list, and no longer the notifier's | |
+//! | `LISTED` | in the list; its holder has something left to do before it waits (unlock a mutex) | `PARKED`, by its holder; `NOTIFIED` |
+//! | `PARKED` | in the list, or just unlinked by a notifier; its holder is parked, or about to park | it is readied |
+//! | `NOTIFIED` | in no list; the notifier does not use it any more | |
 //!
-//! The two steps from `LISTED` decide who comes first, the holder or a notifier; so nobody is readied who has not
-//! parked, and no signal is lost that comes between the taking of the ticket and the parking.
+//! The two transitions from `LISTED` decide whether the holder or a notifier is first. So no holder is readied that has
+//! not parked, and no signal is lost that comes between the taking of the ticket and the parking.
 //!
-//! A signal is for the first in the list, and unlinks that one: somebody who comes later cannot steal it. In Go a
-//! ticket is a number, and a signal names the next number, whether its holder has parked or not. Here it is a place in
-//! the list, as those who hold a ticket may give up: by a deadline, or because their goroutine is unwound. A number
-//! whose holder has left would swallow a signal.
+//! A signal is for the first ticket in the list, and unlinks it: a later ticket cannot steal it. In Go a ticket is a
+//! number, and a signal names the next number, whether its holder has parked or not. Here a ticket is a place in the
+//! list, because holders may give up: by a deadline, or because their goroutine is unwound. A number whose holder has
+//! left would swallow a signal.
 //!
-//! A cancel takes the node of one ticket out, as a signal would, and marks it.
+//! A cancel unlinks the node of one ticket, as a signal would, and marks it.
 //!
-//! A broadcast takes the whole list, and goes through it without the lock. By counting broadcasts a holder who gives up
-//! knows, under the lock, whether its node is still in the list, or in the hands of one.
+//! A broadcast takes the whole list, and walks it without the lock. Each node stores the number of broadcasts before
+//! it; so a holder that gives up knows, under the lock, whether its node is still in the list or a broadcast has taken
+//! it.
 //!
 //! Source: `notifyList` of Go's `runtime/sema.go`.
 
@@ -33,10 +33,10 @@ const LISTED: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;
 
-/// Those who wait for a signal. Nobody allocates: a waiter's node is on its stack.
+/// Waiters for a signal. Waiting allocates nothing: a waiter's node is on its stack.
 ///
-/// A notification is for those who hold a ticket when it comes. That somebody holds one must be known by
-/// synchronisation with that one, as a rule by a mutex: it takes the ticket while it has the mutex, and unlocks before
+/// A notification reaches the tickets that are held when it comes. The notifier must know of a ticket by synchronising
+/// with its holder, as a rule through a mutex: the holder takes the ticket while it has the mutex, and unlocks before
 /// it waits.
 ///
 /// # Examples
@@ -75,50 +75,44 @@ struct List {
     broadcasts: u64,
 }
 
-// SAFETY: the nodes that it links are touched by the holder of the list's lock only, on whatever thread.
+// SAFETY: only the holder of the list's lock touches the nodes that it links, on whatever thread.
 unsafe impl Send for List {}
 
 pub(super) struct Node {
     state: AtomicU32,
-    /// Its holder's G. Written before `PARKED`, and read by the one who notifies it then.
+    /// The holder's G. Written before `PARKED`, and read then by the notifier.
     g: Cell<*const G>,
-    /// The rest belongs to the holder of the lock while it is in the list; to a broadcast that has taken the list; and
-    /// else to its holder.
+    /// The remaining fields belong to the holder of the lock while the node is in the list; to a broadcast that has
+    /// taken the list; and otherwise to the ticket's holder.
     listed: Cell<bool>,
-    /// It was a cancel that took it out.
+    /// A cancel unlinked it.
     cancelled: Cell<bool>,
     broadcasts: Cell<u64>,
     next: Cell<Option<NonNull<Node>>>,
     prev: Cell<Option<NonNull<Node>>>,
 }
 
-/// A place in a [`NotifyList`]: who holds it will see the notifications that come from now on.
+/// A place in a [`NotifyList`]: its holder gets the notifications that come from now on.
 pub struct Ticket<'a> {
     list: &'a NotifyList,
     node: &'a Node,
-    /// How it ended: notified, or why not.
+    /// How the wait ended, if it has: notified, or why not.
     over: Cell<Option<Result<(), WaitError>>>,
 }
 
 impl NotifyList {
-    /// A list without waiters.
-    #[cfg(not(sudog_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { list: CountedLock::new(List { first: None, last: None, len: 0, broadcasts: 0 }) }
+    crate::const_unless_model! {
+        /// A list without waiters.
+        #[must_use]
+        pub const fn new() -> Self {
+            Self { list: CountedLock::new(List { first: None, last: None, len: 0, broadcasts: 0 }) }
+        }
     }
 
-    /// A list without waiters.
-    #[cfg(sudog_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self { list: CountedLock::new(List { first: None, last: None, len: 0, broadcasts: 0 }) }
-    }
-
-    /// Takes a ticket, and runs `f` with it, which will wait.
+    /// Takes a ticket, and runs `f` with it, which should wait.
     ///
-    /// If `f` does not, or is unwound, the ticket is given up when it ends; a signal that has come for it goes to the
-    /// next.
+    /// If `f` does not wait, or is unwound, the ticket is given up when `f` ends; a signal that has come for it goes to
+    /// the next ticket.
     #[inline]
     pub fn with_ticket<T>(&self, f: impl FnOnce(&Ticket<'_>) -> T) -> T {
         let node = Node {
@@ -131,7 +125,7 @@ impl NotifyList {
             prev: Cell::new(None),
         };
         let mut list = self.list.lock_and_count();
-        // SAFETY: it stays where it is until this frame is left, which is after the ticket has been dropped.
+        // SAFETY: the node stays in place until this frame is left, which is after the ticket has been dropped.
         unsafe { list.push(&node) };
         drop(list);
         f(&Ticket { list: self, node: &node, over: Cell::new(None) })
@@ -139,10 +133,10 @@ impl NotifyList {
 
     /// Notifies the holder of the oldest ticket, if there is one. Go: `notifyListNotifyOne`.
     ///
-    /// A goroutine that has run for long gives way here, after the notification.
+    /// A goroutine that has run for long yields here, after the notification.
     #[inline]
     pub fn notify_one(&self) {
-        // The taking of a ticket that this must see happens before it.
+        // The taking of each ticket that this call must notify happens before it.
         if self.list.count() > 0 {
             self.notify_first();
         }
@@ -151,16 +145,16 @@ impl NotifyList {
 
     /// Notifies the holders of all tickets. Go: `notifyListNotifyAll`.
     ///
-    /// A goroutine that has run for long gives way here, after the last notification.
+    /// A goroutine that has run for long yields here, after the last notification.
     #[inline]
     pub fn notify_all(&self) {
         if self.list.count() > 0 {
-            self.notify_everybody();
+            self.notify_every_ticket();
         }
         goroutine::safepoint();
     }
 
-    /// How many hold a ticket at this moment. For tests and the curious.
+    /// How many tickets are held at this moment. For tests and diagnostics.
     #[must_use]
     pub fn waiters(&self) -> usize {
         let list = self.list.lock();
@@ -168,7 +162,7 @@ impl NotifyList {
         std::iter::successors(list.first, |node| unsafe { node.as_ref() }.next.get()).count()
     }
 
-    /// Takes a node out because of a cancel, and tells its holder; unless a notifier has been faster.
+    /// Unlinks a node because of a cancel, and tells its holder; unless a notifier has been faster.
     ///
     /// # Safety
     ///
@@ -179,14 +173,14 @@ impl NotifyList {
         if !list.holds(unsafe { node.as_ref() }) {
             return;
         }
-        // SAFETY: listed, as it says; alive.
+        // SAFETY: listed, as `holds` says; alive.
         unsafe {
             list.unlink(node);
             node.as_ref().cancelled.set(true);
         }
-        list.count_off(1);
+        list.uncount(1);
         drop(list);
-        // SAFETY: unlinked by us alone.
+        // SAFETY: unlinked by this call.
         unsafe { notify(node) };
     }
 
@@ -195,22 +189,22 @@ impl NotifyList {
         let Some(first) = list.first else { return };
         // SAFETY: listed, and the lock is held.
         unsafe { list.unlink(first) };
-        list.count_off(1);
+        list.uncount(1);
         drop(list);
-        // SAFETY: unlinked by us alone.
+        // SAFETY: unlinked by this call.
         unsafe { notify(first) };
     }
 
-    fn notify_everybody(&self) {
+    fn notify_every_ticket(&self) {
         let mut list = self.list.lock();
         let mut at = list.first.take();
         list.last = None;
         list.broadcasts += 1;
         let n = std::mem::take(&mut list.len);
-        list.count_off(n);
+        list.uncount(n);
         drop(list);
         while let Some(node) = at {
-            // SAFETY: taken with the list by us alone, and not notified yet.
+            // SAFETY: taken with the list by this call, and not notified yet.
             at = unsafe { node.as_ref() }.next.get();
             // SAFETY: as above.
             unsafe { notify(node) };
@@ -220,25 +214,25 @@ impl NotifyList {
 
 /// # Safety
 ///
-/// The node is not in the list any more, and it was the caller who took it out. It does not use it after this.
+/// The node is not in the list any more, and the caller unlinked it. The caller does not use it after this.
 unsafe fn notify(node: NonNull<Node>) {
     // SAFETY: alive until it is notified, by the contract.
     let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
-    // Release: what came before the notification, its holder sees after it. Acquire: `g`, if it has parked. Who has,
-    // changes the state no more, and need not be told by it. SAFETY: as above; if it has not parked, the exchange is
-    // the last access.
+    // Release: the holder sees after the notification what came before it. Acquire: the holder's `g`, if it has parked.
+    // A parked holder does not change the state any more, and need not read it.
+    // SAFETY: as above; if the holder has not parked, the exchange is the last access.
     let parked = unsafe {
         (*state).load(Ordering::Acquire) == PARKED
             || (*state).compare_exchange(LISTED, NOTIFIED, Ordering::Release, Ordering::Acquire).is_err()
     };
     if parked {
-        // SAFETY: its holder waits for the `ready`, so both are alive; and this is the one for its `park`.
+        // SAFETY: its holder waits for the `ready`, so both are alive; and this is the only `ready` for its `park`.
         unsafe { G::ready((*node.as_ptr()).g.get()) };
     }
 }
 
 impl List {
-    /// Whether a node that was put into it is still there: nobody has unlinked it, and no broadcast has taken it along.
+    /// True if a node that was put into the list is still there: not unlinked, and not taken by a broadcast.
     fn holds(&self, node: &Node) -> bool {
         node.listed.get() && node.broadcasts.get() == self.broadcasts
     }
@@ -281,10 +275,9 @@ impl List {
 }
 
 impl Ticket<'_> {
-    /// Waits for a notification, or until the deadline: says whether one came. Go: `notifyListWait`.
+    /// Waits for a notification, or until the deadline. Returns true if notified. Go: `notifyListWait`.
     ///
-    /// Never returns for another reason. Once it has returned it returns the same again, at once.
-    // Inline, as what returns after a switch returns to where the processor does not expect it.
+    /// There is no spurious return. Once it has returned, further calls return the same result at once.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         self.wait_limited(&WaitLimit { deadline, cancel: None }).is_ok()
@@ -292,11 +285,11 @@ impl Ticket<'_> {
 
     /// Waits for a notification, or until the [`WaitLimit`].
     ///
-    /// Never returns for another reason. Once it has returned it returns the same again, at once.
+    /// There is no spurious return. Once it has returned, further calls return the same result at once.
     ///
     /// # Errors
     ///
-    /// Which limit came first. No notification was for this ticket then, nor will be.
+    /// Which limit came first. Then no notification was or will be for this ticket.
     #[inline]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if let Some(over) = self.over.get() {
@@ -307,11 +300,11 @@ impl Ticket<'_> {
         over
     }
 
-    /// Gives the notification that has ended the wait to the next in line, if it was for one only: for a holder that has
-    /// got it, but will never act on it.
+    /// Passes the notification that has ended the wait to the next ticket, if it was a signal: for a holder that will
+    /// not act on it.
     #[cold]
     pub fn pass_on(&self) {
-        // A broadcast has left nobody out.
+        // A broadcast notified all tickets.
         if self.over.get() == Some(Ok(())) && !self.node.listed.get() {
             self.list.notify_one();
         }
@@ -329,7 +322,7 @@ impl Ticket<'_> {
             return Err(WaitError::Cancelled);
         }
         self.sleep(limit.deadline)?;
-        // It was the one who took the node out that let us go on: we see what it wrote.
+        // The G that unlinked the node has readied this one: its writes are visible here.
         if self.node.cancelled.get() { Err(WaitError::Cancelled) } else { Ok(()) }
     }
 
@@ -337,50 +330,51 @@ impl Ticket<'_> {
     fn sleep(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let g = G::current();
         self.node.g.set(&raw const g);
-        // Release: whoever reads PARKED reads `g`. Acquire: who has been notified sees what came before that.
+        // Release: a notifier that reads PARKED sees `g`. Acquire: a holder that was notified sees what came before
+        // that.
         if self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return Ok(());
         }
         // A goroutine that is unwound leaves `park` by a panic.
-        let unwound = Unwound { ticket: self, g: &g };
+        let guard = GiveUpOnUnwind { ticket: self, g: &g };
         let over = match g.park(deadline, || ()) {
             ParkResult::Unparked => Ok(()),
             ParkResult::TimedOut if self.leave() => Err(WaitError::TimedOut),
             ParkResult::TimedOut => {
-                // Somebody unlinked us and will ready us, if it has not. Until it has, `g` must stand.
+                // A notifier unlinked this node and will ready `g`, if it has not yet. Until then `g` must stay.
                 g.park(None, || ());
                 Ok(())
             }
         };
-        std::mem::forget(unwound);
+        std::mem::forget(guard);
         over
     }
 
-    /// Takes its node out. False if a notifier has done so.
+    /// Unlinks the node. Returns false if a notifier has done so.
     fn leave(&self) -> bool {
         let mut list = self.list.list.lock();
         let listed = list.holds(self.node);
         if listed {
-            // SAFETY: nobody has unlinked it, nor taken the list that it was put into.
+            // SAFETY: no notifier has unlinked it, nor taken the list that it was put into.
             unsafe { list.unlink(NonNull::from(self.node)) };
-            list.count_off(1);
+            list.uncount(1);
         }
         listed
     }
 
-    /// Leaves, or passes on the signal that has come for it. `await_notifier` must return when whoever took the node out
-    /// is through with it.
+    /// Leaves the list, or passes on the signal that has come for this ticket. `await_notifier` must return when the
+    /// notifier that unlinked the node does not use it any more.
     #[cold]
     fn give_up(&self, await_notifier: impl FnOnce()) {
         self.over.set(Some(Err(WaitError::Cancelled)));
         if !self.leave() {
             await_notifier();
-            // Not if it was a broadcast: that has left nobody out. Nor if it was a cancel: that was no signal.
+            // Not after a broadcast: that notified all tickets. Nor after a cancel: that was no signal.
             if !self.node.listed.get() && !self.node.cancelled.get() {
-                shim::mark("who gives up a ticket passes on its signal");
+                shim::mark("a ticket that is given up passes on its signal");
                 self.list.notify_one();
             } else {
-                shim::mark("who gives up a ticket has been notified with all others");
+                shim::mark("a ticket that is given up was notified by a broadcast");
             }
         }
     }
@@ -390,7 +384,7 @@ impl Ticket<'_> {
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         if self.over.get().is_none() {
-            // Acquire: what the notifier did with the node is over.
+            // Acquire: the notifier's use of the node is over.
             self.give_up(|| {
                 while self.node.state.load(Ordering::Acquire) != NOTIFIED {
                     shim::yield_now()
@@ -400,13 +394,13 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// A holder that is parked.
-struct Unwound<'a> {
+/// Gives up a parked ticket if its goroutine is unwound.
+struct GiveUpOnUnwind<'a> {
     ticket: &'a Ticket<'a>,
     g: &'a G,
 }
 
-impl Drop for Unwound<'_> {
+impl Drop for GiveUpOnUnwind<'_> {
     #[cold]
     fn drop(&mut self) {
         self.ticket.give_up(|| self.g.await_ready());
@@ -436,7 +430,7 @@ mod tests {
     use super::NotifyList;
     use crate::Instant;
 
-    /// However a ticket ends, it is counted off: else each notification of an empty list would take the lock.
+    /// However a ticket ends, it is uncounted: otherwise each notification of an empty list would take the lock.
     #[test]
     fn the_count_is_that_of_the_list() {
         let list = NotifyList::new();

@@ -1,12 +1,12 @@
-//! A G in a queue: what a waiter leaves of itself on its own stack.
+//! A G in a queue: the entry that a waiter keeps on its own stack.
 //!
 //! | field | read and written |
 //! |---|---|
 //! | `g` | made by the waiter; its waker takes the address under the bucket's lock and readies it after |
-//! | `addr`, `rank` | fixed before it is queued |
-//! | `next`, `prev` | by the holder of the bucket's lock while queued: the ring of those who wait for `addr` |
+//! | `addr`, `priority_seed` | fixed before it is queued |
+//! | `next`, `prev` | by the holder of the bucket's lock while queued: the ring of the waiters for `addr` |
 //! | `child`, `parent`, `priority` | the same, and set only in the ring's head, which is a node of the treap |
-//! | `fate` | by the waiter before it is queued, by the holder of the lock while it is, by the waiter after `ready` |
+//! | `outcome` | by the waiter before it is queued, by the holder of the lock while it is, by the waiter after `ready` |
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -18,29 +18,29 @@ use crate::shim::Cell;
 pub struct Sudog {
     pub g: G,
     pub addr: usize,
-    /// A hash of the address, never 0: what its priority will be. Made before the bucket's lock is taken.
-    pub rank: u32,
+    /// A hash of the address, never 0: its priority as a node. Computed before the bucket's lock is taken.
+    pub priority_seed: u32,
     /// The treap: smaller addresses in `child[0]`, larger ones in `child[1]`.
     pub child: [Cell<Link>; 2],
     pub parent: Cell<Link>,
-    /// Its rank in the head of a treap's ring, 1 in that of a list's; 0 in everybody else.
+    /// In the head of a treap's ring the priority seed, in that of a list's ring 1; 0 in all other sudogs.
     pub priority: Cell<u32>,
-    /// The ring: the head's `prev` is the last in line. Alone, a sudog is its own neighbour.
+    /// The ring: the head's `prev` is the last waiter. A sudog that is alone is its own neighbour.
     pub next: Cell<Link>,
     pub prev: Cell<Link>,
-    pub fate: Cell<WaitOutcome>,
+    pub outcome: Cell<WaitOutcome>,
 }
 
-/// What has become of a waiter.
+/// The state or the result of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitOutcome {
     /// Not in a queue, and nothing has happened to it.
     Idle,
-    /// In a queue: exactly one of the others will be next, by the hand of whoever unlinks it.
+    /// In a queue: the G that unlinks it sets one of the other values.
     Queued,
-    /// Unlinked by a release: its permit is in the counter, and must be fought for.
+    /// Unlinked by a release: its permit is in the counter, and a newcomer may be faster.
     Woken,
-    /// Unlinked by a release, and the permit is its own already. Go's `ticket == 1`.
+    /// Unlinked by a release, and owns the permit already. Go's `ticket == 1`.
     Granted,
     /// Unlinked by a cancel.
     Cancelled,
@@ -48,7 +48,7 @@ pub enum WaitOutcome {
 
 pub type Link = Option<SudogPtr>;
 
-/// A sudog that somebody vouches for.
+/// Pointer to a sudog; see [`Sudog::as_queued`] for when it may be dereferenced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SudogPtr(NonNull<Sudog>);
 
@@ -57,29 +57,29 @@ impl Sudog {
         Self {
             g,
             addr,
-            rank: rank(addr),
+            priority_seed: priority_seed(addr),
             child: [Cell::new(None), Cell::new(None)],
             parent: Cell::new(None),
             priority: Cell::new(0),
             next: Cell::new(None),
             prev: Cell::new(None),
-            fate: Cell::new(WaitOutcome::Idle),
+            outcome: Cell::new(WaitOutcome::Idle),
         }
     }
 
     /// # Safety
     ///
-    /// - The sudog stays where it is and alive for as long as the result, or a copy of it, is dereferenced.
-    /// - Whoever dereferences a copy holds the lock of the queue that the sudog is in, or is its waiter while it is in
-    ///   none.
+    /// - The sudog stays in place and alive for as long as the result, or a copy of it, is dereferenced.
+    /// - A copy is dereferenced only by the holder of the lock of the queue that the sudog is in, or, while it is in no
+    ///   queue, by its waiter.
     pub unsafe fn as_queued(&self) -> SudogPtr {
         SudogPtr(NonNull::from(self))
     }
 }
 
-/// By the finalizer of MurmurHash3, as the addresses of a bucket are at multiples of 2008 bytes from each other.
+/// The finalizer of MurmurHash3: the addresses of a bucket are multiples of 2008 bytes apart.
 #[inline]
-fn rank(addr: usize) -> u32 {
+fn priority_seed(addr: usize) -> u32 {
     let mut x = addr as u64;
     x = (x ^ (x >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     x = (x ^ (x >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
@@ -87,9 +87,9 @@ fn rank(addr: usize) -> u32 {
 }
 
 impl SudogPtr {
-    /// Where its G lives, to be readied when the lock has been released.
+    /// The address of its G, to be readied when the lock has been released.
     pub fn g(self) -> *const G {
-        // No reference is made: by the time the address is used, others may hold the sudog.
+        // No reference is made: when the address is used, another G may own the sudog.
         // SAFETY: in bounds of the sudog that `as_queued` was given.
         unsafe { &raw const (*self.0.as_ptr()).g }
     }

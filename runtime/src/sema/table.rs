@@ -1,39 +1,39 @@
 //! The semaphore table: acquire and release by address.
 //!
-//! | acquirer, who found no permit | releaser |
+//! | acquirer that found no permit | releaser |
 //! |---|---|
 //! | 1. takes the bucket's lock, | 1. `count += 1` |
-//! | 2. and, in the same step, `nwait += 1` | 2. reads `nwait`: 0 means that nobody waits, done |
+//! | 2. and, in the same step, `nwait += 1` | 2. reads `nwait`: 0 means that there is no waiter, done |
 //! | 3. tries `count` once more | 3. takes the bucket's lock |
 //! | 4. queues its sudog | 4. unlinks the first waiter of this address |
 //! | 5. parks, which unlocks | 5. unlocks, and `nwait -= 1` in the same step; then readies the waiter |
 //!
 //! `nwait` is the count in the word of the bucket's lock, a [`CountedLock`]. Acquirer 2, 3 against releaser 1, 2 is a
-//! Dekker pair: each writes its own word, then reads the other's. All four are sequentially consistent, so at least one
-//! of the two sees the other: no wake-up is lost. See `docs/orderings.md`.
+//! Dekker pair: each side writes its own word, then reads the other's. All four accesses are sequentially consistent,
+//! so at least one side sees the other: no wake-up is lost. See `docs/orderings.md`.
 //!
-//! A handoff takes the lock first and decides under it: it gives the permit to the first waiter without letting it
-//! touch `count`, or, if nobody waits, adds to `count`. Acquirers test `count` under the same lock before they queue,
-//! so this needs no Dekker pair, and there is no moment at which a newcomer could take what is being handed over. A
-//! grant is a handoff whose releaser goes on.
+//! A handoff takes the lock first and decides under it: it gives the permit to the first waiter, past `count`, or, if
+//! there is no waiter, adds to `count`. Acquirers test `count` under the same lock before they queue, so this needs no
+//! Dekker pair, and at no moment can a newcomer take a permit that is being handed over. A grant is a handoff whose
+//! releaser does not yield.
 
 use crossbeam_utils::CachePadded;
 
 use super::acquire::acquire_slow;
 use super::future::Acquire;
 use super::queue::BucketQueue;
-use super::waking::Waking;
+use super::wake_many::WakeBatch;
 use super::{Cancel, CountedLock, Global, Guard, Order, SudogPtr, Table, WaitOutcome, Wake};
 use crate::shim::Ordering;
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
-/// How many buckets Go's table has: a prime, against regular strides of addresses. (In a model there is one.)
+/// The number of buckets of Go's table: a prime, against regular strides of addresses. (In a model, 1.)
 pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 
-/// Where those wait who found a semaphore empty. The functions of [`sema`](super) use a global one.
+/// Where acquirers wait that found a semaphore empty. The functions of [`sema`](super) use a global one.
 ///
-/// A table of one's own is for models, measurements and isolation: all calls on one semaphore must go to one table.
-/// [`queue`](super::queue) has what its buckets can keep their waiters in: by default treaps, with the feature `event`
+/// A separate table is for models, measurements and isolation: all calls on one semaphore must use the same table.
+/// [`queue`](super::queue) lists the queues that its buckets can have: by default treaps, with the feature `event`
 /// recorded ones.
 ///
 /// # Examples
@@ -107,26 +107,18 @@ impl WaitLimit<'_> {
     }
 }
 
-#[cfg(not(sudog_loom))]
 impl<const N: usize> SemTable<N> {
-    /// An empty table.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self::const_new()
-    }
-}
-
-#[cfg(sudog_loom)]
-impl<const N: usize> SemTable<N> {
-    /// An empty table.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::const_new()
+    crate::const_unless_model! {
+        /// An empty table.
+        #[must_use]
+        pub const fn new() -> Self {
+            Self::const_new()
+        }
     }
 }
 
 impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
-    /// An empty table, with queues of any kind.
+    /// An empty table, with any kind of queue.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub const fn const_new() -> Self {
@@ -134,7 +126,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) }) }; N] }
     }
 
-    /// An empty table, with queues of any kind.
+    /// An empty table, with any kind of queue.
     #[cfg(sudog_loom)]
     #[must_use]
     pub fn const_new() -> Self {
@@ -142,7 +134,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Self { buckets: std::array::from_fn(bucket) }
     }
 
-    /// Takes a permit, waiting for it if need be: [`semacquire_mutex`](super::semacquire_mutex).
+    /// Takes a permit, waiting for it if necessary: [`semacquire_mutex`](super::semacquire_mutex).
     #[inline]
     pub fn acquire(&self, count: &AtomicU32, order: Order) {
         if !take(count) {
@@ -181,7 +173,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
             }
             Wake::Normal => {
                 add(count, 1);
-                // From here on `count` is an address only.
+                // From here on `count` is only an address.
                 if bucket.has_waiters() {
                     bucket.wake_one(addr);
                 }
@@ -200,23 +192,23 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
                 if n == 1 { bucket.wake_one(addr) } else { bucket.wake_many(addr, n) }
             }
         }
-        // Also without permits: a timer that is set anew, with no goroutine that waits for it, comes here.
+        // Also without permits: resetting a timer that no goroutine waits for calls this.
         goroutine::safepoint();
     }
 
-    /// Gives `n` permits to those who wait: [`semgrant_many`](super::semgrant_many).
+    /// Gives `n` permits to the waiters: [`semgrant_many`](super::semgrant_many).
     #[inline]
     pub fn grant_many(&self, count: &AtomicU32, n: u32) {
         let bucket = self.bucket(key(count));
         match n {
             0 => {}
             1 => _ = bucket.grant_one(count),
-            _ => Waking::granting(bucket, count, n).run(),
+            _ => WakeBatch::granting(bucket, count, n).run(),
         }
         goroutine::safepoint();
     }
 
-    /// How many wait for a permit of this semaphore: [`waiters`](super::waiters).
+    /// How many waiters this semaphore has: [`waiters`](super::waiters).
     #[must_use]
     pub fn waiters(&self, count: &AtomicU32) -> usize {
         self.bucket(key(count)).lock().len(key(count))
@@ -224,7 +216,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
 
     #[inline]
     fn bucket(&self, addr: usize) -> &Bucket<Q> {
-        // Go's hash. Two semaphores in one aligned 8 bytes share a bucket, always.
+        // Go's hash. Two semaphores in one aligned 8 bytes always share a bucket.
         &self.buckets[(addr >> 3) % N]
     }
 }
@@ -235,12 +227,12 @@ impl<const N: usize> Default for SemTable<N> {
     }
 }
 
-/// At the end of a model nobody is counted, as nobody waits.
+/// At the end of a model no waiter is left, so none is counted.
 #[cfg(sudog_loom)]
 impl<const N: usize, Q> Drop for SemTable<N, Q> {
     fn drop(&mut self) {
         for bucket in &self.buckets {
-            assert!(std::thread::panicking() || bucket.queue.count() == 0, "somebody is counted, and does not wait");
+            assert!(std::thread::panicking() || bucket.queue.count() == 0, "a waiter is counted, and does not wait");
         }
     }
 }
@@ -251,7 +243,7 @@ impl<const N: usize, Q> std::fmt::Debug for SemTable<N, Q> {
     }
 }
 
-/// What a semaphore is known by.
+/// The key of a semaphore: its address.
 #[inline]
 pub(super) fn key(count: &AtomicU32) -> usize {
     std::ptr::from_ref(count).addr()
@@ -260,7 +252,7 @@ pub(super) fn key(count: &AtomicU32) -> usize {
 /// Takes a permit if there is one.
 #[inline]
 pub(super) fn take(count: &AtomicU32) -> bool {
-    // SeqCst: the slow path's test is one side of the Dekker pair; elsewhere Acquire would do, and costs the same.
+    // SeqCst: the slow path's test is one side of the Dekker pair; elsewhere Acquire is enough, and costs the same.
     let mut permits = count.load(Ordering::SeqCst);
     while permits > 0 {
         match count.compare_exchange_weak(permits, permits - 1, Ordering::SeqCst, Ordering::SeqCst) {
@@ -271,7 +263,7 @@ pub(super) fn take(count: &AtomicU32) -> bool {
     false
 }
 
-/// Adds permits for anybody to take. Release (in SeqCst) publishes what the releaser did to whoever takes them.
+/// Adds permits that any acquirer may take. Release (in SeqCst) makes the releaser's writes visible to the acquirer.
 #[inline]
 pub(super) fn add(count: &AtomicU32, n: u32) {
     if count.fetch_add(n, Ordering::SeqCst) > u32::MAX - n {
@@ -303,9 +295,9 @@ impl<Q: BucketQueue> Bucket<Q> {
     pub(super) fn wake_one(&self, addr: usize) {
         let mut queue = self.lock();
         if let Some(s) = queue.dequeue(addr, WaitOutcome::Woken) {
-            queue.count_off(1);
+            queue.uncount(1);
             drop(queue);
-            // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
+            // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
             unsafe { G::ready(s.g()) };
         }
     }
@@ -313,49 +305,49 @@ impl<Q: BucketQueue> Bucket<Q> {
     /// Releaser, steps 3 to 5, for up to `n` waiters of one address.
     #[cold]
     fn wake_many(&self, addr: usize, n: u32) {
-        Waking::new(self, addr, n).run();
+        WakeBatch::new(self, addr, n).run();
     }
 
-    /// Gives a permit to the first waiter, past `count`; or adds it to `count` if nobody waits, and is false.
+    /// Gives a permit to the first waiter, past `count`; without a waiter, adds it to `count` and returns false.
     #[cold]
     fn grant_one(&self, count: &AtomicU32) -> bool {
         let mut queue = self.lock();
         match queue.dequeue(key(count), WaitOutcome::Granted) {
             Some(s) => {
-                queue.count_off(1);
+                queue.uncount(1);
                 drop(queue);
-                // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
+                // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
                 unsafe { G::ready(s.g()) };
                 true
             }
             None => {
-                // Under the lock: whoever queues after us tests `count` first, under the lock too.
+                // Under the lock: an acquirer that queues later tests `count` first, under the lock too.
                 add(count, 1);
                 false
             }
         }
     }
 
-    /// [`Bucket::grant_one`], after which the caller gives way.
+    /// [`Bucket::grant_one`], after which the caller yields.
     pub(super) fn hand_off(&self, count: &AtomicU32) {
         if self.grant_one(count) { goroutine::give_way() } else { goroutine::safepoint() }
     }
 }
 
-/// A bucket, whatever its queue: for a cancel, which finds waiters of all tables on its list.
+/// A bucket, whatever its queue: a cancel has waiters of all tables on its list.
 pub(super) trait CancelIn {
-    /// Takes a waiter out because of a cancel. True if it was still in, and must be readied.
+    /// Unlinks a waiter because of a cancel. Returns true if it was still queued; the caller must ready it then.
     fn cancel(&self, s: SudogPtr) -> bool;
 }
 
 impl<Q: BucketQueue> CancelIn for Bucket<Q> {
     fn cancel(&self, s: SudogPtr) -> bool {
         let mut queue = self.lock();
-        let queued = s.fate.get() == WaitOutcome::Queued;
+        let queued = s.outcome.get() == WaitOutcome::Queued;
         if queued {
             // SAFETY: queued, hence in this bucket; its waiter, which the cancel has on its list, is alive.
             unsafe { queue.unlink(s, WaitOutcome::Cancelled) };
-            queue.count_off(1);
+            queue.uncount(1);
         }
         queued
     }

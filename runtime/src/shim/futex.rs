@@ -1,18 +1,18 @@
-//! Linux's futex: sleep while a 32-bit word holds a value, and wake those who do.
+//! Linux's futex: sleep while a 32-bit word holds a value, and wake the threads that sleep on it.
 //!
-//! For locks that must not stand in the semaphore table. It blocks the operating-system thread, whatever runs on it.
+//! For locks that must not use the semaphore table. It blocks the operating-system thread, whatever runs on it.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
-/// Sleeps while `*word == expected`, until a [`wake`], until `deadline`, or for no reason at all.
+/// Sleeps while `*word == expected`, until a [`wake`] or until `deadline`; may return spuriously.
 ///
-/// Returns false when the deadline has passed, true in every other case; the caller looks at its word again.
+/// Returns false if the deadline has passed, true in every other case; the caller must check its word again.
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
     let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
         Some(None) => return false,
         Some(Some(left)) => Some(libc::timespec {
-            // A deadline further away than the kernel can count is as good as none: the caller's loop comes back.
+            // A deadline further away than the kernel can count is treated as none: the caller's loop waits again.
             tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: left.subsec_nanos() as _,
         }),
@@ -30,9 +30,9 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool 
 
 /// Wakes up to `n` threads that sleep in [`wait`] on the word at this address.
 ///
-/// The address is a key: it is not read, and may have been freed or reused by now. Whoever sleeps on a word that has
-/// taken its place sees a wake-up for no reason, which [`wait`] allows.
-#[allow(clippy::not_unsafe_ptr_arg_deref)] // it is a key
+/// The address is a key: it is not read, and may have been freed or reused. A thread that sleeps on another word at
+/// this address gets a spurious wake-up, which [`wait`] allows.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // a key, not dereferenced
 pub fn wake(word: *const AtomicU32, n: u32) {
     let n = i32::try_from(n).unwrap_or(i32::MAX);
     // SAFETY: FUTEX_WAKE on a private futex uses the address as a key only; one that is not mapped gives EFAULT.

@@ -1,4 +1,4 @@
-//! The modelled machine: loom explores every interleaving of what goes through here.
+//! The modelled machine: loom explores every interleaving of the operations in this file.
 
 use super::reached::{self, TIME_IS_UP, WOKEN_BEFORE, YIELDS, mark};
 pub use loom::cell::Cell;
@@ -24,8 +24,9 @@ pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// While time passes, a spin ends by itself, and what it sees on the way is explored like any other step. If time
-/// stands still only another thread can end it, so it yields, by which loom lets all others go first.
+/// While the modelled clock advances, a spin ends by itself, and the states it sees are explored like any other step.
+/// While the clock stands still only another thread can end a spin, so it yields: loom then runs all other threads
+/// first.
 pub fn pause() {
     if !model::time_passes() {
         mark(YIELDS);
@@ -47,7 +48,7 @@ pub fn num_cpus() -> u32 {
 pub struct Instant(u64);
 
 impl Instant {
-    /// Time passes only as the clock is read, by the step that the model has set.
+    /// The clock advances only when it is read, by the step that the model has set.
     pub fn now() -> Self {
         Self(model::tick())
     }
@@ -66,20 +67,20 @@ impl std::ops::Add<std::time::Duration> for Instant {
     }
 }
 
-/// The modelled clock, and what else a model may do to its world.
+/// The modelled clock, and what else a model may set.
 pub mod model {
     use std::cell::Cell;
 
     pub use crate::shim::sc::{Sc, each_site, set_sc, under_both};
 
-    // Loom runs all threads of a model on one thread of the machine, the test's; so each test has a clock of its own.
+    // Loom runs all threads of a model on one thread of the machine, the test's; so each test has its own clock.
     thread_local! {
         static NOW: Cell<u64> = const { Cell::new(0) };
         static STEP: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Starts the clock anew at 0, to advance by `step` nanoseconds each time that somebody reads it.
-    /// To be called at the beginning of a model, so that its executions are alike.
+    /// Resets the clock to 0; it advances by `step` nanoseconds each time it is read. Call it at the beginning of a
+    /// model, so that all executions start alike.
     pub fn set_clock(step: u64) {
         NOW.set(0);
         STEP.set(step);
@@ -108,33 +109,33 @@ pub mod model {
     }
 }
 
-/// Linux's futex, as far as the models need it: all words share one bed, and whoever is woken for another's sake looks
-/// again.
+/// Linux's futex, as far as the models need it: all words share one condition variable, and a thread woken by the wake
+/// of another word checks its own again.
 pub mod futex {
     use super::{AtomicU32, Instant, Ordering};
     use crate::shim::reached;
     use loom::sync::{Condvar, Mutex};
 
     loom::lazy_static! {
-        static ref BED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+        static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
     }
 
     pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
         assert!(deadline.is_none(), "not modelled");
-        let asleep = BED.0.lock().unwrap();
+        let asleep = SLEEPERS.0.lock().unwrap();
         if word.load(Ordering::Relaxed) == expected {
-            drop(reached::sleep(|| BED.1.wait(asleep).unwrap()));
+            drop(reached::sleep(|| SLEEPERS.1.wait(asleep).unwrap()));
         }
         true
     }
 
     pub fn wake(_word: *const AtomicU32, n: u32) {
-        let _asleep = BED.0.lock().unwrap();
+        let _asleep = SLEEPERS.0.lock().unwrap();
         if n == u32::MAX {
-            return BED.1.notify_all();
+            return SLEEPERS.1.notify_all();
         }
         for _ in 0..n {
-            BED.1.notify_one();
+            SLEEPERS.1.notify_one();
         }
     }
 }
@@ -143,9 +144,9 @@ pub mod futex {
 pub struct Parker {
     ready: AtomicBool,
     thread: loom::thread::Thread,
-    /// Not a step of the model. Loom's unpark also wakes a thread that is blocked by a mutex, which then panics, as it
-    /// expects to have it. So only a thread that is truly parked is unparked. Nobody runs between the look at `ready`
-    /// and the parking, as loom switches before its operations only.
+    /// Not a step of the model. Loom's unpark also wakes a thread that is blocked by a mutex, which then panics because
+    /// it expects to own the mutex. So only a thread that is truly parked is unparked. No thread runs between the test
+    /// of `ready` and the parking, as loom switches before its operations only.
     parked: std::sync::atomic::AtomicBool,
 }
 
@@ -158,7 +159,7 @@ impl Parker {
     /// A deadline has always passed already. That is the hardest case and contains the others: the threads that race
     /// with it may run at any point between the unlocking of the queue and the waiter's return to it.
     pub fn park(&self, deadline: Option<Instant>) -> bool {
-        // RMWs here and there, which loom orders: a load could miss a store whose unpark has been.
+        // Both accesses are RMWs, which loom orders: a load could miss a store whose unpark has already happened.
         let mut slept = false;
         while !self.ready.swap(false, Ordering::Acquire) {
             if deadline.is_some() {
@@ -176,11 +177,11 @@ impl Parker {
     }
 
     /// # Safety
-    /// `this` is alive, and no `unpark` has been called on it that its `park` has not yet answered.
+    /// `this` is alive, and each earlier `unpark` on it has been consumed by a `park`.
     pub unsafe fn unpark(this: *const Self) {
         // SAFETY: alive by the contract, until the store below.
         let thread = unsafe { (*this).thread.clone() };
-        // SAFETY: as above; the store is the last step of the model that uses the memory, and nobody runs between it
+        // SAFETY: as above; the store is the last step of the model that uses the memory, and no thread runs between it
         // and the swap.
         let was_parked = unsafe {
             (*this).ready.swap(true, Ordering::Release);

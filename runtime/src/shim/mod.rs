@@ -1,6 +1,7 @@
-//! The one door to atomics, cells, locks, threads and clocks: `std`'s, or loom's under `--cfg sudog_loom`.
+//! The only access to atomics, cells, locks, threads and clocks: `std`'s, or loom's under `--cfg sudog_loom`.
 //!
-//! The cfg is this project's own, so that a user who models *their* code with `--cfg loom` does not switch ours.
+//! The cfg is this project's own, so a user's `--cfg loom`, for models of the user's code, does not affect this
+//! project.
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 pub mod futex;
@@ -18,10 +19,25 @@ pub use self::loom::*;
 #[cfg(not(sudog_loom))]
 pub use self::std::*;
 
-/// For a model, a state that it may have to reach: see `reached.rs`. On the real machine, nothing.
+/// Marks a state for a model: see `reached.rs`. On the real machine this does nothing.
 #[cfg(not(sudog_loom))]
 #[inline(always)]
 pub fn mark(_state: &'static str) {}
 
 #[cfg(sudog_loom)]
 pub use reached::mark;
+
+/// Makes functions that are `const`, except in a model: loom's atomics and cells have no `const` constructor.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! const_unless_model {
+    ($($(#[$attribute:meta])* $vis:vis const fn $name:ident($($arg:ident: $Arg:ty),*) -> $Result:ty $body:block)+) => {$(
+        #[cfg(not(sudog_loom))]
+        $(#[$attribute])*
+        $vis const fn $name($($arg: $Arg),*) -> $Result $body
+
+        #[cfg(sudog_loom)]
+        $(#[$attribute])*
+        $vis fn $name($($arg: $Arg),*) -> $Result $body
+    )+};
+}

@@ -1,10 +1,10 @@
-//! What a model must show: which states its executions have reached.
+//! Which states the executions of a model have reached.
 //!
-//! A model that passes has shown nothing of a state that no execution has come to. So each model names the states that
-//! give it its meaning, [`mark`]s them where it comes to them, and runs inside of [`must_reach`], which counts the marks
-//! of all executions and panics if there is a state without any.
+//! A model that passes shows nothing about a state that no execution has reached. So each model names the states that
+//! give it its meaning, [`mark`]s them where it reaches them, and runs inside [`must_reach`]. That counts the marks of
+//! all executions and panics if a state has none.
 //!
-//! Marks are no steps of the model: they are in a thread-local of the machine's thread, on which loom runs all threads
+//! Marks are not steps of the model: they are in a thread-local of the machine's thread, on which loom runs all threads
 //! of a model, one at a time.
 
 use std::cell::{Cell, RefCell};
@@ -12,30 +12,30 @@ use std::collections::BTreeMap;
 
 use loom::thread::{self, ThreadId};
 
-// What the modelled machine marks by itself.
+// States that the modelled machine marks by itself.
 
 /// A thread blocks, in a parker or on a futex.
 pub const SLEEPS: &str = "a thread sleeps";
-/// Two threads are asleep at a time.
+/// Two threads sleep at the same time.
 pub const TWO_SLEEP: &str = "two threads sleep";
-/// The wake-up is there when a thread comes to a parker.
+/// The wake-up has already happened when a thread reaches a parker.
 pub const WOKEN_BEFORE: &str = "a wake-up comes before the sleep";
-/// A sleep in a parker is over by its deadline.
+/// A deadline ends a sleep in a parker.
 pub const TIME_IS_UP: &str = "a deadline ends a sleep";
-/// A thread lets the others go first.
+/// A thread lets the others run first.
 pub const YIELDS: &str = "a thread yields";
 
-// What `waiting` makes of that.
+// States that `waiting` derives from these.
 
 /// A call returns without having waited.
 pub const AT_ONCE: &str = "a call does not wait";
 /// A call waits more than once: what it was woken for is gone.
 pub const AGAIN: &str = "a call waits again";
-/// A call comes to the end of its time, and a wake-up for it is under way, or there.
+/// A call reaches its deadline, and a wake-up for it is under way, or has happened.
 pub const TOO_LATE_AND_WOKEN: &str = "a wake-up comes when the time is up";
 
 thread_local! {
-    /// How often each state has been marked in the exploration under way.
+    /// How often each state has been marked in the current exploration.
     static MARKS: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
     static EXPLORING: Cell<bool> = const { Cell::new(false) };
     /// How many threads sleep at this moment.
@@ -49,7 +49,7 @@ struct Call {
     marks: Vec<&'static str>,
 }
 
-/// This execution has come to `state`. Without a [`must_reach`] around it, it does nothing.
+/// Notes that this execution has reached `state`. Does nothing outside [`must_reach`].
 pub fn mark(state: &'static str) {
     if !EXPLORING.get() {
         return;
@@ -63,7 +63,7 @@ pub fn mark(state: &'static str) {
     });
 }
 
-/// How often `state` has been marked so far, by this execution and those before it.
+/// How often this execution and those before it have marked `state`.
 #[must_use]
 pub fn times(state: &str) -> u64 {
     MARKS.with_borrow(|marks| marks.get(state).copied().unwrap_or(0))
@@ -81,24 +81,24 @@ pub(super) fn sleep<T>(block: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The states that a call has come to.
+/// The states that a call has reached.
 #[derive(Debug)]
-pub struct Seen(Vec<&'static str>);
+pub struct CallStates(Vec<&'static str>);
 
-impl Seen {
-    /// Whether `state` was among them.
+impl CallStates {
+    /// True if the call has reached `state`.
     #[must_use]
     pub fn has(&self, state: &str) -> bool {
         self.0.contains(&state)
     }
 }
 
-/// What `f` returns, and the states that it has come to by itself: other threads' marks are not counted. To be called
-/// inside of a model, and not by a call that it observes.
-pub fn during<T>(f: impl FnOnce() -> T) -> (T, Seen) {
+/// The result of `f`, and the states that this thread has reached in it; other threads' marks are not counted. Call it
+/// inside a model, and not inside another call of `during`.
+pub fn during<T>(f: impl FnOnce() -> T) -> (T, CallStates) {
     let this = thread::current().id();
     CALLS.with_borrow_mut(|calls| {
-        // One that was unwound, or of an execution that was given up, is there still.
+        // A call that was unwound, or of an abandoned execution, is still listed.
         calls.retain(|call| call.thread != this);
         calls.push(Call { thread: this, marks: Vec::new() });
     });
@@ -107,12 +107,12 @@ pub fn during<T>(f: impl FnOnce() -> T) -> (T, Seen) {
         let at = calls.iter().position(|call| call.thread == this).expect("one call inside of another");
         calls.swap_remove(at).marks
     });
-    (result, Seen(seen))
+    (result, CallStates(seen))
 }
 
-/// [`during`] for a call that may block: marks what has become of it, and says whether it has waited.
+/// [`during`] for a call that may block: marks how the wait went, and returns whether the call has waited.
 pub fn waiting<T>(f: impl FnOnce() -> T) -> (T, bool) {
-    let (result, Seen(seen)) = during(f);
+    let (result, CallStates(seen)) = during(f);
     let yields = seen.contains(&YIELDS);
     let waits: Vec<_> = seen.into_iter().filter(|state| [SLEEPS, WOKEN_BEFORE, TIME_IS_UP].contains(state)).collect();
     match waits[..] {
@@ -125,7 +125,7 @@ pub fn waiting<T>(f: impl FnOnce() -> T) -> (T, bool) {
     (result, yields || !waits.is_empty())
 }
 
-/// Runs `f` without marks: what a model does before it begins. There is no other thread yet.
+/// Runs `f` without marks: the setup of a model. There is no other thread yet.
 pub fn unmarked<T>(f: impl FnOnce() -> T) -> T {
     let exploring = EXPLORING.replace(false);
     let result = f();
@@ -133,14 +133,14 @@ pub fn unmarked<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether a [`must_reach`] is under way: for what explores models, and leaves it to its callers to name their states.
+/// True inside [`must_reach`]: for helpers that explore models and leave it to their callers to name the states.
 #[must_use]
 pub fn is_asked_for() -> bool {
     EXPLORING.get()
 }
 
-/// Runs `explore`, which explores one model or several, and then panics if there is a state that no execution has
-/// reached. The states that are not named may be reached or not.
+/// Runs `explore`, which explores one model or several, and then panics if no execution has reached one of `states`.
+/// Other states may be reached or not.
 pub fn must_reach(states: &[&'static str], explore: impl FnOnce()) {
     assert!(!EXPLORING.replace(true), "one exploration inside of another");
     explore();

@@ -1,6 +1,6 @@
 //! Loom's atomics, with sequentially consistent accesses.
 //!
-//! Loom treats a SeqCst access as an acquire-release one, but knows SeqCst fences. So such an access is performed here
+//! Loom treats a SeqCst access as an acquire-release one, but models SeqCst fences. So such an access is performed here
 //! as the acquire-release access and a fence, by one of two conventions ([`Sc`]):
 //!
 //! | access, SeqCst | `AfterWrites` | `BeforeLoads` |
@@ -8,11 +8,11 @@
 //! | load | Acquire | fence, then Acquire |
 //! | store | Release, then fence | Release |
 //! | read-modify-write | AcqRel, then fence | AcqRel |
-//! | compare-exchange that fails | Acquire, or what it is given for that | the same |
+//! | compare-exchange that fails | Acquire, or its given failure ordering | the same |
 //!
-//! A *site* is a place in the source that has a SeqCst access or fence. [`each_site`] weakens one site after the other to
-//! acquire-release, and sees whether the model fails. `docs/orderings.md`, section 10, says what the conventions prove,
-//! and has the table of sites.
+//! A *site* is a place in the source that has a SeqCst access or fence. [`each_site`] weakens one site after the other
+//! to acquire-release, and checks whether the model fails. `docs/orderings.md`, section 10, says what the conventions
+//! prove, and lists the sites in a table.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, Location};
@@ -43,7 +43,7 @@ impl Site {
     }
 }
 
-/// The file, the function, and what is done there: it stays the same if other lines of the file change.
+/// The file, the function and the operation: this name stays the same if other lines of the file change.
 impl std::fmt::Display for Site {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let file = self.place.file();
@@ -58,9 +58,9 @@ impl std::fmt::Display for Site {
 // Loom runs all threads of a model on one thread of the machine, the test's.
 thread_local! {
     static SC: Cell<Sc> = const { Cell::new(Sc::AfterWrites) };
-    /// In the order in which the models of this test have come to them.
+    /// In the order in which the models of this test have first reached them.
     static SITES: RefCell<Vec<Site>> = const { RefCell::new(Vec::new()) };
-    /// The full name of a site, or nothing.
+    /// The full name of a site, or empty.
     static WEAKENED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -78,11 +78,12 @@ pub fn under_both(explore: impl Fn()) {
     set_sc(Sc::AfterWrites);
 }
 
-/// Explores a model under both conventions; then once more for each SeqCst access and fence that it has come to, with
-/// that one weakened. It must fail if the site is in `needed`, and pass if it is in `spare`; each site is in one of them.
+/// Explores a model under both conventions; then once more for each SeqCst access and fence that it has reached, with
+/// that one weakened. The model must fail if the site is in `needed`, and pass if it is in `spare`; each site is in one
+/// of them.
 ///
-/// A model that fails is explored in a process of its own, which ends there: were it unwound, destructors on its stack
-/// would run in a model that has ended. `test` is the name of the test that calls this, with its modules.
+/// A weakened model is explored in a process of its own, which ends when the model fails: unwinding would run
+/// destructors in a model that has ended. `test` is the name of the calling test, with its modules.
 pub fn each_site(test: &str, needed: &[&str], spare: &[&str], explore: impl Fn()) {
     const CHILD: &str = "SUDOG_WEAKENED_SITE";
     if let Ok(site) = env::var(CHILD) {
@@ -104,7 +105,7 @@ pub fn each_site(test: &str, needed: &[&str], spare: &[&str], explore: impl Fn()
             .output()
             .unwrap();
         let output = String::from_utf8_lossy(&child.stderr);
-        // Loom at its limits is no answer.
+        // An execution that ends at loom's own limits is not an answer.
         let answers = !output.contains("exceeded maximum") && !output.contains("internal bug");
         match child.status.code() {
             Some(FAILS) if answers => killed.push(site.to_string()),

@@ -6,7 +6,7 @@ pub use std::time::Instant;
 
 use std::sync::PoisonError;
 
-/// A lock that sleeps in the kernel. `std`'s: small, allocation-free where it is a futex, usable in a `static`.
+/// A lock that sleeps in the kernel. `std`'s: small, usable in a `static`; allocates nothing where it is a futex.
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 pub type MutexGuard<'a, T> = std::sync::MutexGuard<'a, T>;
@@ -18,19 +18,21 @@ impl<T> Mutex<T> {
 
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        // Nothing panics under these locks; and a queue is whole between any two of its steps that could.
+        // User code does not run under these locks, so nothing panics under them; and a queue is consistent between any
+        // two of its steps.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Between plain accesses of two threads that each write, then read what the other writes.
+/// A full fence between plain accesses of two threads that each write, then read what the other has written.
 #[inline(always)]
 pub fn full_fence() {
-    // The standard fence compiles to `mfence`, which takes several times as long as a locked instruction, and orders
-    // what we do not use: stores past the caches. Any locked instruction is a full fence for ordinary memory; Linux's
-    // `smp_mb` is this one.
+    // The standard fence compiles to `mfence`, which takes several times as long as a locked instruction. It also
+    // orders stores that bypass the caches, which are not used here. Any locked instruction is a full fence for
+    // ordinary memory; Linux's `smp_mb` uses this one.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: rewrites a byte of our own stack with what is there. Not `nomem`: the compiler moves no access across it.
+    // SAFETY: writes to a byte of this thread's stack the value that is there. Not `nomem`: the compiler moves no
+    // access across it.
     unsafe {
         std::arch::asm!("lock or byte ptr [rsp], 0", options(nostack));
     }
@@ -50,11 +52,11 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// How many processors this process may run on: those of its main thread, asked once.
+/// How many processors this process may run on: those of its main thread, read once.
 #[inline]
 pub fn num_cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: every thread that asks gets the same answer, and nothing else hangs on it.
+    // Relaxed: every thread that asks gets the same answer, and no other data depends on it.
     match CPUS.load(Ordering::Relaxed) {
         0 => {
             let cpus = ask_num_cpus().max(1);
@@ -65,19 +67,19 @@ pub fn num_cpus() -> u32 {
     }
 }
 
-/// `available_parallelism` reads the cgroup's quota, for which it allocates; a wait path must not.
+/// `available_parallelism` reads the cgroup's quota, for which it allocates; waiting must not allocate.
 #[cfg(target_os = "linux")]
 #[cold]
 fn ask_num_cpus() -> u32 {
     // SAFETY: an all-zero cpu_set_t is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // Not 0, this thread: the first to ask may be pinned where the others are not.
-    // SAFETY: takes nothing and cannot fail.
+    // Not 0, which means the calling thread: the first caller may be pinned to fewer processors than the others.
+    // SAFETY: takes no arguments and cannot fail.
     let main_thread = unsafe { libc::getpid() };
     // SAFETY: `set` is a cpu_set_t of the size given.
     let got = unsafe { libc::sched_getaffinity(main_thread, size_of::<libc::cpu_set_t>(), &raw mut set) };
     if got != 0 {
-        return 1; // more than 1024 processors, or forbidden: never spinning is always right
+        return 1; // more than 1024 processors, or forbidden: never to spin is always correct
     }
     // SAFETY: `set` was filled by the call above.
     unsafe { libc::CPU_COUNT(&set) as u32 }
@@ -96,11 +98,11 @@ mod parker {
     use super::{AtomicU32, Instant, Ordering};
     use crate::shim::futex;
 
-    /// Nobody has spoken.
+    /// Neither side has acted.
     const EMPTY: u32 = 0;
     /// The thread sleeps on the word, or is about to.
     const PARKED: u32 = 1;
-    /// Woken; the thread takes this back to EMPTY as it returns.
+    /// Unparked; the thread sets this back to EMPTY as it returns.
     const READY: u32 = 2;
 
     /// Blocks one thread until one `unpark`.
@@ -113,7 +115,7 @@ mod parker {
 
         /// Blocks until `unpark` (true, and the parker can be used again) or until `deadline` (false).
         pub fn park(&self, deadline: Option<Instant>) -> bool {
-            // Acquire on failure pairs with the Release in `unpark`: what the waker wrote, we see.
+            // Acquire on failure pairs with the Release in `unpark`: the waiter sees what the waker wrote.
             let seen = self.0.compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Acquire);
             if seen != Err(READY) {
                 loop {
@@ -126,53 +128,54 @@ mod parker {
                     }
                 }
             }
-            // Relaxed: the one `unpark` of this round has been, so nobody else writes here.
+            // Relaxed: the only `unpark` of this round has happened, so no other thread writes here.
             self.0.store(EMPTY, Ordering::Relaxed);
             true
         }
 
         /// # Safety
-        /// `this` is alive, and no `unpark` has been called on it that its `park` has not yet answered.
+        /// `this` is alive, and each earlier `unpark` on it has been consumed by a `park`.
         pub unsafe fn unpark(this: *const Self) {
-            // SAFETY: alive by the contract, until the swap below tells its thread that it may go.
+            // SAFETY: alive by the contract, until the swap below lets its thread return.
             let word: *const AtomicU32 = unsafe { &raw const (*this).0 };
             // SAFETY: as above; this is the last access to the memory.
             let was = unsafe { (*word).swap(READY, Ordering::Release) };
             if was == PARKED {
-                futex::wake(word, 1); // by address only: the parker may be gone
+                futex::wake(word, 1); // by address only: the parker may be freed
             }
         }
     }
 }
 
-/// What stands for the futex where there is none: a few condition variables, shared by all words.
+/// Replaces the futex on other systems: a few condition variables, shared by all words.
 #[cfg(not(target_os = "linux"))]
 pub mod futex {
     use super::{AtomicU32, Instant, Ordering};
     use std::sync::{Condvar, Mutex, PoisonError};
 
-    static BEDS: [(Mutex<()>, Condvar); 16] = [const { (Mutex::new(()), Condvar::new()) }; 16];
+    static WORD_CONDVARS: [(Mutex<()>, Condvar); 16] = [const { (Mutex::new(()), Condvar::new()) }; 16];
 
-    fn bed(word: *const AtomicU32) -> &'static (Mutex<()>, Condvar) {
-        &BEDS[(word.addr() >> 6) % BEDS.len()]
+    fn condvar_of(word: *const AtomicU32) -> &'static (Mutex<()>, Condvar) {
+        &WORD_CONDVARS[(word.addr() >> 6) % WORD_CONDVARS.len()]
     }
 
-    /// Sleeps while `*word == expected`, until a [`wake`], or for no reason at all.
+    /// Sleeps while `*word == expected`, until a [`wake`]; may return spuriously.
     pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
-        debug_assert!(deadline.is_none(), "nobody needs one");
-        let (lock, changed) = bed(word);
+        debug_assert!(deadline.is_none(), "no caller passes a deadline");
+        let (lock, changed) = condvar_of(word);
         let asleep = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who changes the word wakes, under the lock, after that: so the change is seen here, or the wake-up comes.
+        // A waker changes the word first and then takes this lock to wake: so this thread sees the change here, or gets
+        // the wake-up.
         if word.load(Ordering::Relaxed) == expected {
             drop(changed.wait(asleep).unwrap_or_else(PoisonError::into_inner));
         }
         true
     }
 
-    /// Wakes at least one that sleeps in [`wait`] on the word at this address: all of its bed, as they look the same
-    /// here.
+    /// Wakes at least one thread that sleeps in [`wait`] on the word at this address, by waking all threads that share
+    /// its condition variable.
     pub fn wake(word: *const AtomicU32, _n: u32) {
-        let (lock, changed) = bed(word);
+        let (lock, changed) = condvar_of(word);
         let _asleep = lock.lock().unwrap_or_else(PoisonError::into_inner);
         changed.notify_all();
     }
@@ -209,14 +212,14 @@ mod parker {
         }
 
         /// # Safety
-        /// `this` is alive, and no `unpark` has been called on it that its `park` has not yet answered.
+        /// `this` is alive, and each earlier `unpark` on it has been consumed by a `park`.
         pub unsafe fn unpark(this: *const Self) {
             // SAFETY: alive by the contract. The thread cannot return from `park`, and so cannot free this, before the
-            // lock is released; and a `std` mutex allows that its owner is freed once the release is visible.
+            // lock is released; and a `std` mutex may be freed by its owner once the release is visible.
             let this = unsafe { &*this };
             let mut ready = this.ready.lock().unwrap_or_else(PoisonError::into_inner);
             *ready = true;
-            // Under the lock: after it the condition variable may be gone.
+            // Under the lock: after the unlock the condition variable may be freed.
             this.wake.notify_one();
         }
     }

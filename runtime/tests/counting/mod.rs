@@ -1,4 +1,4 @@
-//! An allocator that counts, for each thread apart: what the others do in the meantime does not show.
+//! An allocator that counts for each thread separately: the other threads' allocations do not show.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,7 +15,7 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: `System`'s, and a count that is nobody's business.
+// SAFETY: `System`'s methods, plus a counter.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Runs `f`, and says how often it has allocated on this thread.
+/// Runs `f`, and returns how often it has allocated on this thread.
 #[allow(dead_code)] // compiled into several suites
 pub fn allocations<T>(f: impl FnOnce() -> T) -> (u64, T) {
     let before = ALLOCATIONS.get();

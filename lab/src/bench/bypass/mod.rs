@@ -21,7 +21,7 @@ use std::io;
 
 use serde::Serialize;
 use sudog_locks::capacitor::{
-    Admission, Always, ArriveDepart, Dealing, Gated, Multilane, Platoon, SeparateLanes, SlidingWindow,
+    Admission, Always, ArriveDepart, Gated, LaneChoice, Multilane, Platoon, SeparateLanes, SlidingWindow,
 };
 use sudog_locks::waiting_array::{Benaphore, Ticket};
 use sudog_locks::waiting_array::{BucketWait, GrantWait};
@@ -52,7 +52,7 @@ enum Case {
     Window,
     WindowGated,
     Together,
-    Separate(Dealing),
+    Separate(LaneChoice),
     /// Not a capacitor.
     Permits,
 }
@@ -65,9 +65,9 @@ const CASES: [Case; 10] = [
     Case::Window,
     Case::WindowGated,
     Case::Together,
-    Case::Separate(Dealing::InTurn),
-    Case::Separate(Dealing::ByThread),
-    Case::Separate(Dealing::AtRandom),
+    Case::Separate(LaneChoice::InTurn),
+    Case::Separate(LaneChoice::ByThread),
+    Case::Separate(LaneChoice::AtRandom),
 ];
 
 /// The inner lock of the control: one that always overtakes.

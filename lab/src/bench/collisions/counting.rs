@@ -59,7 +59,7 @@ mod tests {
     use std::thread;
 
     use sudog_locks::waiting_array::Benaphore;
-    use sudog_locks::waiting_array::{BucketWait, ChainWait, Mixed, TicketWait};
+    use sudog_locks::waiting_array::{BucketWait, ChainWait, MixedHash, TicketWait};
 
     use super::*;
 
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn each_wake_in_vain_begins_a_wait() {
-        in_vain::<ChainWait<Counting<Telling<0>>, 1, Mixed<64>>, 0>();
-        in_vain::<BucketWait<Counting<Telling<1>>, 1, Mixed<64>>, 1>();
+        in_vain::<ChainWait<Counting<Telling<0>>, 1, MixedHash<64>>, 0>();
+        in_vain::<BucketWait<Counting<Telling<1>>, 1, MixedHash<64>>, 1>();
     }
 
     #[test]

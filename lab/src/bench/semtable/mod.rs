@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde::Serialize;
-use sudog_runtime::sema::detached::DetachedQueue;
+use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{BUCKETS, Order};
 
 use crate::cli::{List, SemtableArgs};

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use rand_mt::Mt;
-use sudog_runtime::sema::detached::DetachedQueue;
 use sudog_runtime::sema::queue::BucketQueue;
+use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{Order, Table};
 
 use super::{BASE, Case, Record, STRIDE};

@@ -1,18 +1,18 @@
-//! The queue of a bucket: who waits, by address, under the bucket's lock.
+//! The queue of a bucket: its waiters by address, under the bucket's lock.
 //!
-//! Go has had three, one after another, and here are all of them. With n waiters in the bucket at m addresses, to wake
-//! the first waiter of an address takes
+//! Go has had three, one after another; all of them are here. With n waiters in the bucket at m addresses, waking the
+//! first waiter of an address takes
 //!
-//! | queue | in Go | steps | its weakness |
+//! | queue | in Go | steps | weakness |
 //! |---|---|---|---|
-//! | [`OneLevelList`] | until 1.8 | O(n) | many wait for one lock: whoever unlocks another one of the bucket walks past all of them (issue 17953) |
+//! | [`OneLevelList`] | until 1.8 | O(n) | many waiters for one lock: an unlock of another lock in the bucket walks past all of them (issue 17953) |
 //! | [`TwoLevelList`] | in no release: CL 36792 | O(m) | many locks in one bucket |
 //! | [`Treap`] | since 1.9 (CL 37103) | O(log m), expected | none, at 251 buckets |
 //!
-//! The default is the treap. Which one a [`SemTable`](super::SemTable) has is a type parameter of it. Whoever leaves by a
-//! deadline or a cancel does so in O(1) in all three, and in O(log m) where the treap loses a node.
+//! The default is the treap. The queue is a type parameter of [`SemTable`](super::SemTable). A waiter that times out or
+//! is cancelled leaves in O(1) in all three, and in O(log m) where the treap loses a node.
 //!
-//! `docs/mutex.md` has what they take on a real machine: the laboratory's `semtable --queue` and `collide`.
+//! `docs/mutex.md` has their cost on a real machine: the laboratory's `semtable --queue` and `collide`.
 //!
 //! # Examples
 //!
@@ -43,43 +43,43 @@ pub use two_level::TwoLevelList;
 use super::sudog::Link;
 use super::{Order, Sudog, SudogPtr, WaitOutcome};
 
-/// What a bucket can keep its waiters in. Sealed: a queue is trusted with addresses of waiters' stacks.
+/// A queue for the waiters of a bucket. Sealed: a queue is trusted with addresses of waiters' stacks.
 ///
 /// # Safety
 ///
-/// - A waiter that it returns is one that it was given, and has not returned since.
-/// - After that it does not touch it.
+/// - A waiter that it returns was given to it, and has not been returned since.
+/// - After returning a waiter the queue does not touch it.
 pub unsafe trait BucketQueue: Send + 'static {
-    /// Nobody waits.
+    /// A queue without waiters.
     const EMPTY: Self;
 
-    /// What must not be done under the bucket's lock; called before it is taken.
+    /// Work that must not be done under the bucket's lock; called before the lock is taken.
     #[doc(hidden)]
     #[inline(always)]
     fn prepare() {}
 
-    /// Puts a waiter into the line of its address.
+    /// Adds a waiter to the queue of its address.
     ///
     /// # Safety
     ///
-    /// - `sudog` is in no queue, and stays where it is, alive, until it has been unlinked from this one.
-    /// - Until then nobody reads or writes its links, but through this queue.
+    /// - `sudog` is in no queue, and stays in place, alive, until it has been unlinked from this one.
+    /// - Until then its links are read and written only through this queue.
     #[doc(hidden)]
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order);
 
-    /// Takes the first waiter of an address out of its line, if there is one, and gives it its fate.
+    /// Unlinks the first waiter of an address, if there is one, and sets its outcome.
     #[doc(hidden)]
-    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr>;
+    fn dequeue(&mut self, addr: usize, outcome: WaitOutcome) -> Option<SudogPtr>;
 
-    /// Takes a waiter out, wherever it stands, and gives it its fate.
+    /// Unlinks a waiter at any position, and sets its outcome.
     ///
     /// # Safety
     ///
     /// It is queued here.
     #[doc(hidden)]
-    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome);
+    unsafe fn unlink(&mut self, s: SudogPtr, outcome: WaitOutcome);
 
-    /// How many wait for an address.
+    /// How many waiters an address has.
     #[doc(hidden)]
     fn len(&self, addr: usize) -> usize;
 }

@@ -1,4 +1,4 @@
-//! One list of all waiters of a bucket, whatever they wait for: Go's, until 1.8.
+//! One list of all waiters of a bucket, whatever their address: Go's queue until 1.8.
 //!
 //! ```text
 //!   head ─▶ A ⇄ A ⇄ B ⇄ A ⇄ C ◀─ tail        the first B is found by walking past two As
@@ -14,20 +14,20 @@ pub struct OneLevelList {
     pub(super) tail: Link,
 }
 
-// SAFETY: the sudogs that it links are touched by the holder of the list only (the contract of `queue`), on whatever
-// thread that is; and a sudog's fields may be used from any thread.
+// SAFETY: only the holder of the list touches the sudogs that it links (the contract of `queue`), on whatever thread;
+// and a sudog's fields may be used from any thread.
 unsafe impl Send for OneLevelList {}
 
-// SAFETY: it returns what it finds in the list, and takes it out.
+// SAFETY: it returns what it finds in the list, and unlinks it.
 unsafe impl BucketQueue for OneLevelList {
     const EMPTY: Self = Self { head: None, tail: None };
 
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
         // SAFETY: lives as long as it is linked, and is reached through this list only, by the contract.
         let s = unsafe { sudog.as_queued() };
-        debug_assert_ne!(s.fate.get(), WaitOutcome::Queued);
-        s.fate.set(WaitOutcome::Queued);
-        // In front of all is in front of those of its address.
+        debug_assert_ne!(s.outcome.get(), WaitOutcome::Queued);
+        s.outcome.set(WaitOutcome::Queued);
+        // The front of the whole list is also the front of this address's waiters.
         let (prev, next) = match order {
             Order::Fifo => (self.tail, None),
             Order::Lifo => (None, self.head),
@@ -35,12 +35,12 @@ unsafe impl BucketQueue for OneLevelList {
         self.join(prev, next, s);
     }
 
-    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr> {
+    fn dequeue(&mut self, addr: usize, outcome: WaitOutcome) -> Option<SudogPtr> {
         let mut at = self.head;
         while let Some(s) = at {
             if s.addr == addr {
                 // SAFETY: found here.
-                unsafe { self.unlink(s, fate) };
+                unsafe { self.unlink(s, outcome) };
                 return Some(s);
             }
             at = s.next.get();
@@ -48,12 +48,12 @@ unsafe impl BucketQueue for OneLevelList {
         None
     }
 
-    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome) {
-        debug_assert_eq!(s.fate.get(), WaitOutcome::Queued);
+    unsafe fn unlink(&mut self, s: SudogPtr, outcome: WaitOutcome) {
+        debug_assert_eq!(s.outcome.get(), WaitOutcome::Queued);
         let (prev, next) = (s.prev.replace(None), s.next.replace(None));
         self.set_next(prev, next);
         self.set_prev(next, prev);
-        s.fate.set(fate);
+        s.outcome.set(outcome);
     }
 
     fn len(&self, addr: usize) -> usize {
@@ -75,7 +75,7 @@ impl OneLevelList {
         self.set_prev(next, Some(s));
     }
 
-    /// What comes after one, or after nothing: first of all.
+    /// Sets the successor of `of`, or, for `None`, the first waiter.
     fn set_next(&mut self, of: Link, to: Link) {
         match of {
             None => self.head = to,

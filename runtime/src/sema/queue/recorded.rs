@@ -1,11 +1,10 @@
-//! A queue that reports what it does: see [`event`].
+//! A queue that records what it does: see [`event`].
 
 use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 use crate::event::{self, Kind};
 
-/// Another queue, whose comings and goings are recorded as events: who goes to sleep ([`Kind::Sleep`],
-/// [`Kind::Requeue`]), who is woken ([`Kind::Wake`]) or given its permit ([`Kind::Handoff`]), and who gives up
-/// ([`Kind::Leave`]).
+/// Another queue that records its waiters' steps as events: going to sleep ([`Kind::Sleep`], [`Kind::Requeue`]), being
+/// woken ([`Kind::Wake`]) or given a permit ([`Kind::Handoff`]), and giving up ([`Kind::Leave`]).
 ///
 /// They are recorded under the bucket's lock, so those of one bucket are in the order in which they happened.
 ///
@@ -20,18 +19,18 @@ use crate::event::{self, Kind};
 /// ```
 pub struct Recorded<Q>(Q);
 
-/// What a waiter is known by, in the events of its wait.
+/// The id of a waiter in the events of its wait.
 fn waiter(sudog: &Sudog) -> usize {
     std::ptr::from_ref(sudog).addr()
 }
 
-// SAFETY: the other queue's.
+// SAFETY: as for the inner queue.
 unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
     const EMPTY: Self = Self(Q::EMPTY);
 
     #[inline]
     fn prepare() {
-        event::prepare(); // a ring is made by an allocation
+        event::prepare(); // making a ring allocates
         Q::prepare();
     }
 
@@ -47,18 +46,18 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
     }
 
     #[inline]
-    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr> {
-        let s = self.0.dequeue(addr, fate)?;
-        let kind = if fate == WaitOutcome::Granted { Kind::Handoff } else { Kind::Wake };
+    fn dequeue(&mut self, addr: usize, outcome: WaitOutcome) -> Option<SudogPtr> {
+        let s = self.0.dequeue(addr, outcome)?;
+        let kind = if outcome == WaitOutcome::Granted { Kind::Handoff } else { Kind::Wake };
         event::record_if_prepared(kind, addr, waiter(&s));
         Some(s)
     }
 
     #[inline]
-    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome) {
+    unsafe fn unlink(&mut self, s: SudogPtr, outcome: WaitOutcome) {
         event::record_if_prepared(Kind::Leave, s.addr, waiter(&s));
         // SAFETY: by the contract.
-        unsafe { self.0.unlink(s, fate) };
+        unsafe { self.0.unlink(s, outcome) };
     }
 
     fn len(&self, addr: usize) -> usize {

@@ -2,14 +2,14 @@
 //! by its head.
 //!
 //! ```text
-//!   head ⇄ second ⇄ ... ⇄ last ⇄ head         the head has a priority other than 0, and it alone is a node
+//!   head ⇄ second ⇄ ... ⇄ last ⇄ head         the head has a priority other than 0, and only the head is a node
 //! ```
 //!
-//! `head.prev` is the last, so both ends are at hand, and anybody is taken out in O(1), but for the last waiter of an
-//! address, whose node goes with it.
+//! `head.prev` is the last waiter, so both ends are reachable in one step, and any waiter is unlinked in O(1), except
+//! the last waiter of an address, whose node is removed too.
 //!
-//! Go's ring is a singly linked list with a tail pointer, so it can remove the head only; deadlines need to remove
-//! anybody.
+//! Go's ring is a singly linked list with a tail pointer, so it can remove only its head; deadlines need to remove any
+//! waiter.
 
 use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 
@@ -17,38 +17,38 @@ use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 ///
 /// # Safety
 ///
-/// - `find` returns the head of this address that was inserted, or substituted for the one that was, and not removed.
+/// - `find` returns the head of this address that was inserted, or substituted for it, and has not been removed.
 /// - A sudog's priority is not 0 exactly while it is such a head.
-pub unsafe trait Heads: Send + 'static {
-    /// No head.
+pub unsafe trait RingIndex: Send + 'static {
+    /// An index without heads.
     const NONE: Self;
 
-    /// Where an address would be that is not there.
+    /// Where a missing address would be inserted.
     type Place;
 
     /// The head of an address's ring.
     fn find(&self, addr: usize) -> Result<SudogPtr, Self::Place>;
 
-    /// Puts a head there; its priority is 0 before, and is not after.
+    /// Inserts a head there; its priority is 0 before, and is not after.
     fn insert(&mut self, s: SudogPtr, place: Self::Place);
 
-    /// Takes a head out; its priority is 0 then.
+    /// Removes a head; its priority is 0 then.
     fn remove(&mut self, s: SudogPtr);
 
-    /// Puts `new`, of the same address, into `old`'s place, which has none then.
+    /// Replaces `old` by `new`, of the same address; `old`'s priority is 0 then.
     fn substitute(&mut self, old: SudogPtr, new: SudogPtr);
 }
 
-// SAFETY: it returns what it finds in a ring, and takes it out.
-unsafe impl<H: Heads> BucketQueue for H {
+// SAFETY: it returns what it finds in a ring, and unlinks it.
+unsafe impl<H: RingIndex> BucketQueue for H {
     const EMPTY: Self = H::NONE;
 
     #[inline]
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
         // SAFETY: lives as long as it is linked, and is reached through this queue only, by the contract.
         let s = unsafe { sudog.as_queued() };
-        debug_assert_ne!(s.fate.get(), WaitOutcome::Queued);
-        s.fate.set(WaitOutcome::Queued);
+        debug_assert_ne!(s.outcome.get(), WaitOutcome::Queued);
+        s.outcome.set(WaitOutcome::Queued);
         match self.find(s.addr) {
             Ok(head) => {
                 join(s, head);
@@ -65,16 +65,16 @@ unsafe impl<H: Heads> BucketQueue for H {
     }
 
     #[inline]
-    fn dequeue(&mut self, addr: usize, fate: WaitOutcome) -> Option<SudogPtr> {
+    fn dequeue(&mut self, addr: usize, outcome: WaitOutcome) -> Option<SudogPtr> {
         let head = self.find(addr).ok()?;
         // SAFETY: found here.
-        unsafe { self.unlink(head, fate) };
+        unsafe { self.unlink(head, outcome) };
         Some(head)
     }
 
     #[inline]
-    unsafe fn unlink(&mut self, s: SudogPtr, fate: WaitOutcome) {
-        debug_assert_eq!(s.fate.get(), WaitOutcome::Queued);
+    unsafe fn unlink(&mut self, s: SudogPtr, outcome: WaitOutcome) {
+        debug_assert_eq!(s.outcome.get(), WaitOutcome::Queued);
         let (Some(prev), Some(next)) = (s.prev.get(), s.next.get()) else { unreachable!("queued in no ring") };
         if next == s {
             self.remove(s);
@@ -87,7 +87,7 @@ unsafe impl<H: Heads> BucketQueue for H {
         }
         s.next.set(None);
         s.prev.set(None);
-        s.fate.set(fate);
+        s.outcome.set(outcome);
     }
 
     fn len(&self, addr: usize) -> usize {
@@ -102,7 +102,7 @@ unsafe impl<H: Heads> BucketQueue for H {
     }
 }
 
-/// Puts `s` behind the last in line, which is in front of the head.
+/// Puts `s` behind the last waiter, which is in front of the head.
 fn join(s: SudogPtr, head: SudogPtr) {
     let last = head.prev.replace(Some(s));
     s.next.set(Some(head));

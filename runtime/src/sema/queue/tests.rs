@@ -1,4 +1,4 @@
-//! The queues against a model of them: a line of waiters for each address.
+//! The queues against a model: a queue of waiters for each address.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,14 +8,14 @@ use proptest::sample::Index;
 use super::*;
 use crate::G;
 
-/// Few enough that lines grow and vanish, enough for a tree of some shape.
+/// Few enough addresses that their queues grow and vanish, enough for a tree of some shape.
 const ADDRS: std::ops::Range<usize> = 1..13;
 
 #[derive(Clone, Debug)]
 enum Op {
     Queue(usize, Order),
     Dequeue(usize),
-    /// Of those that are queued, wherever they stand.
+    /// Any waiter that is queued, at any position.
     Unlink(Index),
 }
 
@@ -28,7 +28,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The lines that a queue should hold. A waiter is its index among the sudogs.
+/// The expected queues. A waiter is its index among the sudogs.
 type Lines = BTreeMap<usize, VecDeque<usize>>;
 
 fn sudog(addr: usize) -> Sudog {
@@ -39,9 +39,9 @@ fn is(link: SudogPtr, sudog: &Sudog) -> bool {
     std::ptr::eq::<Sudog>(&*link, sudog)
 }
 
-/// What there is to see of a queue from within.
+/// The internal structure of a queue.
 trait Inspect: BucketQueue {
-    /// Checks what holds between its links, and returns who waits, line by line in the order of addresses.
+    /// Checks the invariants of its links, and returns the waiters, queue by queue in the order of addresses.
     fn inspect(&self) -> Vec<(usize, Vec<SudogPtr>)>;
 }
 
@@ -84,7 +84,7 @@ impl Inspect for Treap {
     }
 }
 
-/// Visits the nodes in the order of the tree, checks what holds between neighbours in it, and says how deep it is.
+/// Visits the nodes in the order of the tree, checks the invariants between neighbours, and returns its depth.
 fn walk(at: Link, parent: Link, visit: &mut impl FnMut(SudogPtr)) -> usize {
     let Some(node) = at else { return 0 };
     assert_eq!(node.parent.get(), parent, "a child's parent");
@@ -95,7 +95,7 @@ fn walk(at: Link, parent: Link, visit: &mut impl FnMut(SudogPtr)) -> usize {
     1 + left.max(walk(node.child[1].get(), at, visit))
 }
 
-/// Those of a ring, which closes, and in which nobody but the head is a node.
+/// The sudogs of a ring, which must be closed, and whose head is its only node.
 fn ring(head: SudogPtr) -> Vec<SudogPtr> {
     let mut line = vec![head];
     loop {
@@ -111,7 +111,7 @@ fn ring(head: SudogPtr) -> Vec<SudogPtr> {
     }
 }
 
-/// All that can be said of a queue.
+/// Checks all properties of a queue.
 fn check(queue: &impl Inspect, sudogs: &[Sudog], lines: &Lines) {
     let got = queue.inspect();
     assert!(got.iter().map(|(addr, _)| addr).eq(lines.keys()), "one line for each address");
@@ -120,7 +120,7 @@ fn check(queue: &impl Inspect, sudogs: &[Sudog], lines: &Lines) {
         assert_eq!(got.len(), line.len(), "the line of {addr}");
         for (place, (s, &waiter)) in got.iter().zip(line).enumerate() {
             assert!(is(*s, &sudogs[waiter]), "{addr}: not {waiter} in place {place} of {line:?}");
-            assert_eq!((s.addr, s.fate.get()), (*addr, WaitOutcome::Queued));
+            assert_eq!((s.addr, s.outcome.get()), (*addr, WaitOutcome::Queued));
             queued[waiter] = true;
         }
     }
@@ -130,7 +130,7 @@ fn check(queue: &impl Inspect, sudogs: &[Sudog], lines: &Lines) {
     for (waiter, s) in sudogs.iter().enumerate().filter(|(waiter, _)| !queued[*waiter]) {
         let links = [s.next.get(), s.prev.get(), s.parent.get(), s.child[0].get(), s.child[1].get()];
         assert_eq!((links, s.priority.get()), ([None; 5], 0), "{waiter} is out, and linked");
-        assert_ne!(s.fate.get(), WaitOutcome::Queued, "{waiter}");
+        assert_ne!(s.outcome.get(), WaitOutcome::Queued, "{waiter}");
     }
 }
 
@@ -153,8 +153,8 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
                 let got = queue.dequeue(addr, WaitOutcome::Granted);
                 assert_eq!(got.is_some(), first.is_some());
                 if let (Some(got), Some(first)) = (got, first) {
-                    assert!(is(got, &sudogs[first]), "not {first}, who is the first of {addr}");
-                    assert_eq!(got.fate.get(), WaitOutcome::Granted);
+                    assert!(is(got, &sudogs[first]), "not {first}, the first of {addr}");
+                    assert_eq!(got.outcome.get(), WaitOutcome::Granted);
                 }
             }
             Op::Unlink(which) => {
@@ -163,7 +163,7 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
                     let waiter = *which.get(&queued);
                     // SAFETY: alive and still, and this thread is the only one; queued, as the model says.
                     unsafe { queue.unlink(sudogs[waiter].as_queued(), WaitOutcome::Cancelled) };
-                    assert_eq!(sudogs[waiter].fate.get(), WaitOutcome::Cancelled);
+                    assert_eq!(sudogs[waiter].outcome.get(), WaitOutcome::Cancelled);
                     lines.values_mut().for_each(|line| line.retain(|&other| other != waiter));
                 }
             }
@@ -192,8 +192,7 @@ proptest! {
     }
 }
 
-/// The worst order for a tree that does not balance itself. A depth of 64 is out of reach for a random one: the mean
-/// is near 30.
+/// The worst order for a tree without balancing. A random one does not reach a depth of 64: the mean is near 30.
 #[test]
 fn ten_thousand_ascending_addresses_make_no_list() {
     const N: usize = 10_000;

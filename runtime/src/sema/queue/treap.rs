@@ -1,4 +1,4 @@
-//! A treap of addresses, each node the head of that address's line.
+//! A treap of addresses; each node is the head of that address's ring of waiters.
 //!
 //! ```text
 //!             [ 0x40 | prio 3 ]⇄ s ⇄ s      binary tree by address: left is smaller
@@ -6,33 +6,34 @@
 //!  [ 0x08 | prio 9 ]   [ 0x90 | prio 5 ]⇄ s
 //! ```
 //!
-//! A line is a ring: see `rings.rs`. Finding an address is O(log n) expected, with n the number of distinct addresses;
-//! so is the insertion of an address, and the removal of its last waiter.
+//! A ring: see `rings.rs`. Finding an address is O(log n) expected, with n the number of distinct addresses; so is
+//! inserting an address, and removing its last waiter.
 //!
-//! Source: `semaRoot` of Go's `runtime/sema.go` (queue, dequeue), CL 37103. Two things are different:
+//! Source: `semaRoot` of Go's `runtime/sema.go` (queue, dequeue), CL 37103. Two differences:
 //!
-//! * Go turns the tree, node by node, to bring one to its place or down to a leaf. Here the way is split, or joined, which
-//!   changes a third of the links.
-//! * Go draws a node's priority at random, each time. Here it is a hash of the address, so an address that comes and
-//!   goes, as that of a contended lock does, finds the same place each time, and the processor foresees the way there.
+//! * Go rotates the tree, node by node, to move a node to its place or down to a leaf. Here the path is split, or
+//!   joined, which changes a third of the links.
+//! * Go draws a node's priority at random, each time. Here it is a hash of the address, so an address that is inserted
+//!   and removed repeatedly, as a contended lock's is, gets the same place each time, and the processor predicts the
+//!   path.
 
-use super::rings::Heads;
+use super::rings::RingIndex;
 use super::{Link, SudogPtr};
 
-/// Addresses in a tree that is balanced as if by chance.
+/// Addresses in a tree that is balanced in expectation.
 pub struct Treap {
     pub(super) root: Link,
 }
 
-// SAFETY: the sudogs that it links are touched by the holder of the treap only, on whatever thread that is; and a
-// sudog's fields may be used from any thread.
+// SAFETY: only the holder of the treap touches the sudogs that it links, on whatever thread; and a sudog's fields may
+// be used from any thread.
 unsafe impl Send for Treap {}
 
 // SAFETY: `find` returns what is in the tree.
-unsafe impl Heads for Treap {
+unsafe impl RingIndex for Treap {
     const NONE: Self = Self { root: None };
 
-    /// The node under which it would be a leaf.
+    /// The parent that the new node would have as a leaf.
     type Place = Link;
 
     fn find(&self, addr: usize) -> Result<SudogPtr, Link> {
@@ -47,8 +48,8 @@ unsafe impl Heads for Treap {
         Err(parent)
     }
 
-    /// Goes up from where it would be a leaf to where its priority belongs. The nodes on the way come to be under it, each
-    /// with what it has on its far side:
+    /// Goes up from the leaf position to where the priority belongs. The nodes on the path become descendants of the
+    /// new node, each with its subtree on the far side:
     ///
     /// ```text
     ///      p                  p
@@ -60,11 +61,11 @@ unsafe impl Heads for Treap {
     ///        (s)  b         a       b
     /// ```
     fn insert(&mut self, s: SudogPtr, place: Link) {
-        s.priority.set(s.rank);
+        s.priority.set(s.priority_seed);
         let mut at = place;
         let mut under = [None, None];
         while let Some(node) = at
-            && node.priority.get() > s.rank
+            && node.priority.get() > s.priority_seed
         {
             at = node.parent.get();
             let near = side(s.addr, node);
@@ -76,8 +77,8 @@ unsafe impl Heads for Treap {
         self.link(Some(s), 1, under[1]);
     }
 
-    /// What is under it takes its place: of the two subtrees always the head with the smaller priority, then what is left
-    /// of the two under that.
+    /// Its subtrees are merged in its place: the root with the smaller priority comes first, then the remaining two are
+    /// merged below it.
     fn remove(&mut self, s: SudogPtr) {
         s.priority.set(0);
         let mut at = s.parent.replace(None);
@@ -98,7 +99,7 @@ unsafe impl Heads for Treap {
         }
     }
 
-    /// The shape stays as it is, as priority and address do.
+    /// The shape does not change, because priority and address do not.
     fn substitute(&mut self, old: SudogPtr, new: SudogPtr) {
         new.priority.set(old.priority.replace(0));
         let parent = old.parent.replace(None);
@@ -110,7 +111,7 @@ unsafe impl Heads for Treap {
 }
 
 impl Treap {
-    /// Puts a node under another, or, under none, at the top.
+    /// Makes a node the child of another or, without a parent, the root.
     #[inline]
     fn link(&mut self, parent: Link, side: usize, child: Link) {
         match parent {

@@ -8,15 +8,15 @@
 //!            [C] ◀─ last
 //! ```
 //!
-//! `child[0]` of a head is the one before it, `child[1]` the one after it.
+//! `child[0]` of a head is the previous head, `child[1]` the next.
 //!
-//! Source: `semaRoot` of Go's `runtime/sema.go` between CL 36792 and CL 37103. (It put a lifo waiter at the end, as it
-//! knew of none.)
+//! Source: `semaRoot` of Go's `runtime/sema.go` between CL 36792 and CL 37103. (It had no lifo waiters, and put each at
+//! the end.)
 
-use super::rings::Heads;
+use super::rings::RingIndex;
 use super::{Link, SudogPtr};
 
-/// Addresses in the order in which somebody first came to wait for them.
+/// Addresses in the order in which each got its first waiter.
 pub struct TwoLevelList {
     pub(super) first: Link,
     pub(super) last: Link,
@@ -25,15 +25,15 @@ pub struct TwoLevelList {
 const BEFORE: usize = 0;
 const AFTER: usize = 1;
 
-// SAFETY: the sudogs that it links are touched by the holder of the list only, on whatever thread that is; and a
-// sudog's fields may be used from any thread.
+// SAFETY: only the holder of the list touches the sudogs that it links, on whatever thread; and a sudog's fields may be
+// used from any thread.
 unsafe impl Send for TwoLevelList {}
 
 // SAFETY: `find` returns what is in the list.
-unsafe impl Heads for TwoLevelList {
+unsafe impl RingIndex for TwoLevelList {
     const NONE: Self = Self { first: None, last: None };
 
-    /// New ones go to the end.
+    /// New heads go to the end.
     type Place = ();
 
     fn find(&self, addr: usize) -> Result<SudogPtr, ()> {
@@ -74,7 +74,7 @@ impl TwoLevelList {
         self.set_before(after, Some(s));
     }
 
-    /// What comes after one, or after nothing: first of all.
+    /// Sets the successor of `of`, or, for `None`, the first head.
     fn set_after(&mut self, of: Link, to: Link) {
         match of {
             None => self.first = to,

@@ -1,4 +1,4 @@
-//! The table's queue without the waiting: what a benchmark or a test of the queue itself needs.
+//! For benchmarks and tests: the queue of one bucket without any waiting.
 //!
 //! Go's `BenchmarkSemTable` does the same through `runtime/export_test.go`.
 
@@ -6,12 +6,12 @@ use super::queue::{BucketQueue, Treap};
 use super::{Order, Sudog, WaitOutcome};
 use crate::G;
 
-/// The queue of one bucket, and the sudogs to put in it. No thread ever waits here.
+/// The queue of one bucket, and the sudogs to put into it. No thread ever waits here.
 ///
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::sema::{Order, detached::DetachedQueue};
+/// use sudog_runtime::sema::{Order, testing::DetachedQueue};
 ///
 /// let mut queue = DetachedQueue::new([0x1000, 0x2000, 0x1000]);
 /// queue.queue_all(Order::Fifo);
@@ -37,7 +37,7 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Order, detached::DetachedQueue, queue::OneLevelList};
+    /// use sudog_runtime::sema::{Order, testing::DetachedQueue, queue::OneLevelList};
     ///
     /// let mut queue = DetachedQueue::<OneLevelList>::of([0x1000, 0x2000]);
     /// queue.queue_all(Order::Lifo);
@@ -47,13 +47,13 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
         Self { queue: Q::EMPTY, sudogs: addrs.into_iter().map(|addr| Sudog::new(G::task(), addr)).collect() }
     }
 
-    /// Queues every waiter that is not queued, in the order in which [`DetachedQueue::new`] was given them.
+    /// Queues every waiter that is not queued, in the order of the addresses given to [`DetachedQueue::new`].
     pub fn queue_all(&mut self, order: Order) {
         for sudog in &self.sudogs {
-            if sudog.fate.get() != WaitOutcome::Queued {
-                // SAFETY: not queued; in a vector that never grows, so it does not move; it is dropped together with
-                // the queue, which does not touch its sudogs when it is dropped; and `&mut self` keeps everybody else
-                // away.
+            if sudog.outcome.get() != WaitOutcome::Queued {
+                // SAFETY: not queued; in a vector that never grows, so it does not move; dropped together with the
+                // queue, which does not touch its sudogs when it is dropped; and `&mut self` excludes all other
+                // callers.
                 unsafe { self.queue.queue(sudog, order) };
             }
         }
@@ -63,12 +63,12 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If `waiter` is out of range.
     ///
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Order, detached::DetachedQueue};
+    /// use sudog_runtime::sema::{Order, testing::DetachedQueue};
     ///
     /// let mut queue = DetachedQueue::new([0x1000, 0x2000, 0x1000]);
     /// queue.queue_one(2, Order::Fifo);
@@ -76,13 +76,13 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// ```
     pub fn queue_one(&mut self, waiter: usize, order: Order) {
         let sudog = &self.sudogs[waiter];
-        if sudog.fate.get() != WaitOutcome::Queued {
+        if sudog.outcome.get() != WaitOutcome::Queued {
             // SAFETY: as in `queue_all`.
             unsafe { self.queue.queue(sudog, order) };
         }
     }
 
-    /// Takes out the first waiter of an address, and says which it is.
+    /// Unlinks the first waiter of an address, and returns its index.
     pub fn dequeue(&mut self, addr: usize) -> Option<usize> {
         let s = self.queue.dequeue(addr, WaitOutcome::Idle)?;
         let offset = std::ptr::from_ref::<Sudog>(&s).addr() - self.sudogs.as_ptr().addr();

@@ -1,13 +1,13 @@
-//! A gate: one waits before it, another opens it, once.
+//! A parker for one wait: its owner waits, another thread opens it, once.
 //!
-//! | state | by | |
+//! | state | set by | meaning |
 //! |---|---|---|
-//! | SHUT | its owner, at first | the owner is awake, and looks |
-//! | PARKED | its owner: SHUT → PARKED | the owner sleeps, as the G that the gate names |
-//! | OPEN | the opener: swap; a store, if the owner never sleeps | whoever finds PARKED readies the G; otherwise it does not touch the gate again |
+//! | SHUT | its owner, at first | the owner is awake, and reads the state |
+//! | PARKED | its owner: SHUT → PARKED | the owner sleeps, as the G that `sleeper` points to |
+//! | OPEN | the opener: swap; a store, if the owner never sleeps | an opener that finds PARKED readies the G; otherwise it does not touch the parker again |
 //!
-//! An owner that gives up goes back, PARKED → SHUT. If the gate is open by then, `ready` is on its way, and is waited
-//! for.
+//! An owner that gives up goes back, PARKED → SHUT. If the state is OPEN by then, `ready` is under way, and the owner
+//! waits for it.
 
 use std::ptr;
 
@@ -20,24 +20,20 @@ const SHUT: u32 = 0;
 const PARKED: u32 = 1;
 const OPEN: u32 = 2;
 
-pub(crate) struct Gate {
+pub(crate) struct OneShotParker {
     state: AtomicU32,
     /// Written by the owner before PARKED, read by the opener after it.
     sleeper: Cell<*const G>,
 }
 
-impl Gate {
-    #[cfg(not(sudog_loom))]
-    pub(crate) const fn new() -> Self {
-        Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
+impl OneShotParker {
+    sudog_runtime::const_unless_model! {
+        pub(crate) const fn new() -> Self {
+            Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
+        }
     }
 
-    #[cfg(sudog_loom)]
-    pub(crate) fn new() -> Self {
-        Self { state: AtomicU32::new(SHUT), sleeper: Cell::new(ptr::null()) }
-    }
-
-    /// Whether it has been opened. What the opener did before, the caller sees.
+    /// True if it has been opened. The caller sees what the opener wrote before.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.state.load(Ordering::Acquire) == OPEN
@@ -52,41 +48,41 @@ impl Gate {
     ///
     /// # Safety
     ///
-    /// The gate is alive, and nobody else opens it.
-    pub(crate) unsafe fn open(gate: *const Self) {
-        // Release: the owner sees what we did. Acquire: we see its `sleeper`.
+    /// The parker is alive, and no other thread opens it.
+    pub(crate) unsafe fn open(parker: *const Self) {
+        // Release: the owner sees the opener's writes. Acquire: the opener sees `sleeper`.
         // SAFETY: alive, by the contract; not used after this swap unless its owner sleeps until it is readied.
-        let before = unsafe { (*gate).state.swap(OPEN, Ordering::AcqRel) };
-        debug_assert_ne!(before, OPEN, "a gate is opened once");
+        let before = unsafe { (*parker).state.swap(OPEN, Ordering::AcqRel) };
+        debug_assert_ne!(before, OPEN, "opened once");
         if before == PARKED {
             // SAFETY: the owner is in `park` and will not leave it before this one `ready`.
-            unsafe { G::ready((*gate).sleeper.get()) };
+            unsafe { G::ready((*parker).sleeper.get()) };
         }
     }
 
-    /// [`Gate::open`], for an owner that waits as `P` says: one that never sleeps needs no more than a store.
+    /// [`OneShotParker::open`], for an owner that waits as `P` says: for one that never sleeps a store is enough.
     ///
     /// # Safety
     ///
-    /// As for [`Gate::open`].
+    /// As for [`OneShotParker::open`].
     #[inline]
-    pub(crate) unsafe fn open_for<P: WaitPolicy>(gate: *const Self) {
+    pub(crate) unsafe fn open_for<P: WaitPolicy>(parker: *const Self) {
         if P::PARKS {
             // SAFETY: the same contract.
-            unsafe { Self::open(gate) }
+            unsafe { Self::open(parker) }
         } else {
             // SAFETY: alive, by the contract; not used after this store.
-            unsafe { (*gate).state.store(OPEN, Ordering::Release) }
+            unsafe { (*parker).state.store(OPEN, Ordering::Release) }
         }
     }
 
-    /// Waits until it is open (true) or until the deadline (false). By its owner.
+    /// Waits until it is open (true) or until the deadline (false). For its owner.
     ///
-    /// A goroutine that is given up leaves this by a panic; nobody has a reference to its G then.
+    /// A goroutine that is unwound leaves this by a panic; no thread has a reference to its G then.
     pub(crate) fn wait<P: WaitPolicy>(&self, deadline: Option<Instant>) -> bool {
         let mut iter = 0;
         while !self.is_open() {
-            // One that never sleeps is not readied either, so a policy that says both is not taken at its second word.
+            // With `PARKS` false the waiter is never readied, so it must not sleep even if `pass_time` returns false.
             if !P::pass_time(iter) && P::PARKS {
                 return self.park(deadline);
             }
@@ -101,17 +97,17 @@ impl Gate {
     fn park(&self, deadline: Option<Instant>) -> bool {
         let g = G::current();
         self.sleeper.set(&raw const g);
-        // Release: whoever finds PARKED sees the sleeper. Acquire: open already.
+        // Release: an opener that finds PARKED sees the sleeper. Acquire: open already.
         if self.state.compare_exchange(SHUT, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return true;
         }
-        let sleeping = Sleeping { gate: self, g: &g };
+        let guard = AwaitReadyOnUnwind { parker: self, g: &g };
         let mut open = g.park(deadline, || ()) == ParkResult::Unparked;
         if !open && !self.withdraw() {
             g.park(None, || ()); // it is being opened
             open = true;
         }
-        std::mem::forget(sleeping);
+        std::mem::forget(guard);
         open
     }
 
@@ -121,23 +117,23 @@ impl Gate {
     }
 }
 
-/// Whether a wait that never sleeps has come to its deadline. The clock is read at times only: that takes as long as
-/// some pauses.
+/// True if a wait that never sleeps has reached its deadline. The clock is read only sometimes: that takes as long as
+/// several pauses.
 #[inline]
 pub(crate) fn is_over(deadline: Option<Instant>, iter: u32) -> bool {
     iter % 8 == 7 && deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
-/// A goroutine that sleeps before a gate. Dropped when it is unwound there.
-struct Sleeping<'a> {
-    gate: &'a Gate,
+/// A goroutine that sleeps here. Dropped when it is unwound.
+struct AwaitReadyOnUnwind<'a> {
+    parker: &'a OneShotParker,
     g: &'a G,
 }
 
-impl Drop for Sleeping<'_> {
+impl Drop for AwaitReadyOnUnwind<'_> {
     #[cold]
     fn drop(&mut self) {
-        if !self.gate.withdraw() {
+        if !self.parker.withdraw() {
             self.g.await_ready();
         }
     }

@@ -1,4 +1,4 @@
-//! A releaser's waking of several.
+//! WakeBatch several waiters in one release.
 
 use std::task::Waker;
 
@@ -8,33 +8,33 @@ use super::table::{Bucket, add, key};
 use crate::panics::Panics;
 use crate::{AtomicU32, G};
 
-/// How many waiters one hold of the lock unlinks at most: there must be room for their wakers.
+/// How many waiters one hold of the lock unlinks at most: their wakers need space on the stack.
 const BATCH: usize = 32;
 
-/// All that have been unlinked are readied before any task's waker is called: that is foreign code, which may drop
-/// another task, and this would wait for a `ready` that came after it. Or it may panic: then the others are woken all
-/// the same, and may panic too; the first panic goes on.
-pub(super) struct Waking<'a, Q: BucketQueue> {
+/// Wakes several waiters of one address. All unlinked waiters are readied before any task's waker is called: a waker is
+/// user code. It may drop another task, which would wait for a `ready` that comes later. Or it may panic: then the
+/// other wakers are called all the same, and may panic too; the first panic goes on.
+pub(super) struct WakeBatch<'a, Q: BucketQueue> {
     bucket: &'a Bucket<Q>,
     addr: usize,
-    /// The counter, if the waiters are granted their permits, and are not just woken.
+    /// The counter, if the waiters are granted their permits and not just woken.
     grants: Option<&'a AtomicU32>,
     left: u32,
     wakers: [Option<Waker>; BATCH],
 }
 
-impl<'a, Q: BucketQueue> Waking<'a, Q> {
+impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
     /// Up to `n` waiters of one address.
     pub(super) fn new(bucket: &'a Bucket<Q>, addr: usize, n: u32) -> Self {
         Self { bucket, addr, grants: None, left: n, wakers: [const { None }; BATCH] }
     }
 
-    /// As many as wait, up to `n`; for the others a permit goes to the counter, which is not used any more once all
-    /// permits have been given.
+    /// Up to `n` waiters; the remaining permits go to the counter, which is not used any more once all permits have
+    /// been given.
     pub(super) fn granting(bucket: &'a Bucket<Q>, count: &'a AtomicU32, n: u32) -> Self {
-        let mut waking = Self::new(bucket, key(count), n);
-        waking.grants = Some(count);
-        waking
+        let mut batch = Self::new(bucket, key(count), n);
+        batch.grants = Some(count);
+        batch
     }
 
     pub(super) fn run(mut self) {
@@ -55,18 +55,18 @@ impl<'a, Q: BucketQueue> Waking<'a, Q> {
         let mut batch = [const { None }; BATCH];
         let most = BATCH.min(self.left as usize);
         let mut woken = 0;
-        let fate = if self.grants.is_some() { WaitOutcome::Granted } else { WaitOutcome::Woken };
+        let outcome = if self.grants.is_some() { WaitOutcome::Granted } else { WaitOutcome::Woken };
         let mut queue = self.bucket.lock();
         while woken < most
-            && let Some(s) = queue.dequeue(self.addr, fate)
+            && let Some(s) = queue.dequeue(self.addr, outcome)
         {
             batch[woken] = Some(s);
             woken += 1;
         }
-        queue.count_off(woken as u32);
+        queue.uncount(woken as u32);
         self.left -= woken as u32;
         if woken < most {
-            // Under the lock: whoever queues after us tests the counter first, under the lock too.
+            // Under the lock: an acquirer that queues later tests the counter first, under the lock too.
             if let Some(count) = self.grants {
                 add(count, self.left);
             }
@@ -74,7 +74,7 @@ impl<'a, Q: BucketQueue> Waking<'a, Q> {
         }
         drop(queue);
         self.wakers = batch.map(|s| {
-            // SAFETY: unlinked by us alone and not readied yet, so its waiter is still there; not used after.
+            // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
             s.and_then(|s| unsafe { G::mark_ready(s.g()) })
         });
     }

@@ -1,4 +1,4 @@
-//! The line of a ticket semaphore: who is next, and how far it has come. With a way to leave it.
+//! The queue of a ticket semaphore: the next ticket, and how far the grants have come. Waiters can leave it.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -6,32 +6,32 @@
 //! | `grant` | the position before which all tickets have been granted; bit 1: CLOSED; bit 0: GAPS, `gaps` is not empty |
 //! | `gaps` | tickets that were given up before they were granted: their grants go to those behind them |
 //!
-//! A position is four times a ticket's number, and goes round: two are compared by their difference. So there is no end
-//! to the tickets; but of those that are drawn and not granted, or granted and not drawn, there may be 2^60 at most.
+//! A position is four times a ticket's number, and wraps: two are compared by their difference. So the number of
+//! tickets is unlimited; but there may be at most 2^60 that are drawn and not granted, or granted and not drawn.
 //!
-//! | step | who | what |
+//! | step | by | action |
 //! |---|---|---|
 //! | draw | taker | `tx = next.fetch_add(1)`; enabled as soon as `grant > tx`; else waits by its protocol |
 //! | grant | poster, no GAPS | `CAS(grant → grant + 1)`; wakes the ticket's holder by address and number |
-//! | grant | poster, GAPS | the same under a lock; passes the gaps in the way, then gives back what they are worth |
+//! | grant | poster, GAPS | the same under a lock; skips the gaps in the way, then gives back their permits |
 //! | leave | taker, under the lock | `grant.fetch_or(GAPS)`; granted already: stays; else its tickets become a gap |
 //!
-//! **Why a gap and not a count.** Of three who wait one leaves and one permit comes: who may go? If the first left, the
-//! second; if the third, the first. A count of those who left does not tell, so there must be a note for each; adjacent
-//! ones share it, so there are never more notes than waiters, and one.
+//! **Why a gap and not a count.** Of three waiters one leaves, and one permit comes. If the first left, the permit is
+//! the second's; if the third left, it is the first's. A count of the waiters that left does not tell, so there must be
+//! a record of each; adjacent tickets share one, so there is at most one record more than there are waiters.
 //!
-//! **Why GAPS is in the word of the grants.** Who leaves and who posts both write that word, so one comes first: either
-//! the poster sees GAPS, or the leaver sees its grant. No sequential consistency is needed for it. A poster that had to
-//! look elsewhere after its grant could not: the semaphore may be gone.
+//! **Why GAPS is in the word of the grants.** A leaver and a poster both write that word, so one comes first: either
+//! the poster sees GAPS, or the leaver sees its grant. No sequential consistency is needed for it. A poster could not
+//! read another word after its grant: the semaphore may be freed.
 //!
-//! **Who may free it.** A grant's last access is its compare-exchange or, if that has passed a gap, what it gives back
-//! to the doorway; what it wakes, it finds by the *number* of the address. So whoever has the last permit may free the
-//! semaphore at once. The lock and what it protects differ in this: the lock is global, found by address while the
-//! semaphore is alive; `gaps` is touched before the grant.
+//! **When it may be freed.** A grant's last access is its compare-exchange or, if that has skipped a gap, the return of
+//! that gap's permits to the doorway; it finds the waiters to wake by the *number* of the address. So the taker of the
+//! last permit may free the semaphore at once. The lock and the data under it differ in this: the lock is global, found
+//! by address while the semaphore is alive; `gaps` is touched before the grant.
 //!
 //! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a ticket in a gap
-//! is passed once, by a poster that makes up for it by another grant, or by a unit for the doorway. FIFO among those
-//! who stay: grants go up.
+//! is skipped once, by a poster that compensates for it by another grant, or by a unit for the doorway. The waiters
+//! that stay are served in FIFO order: grants only increase.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -49,7 +49,7 @@ const CLOSED: u64 = 2;
 const ONE: u64 = 4;
 /// How many different tickets there are.
 pub(super) const TICKETS: u64 = u64::MAX / ONE + 1;
-/// How far apart positions may be, with much to spare for those who are on their way.
+/// How far apart positions may be, with a large margin for operations that are under way.
 const LIMIT: u64 = ONE << 60;
 
 /// How the holder of a ticket waits, and how a poster wakes it: one of the paper's listings.
@@ -58,13 +58,13 @@ const LIMIT: u64 = ONE << 60;
 ///
 /// - [`TicketWait::wait`] returns true only if the turn has come.
 /// - A wake of the semaphore and ticket that begins after the ticket's turn has come ends its wait, at any time.
-/// - A wake uses the semaphore's address as a number only.
+/// - A wake uses the semaphore's address only as a number.
 pub unsafe trait TicketWait: Send + Sync + 'static {
-    /// A wake of a ticket is also for those that are up to so many tickets behind it.
+    /// A wake of a ticket also wakes up to this many tickets behind it.
     const NEAR: u32;
 
-    /// `Some(n)`: a post looks at the tickets, and wakes nobody if there is no waiter that is more than `n` tickets
-    /// from its turn. It then uses the semaphore after its grant. See [`TicketSema::OUTLIVES_GRANT`].
+    /// `Some(n)`: a post reads the tickets, and wakes none if no waiter is more than `n` tickets from its turn. It then
+    /// uses the semaphore after its grant. See [`TicketSema::OUTLIVES_GRANT`].
     ///
     /// [`TicketSema::OUTLIVES_GRANT`]: super::TicketSema::OUTLIVES_GRANT
     const LOOKS_AT_TICKETS: Option<u64>;
@@ -72,11 +72,12 @@ pub unsafe trait TicketWait: Send + Sync + 'static {
     /// Waits until the turn has come (true), or until the deadline (false).
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool;
 
-    /// Lets those who hold these tickets, which have just been granted, look again. The semaphore may be gone.
+    /// Makes the holders of these tickets, which have just been granted, check again. The semaphore may be freed
+    /// already.
     fn wake(sema: usize, tickets: Range<u64>);
 }
 
-/// What a waiter waits for: that its ticket is granted, or that the semaphore is closed.
+/// The condition of a waiter: its ticket is granted, or the semaphore is closed.
 pub struct Turn<'a> {
     grant: &'a AtomicU64,
     sema: usize,
@@ -84,7 +85,7 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The address of the semaphore, as a number: what [`TicketWait::wake`] will be given.
+    /// The address of the semaphore, as a number: the same that [`TicketWait::wake`] gets.
     #[inline]
     #[must_use]
     pub fn sema(&self) -> usize {
@@ -107,7 +108,7 @@ impl Turn<'_> {
         if ahead < 0 || grant & CLOSED != 0 { None } else { Some(ahead as u64 / ONE) }
     }
 
-    /// Whether its turn has come.
+    /// True if its turn has come.
     #[inline]
     #[must_use]
     pub fn has_come(&self) -> bool {
@@ -121,7 +122,7 @@ fn granted(grant: u64) -> u64 {
     grant & !(GAPS | CLOSED)
 }
 
-/// Whether all before `end` has been granted. The flags are less than a ticket.
+/// True if all before `end` has been granted. The flags are less than a ticket.
 #[inline]
 fn are_granted(grant: u64, end: u64) -> bool {
     grant.wrapping_sub(end) as i64 >= 0 && grant & CLOSED == 0
@@ -135,7 +136,7 @@ pub enum Outcome {
     TimedOut,
 }
 
-pub struct Line<W, D> {
+pub struct TicketQueue<W, D> {
     next: AtomicU64,
     grant: AtomicU64,
     /// Under the lock of [`lock_of`].
@@ -143,10 +144,10 @@ pub struct Line<W, D> {
     protocol: PhantomData<fn() -> (W, D)>,
 }
 
-// SAFETY: `gaps` is touched under the lock, or by those who have the line to themselves; the rest is atomic.
-unsafe impl<W, D> Sync for Line<W, D> {}
+// SAFETY: `gaps` is touched under the lock, or with exclusive access to the queue; the rest is atomic.
+unsafe impl<W, D> Sync for TicketQueue<W, D> {}
 
-impl<W, D> Line<W, D> {
+impl<W, D> TicketQueue<W, D> {
     #[cfg(not(sudog_loom))]
     pub(super) const fn granting(tickets: u32) -> Self {
         Self {
@@ -168,16 +169,16 @@ impl<W, D> Line<W, D> {
     }
 }
 
-impl<W: TicketWait, D: Doorway> Line<W, D> {
-    /// See [`TicketWait::LOOKS_AT_TICKETS`]. A doorway that knows whether anybody waits makes it needless.
+impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
+    /// See [`TicketWait::LOOKS_AT_TICKETS`]. Not needed if the doorway knows whether there are waiters.
     pub(super) const LOOKS: Option<u64> = if D::KNOWS_WHO_WAITS { None } else { W::LOOKS_AT_TICKETS };
 
-    /// Sequentially consistent where a post looks at the tickets: the taker draws a ticket, then looks at the grant; the
-    /// poster grants, then looks at the tickets. `docs/orderings.md`, section 4. Acquire: who draws after `close` has
-    /// looked sees CLOSED.
+    /// Sequentially consistent where a post reads the tickets: the taker draws a ticket, then reads the grant; the
+    /// poster grants, then reads the tickets. `docs/orderings.md`, section 4. Acquire: a draw after `close` has read
+    /// the tickets sees CLOSED.
     const DRAW: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
     const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
-    /// Release: what the poster did, and all before it, by the release sequence, the taker sees.
+    /// Release: the taker sees the writes of the poster and, by the release sequence, of all posters before it.
     const GRANT: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Release };
 
     #[inline]
@@ -185,13 +186,13 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         (&raw const *self).addr()
     }
 
-    /// Draws `n` tickets: the position of the first.
+    /// Draws `n` tickets. Returns the position of the first.
     #[inline]
     pub(super) fn draw(&self, n: u32) -> u64 {
         self.next.fetch_add(u64::from(n) * ONE, Self::DRAW)
     }
 
-    /// Whether these tickets have all been granted. Looks once.
+    /// True if these tickets have all been granted. Reads once.
     #[inline]
     pub(super) fn are_granted(&self, first: u64, n: u32) -> bool {
         are_granted(self.grant.load(Self::FIRST_LOOK), end(first, n))
@@ -200,8 +201,8 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     /// Draws `n` tickets if they have been granted already.
     #[inline]
     pub(super) fn try_draw(&self, n: u32) -> bool {
-        // The ticket first. The other way round it could fail though a permit was there all the time: one is granted
-        // and one taken between the two loads.
+        // The ticket first. In the other order it could fail although a permit was available all the time: one is
+        // granted and one taken between the two loads.
         let mut next = self.next.load(Ordering::Acquire);
         loop {
             let after = end(next, n);
@@ -215,19 +216,20 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         }
     }
 
-    /// Grants `n` tickets; for those given up among them the doorway gets a unit back, which may be one more to grant.
+    /// Grants `n` tickets; for those among them that were given up the doorway gets a unit back, which may be one more
+    /// to grant.
     ///
     /// # Safety
     ///
-    /// Both are alive; but whoever takes the last permit that is given here may free them at once, unless
-    /// [`Line::LOOKS`].
+    /// Both are alive; but the taker of the last permit that is given here may free them at once, unless
+    /// [`TicketQueue::LOOKS`].
     #[inline]
-    pub(super) unsafe fn grant(line: *const Self, doorway: *const D, n: u64) {
-        // SAFETY: alive until the compare-exchange below. No reference to the line lives longer.
-        let (grant, next) = unsafe { (&raw const (*line).grant, &raw const (*line).next) };
+    pub(super) unsafe fn grant(queue: *const Self, doorway: *const D, n: u64) {
+        // SAFETY: alive until the compare-exchange below. No reference to the queue lives longer.
+        let (grant, next) = unsafe { (&raw const (*queue).grant, &raw const (*queue).next) };
         // SAFETY: as above.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
-        // One by one it would take a lifetime.
+        // Reaching the limit by single permits would take a lifetime.
         // SAFETY: as above.
         if n > 1 && old.wrapping_sub(unsafe { (*next).load(Ordering::Relaxed) }) as i64 > LIMIT as i64 {
             fatal("sema: more than 2^60 permits");
@@ -235,7 +237,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         let first = loop {
             if old & (CLOSED | GAPS) != 0 {
                 // SAFETY: by the contract.
-                return unsafe { Self::grant_slow(line, doorway, n) };
+                return unsafe { Self::grant_slow(queue, doorway, n) };
             }
             let new = old.wrapping_add(n * ONE);
             // SAFETY: as above.
@@ -249,32 +251,32 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
             let next = unsafe { (*next).load(Ordering::SeqCst) };
             if next.wrapping_sub(first) as i64 <= (near * ONE) as i64 {
                 mark("a post finds no ticket to wake");
-                return; // the ticket that we would wake has not been drawn; who draws it will see our grant
+                return; // the ticket to wake has not been drawn; its taker will see this grant
             }
         }
-        wake::<W>(line.addr(), first, first.wrapping_add(n * ONE));
+        wake::<W>(queue.addr(), first, first.wrapping_add(n * ONE));
     }
 
     /// One stretch after another: a gap, or tickets that are held.
     ///
-    /// A gap is passed first, and then the doorway gets its units: with one of them somebody may come in who takes the
-    /// last permit. Those that the doorway would not keep, as it owes them to the line, it is asked for before; so a
-    /// gap is passed in one step, however long it is.
+    /// A gap is skipped first, and then the doorway gets its units: one of them may admit the taker of the last permit.
+    /// The units that the doorway would not keep, as it owes them to the queue, are requested before; so a gap is
+    /// skipped in one step, however long it is.
     ///
     /// # Safety
     ///
-    /// As for [`Line::grant`].
+    /// As for [`TicketQueue::grant`].
     #[cold]
-    unsafe fn grant_slow(line: *const Self, doorway: *const D, mut n: u64) {
-        let sema = line.addr();
+    unsafe fn grant_slow(queue: *const Self, doorway: *const D, mut n: u64) {
+        let sema = queue.addr();
         let locked = lock_of(sema);
-        // SAFETY: alive, by the contract, for as long as there is something left to give.
-        let (grant, gaps) = unsafe { (&raw const (*line).grant, &raw const (*line).gaps) };
+        // SAFETY: alive, by the contract, for as long as there are permits left to give.
+        let (grant, gaps) = unsafe { (&raw const (*queue).grant, &raw const (*queue).gaps) };
         // SAFETY: as above.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
-        // What has been passed: to wake whoever it concerns, and to free the nodes, when the lock is free.
+        // The stretches that were granted: to wake their holders, and to free the nodes, after the unlock.
         let mut stretches = Stretches { sema, from: granted(old), to: granted(old), gaps: Gaps::NONE };
-        // If it is closed nobody waits, and nobody will.
+        // After the closing there is no waiter, and there will be none.
         while n > 0 && old & CLOSED == 0 {
             let at = granted(old);
             // SAFETY: as above; and the lock is held.
@@ -298,8 +300,8 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
                 None => (n, 0),
             };
             let new = at.wrapping_add(step * ONE) | u64::from(!left.is_empty());
-            // SAFETY: as above. If that was all, nothing is used after the compare-exchange: whoever frees the line
-            // sees what is before it.
+            // SAFETY: as above. If that was all, nothing is used after the compare-exchange: the thread that frees the
+            // queue sees all earlier accesses.
             let advanced = unsafe {
                 (*gaps).set(left);
                 (*grant).compare_exchange(old, new, Self::GRANT, Ordering::Relaxed)
@@ -317,7 +319,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
                     }
                     old = new;
                 }
-                // Not in a gap: while GAPS is set nobody grants but under this lock.
+                // Not in a gap: while GAPS is set, grants happen under this lock only.
                 Err(now) => old = now,
             }
         }
@@ -325,23 +327,23 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         stretches.wake::<W>();
     }
 
-    /// Waits until `n` tickets from `first` on have been granted. On a deadline they are given up; what of them had
-    /// been granted goes back by `give_back`, as it does if this is left by a panic (a goroutine's end).
+    /// Waits until `n` tickets from `first` on have been granted. At a deadline they are given up; `give_back` returns
+    /// those that had been granted, as it does if this is left by a panic (a goroutine's end).
     #[cold]
     pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
         let end = end(first, n);
         if n > 1 && end.wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
             fatal("sema: more than 2^60 permits asked for");
         }
-        let waiting = Waiting { line: self, first, n, give_back };
+        let guard = LeaveOnUnwind { queue: self, first, n, give_back };
         // Of several, the last: it is granted after the others.
         let turn = Turn { grant: &self.grant, sema: self.sema(), position: end.wrapping_sub(ONE) };
         let in_time = W::wait(&turn, deadline);
-        std::mem::forget(waiting);
+        std::mem::forget(guard);
         if !in_time {
             return self.leave(first, n, give_back);
         }
-        // Acquire was in the wait.
+        // The wait was Acquire.
         if self.is_closed() { Outcome::Closed } else { Outcome::Granted }
     }
 
@@ -350,19 +352,19 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
     pub(super) fn leave(&self, first: u64, n: u32, give_back: &dyn Fn(u64)) -> Outcome {
         let mut gap = Gap::boxed();
         let locked = lock_of(self.sema());
-        // Acquire: if our grant is in it we take the permit with it. A grant that comes later sees GAPS.
+        // Acquire: if it contains the grant of these tickets, the permit is taken with it. A later grant sees GAPS.
         let old = self.grant.fetch_or(GAPS, Ordering::Acquire);
         let mut gaps = self.gaps.replace(Gaps::NONE);
         let got = (granted(old).wrapping_sub(first) as i64).clamp(0, (u64::from(n) * ONE) as i64) as u64;
         let mut spare = Gaps::NONE;
         let outcome = if old & CLOSED != 0 {
-            mark("who gives up has been told of the closing");
+            mark("a waiter that gives up has been told of the closing");
             Outcome::Closed
         } else if got == u64::from(n) * ONE {
-            mark("who gives up has been granted its permit");
+            mark("a waiter that gives up has been granted its permit");
             Outcome::Granted
         } else {
-            mark("who gives up leaves a gap");
+            mark("a waiter that gives up leaves a gap");
             (gap.start, gap.end) = (first.wrapping_add(got), end(first, n));
             spare = gaps.insert(gap, granted(old));
             Outcome::TimedOut
@@ -375,19 +377,19 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         drop(locked);
         drop(spare);
         if outcome == Outcome::TimedOut && got > 0 {
-            mark("who gives up gives back a part");
+            mark("a waiter that gives up gives back a part");
             give_back(got / ONE);
         }
         outcome
     }
 
-    /// Lets all who wait, and all who come, go without a permit.
+    /// Lets all waiters, and all later arrivals, go without a permit.
     pub(super) fn close(&self) {
         let locked = lock_of(self.sema());
         self.grant.fetch_or(CLOSED, Ordering::Release);
         drop(locked);
-        // An RMW, that changes nothing: a draw is before it, and we wake that ticket's holder; or after it, and reads
-        // from it, so it sees CLOSED.
+        // An RMW without a change: a draw is before it, and this thread wakes that ticket's holder; or after it, and
+        // reads from it, so it sees CLOSED.
         let drawn = self.next.fetch_add(0, Ordering::AcqRel);
         let first = granted(self.grant.load(Ordering::Relaxed));
         if drawn.wrapping_sub(first) as i64 > 0 {
@@ -408,7 +410,7 @@ impl<W: TicketWait, D: Doorway> Line<W, D> {
         if grant & CLOSED != 0 { 0 } else { surplus }
     }
 
-    /// How many tickets are held by those who wait.
+    /// How many tickets waiters hold.
     pub(super) fn waiting(&self) -> u64 {
         let _locked = lock_of(self.sema());
         let gaps = self.gaps.replace(Gaps::NONE);
@@ -440,7 +442,7 @@ fn wake<W: TicketWait>(sema: usize, from: u64, to: u64) {
     W::wake(sema, first..first + to.wrapping_sub(from) / ONE);
 }
 
-/// What a grant has passed: tickets that are held, and between them gaps, the last one first.
+/// The range that a grant has covered: tickets that are held, and between them gaps, the last one first.
 struct Stretches {
     sema: usize,
     from: u64,
@@ -453,7 +455,7 @@ impl Stretches {
         self.from == self.to
     }
 
-    /// Nobody waits in a gap; but its last tickets may be those by which others are found, which are near now.
+    /// A gap has no waiters; but its last tickets may be the keys of waiters that are near now.
     fn wake<W: TicketWait>(mut self) {
         let mut to = self.to;
         while let Some(gap) = self.gaps.pop_first() {
@@ -468,14 +470,14 @@ impl Stretches {
 }
 
 #[cfg(all(test, not(sudog_loom)))]
-impl<W: TicketWait, D: Doorway> Line<W, D> {
+impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// As if so many tickets had been drawn and granted before.
     pub(super) fn begin_at(&self, tickets: u64) {
         self.next.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
         self.grant.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
     }
 
-    /// How many notes there are of those who gave up.
+    /// How many records of given-up tickets there are.
     pub(super) fn gaps(&self) -> usize {
         let _locked = lock_of(self.sema());
         let gaps = self.gaps.replace(Gaps::NONE);
@@ -499,9 +501,9 @@ fn lock_of(_: usize) -> MutexGuard<'static, ()> {
     GAP_LOCK.lock()
 }
 
-/// In a model: nobody uses the line any more when it is freed.
+/// In a model: no thread uses the queue any more when it is freed.
 #[cfg(sudog_loom)]
-impl<W, D> Drop for Line<W, D> {
+impl<W, D> Drop for TicketQueue<W, D> {
     fn drop(&mut self) {
         self.next.with_mut(|_| ());
         self.grant.with_mut(|_| ());
@@ -510,17 +512,17 @@ impl<W, D> Drop for Line<W, D> {
 }
 
 /// A goroutine that waits with tickets. Dropped when it is unwound.
-struct Waiting<'a, W: TicketWait, D: Doorway> {
-    line: &'a Line<W, D>,
+struct LeaveOnUnwind<'a, W: TicketWait, D: Doorway> {
+    queue: &'a TicketQueue<W, D>,
     first: u64,
     n: u32,
     give_back: &'a dyn Fn(u64),
 }
 
-impl<W: TicketWait, D: Doorway> Drop for Waiting<'_, W, D> {
+impl<W: TicketWait, D: Doorway> Drop for LeaveOnUnwind<'_, W, D> {
     #[cold]
     fn drop(&mut self) {
-        if self.line.leave(self.first, self.n, self.give_back) == Outcome::Granted {
+        if self.queue.leave(self.first, self.n, self.give_back) == Outcome::Granted {
             (self.give_back)(u64::from(self.n));
         }
     }

@@ -1,15 +1,15 @@
-//! Tickets that departed when they were too far from the base for a bit: ranges, of which neighbours are one.
+//! Tickets that departed when they were too far from the base for a bit, as ranges; adjacent ranges are merged.
 //!
-//! Between two ranges is a ticket that has not departed, or has departed with a bit; so there are never more of them than
-//! tickets that are present, and one, however many have given up.
+//! Between two ranges is a ticket that has not departed, or has departed with a bit; so there is at most one range more
+//! than there are present tickets, however many have given up.
 
 use std::collections::BTreeMap;
 
-/// From the first of each range to the one behind its last. Tickets in full, so they do not go round.
+/// From the first ticket of each range to the one behind its last. Full ticket numbers, which do not wrap.
 #[derive(Debug)]
-pub(super) struct Late(BTreeMap<u64, u64>);
+pub(super) struct Overflow(BTreeMap<u64, u64>);
 
-impl Late {
+impl Overflow {
     pub(super) const NONE: Self = Self(BTreeMap::new());
 
     pub(super) fn is_empty(&self) -> bool {
@@ -20,12 +20,12 @@ impl Late {
         self.0.clear();
     }
 
-    /// The first.
+    /// The first ticket.
     pub(super) fn first(&self) -> Option<u64> {
         self.0.first_key_value().map(|(&first, _)| first)
     }
 
-    /// Adds one. False, and nothing has changed, if it is there already.
+    /// Adds a ticket. Returns false, without a change, if it is there already.
     pub(super) fn insert(&mut self, ticket: u64) -> bool {
         let first = match self.0.range(..=ticket).next_back() {
             Some((_, &end)) if end > ticket => return false,
@@ -37,7 +37,7 @@ impl Late {
         true
     }
 
-    /// Takes out those that follow upon the first, with it: how many, but not more than `most`.
+    /// Removes the first ticket and those that follow it without a gap, at most `most`; returns how many.
     pub(super) fn take_first(&mut self, most: u32) -> u32 {
         let Some((first, end)) = self.0.pop_first() else { return 0 };
         let taken = (end - first).min(u64::from(most));
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    impl Late {
+    impl Overflow {
         pub(in super::super) fn contains(&self, ticket: u64) -> bool {
             self.0.range(..=ticket).next_back().is_some_and(|(_, &end)| ticket < end)
         }
@@ -65,21 +65,21 @@ mod tests {
     proptest! {
         #[test]
         fn a_set_in_few_words(steps in prop::collection::vec((0_u64..60, 0_u32..8), 0..200)) {
-            let (mut late, mut naive) = (Late::NONE, BTreeSet::new());
+            let (mut overflow, mut naive) = (Overflow::NONE, BTreeSet::new());
             for (ticket, taken) in steps {
                 if taken > 0 {
                     let first = naive.first().copied();
-                    prop_assert_eq!(late.first(), first);
-                    for n in 0..u64::from(late.take_first(taken)) {
+                    prop_assert_eq!(overflow.first(), first);
+                    for n in 0..u64::from(overflow.take_first(taken)) {
                         prop_assert!(naive.remove(&(first.expect("one was taken") + n)));
                     }
                 } else {
-                    prop_assert_eq!(late.insert(ticket), naive.insert(ticket));
+                    prop_assert_eq!(overflow.insert(ticket), naive.insert(ticket));
                 }
-                prop_assert!((0..62).all(|ticket| late.contains(ticket) == naive.contains(&ticket)));
-                prop_assert_eq!(late.is_empty(), naive.is_empty());
+                prop_assert!((0..62).all(|ticket| overflow.contains(ticket) == naive.contains(&ticket)));
+                prop_assert_eq!(overflow.is_empty(), naive.is_empty());
                 let ranges = naive.iter().filter(|&&n| n == 0 || !naive.contains(&(n - 1))).count();
-                prop_assert_eq!(late.0.len(), ranges, "neighbours are one");
+                prop_assert_eq!(overflow.0.len(), ranges, "neighbours are one");
             }
         }
     }
