@@ -1,43 +1,65 @@
-//! What `docs/go-parity.md` names exists.
-#![cfg(not(sudog_loom))]
+//! Each of Go's tests, benchmarks and examples has its counterpart here, or a reason why it has none.
+//!
+//! `tests/go/parity.tsv` is the list. Its columns: the package in Go; the names there; the counterparts, separated by
+//! commas; a note. A counterpart is `SUITE MODULE::TEST`, in the words of `cargo test --test SUITE MODULE::TEST` (or of
+//! `cargo test -p sudog-sync --lib MODULE::TEST`); or a row of `cargo lab syncbench` (`bench NAME`) or of
+//! `cargo lab versus-go` (`versus-go NAME`); or a benchmark of `benches/FILE.rs` (`criterion FILE: NAME`).
 
 use std::fs;
 use std::path::Path;
 
+/// Where the modules of a suite are, from the workspace's root.
+const SUITES: &[(&str, &str)] = &[
+    ("behaviour", "tests/behaviour"),
+    ("goroutine", "tests/goroutine"),
+    ("go_atomic", "tests/process/go_atomic"),
+    ("no_alloc", "tests/process/no_alloc"),
+    ("loom_weighted", "sync/tests/loom_weighted"),
+    ("sudog-sync", "sync/src"),
+];
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()
+}
+
+/// Whether the sources have this counterpart.
+fn exists(counterpart: &str) -> bool {
+    let Some((suite, name)) = counterpart.split_once(' ') else { return false };
+    let is_in = |path: &str, text: &str| read(path).is_some_and(|source| source.contains(text));
+    match suite {
+        "bench" => is_in("lab/src/bench/syncbench/benches.rs", &format!("\"{name}\"")),
+        "versus-go" => is_in("lab/src/bench/versus_go/benches.rs", &format!("\"{name}\"")),
+        "criterion" => name.split_once(": ").is_some_and(|(file, bench)| is_in(&format!("benches/{file}.rs"), bench)),
+        _ => SUITES.iter().find(|(known, _)| *known == suite).is_some_and(|(_, folder)| {
+            let (file, test) = match name.rsplit_once("::") {
+                Some((module, test)) => (format!("{folder}/{}.rs", module.replace("::", "/")), test),
+                None => (format!("{folder}.rs"), name),
+            };
+            is_in(&file, &format!("fn {test}(")) || is_in(&file, &format!("fn {test}<"))
+        }),
+    }
+}
+
 #[test]
-fn what_is_named_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: String| fs::read_to_string(root.join(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let benches = |path: &str| read(format!("lab/src/bench/{path}/benches.rs"));
-    let (syncbench, versus_go) = (benches("syncbench"), benches("versus_go"));
-    let table = read("docs/go-parity.md".to_owned());
+fn the_counterparts_exist() {
+    let table = read("tests/go/parity.tsv").expect("the list");
+    let mut lines = table.lines();
+    assert_eq!(lines.next(), Some("package\tGo\there\tnote"));
     let mut missing = Vec::new();
     let mut found = 0;
-    for row in table.lines().filter(|line| line.starts_with("| ")) {
-        let here = row.trim_end_matches('|').rsplit(" | ").next().expect("a last column");
-        assert!(!here.trim().is_empty(), "nothing in {row}");
-        for name in here.split('`').skip(1).step_by(2) {
-            let exists = if let Some(bench) = name.strip_prefix("bench ") {
-                syncbench.contains(&format!("\"{bench}\""))
-            } else if let Some(bench) = name.strip_prefix("versus-go ") {
-                versus_go.contains(&format!("\"{bench}\""))
-            } else if let Some(bench) = name.strip_prefix("criterion ") {
-                let (file, bench) = bench.split_once(": ").expect("`criterion FILE: NAME`");
-                read(format!("benches/{file}.rs")).contains(bench)
-            } else if let Some((suite, test)) = name.split_once("::").filter(|(suite, _)| suite.starts_with("go")) {
-                let suite = read(format!("tests/{suite}.rs"));
-                suite.contains(&format!("fn {test}(")) || suite.contains(&format!("fn {test}<"))
-            } else if let Some((file, test)) = name.split_once(".rs: ") {
-                read(format!("{file}.rs")).contains(&format!("fn {test}("))
-            } else {
-                continue; // a type, a command, a word
-            };
+    for line in lines {
+        let [package, go, here, note] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("not four columns: {line}")
+        };
+        assert!(!package.is_empty() && !go.is_empty(), "{line}");
+        assert!(!here.is_empty() || !note.is_empty(), "neither a counterpart nor a reason: {line}");
+        for counterpart in here.split(", ").filter(|counterpart| !counterpart.is_empty()) {
             found += 1;
-            if !exists {
-                missing.push(name);
+            if !exists(counterpart) {
+                missing.push(counterpart);
             }
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
-    assert!(found > 150, "only {found}: has the table another form?");
+    assert!(found > 200, "only {found}: is the list complete?");
 }
