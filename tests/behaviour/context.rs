@@ -1,5 +1,5 @@
 //! Contexts, as they are not in Go: deadlines of those who wait, tasks, sets of goroutines, unwinding, storms, and user
-//! code that does what it likes. Go's tests are in `tests/go_context.rs`.
+//! code that does what it likes. Go's tests are in `go::context`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::error;

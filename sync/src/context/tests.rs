@@ -1,4 +1,4 @@
-//! What only the inside shows: who follows whom, and that nothing is left behind. The rest is in `tests/go_context.rs`.
+//! What only the inside shows: who follows whom, and that nothing is left behind. The rest is in `tests/behaviour/go/context.rs`.
 
 use std::pin::pin;
 use std::sync::Weak;

@@ -1,5 +1,5 @@
 //! Go's tests of its contexts, over threads and over goroutines. Those that look inside are in
-//! `sync/src/context/tests.rs`; what is not in Go is in `tests/context.rs`.
+//! `sync/src/context/tests.rs`; what is not in Go is in `tests/behaviour/context.rs`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::error;

@@ -1,4 +1,4 @@
-//! What the queue and spin locks promise beyond `RawLock` (which `tests/conformance` checks): their orders, which
+//! What the queue and spin locks promise beyond `RawLock` (which `conformance` checks): their orders, which
 //! guards may change threads, and that a thread may hold, end, forget and panic as it likes.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
