@@ -81,7 +81,7 @@ fn seed() -> Option<u64> {
     /// The seed + 1; 0: not read yet. `u64::MAX`: none.
     static SEED: AtomicU64 = AtomicU64::new(0);
     if SEED.load(Relaxed) == 0 {
-        // SAFETY: a C string; nobody changes the environment of these tests.
+        // SAFETY: a C string; no thread changes the environment of these tests.
         let mut digit = unsafe { getenv(c"SUDOG_DELAYS".as_ptr().cast()) };
         let mut seed = if digit.is_null() { u64::MAX } else { 1 };
         // SAFETY: not null, and not past the end of the string, which is 0 and no digit.
@@ -99,7 +99,7 @@ fn seed() -> Option<u64> {
 
 fn sleep(us: u64) {
     let time = Timespec { seconds: 0, nanoseconds: us as i64 * 1000 };
-    // SAFETY: the time is below a second, and nobody asks what is left; the error number is the thread's own, and the
+    // SAFETY: the time is below a second, and no caller asks for the rest; the error number is the thread's own, and the
     // code around the edge may be about to read it.
     unsafe {
         let error = *__errno_location();

@@ -73,7 +73,7 @@ impl Kind for Goroutines {
     }
 }
 
-/// [`goroutine::run`], one at a time in a suite: when it ends, it ends what its worker has, whoever started that.
+/// [`goroutine::run`], one at a time in a process: at its end it ends all goroutines of its worker, of any origin.
 pub fn run<T>(main: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = crate::turn(&TURN);

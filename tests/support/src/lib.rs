@@ -65,7 +65,7 @@ pub fn pat() {
     PROGRESS.with(|progress| progress.fetch_add(1, Relaxed));
 }
 
-/// A turn of those who take turns. To wait for it is no lack of progress.
+/// Waits for a turn, among tests that take turns. Such a wait is no lack of progress.
 pub fn turn(turns: &'static Mutex<()>) -> MutexGuard<'static, ()> {
     loop {
         match turns.try_lock() {
@@ -79,8 +79,8 @@ pub fn turn(turns: &'static Mutex<()>) -> MutexGuard<'static, ()> {
     }
 }
 
-/// Whether a readers-writer lock with this `Debug` keeps out whoever comes to read, when it does so here: a writer closes
-/// the shards of a sharded one after another.
+/// Whether a readers-writer lock with this `Debug` keeps out all new readers, given that it keeps out those of the calling
+/// thread: a writer closes the shards of a sharded lock one after another.
 pub fn is_closed_everywhere(lock: &str) -> bool {
     const CLOSED: u32 = 1 << 31;
     let Some((_, shards)) = lock.split_once("shards: [") else { return true };
@@ -119,7 +119,7 @@ pub fn eventually(state: impl Fn() -> bool) {
         if polls < 100 {
             thread::yield_now();
         } else {
-            thread::sleep(Duration::from_micros(50)); // leave the processor to those who bring it about
+            thread::sleep(Duration::from_micros(50)); // leave the processor to the threads that bring it about
         }
     }
 }
