@@ -1,6 +1,9 @@
 //! Behaviour through the facade: one process for all tests that leave its settings alone. TESTING.md says which do not.
 #![cfg(not(sudog_loom))]
-#![expect(clippy::extra_unused_type_parameters, reason = "not every check over threads and goroutines makes any")]
+#![cfg_attr(
+    unix,
+    expect(clippy::extra_unused_type_parameters, reason = "not every check over threads and goroutines makes any")
+)]
 
 mod auto_traits;
 mod conformance;

@@ -179,6 +179,9 @@ fn no_wake_up_is_lost<S: Semaphore + 'static>() {
     let (sema, arrivals) = (S::new(0), AtomicU32::new(0));
     let side = |acquires_in: u32| {
         for round in 0..ROUNDS {
+            if round % 256 == 0 {
+                support::pat(); // of the test's own thread, which is one of the sides
+            }
             arrivals.fetch_add(1, Relaxed);
             let mut looks = 0;
             while arrivals.load(Relaxed) < 2 * (round + 1) {
