@@ -1,18 +1,17 @@
 //! Waiting does not allocate, not even the first wait of a thread; nor does ending a wait.
 #![cfg(not(sudog_loom))]
 
-mod counting;
-
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use counting::without_allocating;
 use sudog_runtime::sema::{
     Cancel, Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semacquire_mutex, semrelease,
     semrelease_many, waiters,
 };
+use support::counting::without_allocating;
 
 /// Ends the process, naming the test, unless the result is dropped in time.
 fn watchdog() -> Sender<()> {
@@ -98,4 +97,10 @@ fn an_acquire_that_is_cancelled() {
     let wait = || semacquire_limited(&count, Order::Fifo, &limit);
     assert_eq!(wait_and_wake(&count, wait, || cancel.cancel()), Err(WaitError::Cancelled));
     assert_eq!(without_allocating(wait), Err(WaitError::Cancelled));
+}
+
+#[test]
+#[should_panic = "allocations where there must be none"]
+fn the_allocator_counts() {
+    without_allocating(|| drop(black_box(Box::new(1))));
 }

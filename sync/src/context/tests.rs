@@ -1,5 +1,5 @@
 //! What only the inside shows: the followers of each context, and that nothing is left behind. The rest is in
-//! `tests/go_context.rs`.
+//! `tests/behaviour/go/context.rs`.
 
 use std::pin::pin;
 use std::sync::Weak;

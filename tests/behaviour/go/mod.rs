@@ -1,0 +1,14 @@
+//! Go's tests of `sync`, `context` and `golang.org/x/sync`: `tests/go/parity.tsv` is their list.
+
+mod cond;
+mod context;
+mod err_group;
+mod map;
+mod mutex;
+mod once;
+mod parity;
+mod pool;
+mod rw_mutex;
+mod single_flight;
+mod wait_group;
+mod weighted;

@@ -1,0 +1,907 @@
+//! The Go mutex: Go's own tests, the modes that those leave alone, the guards, and what misuse comes to.
+#![cfg(all(feature = "locks", not(sudog_loom)))]
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog::locks::waiting_array::{Benaphore, TwaChannel};
+use sudog::runtime::sema;
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
+#[cfg(target_os = "linux")]
+use sudog::sync::semaphore::FutexSema;
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexWith, Order, RawLock, Semaphore, Wake, lock_api};
+use support::{Watchdog, eventually, test_command};
+
+/// No waiter starves; but otherwise as Go since 1.9.
+enum Never {}
+impl Policy for Never {
+    const THRESHOLD: Duration = Duration::MAX;
+    const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
+}
+
+/// A waiter that has slept and lost the race starves.
+enum AtOnce {}
+impl Policy for AtOnce {
+    const THRESHOLD: Duration = Duration::from_nanos(1);
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
+}
+
+/// The successor claims the mutex as soon as it watches.
+enum ClaimAtOnce {}
+impl Policy for ClaimAtOnce {
+    const THRESHOLD: Duration = Duration::ZERO;
+    const STRATEGY: SpinStrategy = SpinStrategy::Successor { grace: Duration::ZERO };
+}
+
+/// As Go, at a pace that leaves time to look.
+enum Slow {}
+impl Policy for Slow {
+    const THRESHOLD: Duration = Duration::from_millis(30);
+    const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
+}
+
+/// A `#[test]` for each check over each semaphore and policy.
+macro_rules! over_every_go_mutex {
+    (mutexes { $($(#[$cfg:meta])* $module:ident = $S:ty, $P:ty;)+ } checks $checks:tt) => {
+        $($(#[$cfg])* mod $module {
+            use super::*;
+            over_every_go_mutex!(@checks $S, $P, $checks);
+        })+
+    };
+    (@checks $S:ty, $P:ty, { $($check:ident)+ }) => {
+        $(#[test] fn $check() {
+            let _watchdog = Watchdog::new();
+            super::$check::<$S, $P>();
+        })+
+    };
+}
+
+over_every_go_mutex! {
+    mutexes {
+        runtime_go = RuntimeSema, policy::Go;
+        runtime_threads = RuntimeSema, policy::Threads;
+        runtime_go_1_8 = RuntimeSema, policy::Go1_8;
+        runtime_go_1_9 = RuntimeSema, policy::Go1_9;
+        runtime_fifo = RuntimeSema, policy::Fifo;
+        runtime_recorded = RuntimeSema, policy::Recorded<policy::Go>;
+        runtime_never = RuntimeSema, Never;
+        runtime_at_once = RuntimeSema, AtOnce;
+        runtime_claim_at_once = RuntimeSema, ClaimAtOnce;
+        parking_lot_core_go = ParkingLotSema, policy::Go;
+        parking_lot_core_threads = ParkingLotSema, policy::Threads;
+        parking_lot_core_at_once = ParkingLotSema, AtOnce;
+        parking_lot_core_claim_at_once = ParkingLotSema, ClaimAtOnce;
+        benaphore_go = Benaphore, policy::Go;
+        benaphore_threads = Benaphore, policy::Threads;
+        benaphore_claim_at_once = Benaphore, ClaimAtOnce;
+        twa_channel_go = TwaChannel, policy::Go;
+        #[cfg(target_os = "linux")] futex_go = FutexSema, policy::Go;
+        #[cfg(target_os = "linux")] futex_fifo = FutexSema, policy::Fifo;
+        #[cfg(target_os = "linux")] futex_threads = FutexSema, policy::Threads;
+        #[cfg(target_os = "linux")] futex_at_once = FutexSema, AtOnce;
+        #[cfg(target_os = "linux")] futex_claim_at_once = FutexSema, ClaimAtOnce;
+    }
+    checks { hammer fairness crowd timeouts_leave_no_trace a_grant_at_the_deadline_is_not_lost anybody_may_unlock }
+}
+
+/// Unlocked, and nothing left of anybody.
+#[track_caller]
+fn assert_at_rest<S: Semaphore, P: Policy>(mutex: &GoMutex<S, P>) {
+    assert_eq!(format!("{mutex:?}"), "GoMutex { locked: false, woken: false, starving: false, waiters: 0, .. }");
+}
+
+// ---- Go's tests -----------------------------------------------------------------------------------------------------
+
+/// Go: `TestSemaphore`.
+#[test]
+fn semaphore() {
+    let _watchdog = Watchdog::new();
+    let permits = AtomicU32::new(1);
+    thread::scope(|s| {
+        for _ in 0..10 {
+            s.spawn(|| {
+                for _ in 0..1000 {
+                    sema::semacquire(&permits);
+                    sema::semrelease(&permits, Wake::Normal);
+                }
+            });
+        }
+    });
+    assert_eq!(permits.into_inner(), 1);
+}
+
+/// Go: `TestMutex`; with a count, as Go has its race detector.
+fn hammer<S: ConstSemaphore, P: Policy>() {
+    let mutex = GoMutex::<S, P>::const_new();
+    mutex.lock();
+    assert!(!mutex.try_lock());
+    mutex.unlock();
+    assert!(mutex.try_lock());
+    mutex.unlock();
+
+    let (inside, tried) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|s| {
+        for _ in 0..10 {
+            s.spawn(|| {
+                for i in 0..1000 {
+                    if i % 3 != 0 {
+                        mutex.lock();
+                    } else if !mutex.try_lock() {
+                        continue;
+                    } else {
+                        tried.fetch_add(1, Relaxed);
+                    }
+                    inside.store(inside.load(Relaxed) + 1, Relaxed);
+                    mutex.unlock();
+                }
+            });
+        }
+    });
+    assert_eq!(inside.into_inner(), 10 * 666 + tried.into_inner());
+    assert_at_rest(&mutex);
+}
+
+/// Go: `TestMutexFairness`.
+fn fairness<S: ConstSemaphore, P: Policy>() {
+    const NAP: Duration = Duration::from_micros(100);
+    let (mutex, stop) = (GoMutex::<S, P>::const_new(), AtomicBool::new(false));
+    let start = Instant::now();
+    thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Relaxed) {
+                mutex.lock();
+                thread::sleep(NAP);
+                mutex.unlock();
+            }
+        });
+        for _ in 0..10 {
+            thread::sleep(NAP);
+            mutex.lock();
+            mutex.unlock();
+        }
+        stop.store(true, Relaxed);
+    });
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(10), "10 turns took {took:?}");
+    assert_at_rest(&mutex);
+}
+
+// ---- every semaphore, every mode ------------------------------------------------------------------------------------
+
+fn crowd<S: ConstSemaphore, P: Policy>() {
+    const THREADS: u64 = 24;
+    const ROUNDS: u64 = 60;
+    let (mutex, inside) = (GoMutex::<S, P>::const_new(), AtomicU64::new(0));
+    mutex.lock();
+    thread::scope(|s| {
+        for _ in 0..THREADS {
+            s.spawn(|| {
+                for round in 0..ROUNDS {
+                    mutex.lock();
+                    let n = inside.load(Relaxed);
+                    if round % 8 == 0 {
+                        thread::yield_now();
+                    }
+                    inside.store(n + 1, Relaxed);
+                    mutex.unlock();
+                }
+            });
+        }
+        eventually(|| u64::from(mutex.waiters()) == THREADS);
+        assert!(mutex.is_locked() && !mutex.try_lock());
+        mutex.unlock();
+    });
+    assert_eq!(inside.into_inner(), THREADS * ROUNDS);
+    assert_at_rest(&mutex);
+}
+
+fn timeouts_leave_no_trace<S: ConstSemaphore, P: Policy>() {
+    let mutex = GoMutex::<S, P>::const_new();
+    mutex.lock();
+    thread::scope(|s| {
+        for n in 0..6 {
+            let mutex = &mutex;
+            s.spawn(move || assert!(!mutex.try_lock_for(Duration::from_micros(400 * n))));
+        }
+    });
+    assert_eq!(format!("{mutex:?}"), "GoMutex { locked: true, woken: false, starving: false, waiters: 0, .. }");
+    mutex.unlock();
+    assert_at_rest(&mutex);
+}
+
+/// Deadlines that fall together with the unlock: whoever is granted the mutex has it, or it would stay locked.
+fn a_grant_at_the_deadline_is_not_lost<S: ConstSemaphore, P: Policy>() {
+    let mutex = GoMutex::<S, P>::const_new();
+    for round in 0..60 {
+        mutex.lock();
+        // Both sides aim at this moment, a little to the one side or the other.
+        let deadline = Instant::now() + Duration::from_micros(150);
+        thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    if mutex.try_lock_until(deadline) {
+                        mutex.unlock();
+                    }
+                });
+            }
+            s.spawn(|| {
+                mutex.lock();
+                mutex.unlock();
+            });
+            let aim = deadline - Duration::from_micros(15) + Duration::from_micros(round % 30);
+            while Instant::now() < aim {
+                std::hint::spin_loop();
+            }
+            mutex.unlock();
+        });
+        assert_at_rest(&mutex);
+    }
+}
+
+fn anybody_may_unlock<S: ConstSemaphore, P: Policy>() {
+    let mutex = GoMutex::<S, P>::const_new();
+    for _ in 0..50 {
+        mutex.lock();
+        thread::scope(|s| {
+            s.spawn(|| mutex.unlock());
+            mutex.lock();
+        });
+        mutex.unlock();
+    }
+    assert_at_rest(&mutex);
+}
+
+// ---- one step at a time ---------------------------------------------------------------------------------------------
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Acquire(Order),
+    Release(Wake),
+}
+
+/// What a [`Spy`] and its test share.
+#[derive(Default)]
+struct Script {
+    permits: AtomicU32,
+    steps: StdMutex<Vec<Step>>,
+    shut: AtomicBool,
+    at_gate: AtomicU32,
+    /// A releaser is held too: between the mutex's word, which it has changed, and the semaphore.
+    hold_release: AtomicBool,
+    at_release: AtomicU32,
+}
+
+/// The runtime's semaphore; but it tells its steps, and a waiter that has its permit passes a gate before it goes back
+/// to the mutex: there it can be held, and overtaken, for as long as the test likes.
+struct Spy(Arc<Script>);
+
+thread_local! {
+    static LATEST: RefCell<Arc<Script>> = RefCell::default();
+}
+
+/// A mutex over a spy, and the spy's script.
+fn spied<P: Policy>() -> (GoMutex<Spy, P>, Arc<Script>) {
+    (RawLock::new(), LATEST.take())
+}
+
+impl Script {
+    fn tell(&self, step: Step) {
+        self.steps.lock().unwrap().push(step);
+    }
+
+    fn last(&self) -> Option<Step> {
+        self.steps.lock().unwrap().last().copied()
+    }
+
+    fn queued(&self) -> usize {
+        sema::waiters(&self.permits)
+    }
+
+    fn gate(&self) {
+        self.at_gate.fetch_add(1, Relaxed);
+        eventually(|| !self.shut.load(Relaxed));
+        self.at_gate.fetch_sub(1, Relaxed);
+    }
+
+    /// Unlocks, and comes back when the waiter whom that woke stands at the gate.
+    fn wake_up_to_the_gate<P: Policy>(&self, mutex: &GoMutex<Spy, P>) {
+        self.shut.store(true, Relaxed);
+        mutex.unlock();
+        eventually(|| self.at_gate.load(Relaxed) == 1);
+    }
+
+    /// The waiter at the gate may go on.
+    fn open(&self) {
+        self.shut.store(false, Relaxed);
+        eventually(|| self.at_gate.load(Relaxed) == 0);
+    }
+
+    /// Wakes a waiter, overtakes it, and comes back when it has lost and sleeps again.
+    fn overtake<P: Policy>(&self, mutex: &GoMutex<Spy, P>) {
+        let queued = self.queued();
+        self.wake_up_to_the_gate(mutex);
+        assert_eq!(self.last(), Some(Step::Release(Wake::Normal)));
+        assert!(mutex.try_lock(), "in normal mode a newcomer may overtake");
+        self.open();
+        eventually(|| self.queued() == queued);
+        let place = if P::LIFO { Order::Lifo } else { Order::Fifo };
+        assert_eq!(self.last(), Some(Step::Acquire(place)), "to where the policy says");
+    }
+}
+
+// SAFETY: as the runtime's, whose functions it calls.
+unsafe impl Semaphore for Spy {
+    const LIFO: bool = true;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = true;
+
+    fn new(permits: u32) -> Self {
+        let script = Arc::new(Script { permits: AtomicU32::new(permits), ..Script::default() });
+        LATEST.set(script.clone());
+        Self(script)
+    }
+
+    fn acquire(&self, order: Order) {
+        self.0.tell(Step::Acquire(order));
+        sema::semacquire_mutex(&self.0.permits, order);
+        self.0.gate();
+    }
+
+    fn try_acquire(&self) -> bool {
+        sema::try_semacquire(&self.0.permits)
+    }
+
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        self.0.tell(Step::Acquire(order));
+        let got = sema::semacquire_until(&self.0.permits, order, deadline);
+        self.0.gate();
+        got
+    }
+
+    fn release(&self, wake: Wake) {
+        self.0.tell(Step::Release(wake));
+        self.0.at_release.fetch_add(1, Relaxed);
+        eventually(|| !self.0.hold_release.load(Relaxed));
+        self.0.at_release.fetch_sub(1, Relaxed);
+        sema::semrelease(&self.0.permits, wake);
+    }
+}
+
+/// Those who wait in a test, in the order in which they got the mutex; each keeps it until it is told to go on.
+#[derive(Default)]
+struct Turns {
+    taken: StdMutex<Vec<usize>>,
+    over: AtomicU32,
+}
+
+impl Turns {
+    fn take<P: Policy>(&self, mutex: &GoMutex<Spy, P>, who: usize) {
+        mutex.lock();
+        let turn = {
+            let mut taken = self.taken.lock().unwrap();
+            taken.push(who);
+            taken.len() as u32
+        };
+        eventually(|| self.over.load(Relaxed) >= turn);
+        mutex.unlock();
+    }
+
+    /// So many come, one after another, and each waits when the next one comes.
+    fn line_up<'s, P: Policy>(
+        &'s self,
+        s: &'s thread::Scope<'s, '_>,
+        mutex: &'s GoMutex<Spy, P>,
+        spy: &Script,
+        waiters: usize,
+    ) {
+        for waiter in 0..waiters {
+            s.spawn(move || self.take(mutex, waiter));
+            eventually(|| spy.queued() == waiter + 1);
+        }
+    }
+
+    fn so_far(&self) -> Vec<usize> {
+        self.taken.lock().unwrap().clone()
+    }
+
+    fn end_one(&self) {
+        self.over.fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether a waiter calls itself starving must follow from how long it has waited: at least and at most this long, by
+/// the clock that it reads. In between both are right.
+#[track_caller]
+fn assert_starving<P: Policy>(starving: bool, at_least: Duration, at_most: Duration) {
+    assert!(starving || at_least <= P::THRESHOLD, "not starving after {at_least:?} at least");
+    assert!(!starving || at_most > P::THRESHOLD, "starving after {at_most:?} at most");
+}
+
+/// From normal mode to starvation mode and back, with `newcomers` who arrive while the mutex is being handed over.
+fn starve<P: Policy>(newcomers: usize) {
+    let (mutex, spy) = spied::<P>();
+    let turns = Turns::default();
+    mutex.lock();
+    thread::scope(|s| {
+        let not_before = Instant::now();
+        s.spawn(|| turns.take(&mutex, 0));
+        eventually(|| spy.queued() == 1);
+        assert_eq!(spy.last(), Some(Step::Acquire(Order::Fifo)));
+        let not_after = Instant::now(); // it had begun to wait by now
+
+        while !mutex.is_starving() {
+            let woken = Instant::now();
+            spy.overtake(&mutex);
+            assert_starving::<P>(mutex.is_starving(), woken - not_after, not_before.elapsed());
+        }
+
+        // Starvation mode: promised to the waiter, and to nobody else.
+        spy.wake_up_to_the_gate(&mutex);
+        assert_eq!(spy.last(), Some(Step::Release(P::HANDOFF)));
+        assert!(!mutex.is_locked() && mutex.is_starving());
+        assert!(!mutex.try_lock() && !mutex.try_lock_until(Instant::now()), "a newcomer overtook one who starves");
+        let arrival = Instant::now();
+        for newcomer in 1..=newcomers {
+            let (mutex, turns) = (&mutex, &turns);
+            s.spawn(move || turns.take(mutex, newcomer));
+            eventually(|| spy.queued() == newcomer);
+            assert_eq!(spy.last(), Some(Step::Acquire(Order::Fifo)));
+        }
+        assert!(turns.so_far().is_empty(), "somebody overtook one who starves");
+        let arrived = Instant::now();
+        spy.open();
+        eventually(|| turns.so_far() == [0]);
+        assert!(mutex.is_locked());
+        assert_eq!(mutex.waiters() as usize, newcomers);
+        // It has waited too long itself: only an empty line ends the mode.
+        assert_eq!(mutex.is_starving(), newcomers > 0);
+
+        for newcomer in 1..=newcomers {
+            let mode = mutex.is_starving();
+            let handed = Instant::now();
+            turns.end_one();
+            eventually(|| turns.so_far().len() == newcomer + 1);
+            if mode && newcomer < newcomers {
+                assert_starving::<P>(mutex.is_starving(), handed - arrived, arrival.elapsed());
+            } else {
+                assert!(!mutex.is_starving(), "normal mode again, or the last one in line");
+            }
+        }
+        turns.end_one();
+    });
+    assert!(turns.so_far().into_iter().eq(0..=newcomers), "first in, first out");
+    assert_at_rest(&mutex);
+    assert_eq!(spy.permits.load(Relaxed), 0);
+}
+
+/// No less than a millisecond, and then for certain: Go has no test for it.
+#[test]
+fn starvation_begins_at_gos_threshold_and_not_before() {
+    let _watchdog = Watchdog::new();
+    for round in 0..20 {
+        starve::<policy::Go>(round % 4);
+    }
+}
+
+#[test]
+fn until_1_13_who_hands_over_goes_on() {
+    let _watchdog = Watchdog::new();
+    assert_eq!((policy::Go1_9::HANDOFF, policy::Go::HANDOFF), (Wake::Grant, Wake::Handoff));
+    starve::<policy::Go1_9>(2);
+}
+
+/// Until 1.8 one who lost was behind all others again.
+#[test]
+fn in_go_1_8_who_loses_goes_to_the_end() {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<policy::Go1_8>();
+    let turns = Turns::default();
+    mutex.lock();
+    thread::scope(|s| {
+        turns.line_up(s, &mutex, &spy, 3);
+        spy.overtake(&mutex);
+        assert!(!mutex.is_starving());
+        mutex.unlock();
+        for turn in 1..=3 {
+            eventually(|| turns.so_far().len() == turn);
+            turns.end_one();
+        }
+    });
+    assert_eq!(turns.so_far(), [1, 2, 0]);
+    assert_at_rest(&mutex);
+}
+
+/// Nobody is ever woken to compete: the first unlock hands over already.
+#[test]
+fn first_come_first_served() {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<policy::Fifo>();
+    let turns = Turns::default();
+    mutex.lock();
+    thread::scope(|s| {
+        turns.line_up(s, &mutex, &spy, 4);
+        assert!(mutex.is_starving());
+        mutex.unlock();
+        for turn in 1..=4 {
+            assert!(!mutex.try_lock(), "a newcomer came first");
+            eventually(|| turns.so_far().len() == turn);
+            assert_eq!(mutex.is_starving(), turn < 4, "as long as somebody waits");
+            turns.end_one();
+        }
+    });
+    assert_eq!(turns.so_far(), [0, 1, 2, 3]);
+    let steps = spy.steps.lock().unwrap();
+    assert!(steps.iter().all(|s| matches!(s, Step::Acquire(Order::Fifo) | Step::Release(Wake::Handoff))), "{steps:?}");
+    drop(steps);
+    assert_at_rest(&mutex);
+}
+
+#[test]
+fn a_handoff_to_one_who_has_not_starved_ends_starvation_mode() {
+    let _watchdog = Watchdog::new();
+    starve::<Slow>(3);
+}
+
+#[test]
+fn with_the_least_threshold_whoever_lost_starves() {
+    let _watchdog = Watchdog::new();
+    (0..5).for_each(starve::<AtOnce>);
+}
+
+#[test]
+fn who_loses_goes_back_to_the_front_in_normal_mode() {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<Never>();
+    let turns = Turns::default();
+    mutex.lock();
+    thread::scope(|s| {
+        turns.line_up(s, &mutex, &spy, 4);
+        for _ in 0..20 {
+            spy.overtake(&mutex);
+            assert!(!mutex.is_starving());
+            assert_eq!(mutex.waiters(), 4);
+        }
+        mutex.unlock();
+        for turn in 1..=4 {
+            eventually(|| turns.so_far().len() == turn);
+            turns.end_one();
+        }
+    });
+    assert_eq!(turns.so_far(), [0, 1, 2, 3]);
+    assert_at_rest(&mutex);
+}
+
+#[test]
+fn one_who_is_awake_is_enough() {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<Never>();
+    let turns = Turns::default();
+    mutex.lock();
+    thread::scope(|s| {
+        turns.line_up(s, &mutex, &spy, 2);
+        spy.wake_up_to_the_gate(&mutex);
+        let releases = || spy.steps.lock().unwrap().iter().filter(|s| matches!(s, Step::Release(_))).count();
+        assert_eq!(releases(), 1);
+        for _ in 0..10 {
+            mutex.lock();
+            mutex.unlock();
+        }
+        assert_eq!((releases(), spy.queued()), (1, 1), "an unlock woke another, with one awake already");
+        spy.open();
+        turns.end_one();
+        turns.end_one();
+    });
+    assert_at_rest(&mutex);
+}
+
+impl Script {
+    /// Wakes and overtakes the one waiter, under [`AtOnce`], so that it sleeps again and starves. False if its deadline
+    /// came in between.
+    fn starve_until<T>(&self, mutex: &GoMutex<Spy, AtOnce>, waiter: &thread::ScopedJoinHandle<'_, T>) -> bool {
+        self.shut.store(true, Relaxed);
+        mutex.unlock();
+        eventually(|| self.at_gate.load(Relaxed) == 1 || waiter.is_finished());
+        assert!(mutex.try_lock());
+        self.open();
+        eventually(|| self.queued() == 1 || waiter.is_finished());
+        mutex.is_starving()
+    }
+}
+
+/// The last one in line takes starvation mode with it when it gives up.
+#[test]
+fn who_gives_up_while_starving_leaves_normal_mode_behind() {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<AtOnce>();
+    let mut starved = false;
+    while !starved {
+        mutex.lock();
+        thread::scope(|s| {
+            let waiter = s.spawn(|| mutex.try_lock_for(Duration::from_millis(40)));
+            eventually(|| spy.queued() == 1 || waiter.is_finished());
+            starved = spy.starve_until(&mutex, &waiter);
+            assert!(!waiter.join().unwrap(), "it was locked throughout");
+        });
+        assert_eq!(format!("{mutex:?}"), "GoMutex { locked: true, woken: false, starving: false, waiters: 0, .. }");
+        mutex.unlock();
+        assert_at_rest(&mutex);
+        assert_eq!(spy.permits.load(Relaxed), 0);
+    }
+}
+
+/// The deadline comes when an unlock has taken the waiter off the count, or promised it the mutex, but has not reached
+/// the semaphore: the permit under way is the waiter's, and the mutex with it.
+fn woken_at_the_deadline(starving: bool) {
+    let _watchdog = Watchdog::new();
+    let (mutex, spy) = spied::<AtOnce>();
+    let mut met = 0;
+    while met < 5 {
+        mutex.lock();
+        thread::scope(|s| {
+            let waiter = s.spawn(|| {
+                let got = mutex.try_lock_for(Duration::from_millis(20));
+                if got {
+                    mutex.unlock();
+                }
+                got
+            });
+            eventually(|| spy.queued() == 1 || waiter.is_finished());
+            if starving {
+                spy.starve_until(&mutex, &waiter);
+            }
+            spy.hold_release.store(true, Relaxed);
+            let unlocker = s.spawn(|| mutex.unlock());
+            eventually(|| spy.at_release.load(Relaxed) == 1 || unlocker.is_finished());
+            // Still in line, with the word changed: it is the one that is meant.
+            let meant = spy.queued() == 1;
+            eventually(|| spy.queued() == 0);
+            spy.hold_release.store(false, Relaxed);
+            let got = waiter.join().unwrap();
+            assert!(got || !meant, "the permit is its own, and it left");
+            met += u32::from(meant);
+        });
+        assert_at_rest(&mutex);
+        assert_eq!(spy.permits.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn who_is_woken_at_its_deadline_is_woken() {
+    woken_at_the_deadline(false);
+}
+
+#[test]
+fn who_is_handed_the_mutex_at_its_deadline_has_it() {
+    woken_at_the_deadline(true);
+}
+
+/// A claim: made after the threshold and not before; and kept.
+fn claim<P: Policy>() {
+    let _watchdog = Watchdog::new();
+    if thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
+        return; // no contender watches where it would keep the owner from running
+    }
+    let mutex = GoMutex::<RuntimeSema, P>::const_new();
+    for round in 0..50 {
+        let (owned, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        mutex.lock();
+        thread::scope(|s| {
+            let start = Instant::now();
+            s.spawn(|| {
+                mutex.lock();
+                owned.store(true, Relaxed);
+                eventually(|| over.load(Relaxed));
+                mutex.unlock();
+            });
+            eventually(|| mutex.is_starving());
+            let waited = start.elapsed();
+            assert!(waited >= P::THRESHOLD, "claimed after {waited:?} at most");
+            if round % 2 == 0 {
+                eventually(|| mutex.waiters() == 1); // the grace is over: it sleeps
+            }
+            mutex.unlock();
+            while !owned.load(Relaxed) {
+                assert!(!mutex.try_lock(), "a newcomer took what the successor had claimed");
+            }
+            assert!(!mutex.is_starving(), "a claim is for one handoff");
+            over.store(true, Relaxed);
+        });
+        assert_at_rest(&mutex);
+    }
+}
+
+#[test]
+fn a_successor_claims_the_mutex_after_the_threshold_and_gets_it() {
+    claim::<policy::Threads>();
+}
+
+#[test]
+fn a_successor_may_claim_at_once() {
+    claim::<ClaimAtOnce>();
+}
+
+// ---- the mutex with its value ---------------------------------------------------------------------------------------
+
+#[test]
+fn sizes() {
+    // For the deadlock report.
+    const OWNER: usize = if cfg!(debug_assertions) { 8 } else { 0 };
+    assert_eq!(size_of::<GoMutex>(), 8 + OWNER);
+    assert_eq!(size_of::<Mutex<()>>(), 8 + OWNER);
+    assert_eq!(size_of::<Mutex<u64>>(), 16 + OWNER);
+    assert_eq!(size_of::<GoMutex<ParkingLotSema, policy::Go>>(), 8 + OWNER);
+}
+
+#[test]
+fn a_mutex_needs_no_annotations() {
+    let mutex = Mutex::new(5);
+    *mutex.lock() += 1;
+    assert_eq!(*mutex.lock(), 6);
+    assert_eq!(mutex.into_inner(), 6);
+    assert_eq!(*Mutex::<u8>::default().lock(), 0);
+}
+
+#[test]
+fn a_static_mutex() {
+    static TOTAL: Mutex<u64> = Mutex::new(0);
+    let _watchdog = Watchdog::new();
+    thread::scope(|s| (0..4).for_each(|_| drop(s.spawn(|| (0..500).for_each(|_| *TOTAL.lock() += 1)))));
+    assert_eq!(*TOTAL.lock(), 2_000);
+}
+
+#[test]
+fn try_lock_for_and_until() {
+    let mutex = Mutex::new(());
+    let guard = mutex.try_lock_for(Duration::MAX).expect("free, and past the end of time");
+    let deadline = Instant::now() + Duration::from_millis(2);
+    assert!(mutex.try_lock().is_none() && mutex.try_lock_for(Duration::ZERO).is_none());
+    assert!(mutex.try_lock_until(deadline).is_none());
+    assert!(Instant::now() >= deadline);
+    drop(guard);
+    assert!(mutex.try_lock_for(Duration::ZERO).is_some());
+}
+
+#[test]
+fn a_mapped_guard_is_the_guard() {
+    let mutex = Mutex::new((1, "one"));
+    let mut number = lock_api::MutexGuard::map(mutex.lock(), |pair| &mut pair.0);
+    *number = 2;
+    assert!(mutex.try_lock().is_none());
+    drop(number);
+    assert_eq!(*mutex.try_lock().expect("free"), (2, "one"));
+}
+
+#[test]
+fn an_arc_guard_keeps_the_mutex() {
+    let mutex = Arc::new(Mutex::new(vec![1]));
+    let mut guard = mutex.lock_arc();
+    assert!(mutex.try_lock_arc().is_none());
+    let weak = Arc::downgrade(&mutex);
+    drop(mutex);
+    guard.push(2);
+    let mutex = weak.upgrade().expect("the guard keeps it");
+    drop(guard);
+    assert_eq!(*mutex.lock(), [1, 2]);
+}
+
+#[test]
+fn a_guard_may_be_dropped_on_another_thread() {
+    let _watchdog = Watchdog::new();
+    let mutex = Mutex::new(0);
+    let guard = mutex.lock();
+    thread::scope(|s| {
+        s.spawn(move || {
+            let mut guard = guard;
+            *guard = 1;
+        });
+        assert_eq!(*mutex.lock(), 1);
+    });
+}
+
+#[test]
+fn a_panic_unlocks_and_poisons_nothing() {
+    let mutex = Mutex::new(0);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        *mutex.lock() = 1;
+        let mut guard = mutex.lock();
+        *guard += 1;
+        std::panic::resume_unwind(Box::new("no message"));
+    }));
+    assert!(outcome.is_err());
+    assert_eq!(*mutex.try_lock().expect("unlocked by the unwinding"), 2);
+}
+
+#[test]
+fn a_forgotten_guard_can_be_unlocked_by_force() {
+    let mutex = Mutex::new(());
+    std::mem::forget(mutex.lock());
+    assert!(mutex.is_locked());
+    // SAFETY: the guard above was forgotten.
+    unsafe { mutex.force_unlock(()) };
+    assert!(!mutex.is_locked());
+}
+
+#[test]
+fn a_mutex_over_any_lock() {
+    fn count<R: lock_api::RawMutex + Sync>(mutex: lock_api::Mutex<R, u32>) {
+        thread::scope(|s| (0..4).for_each(|_| drop(s.spawn(|| (0..500).for_each(|_| *mutex.lock() += 1)))));
+        assert_eq!(mutex.into_inner(), 2_000);
+    }
+    let _watchdog = Watchdog::new();
+    count(MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(0));
+    count(MutexWith::<GoMutex<ParkingLotSema>, _>::new(0));
+    #[cfg(target_os = "linux")]
+    count(MutexWith::<GoMutex<FutexSema, policy::Go>, _>::new(0));
+    count(MutexWith::<sudog_lab::locks::StdMutex, _>::new(0));
+    count(MutexWith::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
+    count(MutexWith::from_raw(ApiLock::new(GoMutex::<RuntimeSema>::const_new()), 0));
+}
+
+// ---- misuse ---------------------------------------------------------------------------------------------------------
+
+/// Says to a process that it is the child, and what it shall do.
+const MISUSE: &str = "SUDOG_TEST_MISUSE";
+
+fn unlock<S: ConstSemaphore, P: Policy>() {
+    GoMutex::<S, P>::const_new().unlock();
+}
+
+fn lock_unlock_unlock<S: ConstSemaphore, P: Policy>() {
+    let mutex = GoMutex::<S, P>::const_new();
+    mutex.lock();
+    mutex.unlock();
+    mutex.unlock();
+}
+
+const MISUSES: &[fn()] = &[
+    unlock::<RuntimeSema, policy::Go>,
+    unlock::<RuntimeSema, policy::Threads>,
+    unlock::<ParkingLotSema, policy::Go>,
+    unlock::<ParkingLotSema, policy::Threads>,
+    lock_unlock_unlock::<RuntimeSema, policy::Go>,
+    lock_unlock_unlock::<RuntimeSema, policy::Threads>,
+    lock_unlock_unlock::<ParkingLotSema, policy::Go>,
+    lock_unlock_unlock::<ParkingLotSema, policy::Threads>,
+    #[cfg(target_os = "linux")]
+    unlock::<FutexSema, policy::Go>,
+    #[cfg(target_os = "linux")]
+    unlock::<FutexSema, policy::Threads>,
+    #[cfg(target_os = "linux")]
+    lock_unlock_unlock::<FutexSema, policy::Go>,
+    #[cfg(target_os = "linux")]
+    lock_unlock_unlock::<FutexSema, policy::Threads>,
+];
+
+/// Go: `TestMutexMisuse`. Each in a process of its own: this same test, told what to do.
+#[test]
+fn misuse() {
+    if let Ok(case) = std::env::var(MISUSE) {
+        let outcome = catch_unwind(MISUSES[case.parse::<usize>().unwrap()]);
+        // Past the harness, which captures what is printed.
+        let _ = writeln!(std::io::stderr(), "survived: {outcome:?}");
+        std::process::exit(0);
+    }
+    for case in 0..MISUSES.len() {
+        let child = test_command(module_path!(), "misuse")
+            .env(MISUSE, case.to_string())
+            .stdout(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&child.stderr),
+            "fatal error: sync: unlock of unlocked mutex\n",
+            "case {case}"
+        );
+        #[cfg(unix)]
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.status), Some(6), "case {case}: not aborted");
+        assert!(!child.status.success());
+    }
+}

@@ -1,0 +1,65 @@
+//! Each of Go's tests, benchmarks and examples has its counterpart here, or a reason why it has none.
+//!
+//! `tests/go/parity.tsv` is the list. Its columns: the package in Go; the names there; the counterparts, separated by
+//! commas; a note. A counterpart is `SUITE MODULE::TEST`, in the words of `cargo test --test SUITE MODULE::TEST` (or of
+//! `cargo test -p sudog-sync --lib MODULE::TEST`); or a row of `cargo lab syncbench` (`bench NAME`) or of
+//! `cargo lab versus-go` (`versus-go NAME`); or a benchmark of `benches/FILE.rs` (`criterion FILE: NAME`).
+
+use std::fs;
+use std::path::Path;
+
+/// Where the modules of a suite are, from the workspace's root.
+const SUITES: &[(&str, &str)] = &[
+    ("behaviour", "tests/behaviour"),
+    ("goroutine", "tests/goroutine"),
+    ("go_atomic", "tests/process/go_atomic"),
+    ("no_alloc", "tests/process/no_alloc"),
+    ("loom_weighted", "sync/tests/loom_weighted"),
+    ("sudog-sync", "sync/src"),
+];
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()
+}
+
+/// Whether the sources have this counterpart.
+fn exists(counterpart: &str) -> bool {
+    let Some((suite, name)) = counterpart.split_once(' ') else { return false };
+    let is_in = |path: &str, text: &str| read(path).is_some_and(|source| source.contains(text));
+    match suite {
+        "bench" => is_in("lab/src/bench/syncbench/benches.rs", &format!("\"{name}\"")),
+        "versus-go" => is_in("lab/src/bench/versus_go/benches.rs", &format!("\"{name}\"")),
+        "criterion" => name.split_once(": ").is_some_and(|(file, bench)| is_in(&format!("benches/{file}.rs"), bench)),
+        _ => SUITES.iter().find(|(known, _)| *known == suite).is_some_and(|(_, folder)| {
+            let (file, test) = match name.rsplit_once("::") {
+                Some((module, test)) => (format!("{folder}/{}.rs", module.replace("::", "/")), test),
+                None => (format!("{folder}.rs"), name),
+            };
+            is_in(&file, &format!("fn {test}(")) || is_in(&file, &format!("fn {test}<"))
+        }),
+    }
+}
+
+#[test]
+fn the_counterparts_exist() {
+    let table = read("tests/go/parity.tsv").expect("the list");
+    let mut lines = table.lines();
+    assert_eq!(lines.next(), Some("package\tGo\there\tnote"));
+    let mut missing = Vec::new();
+    let mut found = 0;
+    for line in lines {
+        let [package, go, here, note] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("not four columns: {line}")
+        };
+        assert!(!package.is_empty() && !go.is_empty(), "{line}");
+        assert!(!here.is_empty() || !note.is_empty(), "neither a counterpart nor a reason: {line}");
+        for counterpart in here.split(", ").filter(|counterpart| !counterpart.is_empty()) {
+            found += 1;
+            if !exists(counterpart) {
+                missing.push(counterpart);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(found > 200, "only {found}: is the list complete?");
+}

@@ -1,0 +1,566 @@
+//! The readers-writer mutexes: Go's tests, over each lock, over threads and over goroutines; who goes when; deadlines,
+//! unwinding, downgrades; misuse word by word.
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::Mutex as StdMutex;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use sudog::locks::waiting_array::Benaphore;
+use sudog::runtime::gosched;
+use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
+use sudog::sync::mutex::policy;
+use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwMutex, RwMutexWith};
+use sudog::{Builder, Placement, go, run_local};
+use sudog_runtime::goroutine;
+use support::kinds::Kind;
+use support::{Watchdog, test_command};
+
+/// A `#[test]` for each check over each lock and kind.
+macro_rules! over_every_rw_mutex {
+    (locks { $($module:ident = $Lock:ty, $($kind:ident)+;)+ } checks $checks:tt) => {
+        $(mod $module {
+            use super::*;
+            $(over_every_rw_mutex!(@kind $kind, $Lock, $checks);)+
+        })+
+    };
+    (@kind $Kind:ident, $Lock:ty, { $($check:ident)+ }) => {
+        #[allow(non_snake_case)]
+        mod $Kind {
+            use super::*;
+            $(#[test] fn $check() {
+                let _watchdog = Watchdog::new();
+                <support::kinds::$Kind as Kind>::run(super::super::$check::<support::kinds::$Kind, $Lock>);
+            })+
+        }
+    };
+}
+
+over_every_rw_mutex! {
+    locks {
+        go = GoRwMutex, Threads Goroutines;
+        by_gos_policy = GoRwMutex<GoMutex<RuntimeSema, policy::Go>>, Threads Goroutines;
+        phase_fair = PhaseFairRwMutex, Threads Goroutines;
+        over_parking_lot_core = GoRwMutex<GoMutex<ParkingLotSema>, ParkingLotSema>, Threads; // blocks a worker
+        over_a_benaphore = PhaseFairRwMutex<Benaphore>, Threads Goroutines;
+        sharded = ShardedRwMutex, Threads Goroutines;
+        one_shard = ShardedRwMutex<1>, Threads Goroutines;
+        sharded_phase_fair = ShardedRwMutex<3, sudog::sync::mutex::FifoMutex>, Threads Goroutines;
+    }
+    checks {
+        parallel_readers rw_mutex_tries rw_mutex_hammer
+        a_writer_that_waits_keeps_readers_out readers_of_a_write_go_before_the_next_writer downgrade
+        deadlines timeouts_leave_no_trace a_storm_of_everything
+    }
+}
+
+type Rw<L> = Arc<RwMutexWith<L, u32>>;
+
+fn new<L: ConstRawRwLock>() -> Rw<L> {
+    Arc::new(RwMutexWith::new(0))
+}
+
+/// Nobody is there, and both sides are free.
+#[track_caller]
+fn assert_at_rest<L: ConstRawRwLock, T>(rw: &RwMutexWith<L, T>) {
+    assert!(!rw.is_locked(), "somebody is left");
+    assert!(rw.try_write().is_some() && rw.try_read().is_some());
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(2)
+}
+
+// ---- Go's tests -----------------------------------------------------------------------------------------------------
+
+/// Go: `TestParallelReaders`. All have it at a time.
+fn parallel_readers<K: Kind, L: ConstRawRwLock + 'static>() {
+    for readers in [1, 3, 4] {
+        let (rw, inside, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..readers {
+            let (rw, inside, over) = (rw.clone(), inside.clone(), over.clone());
+            K::go(move || {
+                let guard = rw.read();
+                inside.fetch_add(1, SeqCst);
+                K::until(|| inside.load(SeqCst) == readers);
+                drop(guard);
+                over.fetch_add(1, SeqCst);
+            });
+        }
+        K::until(|| over.load(SeqCst) == readers);
+        assert_at_rest(&rw);
+    }
+}
+
+/// Go: `TestRWMutex`, the beginning.
+fn rw_mutex_tries<K: Kind, L: ConstRawRwLock>() {
+    let rw = new::<L>();
+    let writer = rw.write();
+    assert!(rw.is_locked() && rw.is_locked_exclusive());
+    assert!(rw.try_write().is_none() && rw.try_read().is_none());
+    drop(writer);
+    let writer = rw.try_write().expect("free");
+    drop(writer);
+    let readers = (rw.read(), rw.try_read().expect("others read"));
+    assert!(rw.try_write().is_none());
+    assert!(rw.is_locked() && !rw.is_locked_exclusive());
+    drop(readers);
+    assert_at_rest(&rw);
+}
+
+/// Go: `TestRWMutex`, `HammerRWMutex`. Its parameters: so many readers, two writers, a thousand rounds each.
+fn rw_mutex_hammer<K: Kind, L: ConstRawRwLock + 'static>() {
+    const N: usize = 1000;
+    for readers in [1, 3, 10, 5] {
+        let (rw, activity) = (new::<L>(), Arc::new(AtomicI32::new(0)));
+        let over = Arc::new(AtomicUsize::new(0));
+        let each = |f: fn(&RwMutexWith<L, u32>, &AtomicI32)| {
+            let (rw, activity, over) = (rw.clone(), activity.clone(), over.clone());
+            K::go(move || {
+                for _ in 0..N {
+                    f(&rw, &activity);
+                }
+                over.fetch_add(1, SeqCst);
+            });
+        };
+        let writer = |rw: &RwMutexWith<L, u32>, activity: &AtomicI32| {
+            let _guard = rw.write();
+            assert_eq!(activity.fetch_add(10000, Relaxed), 0, "not alone");
+            (0..100).for_each(|n| _ = std::hint::black_box(n));
+            activity.fetch_sub(10000, Relaxed);
+        };
+        let reader = |rw: &RwMutexWith<L, u32>, activity: &AtomicI32| {
+            let _guard = rw.read();
+            assert!((0..10000).contains(&activity.fetch_add(1, Relaxed)), "beside a writer");
+            (0..100).for_each(|n| _ = std::hint::black_box(n));
+            activity.fetch_sub(1, Relaxed);
+        };
+        each(writer);
+        (0..readers / 2).for_each(|_| each(reader));
+        each(writer);
+        (readers / 2..readers).for_each(|_| each(reader));
+        K::until(|| over.load(SeqCst) == readers + 2);
+        assert_at_rest(&rw);
+    }
+}
+
+/// Go: `TestRLocker`.
+#[test]
+fn r_locker() {
+    let _watchdog = Watchdog::new();
+    let rw = Arc::new(GoRwMutex::new());
+    let writes = Arc::new(AtomicU32::new(0));
+    let other = (rw.clone(), writes.clone());
+    let writer = std::thread::spawn(move || {
+        let (rw, writes) = other;
+        for n in 1..=10 {
+            Locker::lock(&*rw);
+            writes.store(n, SeqCst);
+            Locker::unlock(&*rw);
+            // The next one begins when the readers have looked.
+            support::eventually(|| writes.load(SeqCst) == 0);
+        }
+    });
+    let reader = rw.rlocker();
+    for n in 1..=10 {
+        support::eventually(|| writes.load(SeqCst) == n);
+        reader.lock();
+        reader.lock();
+        assert_eq!(rw.readers(), 2);
+        reader.unlock();
+        reader.unlock();
+        writes.store(0, SeqCst);
+    }
+    writer.join().unwrap();
+}
+
+// ---- who goes when --------------------------------------------------------------------------------------------------
+
+/// Waits until a writer is there: nobody new may read.
+fn until_announced<K: Kind, L: ConstRawRwLock + Debug>(rw: &RwMutexWith<L, u32>) {
+    K::until(|| rw.try_read().is_none());
+    // SAFETY: the lock is looked at, not changed.
+    K::until(|| support::is_closed_everywhere(&format!("{:?}", unsafe { rw.raw() })));
+}
+
+fn a_writer_that_waits_keeps_readers_out<K: Kind, L: ConstRawRwLock + Debug + 'static>() {
+    let rw = new::<L>();
+    let first = rw.read();
+    let log = Arc::new(StdMutex::new(Vec::new()));
+    let (other, its_log) = (rw.clone(), log.clone());
+    K::go(move || {
+        let mut guard = other.write();
+        its_log.lock().unwrap().push("writer");
+        *guard += 1;
+    });
+    until_announced::<K, L>(&rw);
+    let (other, its_log) = (rw.clone(), log.clone());
+    K::go(move || {
+        let guard = other.read();
+        assert_eq!(*guard, 1, "before the writer");
+        its_log.lock().unwrap().push("reader");
+    });
+    for _ in 0..20 {
+        K::gosched();
+    }
+    assert!(log.lock().unwrap().is_empty());
+    drop(first);
+    K::until(|| log.lock().unwrap().len() == 2);
+    assert_eq!(*log.lock().unwrap(), ["writer", "reader"]);
+    K::until(|| !rw.is_locked());
+}
+
+/// Readers that came during a write see what it wrote and nothing later, however many writers wait.
+fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Debug + 'static>() {
+    const READERS: usize = 5;
+    for _ in 0..20 {
+        let (rw, coming) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
+        let (seen, writers) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut first = rw.write();
+        for _ in 0..READERS {
+            let (rw, coming, seen) = (rw.clone(), coming.clone(), seen.clone());
+            K::go(move || {
+                coming.fetch_add(1, SeqCst);
+                let guard = rw.read();
+                assert_eq!(*guard, 1, "a writer went before");
+                seen.fetch_add(1, SeqCst);
+            });
+        }
+        // They have come when they wait: nothing public says so of each lock, but its Debug.
+        K::until(|| coming.load(SeqCst) == READERS && waiting_readers(&rw) == READERS);
+        for _ in 0..2 {
+            let (rw, writers) = (rw.clone(), writers.clone());
+            K::go(move || {
+                *rw.write() += 1;
+                writers.fetch_add(1, SeqCst);
+            });
+        }
+        *first = 1;
+        drop(first);
+        K::until(|| seen.load(SeqCst) == READERS && writers.load(SeqCst) == 2);
+        assert_eq!(*rw.read(), 3);
+    }
+}
+
+/// What `Debug` says of the readers of the Go mutex within.
+fn waiting_readers<L: ConstRawRwLock + Debug, T>(rw: &RwMutexWith<L, T>) -> usize {
+    // SAFETY: the lock is looked at, not changed.
+    let text = format!("{:?}", unsafe { rw.raw() });
+    let readers = text.rsplit_once("readers: ").expect("its readers").1;
+    readers.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+fn downgrade<K: Kind, L: ConstRawRwLock + 'static>() {
+    let (rw, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
+    let mut guard = rw.write();
+    *guard = 1;
+    let (other, its_over) = (rw.clone(), over.clone());
+    K::go(move || {
+        *other.write() = 2;
+        its_over.fetch_add(1, SeqCst);
+    });
+    let (other, its_over) = (rw.clone(), over.clone());
+    K::go(move || {
+        let guard = other.read();
+        assert!((1..=2).contains(&*guard));
+        drop(guard);
+        its_over.fetch_add(1, SeqCst);
+    });
+    let guard = RwLockWriteGuard::downgrade(guard);
+    for _ in 0..20 {
+        assert_eq!(*guard, 1, "written meanwhile");
+        K::gosched();
+    }
+    drop(guard);
+    K::until(|| over.load(SeqCst) == 2);
+    assert_eq!(*rw.read(), 2);
+    assert_at_rest(&rw);
+}
+
+/// Writers of the phase-fair mutex are served in the order in which they came.
+#[test]
+fn writers_in_turn() {
+    let _watchdog = Watchdog::new();
+    static RW: PhaseFairRwMutex = PhaseFairRwMutex::const_new();
+    let order = run_local(|| {
+        let order = Arc::new(StdMutex::new(Vec::new()));
+        RW.lock();
+        for n in 0..10 {
+            let order = order.clone();
+            go(move || {
+                RW.lock();
+                order.lock().unwrap().push(n);
+                gosched();
+                RW.unlock();
+            });
+        }
+        while goroutine::num_goroutine() > 1 && order.lock().unwrap().len() < 10 {
+            if RW.has_writer() && order.lock().unwrap().is_empty() {
+                gosched();
+                gosched();
+                RW.unlock();
+            }
+            gosched();
+        }
+        order
+    });
+    assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
+}
+
+// ---- deadlines ------------------------------------------------------------------------------------------------------
+
+fn deadlines<K: Kind, L: ConstRawRwLock>() {
+    let rw = new::<L>();
+    let reader = rw.read();
+    assert!(rw.try_write_until(soon()).is_none());
+    assert!(rw.try_read_until(soon()).is_some(), "the writer has left");
+    drop(reader);
+    let writer = rw.write();
+    assert!(rw.try_read_until(soon()).is_none() && rw.try_write_until(soon()).is_none());
+    assert!(rw.try_read_for(Duration::ZERO).is_none() && rw.try_write_for(Duration::ZERO).is_none());
+    drop(writer);
+    assert!(rw.try_read_for(Duration::MAX).is_some() && rw.try_write_for(Duration::MAX).is_some());
+    assert_at_rest(&rw);
+}
+
+/// A writer that gives up lets those in whom it has kept out.
+fn timeouts_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
+    for round in 0..30 {
+        let (rw, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
+        let first = rw.read();
+        let hasty = (rw.clone(), over.clone());
+        K::go(move || {
+            let (rw, over) = hasty;
+            let deadline = Instant::now() + Duration::from_micros(100 * (round % 4));
+            assert!(rw.try_write_until(deadline).is_none(), "beside a reader");
+            over.fetch_add(1, SeqCst);
+        });
+        for n in 0..4 {
+            let (rw, over) = (rw.clone(), over.clone());
+            K::go(move || {
+                let deadline = Instant::now() + Duration::from_micros(100 * n);
+                drop(if n % 2 == 0 { Some(rw.read()) } else { rw.try_read_until(deadline) });
+                over.fetch_add(1, SeqCst);
+            });
+        }
+        // All of them end while somebody reads.
+        K::until(|| over.load(SeqCst) == 5);
+        drop(first);
+        assert_at_rest(&rw);
+    }
+}
+
+/// Each is a reader or a writer, patient or not, now and then; nothing is lost, nobody is left.
+fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
+    const CROWD: u64 = 8;
+    const ROUNDS: u64 = 300;
+    let (rw, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
+    let written = Arc::new(AtomicU64::new(0));
+    for seed in 1..=CROWD {
+        let (rw, written, over) = (rw.clone(), written.clone(), over.clone());
+        K::go(move || {
+            let mut random = seed;
+            for _ in 0..ROUNDS {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let deadline = Instant::now() + Duration::from_micros((random >> 40) % 60);
+                let read = |guard: RwLockReadGuard<'_, _, u32>| {
+                    let before = *guard;
+                    K::gosched();
+                    assert_eq!(*guard, before, "written beside a reader");
+                };
+                let write = |mut guard: RwLockWriteGuard<'_, _, u32>| {
+                    let before = *guard;
+                    K::gosched();
+                    *guard = before + 1;
+                    written.fetch_add(1, Relaxed);
+                    if (random >> 50) % 2 == 0 {
+                        read(RwLockWriteGuard::downgrade(guard));
+                    }
+                };
+                match (random >> 33) % 8 {
+                    0..=2 => read(rw.read()),
+                    3 => rw.try_read_until(deadline).map_or((), read),
+                    4 => rw.try_read().map_or((), read),
+                    5 => write(rw.write()),
+                    6 => rw.try_write_until(deadline).map_or((), write),
+                    _ => rw.try_write().map_or((), write),
+                }
+            }
+            over.fetch_add(1, SeqCst);
+        });
+    }
+    K::until(|| over.load(SeqCst) == CROWD as usize);
+    assert_eq!(u64::from(*rw.read()), written.load(Relaxed));
+    assert_at_rest(&rw);
+}
+
+// ---- unwinding ------------------------------------------------------------------------------------------------------
+
+/// Goroutines whose set has ended are unwound out of their waits, and leave no trace.
+fn unwound<L: ConstRawRwLock + 'static>(_: PhantomData<L>) {
+    let _watchdog = Watchdog::new();
+    // While somebody writes: a reader and a writer wait.
+    let rw = new::<L>();
+    let guard = rw.write();
+    run_local(|| {
+        for n in 0..4 {
+            let rw = rw.clone();
+            go(move || if n % 2 == 0 { drop(rw.read()) } else { drop(rw.write()) });
+        }
+    });
+    drop(guard);
+    assert_at_rest(&rw);
+    // While somebody reads: a writer waits for it, and those that came later wait for the writer.
+    let guard = rw.read();
+    run_local(|| {
+        for n in 0..4 {
+            let rw = rw.clone();
+            go(move || if n % 2 == 0 { drop(rw.write()) } else { drop(rw.read()) });
+        }
+    });
+    assert!(rw.try_read().is_some(), "the writer is still there");
+    drop(guard);
+    assert_at_rest(&rw);
+}
+
+#[test]
+fn unwound_waits_leave_no_trace() {
+    unwound(PhantomData::<GoRwMutex>);
+    unwound(PhantomData::<PhaseFairRwMutex>);
+    unwound(PhantomData::<ShardedRwMutex>);
+    unwound(PhantomData::<ShardedRwMutex<1, sudog::sync::mutex::FifoMutex>>);
+}
+
+/// A goroutine whose time slice is over gives way as it lets readers in, at the end of its write; and is unwound there,
+/// as its `run` ends meanwhile. The next writer goes on all the same.
+#[test]
+fn a_writer_is_given_up_as_it_unlocks() {
+    let watchdog = Watchdog::new();
+    for downgrades in [false, true, false, true] {
+        watchdog.pat();
+        let w = Arc::new((RwMutex::new(0), AtomicUsize::new(0)));
+        let mut others = Vec::new();
+        support::kinds::run(|| {
+            let writer = w.clone();
+            Builder::new().on(Placement::Here).go(move || {
+                let mut guard = writer.0.write();
+                *guard = 1;
+                writer.1.store(1, SeqCst);
+                while writer.1.load(SeqCst) == 1 {
+                    std::hint::spin_loop(); // does not give way
+                }
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(50) {
+                    std::hint::spin_loop();
+                }
+                writer.1.store(3, SeqCst);
+                if downgrades { drop(RwLockWriteGuard::downgrade(guard)) } else { drop(guard) }
+            });
+            let (reader, thread) = (w.clone(), w.clone());
+            others.push(std::thread::spawn(move || {
+                support::eventually(|| reader.1.load(SeqCst) == 1);
+                let waits = std::thread::spawn(move || drop(thread.0.read()));
+                support::eventually(|| waiting_readers(&reader.0) == 1);
+                reader.1.store(2, SeqCst);
+                waits.join().unwrap();
+            }));
+            while w.1.load(SeqCst) != 3 {
+                gosched();
+            }
+        });
+        others.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(*w.0.write(), 1);
+        assert_at_rest(&w.0);
+    }
+}
+
+/// Guards may be forgotten: the lock stays as it is, and may go.
+#[test]
+fn forgotten_guards() {
+    let rw = RwMutex::new(String::from("kept"));
+    std::mem::forget(rw.read());
+    assert!(rw.try_write().is_none() && rw.try_read().is_some());
+    assert_eq!(rw.into_inner(), "kept");
+}
+
+// ---- misuse ---------------------------------------------------------------------------------------------------------
+
+/// What, how, and what is said.
+type Misuse = (&'static str, fn(&GoRwMutex), &'static str);
+
+/// Go: the cases of `TestMutexMisuse` that are an RWMutex's; and one that Go does not notice.
+const MISUSE: [Misuse; 7] = [
+    ("RWMutex.Unlock", |rw| rw.unlock(), "sync: Unlock of unlocked RWMutex"),
+    (
+        "RWMutex.Unlock2",
+        |rw| {
+            rw.rlock();
+            rw.unlock();
+        },
+        "sync: Unlock of unlocked RWMutex",
+    ),
+    (
+        "RWMutex.Unlock3",
+        |rw| {
+            rw.lock();
+            rw.unlock();
+            rw.unlock();
+        },
+        "sync: Unlock of unlocked RWMutex",
+    ),
+    ("RWMutex.RUnlock", |rw| rw.runlock(), "sync: RUnlock of unlocked RWMutex"),
+    (
+        "RWMutex.RUnlock2",
+        |rw| {
+            rw.lock();
+            rw.runlock();
+        },
+        "sync: RUnlock of unlocked RWMutex",
+    ),
+    (
+        "RWMutex.RUnlock3",
+        |rw| {
+            rw.rlock();
+            rw.runlock();
+            rw.runlock();
+        },
+        "sync: RUnlock of unlocked RWMutex",
+    ),
+    (
+        "RUnlock beside a writer, while a reader waits",
+        |rw| {
+            rw.lock();
+            std::thread::scope(|s| {
+                s.spawn(|| rw.rlock());
+                support::eventually(|| rw.readers() == 1);
+                rw.runlock();
+            });
+        },
+        "sync: RUnlock of unlocked RWMutex",
+    ),
+];
+
+/// Go: `TestMutexMisuse`. Each in a process of its own: this same test, told which to commit.
+#[test]
+fn mutex_misuse() {
+    const CHILD: &str = "SUDOG_TEST_RW_MUTEX_MISUSE";
+    if let Ok(which) = std::env::var(CHILD) {
+        let (_, misuse, _) = MISUSE.iter().find(|(name, _, _)| *name == which).unwrap();
+        // Nothing recovers from it.
+        let _ = std::panic::catch_unwind(|| misuse(&GoRwMutex::new()));
+        std::process::exit(0);
+    }
+    for (name, _, message) in MISUSE {
+        let child =
+            test_command(module_path!(), "mutex_misuse").env(CHILD, name).stdout(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(!child.status.success(), "{name} was survived");
+        assert!(said.contains(&format!("fatal error: {message}\n")), "{name}: {said}");
+    }
+}

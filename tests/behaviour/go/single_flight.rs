@@ -1,0 +1,530 @@
+//! The tests of Go's `x/sync/singleflight`, over threads and over goroutines; and what is not in Go: limits, unwinding.
+//!
+//! Those of `DoChan` have no like: there are no channels here.
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog::context;
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog::runtime::{Goexit, goexit, gosched};
+use sudog::sync::{SharedPanic, WaitGroup};
+use sudog::time::sleep;
+use sudog::x::{Flight, SingleFlight};
+use sudog::{Scheduler, go, spawn};
+use support::counting::without_allocating;
+use support::kinds::{Kind, Threads};
+use support::{Watchdog, eventually};
+
+support::over_threads_and_goroutines! {
+    do_ do_err do_dup_suppress forget panic_do
+    shared_or_not limits_of_those_who_wait keys_do_not_wait_for_each_other everything_at_random
+}
+
+type Group = SingleFlight<&'static str, &'static str, &'static str>;
+
+/// So many wait for a call that is under way.
+fn waiting<K, V, E>(group: &SingleFlight<K, V, E>, n: usize) -> bool {
+    format!("{group:?}") == format!("SingleFlight {{ calls: 1, waiters: {n} }}")
+}
+
+#[track_caller]
+fn assert_at_rest<K, V, E>(group: &SingleFlight<K, V, E>) {
+    assert_eq!(format!("{group:?}"), "SingleFlight { calls: 0, waiters: 0 }");
+}
+
+// ---- as in Go -------------------------------------------------------------------------------------------------------
+
+/// Go: `TestDo`.
+fn do_<K: Kind>() {
+    let group = Group::new();
+    assert_eq!(group.do_("key", || Ok("bar")), Flight { result: Ok("bar"), shared: false });
+    assert_at_rest(&group);
+}
+
+/// Go: `TestDoErr`.
+fn do_err<K: Kind>() {
+    let group = SingleFlight::<&str, &str>::new();
+    let some_error: Arc<dyn std::error::Error + Send + Sync> = Arc::from(Box::from("some error"));
+    let error = group.do_("key", || Err(some_error.clone())).result.unwrap_err();
+    assert!(Arc::ptr_eq(&error, &some_error));
+}
+
+/// Go: `TestDoDupSuppress`.
+fn do_dup_suppress<K: Kind>() {
+    const N: usize = 10;
+    struct World {
+        group: Group,
+        begun: WaitGroup,
+        calls: AtomicUsize,
+        go_on: AtomicBool,
+        ended: WaitGroup,
+    }
+    let w = Arc::new(World {
+        group: Group::new(),
+        begun: WaitGroup::new(),
+        calls: AtomicUsize::new(0),
+        go_on: AtomicBool::new(false),
+        ended: WaitGroup::new(),
+    });
+    w.begun.add(1);
+    for _ in 0..N {
+        w.begun.add(1);
+        w.ended.add(1);
+        let w = w.clone();
+        K::go(move || {
+            let f = || {
+                if w.calls.fetch_add(1, SeqCst) == 0 {
+                    w.begun.done();
+                }
+                K::until(|| w.go_on.load(SeqCst));
+                sleep(Duration::from_millis(10)); // let more of them come
+                Ok("bar")
+            };
+            w.begun.done();
+            assert_eq!(w.group.do_("key", f).result, Ok("bar"));
+            w.ended.done();
+        });
+    }
+    w.begun.wait();
+    // One is in the function, the others are about to call.
+    w.go_on.store(true, SeqCst);
+    w.ended.wait();
+    let calls = w.calls.load(SeqCst);
+    assert!(calls > 0 && calls < N, "{calls} calls");
+}
+
+/// Go: `TestForget` (issue 31420). There the later calls are made by `DoChan`.
+fn forget<K: Kind>() {
+    struct World {
+        group: SingleFlight<&'static str, u32, ()>,
+        go_on: [AtomicBool; 2],
+        ended: [AtomicU32; 3],
+    }
+    let w = Arc::new(World { group: SingleFlight::new(), go_on: Default::default(), ended: Default::default() });
+    let call = |which: usize| {
+        let w = w.clone();
+        K::go(move || {
+            let f = || {
+                K::until(|| w.go_on[which - 1].load(SeqCst));
+                Ok(which as u32)
+            };
+            let flight = w.group.do_("key", f);
+            w.ended[which - 1].store(flight.result.unwrap(), SeqCst);
+        });
+    };
+    call(1);
+    K::until(|| waiting(&w.group, 0));
+    w.group.forget("key");
+    assert_at_rest(&w.group);
+    call(2);
+    K::until(|| waiting(&w.group, 0));
+    w.go_on[0].store(true, SeqCst);
+    K::until(|| w.ended[0].load(SeqCst) == 1);
+    // The end of the first has not taken the second off.
+    call(3);
+    K::until(|| waiting(&w.group, 1));
+    w.go_on[1].store(true, SeqCst);
+    K::until(|| w.ended[2].load(SeqCst) == 2 && w.ended[1].load(SeqCst) == 2);
+}
+
+/// Go: `TestPanicDo` (issue 41133).
+fn panic_do<K: Kind>() {
+    const N: usize = 5;
+    let w = Arc::new((Group::new(), AtomicUsize::new(0), AtomicBool::new(false)));
+    for _ in 0..N {
+        let w = w.clone();
+        K::go(move || {
+            let f = || {
+                K::until(|| w.2.load(SeqCst));
+                panic_any("invalid memory address or nil pointer dereference")
+            };
+            let payload = catch_unwind(AssertUnwindSafe(|| w.0.do_("key", f))).unwrap_err();
+            assert!(payload.downcast_ref::<&str>().unwrap().starts_with("invalid memory"));
+            w.1.fetch_add(1, SeqCst);
+        });
+    }
+    K::until(|| waiting(&w.0, N - 1));
+    w.2.store(true, SeqCst);
+    K::until(|| w.1.load(SeqCst) == N);
+    assert_at_rest(&w.0);
+}
+
+/// Go: `TestGoexitDo`. Not of threads.
+#[test]
+fn goexit_do() {
+    const N: usize = 5;
+    let _watchdog = Watchdog::new();
+    let w = Arc::new((Group::new(), AtomicBool::new(false)));
+    let callers: Vec<_> = (0..N)
+        .map(|_| {
+            let w = w.clone();
+            spawn(move || {
+                let f = || {
+                    while !w.1.load(SeqCst) {
+                        gosched();
+                    }
+                    goexit()
+                };
+                w.0.do_("key", f);
+            })
+        })
+        .collect();
+    eventually(|| waiting(&w.0, N - 1));
+    // A thread cannot end like them.
+    let outside = w.clone();
+    let thread = thread::spawn(move || outside.0.do_("key", || unreachable!()));
+    eventually(|| waiting(&w.0, N));
+    w.1.store(true, SeqCst);
+    for caller in callers {
+        assert!(caller.join().unwrap_err().is::<Goexit>());
+    }
+    let said = "singleflight: the function of a shared call has ended its goroutine";
+    assert_eq!(thread.join().unwrap_err().downcast_ref::<&str>(), Some(&said));
+    assert_at_rest(&w.0);
+}
+
+/// Go: `TestPanicErrorUnwrap`: what it panicked with can be had, be it an error or not.
+#[test]
+fn panic_error_unwrap() {
+    #[derive(Debug)]
+    struct ErrValue;
+    impl fmt::Display for ErrValue {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("error value")
+        }
+    }
+    impl std::error::Error for ErrValue {}
+    let group = SingleFlight::<_, (), ()>::new();
+    let payload = catch_unwind(|| group.do_("", || panic_any(ErrValue))).unwrap_err();
+    let shared = payload.downcast_ref::<SharedPanic>().unwrap();
+    assert_eq!(shared.downcast_ref::<ErrValue>().unwrap().to_string(), "error value");
+    let payload = catch_unwind(|| group.do_("", || resume_unwind(Box::new("string value")))).unwrap_err();
+    assert!(payload.is::<&str>());
+}
+
+// ---- not in Go ------------------------------------------------------------------------------------------------------
+
+struct World {
+    group: Group,
+    go_on: AtomicBool,
+    ended: AtomicUsize,
+    stop: Cancel,
+}
+
+impl World {
+    /// With a call for "key" under way, which returns "bar" when it may.
+    fn with_call<K: Kind>(shared: bool) -> Arc<Self> {
+        let w = Arc::new(Self {
+            group: Group::new(),
+            go_on: AtomicBool::new(false),
+            ended: AtomicUsize::new(0),
+            stop: Cancel::new(),
+        });
+        let caller = w.clone();
+        K::go(move || {
+            let f = || {
+                K::until(|| caller.go_on.load(SeqCst));
+                Ok("bar")
+            };
+            assert_eq!(caller.group.do_("key", f), Flight { result: Ok("bar"), shared });
+            caller.ended.fetch_add(1, SeqCst);
+        });
+        K::until(|| waiting(&w.group, 0));
+        w
+    }
+}
+
+fn shared_or_not<K: Kind>() {
+    for sharers in [0, 1, K::MANY] {
+        let w = World::with_call::<K>(sharers > 0);
+        for _ in 0..sharers {
+            let w = w.clone();
+            K::go(move || {
+                assert_eq!(w.group.do_("key", || unreachable!()), Flight { result: Ok("bar"), shared: true });
+                w.ended.fetch_add(1, SeqCst);
+            });
+        }
+        K::until(|| waiting(&w.group, sharers));
+        w.go_on.store(true, SeqCst);
+        K::until(|| w.ended.load(SeqCst) == sharers + 1);
+        assert_at_rest(&w.group);
+    }
+}
+
+fn limits_of_those_who_wait<K: Kind>() {
+    let w = World::with_call::<K>(true);
+    let soon = || Instant::now() + Duration::from_millis(1);
+    assert_eq!(w.group.do_until("key", || unreachable!(), soon()), None);
+    assert_eq!(w.group.do_limited("key", || unreachable!(), &WaitLimit::until(soon())), Err(WaitError::TimedOut));
+    let (ctx, cancel) = context::with_cancel(&context::background());
+    let (stopped, its_ctx) = (w.clone(), ctx.clone());
+    K::go(move || {
+        let limit = WaitLimit { cancel: Some(&stopped.stop), ..WaitLimit::default() };
+        assert_eq!(stopped.group.do_limited("key", || unreachable!(), &limit), Err(WaitError::Cancelled));
+        assert_eq!(stopped.group.do_ctx(&its_ctx, "key", || unreachable!()), Err(context::Error::Canceled));
+        stopped.ended.fetch_add(1, SeqCst);
+    });
+    K::until(|| waiting(&w.group, 1));
+    w.stop.cancel();
+    K::until(|| waiting(&w.group, 1));
+    cancel.cancel();
+    K::until(|| w.ended.load(SeqCst) == 1);
+    assert!(waiting(&w.group, 0));
+    w.go_on.store(true, SeqCst);
+    K::until(|| w.ended.load(SeqCst) == 2);
+    // Who is cancelled already does not call.
+    assert_eq!(w.group.do_ctx(&ctx, "key", || unreachable!()), Err(context::Error::Canceled));
+    // Who calls has no limit but that.
+    assert_eq!(w.group.do_until("key", || Ok("late"), Instant::now()).unwrap().result, Ok("late"));
+    assert_at_rest(&w.group);
+}
+
+/// A function may call for another key, or forget its own and call for it anew.
+fn keys_do_not_wait_for_each_other<K: Kind>() {
+    let group = Group::new();
+    let flight = group.do_("one", || {
+        group.do_("two", || Ok("two")).result?;
+        group.forget("one");
+        group.do_("one", || Ok("one")).result
+    });
+    assert_eq!(flight.result, Ok("one"));
+    assert_at_rest(&group);
+}
+
+/// Everybody gets what was made for the key, and of calls for one key no two are under way.
+fn everything_at_random<K: Kind>() {
+    const TASKS: usize = 10;
+    const KEYS: usize = 3;
+    struct World {
+        group: SingleFlight<usize, usize, usize>,
+        inside: [AtomicUsize; KEYS],
+        ended: AtomicUsize,
+    }
+    let watchdog = Arc::new(Watchdog::new());
+    let w = Arc::new(World { group: SingleFlight::new(), inside: Default::default(), ended: AtomicUsize::new(0) });
+    for task in 0..TASKS {
+        let (w, watchdog) = (w.clone(), watchdog.clone());
+        K::go(move || {
+            for round in 0..300 {
+                watchdog.pat();
+                let (key, what) = ((task + round) % KEYS, (task * 7 + round) % 4);
+                let f = || {
+                    assert_eq!(w.inside[key].fetch_add(1, SeqCst), 0, "two calls at once");
+                    K::gosched();
+                    w.inside[key].fetch_sub(1, SeqCst);
+                    match what {
+                        0 => Err(key),
+                        1 => resume_unwind(Box::new(key)),
+                        _ => Ok(key),
+                    }
+                };
+                let call = || match round % 5 {
+                    0 => w.group.do_until(key, f, Instant::now() + Duration::from_micros(round as u64 % 40)),
+                    _ => Some(w.group.do_(key, f)),
+                };
+                match catch_unwind(AssertUnwindSafe(call)) {
+                    Ok(None) => assert_eq!(round % 5, 0),
+                    Ok(Some(Flight { result: Ok(got) | Err(got), .. })) => assert_eq!(got, key),
+                    Err(payload) => {
+                        let shared = payload.downcast::<SharedPanic>().unwrap();
+                        assert_eq!(shared.downcast_ref::<usize>(), Some(&key));
+                    }
+                }
+            }
+            w.ended.fetch_add(1, SeqCst);
+        });
+    }
+    K::until(|| w.ended.load(SeqCst) == TASKS);
+    assert_at_rest(&w.group);
+}
+
+/// What is not shared is not cloned; what is, once for each.
+#[test]
+fn clones() {
+    #[derive(Debug)]
+    struct Counted(Arc<AtomicUsize>);
+    impl Clone for Counted {
+        fn clone(&self) -> Self {
+            self.0.fetch_add(1, Relaxed);
+            Self(self.0.clone())
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let clones = Arc::new(AtomicUsize::new(0));
+    let group = SingleFlight::<(), Counted, ()>::new();
+    drop(group.do_((), || Ok(Counted(clones.clone()))));
+    assert_eq!(clones.load(Relaxed), 0);
+    let flight = || {
+        group.do_((), || {
+            eventually(|| waiting(&group, 1));
+            Ok(Counted(clones.clone()))
+        })
+    };
+    thread::scope(|s| {
+        s.spawn(flight);
+        s.spawn(flight);
+    });
+    assert_eq!((clones.load(Relaxed), Arc::strong_count(&clones)), (2, 1));
+}
+
+#[test]
+fn a_share_allocates_nothing() {
+    let _watchdog = Watchdog::new();
+    let w = World::with_call::<Threads>(true);
+    thread::scope(|s| {
+        for _ in 0..3 {
+            s.spawn(|| assert!(without_allocating(|| w.group.do_("key", || unreachable!())).shared));
+        }
+        assert!(without_allocating(|| w.group.do_until("key", || unreachable!(), Instant::now())).is_none());
+        eventually(|| waiting(&w.group, 3));
+        w.go_on.store(true, SeqCst);
+    });
+}
+
+/// The set of the one who calls comes to rest, and it is given up: those outside are told.
+#[test]
+fn a_caller_who_is_given_up() {
+    let _watchdog = Watchdog::new();
+    let w = Arc::new((Group::new(), AtomicBool::new(false)));
+    let mut thread = None;
+    let set = Scheduler::new();
+    // The group is locked by the thread, too: it is waited for.
+    let thread_is_busy = set.keep_alive();
+    set.run(|| {
+        let caller = w.clone();
+        go(move || {
+            let f = || {
+                let never = WaitGroup::new();
+                never.add(1);
+                never.wait();
+                unreachable!()
+            };
+            caller.0.do_("key", f);
+        });
+        let sharer = w.clone();
+        go(move || _ = sharer.0.do_("key", || unreachable!()));
+        while !waiting(&w.0, 1) {
+            gosched();
+        }
+        let outside = w.clone();
+        thread = Some(thread::spawn(move || outside.0.do_("key", || unreachable!())));
+        while !waiting(&w.0, 2) {
+            gosched();
+        }
+        drop(thread_is_busy);
+    });
+    assert!(thread.unwrap().join().is_err());
+    assert_at_rest(&w.0);
+}
+
+/// A `run` ends while its goroutines call, share and land: whatever they were at, no flight is left, and no thread
+/// outside waits for one.
+#[test]
+fn a_run_ends_in_the_midst() {
+    let watchdog = Watchdog::new();
+    for _ in 0..20 {
+        watchdog.pat();
+        let w = Arc::new((SingleFlight::<u32, u32, ()>::new(), AtomicUsize::new(0), AtomicBool::new(false)));
+        let outside: Vec<_> = (0..2)
+            .map(|_| {
+                let w = w.clone();
+                thread::spawn(move || {
+                    while !w.2.load(Relaxed) {
+                        // If it shares the flight of one that is given up, it panics.
+                        let f = || w.0.do_(1, || Ok(1));
+                        if let Ok(flight) = catch_unwind(AssertUnwindSafe(f)) {
+                            assert_eq!(flight.result, Ok(1));
+                        }
+                    }
+                })
+            })
+            .collect();
+        support::kinds::run(|| {
+            for _ in 0..12 {
+                let w = w.clone();
+                go(move || {
+                    loop {
+                        let flight = w.0.do_(1, || {
+                            gosched();
+                            Ok(1)
+                        });
+                        assert_eq!(flight.result, Ok(1));
+                        w.1.fetch_add(1, Relaxed);
+                    }
+                });
+            }
+            while w.1.load(Relaxed) < 300 {
+                gosched();
+            }
+        });
+        w.2.store(true, Relaxed);
+        outside.into_iter().for_each(|t| t.join().unwrap());
+        // Those of other workers may be unwound after the `run`.
+        eventually(|| format!("{:?}", w.0) == "SingleFlight { calls: 0, waiters: 0 }");
+    }
+}
+
+/// The one who calls is given up while another key is hashed, which takes until then: it lands all the same.
+#[test]
+fn a_landing_while_another_key_is_hashed() {
+    static LOCKED: AtomicBool = AtomicBool::new(false);
+    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+    /// Hashing 0 takes until the goroutine is given up, and a while longer.
+    #[derive(Clone, PartialEq, Eq)]
+    struct Key(u32);
+    impl Hash for Key {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            if self.0 == 0 && !LOCKED.swap(true, SeqCst) {
+                eventually(|| GIVEN_UP.load(SeqCst));
+                thread::sleep(Duration::from_millis(50));
+            }
+            self.0.hash(state);
+        }
+    }
+
+    struct GivenUp;
+    impl Drop for GivenUp {
+        fn drop(&mut self) {
+            GIVEN_UP.store(true, SeqCst);
+        }
+    }
+
+    let _watchdog = Watchdog::new();
+    let group = Arc::new(SingleFlight::<Key, u32, ()>::new());
+    let threads = support::kinds::run(|| {
+        let caller = group.clone();
+        go(move || {
+            caller.do_(Key(1), || {
+                let _given_up = GivenUp;
+                loop {
+                    gosched();
+                }
+            });
+        });
+        while !waiting(&group, 0) {
+            gosched();
+        }
+        let sharer = group.clone();
+        let sharer = thread::spawn(move || sharer.do_(Key(1), || unreachable!()));
+        while !waiting(&group, 1) {
+            gosched();
+        }
+        let locker = group.clone();
+        let locker = thread::spawn(move || locker.do_(Key(0), || Ok(0)));
+        while !LOCKED.load(SeqCst) {
+            gosched();
+        }
+        (sharer, locker)
+    });
+    assert!(threads.0.join().is_err());
+    assert_eq!(threads.1.join().unwrap().result, Ok(0));
+    assert_at_rest(&group);
+}

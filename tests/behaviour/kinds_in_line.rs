@@ -1,0 +1,601 @@
+//! Threads, goroutines and async tasks in the same lines: of semaphores, of mutexes; and what is left of those who go.
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::task::{Context, Poll, Wake as _, Waker};
+use std::thread;
+use std::time::Duration;
+
+use sudog::runtime::gosched;
+use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
+use sudog::sync::semaphore::RuntimeSema;
+use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
+use sudog::{Scheduler, go, run_local, spawn, spawn_async};
+use sudog_runtime::goroutine;
+use support::{Watchdog, eventually};
+
+/// One bucket: all semaphores collide.
+static TABLE: SemTable<1> = SemTable::new();
+
+/// One test at a time looks at the table as a whole, or runs the runtime's own workers.
+static ALONE: StdMutex<()> = StdMutex::new(());
+
+fn alone() -> impl Drop {
+    ALONE.lock().unwrap_or_else(|failed| failed.into_inner())
+}
+
+fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+// ---- semaphores -----------------------------------------------------------------------------------------------------
+
+#[test]
+fn all_kinds_are_served_in_the_order_in_which_they_came() {
+    let _watchdog = Watchdog::new();
+    for wake in [Wake::Normal, Wake::Handoff] {
+        static SERVED: StdMutex<Vec<usize>> = StdMutex::new(Vec::new());
+        let permits: &'static AtomicU32 = Box::leak(Box::default());
+        let serve = |who| SERVED.lock().unwrap().push(who);
+        let set = Scheduler::new();
+        let outside = set.keep_alive();
+        thread::scope(|s| {
+            let set = &set;
+            s.spawn(move || {
+                set.run(|| {
+                    while TABLE.waiters(permits) == 0 {
+                        gosched(); // behind the thread
+                    }
+                    go(move || {
+                        TABLE.acquire(permits, Order::Fifo);
+                        serve(1);
+                    });
+                })
+            });
+            s.spawn(|| {
+                TABLE.acquire(permits, Order::Fifo);
+                serve(0);
+            });
+            eventually(|| TABLE.waiters(permits) == 2);
+            let mut task = pin!(TABLE.acquire_async(permits, Order::Fifo));
+            assert!(poll(&mut task).is_pending());
+            let mut first = pin!(TABLE.acquire_async(permits, Order::Lifo));
+            assert!(poll(&mut first).is_pending());
+            assert_eq!(TABLE.waiters(permits), 4);
+            for served in 0..4 {
+                TABLE.release(permits, wake);
+                match served {
+                    0 => assert_eq!(poll(&mut first).map(|()| serve(9)), Poll::Ready(())),
+                    3 => assert_eq!(poll(&mut task).map(|()| serve(2)), Poll::Ready(())),
+                    _ => eventually(|| SERVED.lock().unwrap().len() > served),
+                }
+            }
+            drop(outside);
+        });
+        assert_eq!(std::mem::take(&mut *SERVED.lock().unwrap()), [9, 0, 1, 2]);
+        assert_eq!(permits.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn a_task_that_is_beaten_to_its_permit_goes_back_to_the_front() {
+    let permits = AtomicU32::new(0);
+    let mut tasks = [(); 2].map(|()| Box::pin(TABLE.acquire_async(&permits, Order::Fifo)));
+    for task in &mut tasks {
+        assert!(poll_once(task.as_mut()).is_pending());
+    }
+    let [first, second] = &mut tasks;
+    for _ in 0..3 {
+        TABLE.release(&permits, Wake::Normal);
+        TABLE.acquire(&permits, Order::Fifo);
+        assert!(poll_once(first.as_mut()).is_pending());
+        assert_eq!(TABLE.waiters(&permits), 2);
+    }
+    TABLE.release(&permits, Wake::Normal);
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert!(poll_once(first.as_mut()).is_ready());
+}
+
+#[test]
+fn a_drop_leaves_the_line_or_passes_on() {
+    let permits = AtomicU32::new(0);
+    let mut tasks = [(); 4].map(|()| Box::pin(TABLE.acquire_async(&permits, Order::Fifo)));
+    for task in &mut tasks {
+        assert!(poll_once(task.as_mut()).is_pending());
+    }
+    let [first, second, third, fourth] = tasks;
+    drop(second);
+    assert_eq!(TABLE.waiters(&permits), 3);
+    TABLE.release(&permits, Wake::Handoff);
+    drop(first); // granted
+    assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (1, 0), "the grant goes to the next");
+    TABLE.release(&permits, Wake::Normal);
+    drop(fourth); // woken: nobody is left to be woken in its stead
+    assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (0, 1));
+    assert!({ third }.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert!(TABLE.acquire_async(&permits, Order::Fifo).poll_now().is_ready());
+}
+
+trait PollNow: Future + Sized {
+    fn poll_now(self) -> Poll<Self::Output> {
+        poll_once(pin!(self))
+    }
+}
+
+impl<F: Future> PollNow for F {}
+
+#[test]
+#[should_panic = "a future was polled after it was ready"]
+fn a_future_is_polled_once_too_often() {
+    let permits = AtomicU32::new(1);
+    let mut task = pin!(TABLE.acquire_async(&permits, Order::Fifo));
+    assert!(poll(&mut task).is_ready());
+    let _ = poll(&mut task);
+}
+
+/// A waker that drops other futures of its line: both have been unlinked by one release, and the drop waits until the
+/// other has been readied.
+#[test]
+fn a_waker_may_drop_another_task() {
+    struct DropOthers(StdMutex<Vec<Pin<Box<Acquire<'static>>>>>);
+    impl std::task::Wake for DropOthers {
+        fn wake(self: Arc<Self>) {
+            let others = std::mem::take(&mut *self.0.lock().unwrap());
+            drop(others);
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let permits: &'static AtomicU32 = Box::leak(Box::default());
+    let waker = Arc::new(DropOthers(StdMutex::default()));
+    let mut first = Box::pin(TABLE.acquire_async(permits, Order::Fifo));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker.clone().into())).is_pending());
+    for _ in 0..40 {
+        let mut other = Box::pin(TABLE.acquire_async(permits, Order::Fifo));
+        assert!(poll_once(other.as_mut()).is_pending());
+        waker.0.lock().unwrap().push(other);
+    }
+    TABLE.release_many(permits, 41);
+    assert!(poll_once(first.as_mut()).is_ready());
+    assert_eq!((TABLE.waiters(permits), permits.load(Relaxed)), (0, 40));
+}
+
+/// More than fit into one hold of the bucket's lock; and no more than there are permits.
+#[test]
+fn a_release_of_many_wakes_as_many() {
+    let permits = AtomicU32::new(0);
+    let mut tasks: Vec<_> = (0..101).map(|_| Box::pin(TABLE.acquire_async(&permits, Order::Fifo))).collect();
+    assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_pending()));
+    for (released, left) in [(1, 100), (32, 68), (67, 1)] {
+        TABLE.release_many(&permits, released);
+        assert_eq!(TABLE.waiters(&permits), left);
+    }
+    let ready = tasks.iter_mut().filter_map(|task| poll_once(task.as_mut()).is_ready().then_some(())).count();
+    assert_eq!((ready, permits.load(Relaxed)), (100, 0));
+}
+
+/// The same, for grants: those who have been granted a permit have it, though the counter stays at 0.
+#[test]
+fn a_grant_of_many_is_for_as_many() {
+    let permits = AtomicU32::new(0);
+    let mut tasks: Vec<_> = (0..101).map(|_| Box::pin(TABLE.acquire_async(&permits, Order::Fifo))).collect();
+    assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_pending()));
+    for (granted, left) in [(0, 101), (1, 100), (32, 68), (67, 1), (5, 0)] {
+        TABLE.grant_many(&permits, granted);
+        assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (left, if left == 0 { 4 } else { 0 }));
+    }
+    // Whoever drops what it was granted gives it back.
+    drop(tasks.pop());
+    assert_eq!(permits.load(Relaxed), 5);
+    assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_ready()));
+    assert_eq!(permits.load(Relaxed), 5);
+}
+
+/// The last waker counts, and the others are let go.
+#[test]
+fn the_last_waker_is_woken() {
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let permits = AtomicU32::new(0);
+    let (one, two) = (Arc::<Count>::default(), Arc::<Count>::default());
+    let mut task = pin!(TABLE.acquire_async(&permits, Order::Fifo));
+    for waker in [&one, &one, &two] {
+        assert!(task.as_mut().poll(&mut Context::from_waker(&waker.clone().into())).is_pending());
+    }
+    assert_eq!((Arc::strong_count(&one), Arc::strong_count(&two)), (1, 2));
+    TABLE.release(&permits, Wake::Normal);
+    assert_eq!((one.0.load(Relaxed), two.0.load(Relaxed)), (0, 1));
+    assert_eq!(Arc::strong_count(&two), 1);
+    two.wake_by_ref();
+    assert!(poll(&mut task).is_ready());
+}
+
+// ---- mutexes --------------------------------------------------------------------------------------------------------
+
+/// A waiter that has slept and lost the race starves; no thread watches.
+enum AtOnce {}
+impl Policy for AtOnce {
+    const THRESHOLD: Duration = Duration::from_nanos(1);
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
+}
+
+type Bare = GoMutex<RuntimeSema, AtOnce>;
+
+#[track_caller]
+fn assert_state<P: Policy>(mutex: &GoMutex<RuntimeSema, P>, locked: bool, woken: bool, starving: bool, waiters: u32) {
+    let state = format!("GoMutex {{ locked: {locked}, woken: {woken}, starving: {starving}, waiters: {waiters}, .. }}");
+    assert_eq!(format!("{mutex:?}"), state);
+}
+
+#[test]
+fn a_task_goes_through_all_the_states() {
+    let mutex = Bare::const_new();
+    assert!(mutex.lock_async().poll_now().is_ready());
+    let mut task = pin!(mutex.lock_async());
+    assert!(poll(&mut task).is_pending());
+    assert_state(&mutex, true, false, false, 1);
+    mutex.unlock();
+    assert_state(&mutex, false, true, false, 0);
+    assert!(mutex.try_lock(), "in normal mode a newcomer may overtake");
+    assert!(poll(&mut task).is_pending());
+    assert_state(&mutex, true, false, true, 1);
+    mutex.unlock();
+    assert_state(&mutex, false, false, true, 1);
+    assert!(!mutex.try_lock(), "a newcomer overtook one who starves");
+    assert!(poll(&mut task).is_ready());
+    assert_state(&mutex, true, false, false, 0);
+    mutex.unlock();
+    assert_state(&mutex, false, false, false, 0);
+}
+
+/// Dropped wherever it may be, with another in line behind it or not.
+#[test]
+fn a_task_that_is_dropped_passes_on_what_it_has() {
+    for another in [false, true] {
+        for dropped_after in 0..5 {
+            let mutex = Bare::const_new();
+            mutex.lock();
+            let mut task = Box::pin(mutex.lock_async());
+            let mut behind = pin!(mutex.lock_async());
+            if dropped_after > 0 {
+                assert!(poll_once(task.as_mut()).is_pending());
+            }
+            if another {
+                assert!(poll(&mut behind).is_pending());
+            }
+            let mut locked = true;
+            if dropped_after > 1 {
+                mutex.unlock(); // it, or the other one, is woken
+                locked = false;
+            }
+            if dropped_after > 2 {
+                assert!(mutex.try_lock());
+                assert!(poll_once(task.as_mut()).is_pending()); // and starves
+                locked = true;
+            }
+            if dropped_after > 3 {
+                mutex.unlock(); // and is handed the mutex
+                locked = false;
+            }
+            drop(task);
+            if locked {
+                mutex.unlock();
+            }
+            if another {
+                assert!(poll(&mut behind).is_ready(), "after {dropped_after}");
+                mutex.unlock();
+            }
+            assert_state(&mutex, false, false, false, 0);
+        }
+    }
+}
+
+/// All kinds at once, some of which give up. Under a count, for the exclusion; with a watchdog, for the wake-ups.
+fn hammer<P: Policy>(mutex: &'static GoMutex<RuntimeSema, P>) {
+    const EACH: u64 = 300;
+    let _alone = alone();
+    let watchdog = Watchdog::new();
+    let (inside, turns): (&AtomicU64, &AtomicU64) = (Box::leak(Box::default()), Box::leak(Box::default()));
+    let turn = move |got: bool, pause: bool| {
+        if got {
+            let n = inside.load(Relaxed);
+            if pause {
+                gosched();
+            }
+            inside.store(n + 1, Relaxed);
+            turns.fetch_add(1, Relaxed);
+            mutex.unlock();
+        }
+    };
+    let by_blocking = move |who: u64| {
+        for i in 0..EACH {
+            if (who + i).is_multiple_of(3) {
+                turn(mutex.try_lock_for(Duration::from_micros(i % 50)), i % 16 == 0);
+            } else {
+                mutex.lock();
+                turn(true, i % 16 == 0);
+            }
+        }
+    };
+    let by_polling = move |who: u64| async move {
+        for i in 0..EACH {
+            if (who + i).is_multiple_of(3) {
+                let polls = i % 4;
+                let mut left = polls;
+                let mut lock = pin!(mutex.lock_async());
+                let got = std::future::poll_fn(|cx| {
+                    if lock.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(true);
+                    }
+                    left = left.saturating_sub(1);
+                    if left == 0 { Poll::Ready(false) } else { Poll::Pending }
+                });
+                let got = got.await;
+                turn(got, false);
+            } else {
+                mutex.lock_async().await;
+                turn(true, false);
+            }
+        }
+    };
+    thread::scope(|s| {
+        for who in 0..2 {
+            s.spawn(move || by_blocking(who));
+        }
+        goroutine::run(|| {
+            let goroutines: Vec<_> = (0..20).map(|who| spawn(move || by_blocking(who))).collect();
+            let tasks: Vec<_> = (0..20).map(|who| spawn_async(by_polling(who))).collect();
+            by_blocking(0);
+            for handle in goroutines.into_iter().chain(tasks) {
+                handle.join().unwrap();
+                watchdog.pat();
+            }
+        });
+    });
+    assert_eq!(inside.load(Relaxed), turns.load(Relaxed));
+    assert_state(mutex, false, false, false, 0);
+}
+
+#[test]
+fn all_kinds_at_once_by_the_policy_for_threads() {
+    static MUTEX: GoMutex = GoMutex::new();
+    hammer(&MUTEX);
+}
+
+#[test]
+fn all_kinds_at_once_by_gos_policy() {
+    static MUTEX: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
+    hammer(&MUTEX);
+}
+
+#[test]
+fn all_kinds_at_once_with_starvation_at_once() {
+    static MUTEX: Bare = GoMutex::const_new();
+    hammer(&MUTEX);
+}
+
+/// On one worker: an owner that locks again and again would never let the one run whom its unlock has woken.
+#[test]
+fn a_goroutine_that_hogs_a_mutex_gives_way() {
+    fn check<P: Policy>(mutex: &'static GoMutex<RuntimeSema, P>) {
+        let _watchdog = Watchdog::new();
+        let over: &AtomicBool = Box::leak(Box::default());
+        run_local(|| {
+            go(|| {
+                mutex.lock();
+                over.store(true, Relaxed);
+                mutex.unlock();
+            });
+            mutex.lock();
+            while mutex.waiters() == 0 {
+                gosched();
+            }
+            while !over.load(Relaxed) {
+                mutex.unlock();
+                mutex.lock();
+            }
+            mutex.unlock();
+        });
+        assert_state(mutex, false, false, false, 0);
+    }
+    static THREADS: GoMutex = GoMutex::new();
+    static GO: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
+    check(&THREADS);
+    check(&GO);
+}
+
+/// A goroutine whose set is at rest is unwound out of its wait, and leaves no trace of it.
+#[test]
+fn an_unwound_lock_leaves_no_trace() {
+    static MUTEX: GoMutex = GoMutex::new();
+    let _watchdog = Watchdog::new();
+    MUTEX.lock();
+    run_local(|| {
+        for _ in 0..3 {
+            go(|| {
+                MUTEX.lock();
+                MUTEX.unlock();
+            });
+        }
+        while MUTEX.waiters() < 3 {
+            gosched();
+        }
+    });
+    assert_state(&MUTEX, true, false, false, 0);
+    MUTEX.unlock();
+    assert_state(&MUTEX, false, false, false, 0);
+}
+
+/// The mutex is unlocked from outside while those who wait for it are unwound; a thread waits behind them.
+#[test]
+fn an_unlock_while_others_are_unwound_goes_to_who_is_left() {
+    let _watchdog = Watchdog::new();
+    for round in 0..300 {
+        let mutex: &'static Bare = Box::leak(Box::default());
+        mutex.lock();
+        let go_on = AtomicBool::new(false);
+        let go_on = &go_on;
+        thread::scope(|s| {
+            s.spawn(move || {
+                run_local(|| {
+                    for _ in 0..2 {
+                        go(|| {
+                            mutex.lock();
+                            mutex.unlock();
+                        });
+                    }
+                    while !go_on.load(Relaxed) {
+                        gosched();
+                    }
+                });
+            });
+            eventually(|| mutex.waiters() == 2);
+            s.spawn(|| {
+                mutex.lock();
+                mutex.unlock();
+            });
+            eventually(|| mutex.waiters() == 3);
+            go_on.store(true, Relaxed);
+            (0..round % 50).for_each(|_| std::hint::spin_loop());
+            mutex.unlock();
+        });
+        assert_state(mutex, false, false, false, 0);
+    }
+}
+
+#[test]
+#[allow(clippy::await_holding_lock)] // that this may be done is what is tested
+fn a_guard_from_a_task() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    static TOTAL: Mutex<u64> = Mutex::new(0);
+    let _alone = alone();
+    let _watchdog = Watchdog::new();
+    goroutine::run(|| {
+        let tasks: Vec<_> = (0..50)
+            .map(|_| {
+                spawn_async(is_send(async {
+                    for _ in 0..20 {
+                        let mut total: MutexGuard<'_, u64> = TOTAL.lock_async().await;
+                        let seen = *total;
+                        std::future::ready(()).await; // a guard may be held across a wait
+                        *total = seen + 1;
+                    }
+                }))
+            })
+            .collect();
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+    });
+    assert_eq!(*TOTAL.lock(), 1000);
+    let mut waits = pin!(TOTAL.lock_async());
+    let guard = TOTAL.lock();
+    assert!(poll(&mut waits).is_pending());
+    drop(guard);
+    match poll(&mut waits) {
+        Poll::Ready(guard) => assert_eq!(*guard, 1000),
+        Poll::Pending => panic!("woken, and the mutex is free"),
+    }
+    assert!(!TOTAL.is_locked());
+}
+
+/// The runtime semaphore; the line of the last one that somebody waited for can be seen.
+struct SeenSema(AtomicU32);
+
+static LINE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+impl SeenSema {
+    fn seen(&self) -> &AtomicU32 {
+        LINE.store((&raw const self.0).cast_mut(), Relaxed);
+        &self.0
+    }
+
+    /// How many stand in line.
+    fn waiters() -> usize {
+        // SAFETY: null, or that of a semaphore that the test has leaked.
+        unsafe { LINE.load(Relaxed).as_ref() }.map_or(0, sema::waiters)
+    }
+}
+
+// SAFETY: each call is the runtime semaphore's.
+unsafe impl Semaphore for SeenSema {
+    const LIFO: bool = true;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = false;
+
+    fn new(permits: u32) -> Self {
+        Self(AtomicU32::new(permits))
+    }
+
+    fn acquire(&self, order: Order) {
+        sema::semacquire_mutex(self.seen(), order);
+    }
+
+    fn try_acquire(&self) -> bool {
+        sema::try_semacquire(&self.0)
+    }
+
+    fn release(&self, wake: Wake) {
+        sema::semrelease(&self.0, wake);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl AsyncSemaphore for SeenSema {
+    type Acquire<'a> = Acquire<'a>;
+
+    fn acquire_async(&self, order: Order) -> Acquire<'_> {
+        sema::semacquire_mutex_async(self.seen(), order)
+    }
+}
+
+/// Threads, goroutines and tasks contend for one mutex, and have it in the order in which they came: nobody new comes
+/// meanwhile, so normal mode is first in, first out.
+#[test]
+fn one_mutex_serves_all_kinds_in_the_order_in_which_they_came() {
+    const N: usize = 12;
+    static SERVED: StdMutex<Vec<usize>> = StdMutex::new(Vec::new());
+    let _alone = alone();
+    let _watchdog = Watchdog::new();
+    let mutex: &'static GoMutex<SeenSema, policy::Go> = Box::leak(Box::new(RawLock::new()));
+    let serve = |who| {
+        SERVED.lock().unwrap().push(who);
+        mutex.unlock();
+    };
+    mutex.lock();
+    let mut threads = Vec::new();
+    for who in 0..N {
+        match who % 3 {
+            0 => threads.push(thread::spawn(move || {
+                mutex.lock();
+                serve(who);
+            })),
+            1 => go(move || {
+                mutex.lock();
+                serve(who);
+            }),
+            _ => goroutine::go_async(async move {
+                mutex.lock_async().await;
+                serve(who);
+            }),
+        }
+        eventually(|| SeenSema::waiters() == who + 1);
+    }
+    mutex.unlock();
+    threads.into_iter().for_each(|it| it.join().unwrap());
+    eventually(|| SERVED.lock().unwrap().len() == N);
+    assert_eq!(*SERVED.lock().unwrap(), (0..N).collect::<Vec<_>>());
+}

@@ -1,0 +1,767 @@
+//! Capacitors: who is let through, who is overtaken and by how many, and that nobody who gives up leaves a trace.
+#![cfg(all(feature = "locks", not(sudog_loom)))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use sudog::locks::capacitor::{
+    Admission, Always, ArriveDepart, Capacitor, Fractional, Gated, LaneChoice, Multilane, Path, Platoon, SeparateLanes,
+    Sliding, SlidingWindow, WindowTicket, Wrapped,
+};
+use sudog::locks::waiting_array::SpinThenPark;
+use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
+use sudog::sync::mutex::{FifoMutex, policy};
+use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog::sync::{ApiLock, Cond, GoMutex, MutexWith, RawLock, Semaphore, lock_api};
+use support::{Watchdog, eventually, test_command};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(1)
+}
+
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
+// ---- who is let through ---------------------------------------------------------------------------------------------
+
+fn a_platoon<S: Semaphore>() {
+    let platoon = Platoon::<S>::with_limit(3);
+    for _ in 0..4 {
+        (0..3).for_each(|_| platoon.try_arrive().expect("room for three"));
+        for _ in 0..3 {
+            assert!(platoon.try_arrive().is_none(), "a fourth");
+            assert!(platoon.arrive_until(soon()).is_none());
+            platoon.depart(());
+        }
+    }
+}
+
+#[test]
+fn a_platoon_goes_when_all_of_the_one_before_have_departed() {
+    a_platoon::<Benaphore>();
+    a_platoon::<Ticket>();
+    a_platoon::<Twa>();
+    a_platoon::<RuntimeSema>();
+    a_platoon::<ParkingLotSema>();
+}
+
+#[test]
+fn a_window_moves_with_the_first() {
+    let window = SlidingWindow::new(3);
+    let [a, b, c] = [(); 3].map(|()| window.try_arrive().expect("room for three"));
+    window.depart(b);
+    window.depart(c);
+    assert!(window.try_arrive().is_none(), "two have come since the first");
+    gives_up(&window);
+    assert_eq!(window.present(), 4, "the one that gave up is there until the first departs");
+    window.depart(a);
+    assert_eq!(window.present(), 0);
+    assert!(window.is_idle());
+}
+
+/// Comes, waits, and gives up: with a deadline that did not pass before it came.
+fn gives_up(window: &SlidingWindow) {
+    let before = window.drawn();
+    let mut patience = Duration::from_millis(1);
+    while window.drawn() == before {
+        assert!(window.arrive_until(Instant::now() + patience).is_none());
+        patience *= 2;
+    }
+}
+
+#[test]
+fn lanes_that_are_counted_together_go_together() {
+    let lanes = Multilane::with_lanes(3, 2);
+    assert_eq!(lanes.bound(), Some(5));
+    for _ in 0..3 {
+        let tickets: Vec<_> = (0..6).map(|_| lanes.try_arrive().expect("room for six")).collect();
+        for ticket in tickets {
+            assert!(lanes.try_arrive().is_none(), "a seventh");
+            assert!(lanes.arrive_until(soon()).is_none());
+            lanes.depart(ticket);
+        }
+    }
+}
+
+#[test]
+fn lanes_of_a_thread_of_its_own() {
+    let lanes = SeparateLanes::<Benaphore>::with_lanes(2, 1, LaneChoice::ByThread);
+    let _held = lanes.arrive();
+    assert!(lanes.try_arrive().is_none(), "always the same lane");
+    assert_eq!(lanes.bound(), None);
+}
+
+#[test]
+fn who_arrives_departs_in_a_panic() {
+    let window = SlidingWindow::new(1);
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _arrival = window.pass();
+        panic!("inside");
+    }));
+    assert!(unwound.is_err());
+    assert!(window.is_idle());
+    assert!(window.pass_until(soon()).is_some());
+    let arrival = window.pass();
+    assert!(window.pass_until(soon()).is_none(), "that one has not departed");
+    drop(arrival);
+    // Whoever forgets to depart closes it, and that is all.
+    std::mem::forget(window.pass());
+    assert!(window.try_arrive().is_none());
+}
+
+/// First come, first let through: with a limit of 1 each waits for the one before it.
+fn in_line<C: ArriveDepart + 'static>(drawn: fn(&C) -> u64) {
+    const WAITERS: u64 = 10;
+    let _watchdog = Watchdog::new();
+    let (capacitor, order) = (C::with_limit(1), StdMutex::new(Vec::new()));
+    thread::scope(|s| {
+        let held = capacitor.arrive();
+        let before = drawn(&capacitor);
+        for n in 0..WAITERS {
+            let (capacitor, order) = (&capacitor, &order);
+            s.spawn(move || {
+                let ticket = capacitor.arrive();
+                order.lock().unwrap().push(n);
+                capacitor.depart(ticket);
+            });
+            eventually(|| drawn(capacitor) == before + n + 1);
+        }
+        capacitor.depart(held);
+    });
+    assert_eq!(order.into_inner().unwrap(), (0..WAITERS).collect::<Vec<_>>());
+}
+
+#[test]
+fn first_come_first_let_through() {
+    in_line::<SlidingWindow>(SlidingWindow::drawn);
+    in_line::<Platoon<Benaphore>>(|p| p.semaphore().wanted());
+    in_line::<Platoon<Twa>>(|p| p.semaphore().wanted());
+}
+
+// ---- giving up ------------------------------------------------------------------------------------------------------
+
+/// More give up than a window has bits, in front of some who stay.
+#[test]
+fn a_crowd_that_gives_up_is_not_waited_for() {
+    let _watchdog = Watchdog::new();
+    const CROWD: u64 = 40;
+    for limit in [1, 4, 31] {
+        let (window, through) = (SlidingWindow::new(limit), AtomicU32::new(0));
+        thread::scope(|s| {
+            let held: Vec<_> = (0..limit).map(|_| window.arrive()).collect();
+            for _ in 0..CROWD {
+                gives_up(&window);
+            }
+            assert_eq!(window.drawn(), u64::from(limit) + CROWD);
+            for n in 0..8 {
+                s.spawn(|| {
+                    let ticket = window.arrive();
+                    through.fetch_add(1, Relaxed);
+                    window.depart(ticket);
+                });
+                eventually(|| window.drawn() == u64::from(limit) + CROWD + n + 1);
+            }
+            assert_eq!(through.load(Relaxed), 0);
+            held.into_iter().rev().for_each(|ticket| window.depart(ticket));
+        });
+        assert_eq!((through.into_inner(), window.present()), (8, 0));
+    }
+}
+
+/// Far from the base and near it, with and without deadlines, all at once: while one holds up the base, more give up behind
+/// it than the window has bits.
+#[test]
+fn a_storm_of_those_who_are_late() {
+    const LIMIT: u32 = 4;
+    const CROWD: u32 = 60;
+    let watchdog = Watchdog::new();
+    let window: SlidingWindow = SlidingWindow::with_limit_at(LIMIT, u32::MAX - 1000);
+    let (inside, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let visit = |ticket| {
+        assert!(inside.fetch_add(1, Relaxed) < LIMIT, "too many are let through");
+        inside.fetch_sub(1, Relaxed);
+        window.depart(ticket);
+    };
+    thread::scope(|s| {
+        for poller in 0..4 {
+            let (window, over, visit) = (&window, &over, &visit);
+            s.spawn(move || {
+                let mut rng = StdRng::seed_from_u64(poller);
+                while !over.load(Relaxed) {
+                    let patience = Duration::from_micros(rng.random_range(0..50));
+                    window.arrive_until(Instant::now() + patience).into_iter().for_each(visit);
+                }
+            });
+        }
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !over.load(Relaxed) {
+                    visit(window.arrive());
+                }
+            });
+        }
+        for _ in 0..100 {
+            let ticket = window.arrive();
+            eventually(|| window.present() >= CROWD);
+            visit(ticket);
+            watchdog.pat();
+        }
+        over.store(true, Relaxed);
+    });
+    assert_eq!(window.present(), 0);
+}
+
+/// A lock in the capacitor `C`, where `C` can tell that nobody is in it.
+type Gate<L, C> = Wrapped<L, C, Gated>;
+
+fn at_rest<L: RawLock, C: ArriveDepart>(lock: &Gate<L, C>) {
+    assert!(lock.capacitor().is_idle());
+    let pass = lock.try_lock().expect("nobody has it");
+    assert!(pass.ticket().is_none(), "past the capacitor");
+    // SAFETY: the guard of this lock, which has not been released.
+    unsafe { lock.unlock(pass) };
+}
+
+#[test]
+fn who_gives_up_departs() {
+    fn check<C: ArriveDepart>() {
+        let lock = Gate::<GoMutex, C>::new();
+        let pass = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock_until(soon()).is_none());
+        assert!(lock.capacitor().is_idle());
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+        at_rest(&lock);
+        // With the inner lock taken by hand, so that it is the one that is waited for.
+        lock.inner().lock();
+        for _ in 0..10 {
+            assert!(lock.try_lock_until(soon()).is_none());
+        }
+        lock.inner().unlock();
+        at_rest(&lock);
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+    check::<Platoon<RuntimeSema>>();
+}
+
+#[test]
+fn a_condition_is_waited_for_outside() {
+    let _watchdog = Watchdog::new();
+    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexWith<R, bool>) {
+        let cond = Cond::new();
+        thread::scope(|s| {
+            let waiter = s.spawn(|| {
+                let mut ready = mutex.lock();
+                while !*ready {
+                    cond.wait(&mut ready);
+                }
+            });
+            // Were it inside as it waits, nobody would get in: the limit is 1.
+            loop {
+                let mut ready = mutex.lock();
+                *ready = true;
+                cond.broadcast();
+                drop(ready);
+                if waiter.is_finished() {
+                    break;
+                }
+                thread::yield_now();
+            }
+        });
+    }
+    let window = Wrapped::with(FifoMutex::<RuntimeSema>::new(), SlidingWindow::new(1), Always);
+    check(&lock_api::Mutex::from_raw(ApiLock::new(window), false));
+    let platoon = Wrapped::with(FifoMutex::<RuntimeSema>::new(), Platoon::<Benaphore>::with_limit(1), Always);
+    check(&lock_api::Mutex::from_raw(ApiLock::new(platoon), false));
+}
+
+#[test]
+fn a_panic_in_the_critical_section_leaves_it_unlocked() {
+    static SLIDING: MutexWith<Sliding<GoMutex>, u32> = MutexWith::new(0);
+    static WINDOW: MutexWith<Sliding<GoMutex, Always>, u32> = MutexWith::new(0);
+    static CAPACITOR: MutexWith<Capacitor<GoMutex>, u32> = MutexWith::new(0);
+    static FRACTIONAL: MutexWith<Capacitor<GoMutex, RuntimeSema, Fractional>, u32> = MutexWith::new(0);
+    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexWith<R, u32>) {
+        for n in 1..=100 {
+            let unwound = catch_unwind(AssertUnwindSafe(|| {
+                *mutex.lock() += 1;
+                let _guard = mutex.lock();
+                panic!("inside");
+            }));
+            assert!(unwound.is_err());
+            assert_eq!(*mutex.try_lock().expect("unlocked"), n);
+        }
+    }
+    check(&SLIDING);
+    check(&WINDOW);
+    check(&CAPACITOR);
+    check(&FRACTIONAL);
+}
+
+/// Goroutines whose set is over are unwound: those who wait to be let through, and those who wait for the lock.
+#[cfg(unix)]
+#[test]
+fn unwound_waits_leave_no_trace() {
+    use sudog::{go, run_local};
+    let _watchdog = Watchdog::new();
+
+    fn check<C: ArriveDepart + 'static>() {
+        let lock = Arc::new(Gate::<GoMutex, C>::new());
+        for _ in 0..3 {
+            let held = lock.lock();
+            run_local(|| {
+                for _ in 0..50 {
+                    let lock = lock.clone();
+                    go(move || {
+                        let pass = lock.lock();
+                        // SAFETY: the guard of this lock, which has not been released.
+                        unsafe { lock.unlock(pass) };
+                    });
+                }
+            });
+            // SAFETY: as above.
+            unsafe { lock.unlock(held) };
+            at_rest(&lock);
+        }
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+    check::<Platoon<Twa>>();
+    check::<Platoon<RuntimeSema>>();
+}
+
+/// Lanes have no line that can be left: whoever is unwound waits until it is let through. Others of its worker go on.
+#[cfg(unix)]
+#[test]
+fn goroutines_in_lanes() {
+    use sudog::{Scheduler, go, spawn};
+    let _watchdog = Watchdog::new();
+
+    let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
+    let visit = |lock: &Wrapped<GoMutex, Multilane, Always>| {
+        let pass = lock.lock();
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+    };
+    for unwound in [false, true] {
+        let pass = lock.lock();
+        let theirs = lock.clone();
+        let set = Scheduler::new();
+        // It is we who unlock.
+        let outside = (!unwound).then(|| set.keep_alive());
+        thread::scope(|s| {
+            let scheduler = s.spawn(|| {
+                set.run(|| {
+                    let visits = |lock: Arc<_>| move || visit(&lock);
+                    if unwound {
+                        (0..20).for_each(|_| go(visits(theirs.clone())));
+                    } else {
+                        let goroutines = [(); 20].map(|()| spawn(visits(theirs.clone())));
+                        goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
+                    }
+                });
+            });
+            if unwound {
+                // They are at rest, so they are unwound; those who were not let through wait for the one who holds it.
+                eventually(|| lock.capacitor().dealt() >= 2 * 21);
+            }
+            // SAFETY: as above.
+            unsafe { lock.unlock(pass) };
+            drop(outside);
+            scheduler.join().unwrap();
+        });
+    }
+    // Two rounds of 21, and platoons of 4: two have gone of the last.
+    assert_eq!(lock.capacitor().dealt(), 42);
+    let tickets = [(); 2].map(|()| lock.capacitor().try_arrive().expect("room for two"));
+    assert!(lock.capacitor().try_arrive().is_none());
+    tickets.into_iter().for_each(|ticket| lock.capacitor().depart(ticket));
+    assert!(lock.capacitor().try_arrive().is_some());
+}
+
+/// A goroutine that gives way as it unlocks has departed before. Those of its worker that come then, and wait to be let
+/// through, may keep it from its worker.
+#[cfg(unix)]
+#[test]
+fn who_unlocks_has_departed_before_it_gives_way() {
+    use sudog::runtime::gosched;
+    use sudog::{run_local, spawn};
+    let _watchdog = Watchdog::new();
+
+    // The first gives way as it hands over, the second blocks the worker.
+    type Inner = GoMutex<RuntimeSema, policy::Fifo>;
+    let lock = Arc::new(Wrapped::with(Inner::new(), Platoon::<ParkingLotSema>::with_limit(2), Always));
+    let visit = |lock: &Wrapped<Inner, Platoon<ParkingLotSema>, Always>| {
+        let pass = lock.lock();
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+    };
+    run_local(|| {
+        let pass = lock.lock();
+        let shared = Arc::new((lock.clone(), AtomicBool::new(false)));
+        let theirs = shared.clone();
+        let other = spawn(move || {
+            let (lock, unlocks) = &*theirs;
+            while !unlocks.load(Relaxed) {
+                gosched();
+            }
+            visit(lock);
+        });
+        gosched(); // it has begun, so it is the next
+        thread::scope(|s| {
+            s.spawn(|| visit(&lock));
+            eventually(|| format!("{:?}", lock.inner()).contains("waiters: 1"));
+            shared.1.store(true, Relaxed);
+            // SAFETY: as above.
+            unsafe { lock.unlock(pass) };
+        });
+        other.join().unwrap();
+    });
+}
+
+/// A lock whose calls panic when they are told to, without having done anything.
+struct Panicky {
+    lock: GoMutex,
+    call: AtomicUsize,
+}
+
+impl Panicky {
+    const CALLS: usize = 3;
+
+    /// The next call of this number panics.
+    fn arm(&self, call: usize) {
+        self.call.store(call, Relaxed);
+    }
+
+    fn call(&self, call: usize) {
+        if self.call.compare_exchange(call, 0, Relaxed, Relaxed).is_ok() {
+            panic!("call {call}");
+        }
+    }
+}
+
+// SAFETY: the mutex's promises.
+unsafe impl RawLock for Panicky {
+    type Guard = ();
+    const DEADLINES: bool = true;
+    fn new() -> Self {
+        Self { lock: GoMutex::new(), call: AtomicUsize::new(0) }
+    }
+    fn lock(&self) {
+        self.call(1);
+        self.lock.lock();
+    }
+    fn try_lock(&self) -> Option<()> {
+        self.call(2);
+        RawLock::try_lock(&self.lock)
+    }
+    fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+        self.call(3);
+        RawLock::try_lock_until(&self.lock, deadline)
+    }
+    unsafe fn unlock(&self, (): ()) {
+        self.lock.unlock();
+        self.call(4);
+    }
+    fn is_locked(&self) -> bool {
+        RawLock::is_locked(&self.lock)
+    }
+}
+
+#[test]
+fn an_inner_lock_that_panics_leaves_nobody_inside() {
+    fn check<C: ArriveDepart>() {
+        let lock = Gate::<Panicky, C>::new();
+        let visit = |way: usize| {
+            let pass = match way {
+                0 => Some(lock.lock()),
+                1 => lock.try_lock(),
+                _ => lock.try_lock_until(soon()),
+            };
+            // SAFETY: the guard of this lock, which has not been released.
+            pass.map(|pass| unsafe { lock.unlock(pass) })
+        };
+        let mut panics = 0;
+        for way in 0..3 {
+            for call in 1..=Panicky::CALLS + 1 {
+                // With somebody in the capacitor whoever comes goes through it.
+                for through in [false, true] {
+                    let other = through.then(|| lock.capacitor().pass());
+                    lock.inner().arm(call);
+                    panics += u32::from(catch_unwind(AssertUnwindSafe(|| visit(way))).is_err());
+                    lock.inner().arm(0);
+                    assert!(!lock.is_locked());
+                    drop(other);
+                    at_rest(&lock);
+                }
+            }
+        }
+        assert_eq!(panics, 3 * 2 * 2, "each visit makes two of the calls: it locks, by its way, and unlocks");
+        // No place has been lost.
+        let all: Vec<_> = (0..lock.capacitor().limit()).map(|_| lock.capacitor().try_arrive()).collect();
+        assert!(all.iter().all(Option::is_some));
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+}
+
+/// With a deadline in the past one tries, so that one does not arrive in vain.
+#[test]
+fn a_deadline_in_the_past_draws_no_ticket() {
+    let past = Instant::now();
+    for through in [false, true] {
+        let lock = Wrapped::with(GoMutex::new(), SlidingWindow::new(2), Gated);
+        let arrival = through.then(|| lock.capacitor().arrive());
+        let pass = lock.lock();
+        let drawn = lock.capacitor().drawn();
+        for _ in 0..10 {
+            assert!(lock.try_lock_until(past).is_none() && lock.try_lock().is_none());
+        }
+        assert_eq!(lock.capacitor().drawn(), drawn);
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+        arrival.into_iter().for_each(|ticket| lock.capacitor().depart(ticket));
+        assert!(lock.try_lock_until(past).is_some(), "free");
+    }
+}
+
+/// What ends the process, and with which words.
+#[test]
+fn departures_without_arrivals_are_fatal() {
+    const CHILD: &str = "SUDOG_CAPACITOR_MISUSE";
+    // A platoon, or lanes, notice only if more than they can hold depart at once.
+    let misuses: [fn(); 3] = [
+        || {
+            let window = SlidingWindow::new(1);
+            let _first = window.arrive();
+            (0..40).for_each(|_| gives_up(&window));
+            // Of another window; here this one has given up, far from the base.
+            window.depart(SlidingWindow::<SpinThenPark>::with_limit_at(1, 35).arrive());
+        },
+        || {
+            let window = SlidingWindow::new(2);
+            let [_, second] = [window.arrive(), window.arrive()];
+            window.depart(second);
+            window.depart(second);
+        },
+        || {
+            let window = SlidingWindow::new(2);
+            let ticket = window.arrive();
+            window.depart(ticket);
+            window.depart(ticket);
+        },
+    ];
+    if let Ok(number) = std::env::var(CHILD) {
+        misuses[number.parse::<usize>().unwrap()]();
+        std::process::exit(0);
+    }
+    for number in 0..misuses.len() {
+        let child = test_command(module_path!(), "departures_without_arrivals_are_fatal")
+            .env(CHILD, number.to_string())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(!child.status.success() && said.contains("departure without an arrival"), "{number}: {said}");
+    }
+}
+
+// ---- admission ------------------------------------------------------------------------------------------------------
+
+#[test]
+fn past_the_gate_only_if_nobody_is_inside() {
+    fn check<C: ArriveDepart>() {
+        let lock = Gate::<GoMutex, C>::new();
+        let ways = || {
+            let pass = lock.lock();
+            let past = pass.ticket().is_none();
+            // SAFETY: the guard of this lock, which has not been released.
+            unsafe { lock.unlock(pass) };
+            past
+        };
+        assert!(ways());
+        lock.capacitor().announce();
+        let ticket = lock.capacitor().arrive();
+        assert!(!ways(), "somebody is in the capacitor");
+        lock.capacitor().depart_and_retract(ticket);
+        assert!(ways());
+        // Whoever comes without an announcement is not seen, and disturbs nobody.
+        let ticket = lock.capacitor().arrive();
+        lock.capacitor().depart(ticket);
+        assert!(ways());
+        drop(lock.capacitor().pass());
+        assert!(lock.capacitor().pass_until(soon()).is_some());
+        assert!(ways());
+    }
+    check::<SlidingWindow>();
+    check::<Platoon<Benaphore>>();
+}
+
+/// Who goes past neither arrives nor departs, whatever the others do.
+#[test]
+fn a_policy_of_ones_own() {
+    struct EverySecond(AtomicUsize);
+    impl Default for EverySecond {
+        fn default() -> Self {
+            Self(AtomicUsize::new(0))
+        }
+    }
+    impl Admission for EverySecond {
+        const GATED: bool = false;
+
+        fn path(&self) -> Path {
+            if self.0.fetch_add(1, Relaxed).is_multiple_of(2) { Path::Through } else { Path::Past }
+        }
+    }
+    let lock = Wrapped::<GoMutex, SlidingWindow, EverySecond>::new();
+    for n in 0..10 {
+        let pass = lock.lock();
+        assert_eq!(pass.ticket().map(WindowTicket::number), (n % 2 == 0).then_some(n / 2));
+        // SAFETY: the guard of this lock, which has not been released.
+        unsafe { lock.unlock(pass) };
+    }
+}
+
+// ---- the bound ------------------------------------------------------------------------------------------------------
+
+/// One that has come in: with a ticket; or past the gate, when it asked for the lock as so many had been drawn.
+#[derive(Clone, Copy)]
+enum Entry {
+    Ticket(u32),
+    Past(u32),
+}
+
+/// How many that came later were in before each: the largest such number. In the order of entry.
+fn most_overtaken(entries: &[Entry]) -> u64 {
+    // Few are far out of order, so it is enough to look back until nobody can be out of order any more.
+    let mut most = 0;
+    for (i, &entry) in entries.iter().enumerate() {
+        let Entry::Ticket(ticket) = entry else { continue };
+        let later = |other: &&Entry| match **other {
+            Entry::Ticket(other) | Entry::Past(other) => (other.wrapping_sub(ticket) as i32) > 0,
+        };
+        most = most.max(entries[i.saturating_sub(4096)..i].iter().filter(later).count() as u64);
+    }
+    most
+}
+
+#[test]
+fn overtaken_is_counted() {
+    let most = |tickets: &[u32]| most_overtaken(&tickets.iter().copied().map(Entry::Ticket).collect::<Vec<_>>());
+    assert_eq!(most(&[0, 1, 2]), 0);
+    assert_eq!(most(&[1, 2, 0, 3]), 2);
+    assert_eq!(most(&[u32::MAX, 1, 0]), 1);
+    assert_eq!(most_overtaken(&[Entry::Past(1), Entry::Ticket(0)]), 1, "it asked when 0 had been drawn");
+    assert_eq!(most_overtaken(&[Entry::Past(0), Entry::Ticket(0)]), 0);
+}
+
+/// All operations at random, by more threads than the limit, which stall now and then between arrival and lock.
+fn storm(limit: u32, gated: bool) {
+    const THREADS: u64 = 6;
+    const ROUNDS: u64 = 2_000;
+    #[derive(Default)]
+    struct Sometimes(bool);
+    impl Admission for Sometimes {
+        const GATED: bool = true;
+
+        fn path(&self) -> Path {
+            if self.0 { Path::Gate } else { Path::Through }
+        }
+    }
+    /// Stalls now and then, and serves anybody: the system's choice.
+    struct Unfair(GoMutex, AtomicUsize);
+    // SAFETY: the mutex's promises.
+    unsafe impl RawLock for Unfair {
+        type Guard = ();
+        const DEADLINES: bool = true;
+        fn new() -> Self {
+            Self(GoMutex::new(), AtomicUsize::new(0))
+        }
+        fn lock(&self) {
+            if self.1.fetch_add(1, Relaxed).is_multiple_of(64) {
+                thread::yield_now();
+            }
+            self.0.lock();
+        }
+        fn try_lock(&self) -> Option<()> {
+            RawLock::try_lock(&self.0)
+        }
+        fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+            RawLock::try_lock_until(&self.0, deadline)
+        }
+        unsafe fn unlock(&self, (): ()) {
+            self.0.unlock();
+        }
+        fn is_locked(&self) -> bool {
+            RawLock::is_locked(&self.0)
+        }
+    }
+    let watchdog = Watchdog::new();
+    let window: SlidingWindow = SlidingWindow::with_limit_at(limit, u32::MAX - 1000);
+    let lock = Wrapped::with(Unfair::new(), window, Sometimes(gated));
+    let entries = std::cell::UnsafeCell::new(Vec::new());
+    struct Shared<T>(T);
+    // SAFETY: the cell is touched with the lock held.
+    unsafe impl<T> Sync for Shared<T> {}
+    let entries = Shared(entries);
+    thread::scope(|s| {
+        for thread in 0..THREADS {
+            let (lock, entries, watchdog) = (&lock, &entries, &watchdog);
+            s.spawn(move || {
+                let mut rng = StdRng::seed_from_u64(thread);
+                for _ in 0..ROUNDS {
+                    watchdog.pat();
+                    let drawn = lock.capacitor().drawn() as u32;
+                    let pass = match rng.random_range(0..8) {
+                        0..4 => Some(lock.lock()),
+                        4 => lock.try_lock(),
+                        5 => lock.try_lock_until(far()),
+                        _ => lock.try_lock_until(Instant::now() + Duration::from_micros(rng.random_range(0..50))),
+                    };
+                    let Some(pass) = pass else { continue };
+                    // SAFETY: the lock is ours.
+                    let log = unsafe { &mut *entries.0.get() };
+                    log.push(pass.ticket().map_or(Entry::Past(drawn), |ticket| Entry::Ticket(ticket.number())));
+                    if rng.random_range(0..100) == 0 {
+                        thread::yield_now();
+                    }
+                    // SAFETY: the guard of this lock, which has not been released.
+                    unsafe { lock.unlock(pass) };
+                }
+            });
+        }
+    });
+    assert_eq!(lock.capacitor().present(), 0);
+    let entries = entries.0.into_inner();
+    let past = entries.iter().filter(|entry| matches!(entry, Entry::Past(_))).count();
+    assert_eq!(past > 0, gated, "{past} of {}", entries.len());
+    let most = most_overtaken(&entries);
+    assert!(Some(most) <= lock.capacitor().bound(), "overtaken by {most}");
+}
+
+#[test]
+fn nobody_is_overtaken_beyond_the_bound() {
+    for limit in [1, 2, 4, 31] {
+        storm(limit, false);
+        storm(limit, true);
+    }
+}
+
+#[test]
+fn absurd_limits() {
+    for limit in [0, (1 << 20) + 1] {
+        assert!(catch_unwind(|| Platoon::<Benaphore>::with_limit(limit)).is_err());
+    }
+    assert!(catch_unwind(|| Multilane::with_lanes(0, 1)).is_err());
+    assert!(catch_unwind(|| Multilane::with_lanes(u32::MAX, u32::MAX)).is_err());
+    assert!(catch_unwind(|| SeparateLanes::<Benaphore>::with_lanes(0, 1, LaneChoice::InTurn)).is_err());
+    assert!(catch_unwind(|| Fractional::new(-0.1)).is_err());
+    assert!(catch_unwind(|| Fractional::new(f64::NAN)).is_err());
+}

@@ -1,0 +1,684 @@
+//! What the queue and spin locks promise beyond `RawLock` (which `conformance` checks): their orders, which
+//! guards may change threads, and that a thread may hold, end, forget and panic as it likes.
+#![cfg(all(feature = "locks", not(sudog_loom)))]
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::rngs::{StdRng, SysRng};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng, TryRng};
+use sudog::locks::spin_lock::{
+    Clh, ClhGuard, Lifo, Mcs, McsGuard, Reciprocating, ReciprocatingGuard, Spin, SpinThenYield, TicketLock, Tts,
+    WaitPolicy,
+};
+use sudog::sync::{ConstRawLock, MutexWith, RawLock};
+use support::{Watchdog, eventually, test_command};
+
+/// A test for each lock and policy.
+macro_rules! over_all {
+    ($($test:ident)+) => { $(
+        mod $test {
+            use super::*;
+
+            over_all!(@locks $test
+                tts = Tts, tts_yield = Tts<SpinThenYield>, ticket = TicketLock, mcs = Mcs,
+                mcs_yield = Mcs<SpinThenYield>,
+                clh = Clh, clh_yield = Clh<SpinThenYield>, lifo = Lifo, lifo_yield = Lifo<SpinThenYield>,
+                reciprocating = Reciprocating, reciprocating_yield = Reciprocating<SpinThenYield>
+            );
+        }
+    )+ };
+    (@locks $test:ident $($name:ident = $Lock:ty),+) => {
+        $(#[test] fn $name() {
+            let watchdog = Watchdog::new();
+            super::$test::<$Lock>(&watchdog);
+        })+
+    };
+}
+
+over_all! {
+    many_are_held_at_once_and_released_in_any_order
+    a_thread_ends_while_another_waits
+    a_thread_locks_in_its_last_destructors
+    a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped
+    who_panics_with_the_lock_frees_it
+    stress
+}
+
+#[cfg(unix)]
+over_all! {
+    goroutines_and_threads_exclude_each_other
+    a_goroutine_in_line_stays_there
+}
+
+// ---- who may release ------------------------------------------------------------------------------------------------
+
+/// Of a type that is `Send`, both implementations apply, and which one is meant cannot be inferred.
+trait UnlessSend<A> {
+    fn is_not_send() {}
+}
+struct IsSend;
+impl<T> UnlessSend<()> for T {}
+impl<T: Send> UnlessSend<IsSend> for T {}
+
+const _: fn() = <McsGuard as UnlessSend<_>>::is_not_send;
+const _: fn() = <ReciprocatingGuard as UnlessSend<_>>::is_not_send;
+
+const fn is_send<T: Send>() {}
+const _: () = is_send::<ClhGuard>();
+const _: () = is_send::<sudog::sync::lock_api::MutexGuard<'_, sudog::sync::ApiLock<Clh>, u32>>();
+
+/// By a third, while another waits, and while nobody does.
+fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {
+    let _watchdog = Watchdog::new();
+    let lock = L::new();
+    for waiters in [0, 1, 2, 0, 2] {
+        let guard = lock.lock();
+        thread::scope(|s| {
+            for _ in 0..waiters {
+                let before = lock.seen();
+                s.spawn(|| {
+                    let guard = lock.lock();
+                    // SAFETY: locked above, and the guard is `Send`.
+                    thread::scope(|s| _ = s.spawn(|| unsafe { lock.unlock(guard) }));
+                });
+                eventually(|| lock.seen() != before || before.is_none());
+            }
+            // SAFETY: locked above, and the guard is `Send`.
+            s.spawn(|| unsafe { lock.unlock(guard) });
+        });
+        assert!(!lock.is_locked());
+    }
+}
+
+#[test]
+fn those_whose_guards_are_send_are_released_by_others() {
+    released_elsewhere::<Tts>();
+    released_elsewhere::<TicketLock>();
+    released_elsewhere::<Clh>();
+    released_elsewhere::<Lifo>();
+}
+
+// ---- order ----------------------------------------------------------------------------------------------------------
+
+/// A lock whose line can be seen to grow.
+trait InLine: RawLock {
+    fn last_in_line(&self) -> u64;
+}
+
+macro_rules! in_line {
+    ($($Lock:ident)+) => { $(
+        impl<P: WaitPolicy> InLine for $Lock<P> {
+            fn last_in_line(&self) -> u64 {
+                self.last_in_line()
+            }
+        }
+    )+ };
+}
+
+in_line!(TicketLock Mcs Clh Lifo Reciprocating);
+
+/// A lock at which something changes when somebody comes to wait; at some, for the first only, or not at all.
+trait Seen: RawLock {
+    fn seen(&self) -> Option<u64>;
+}
+
+impl<P: WaitPolicy> Seen for Tts<P> {
+    fn seen(&self) -> Option<u64> {
+        let sleepers = format!("{self:?}").contains("sleepers: true");
+        (P::PARKS && !sleepers).then_some(0)
+    }
+}
+
+macro_rules! seen_in_line {
+    ($($Lock:ident)+) => { $(
+        impl<P: WaitPolicy> Seen for $Lock<P> {
+            fn seen(&self) -> Option<u64> {
+                Some(self.last_in_line())
+            }
+        }
+    )+ };
+}
+
+seen_in_line!(TicketLock Mcs Clh Lifo Reciprocating);
+
+/// Somebody holds the lock. `first` so many come, one after another. The lock is released, and whoever has it then
+/// keeps it until `second` so many more have come. In which order do they have it?
+fn served<L: InLine>(first: usize, second: usize) -> Vec<usize> {
+    let _watchdog = Watchdog::new();
+    let (lock, order, all_here) = (L::new(), Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let (lock, order, all_here) = (&lock, &order, &all_here);
+    thread::scope(|s| {
+        let guard = lock.lock();
+        let arrive = |n: usize| {
+            let before = lock.last_in_line();
+            s.spawn(move || {
+                let guard = lock.lock();
+                order.lock().unwrap().push(n);
+                eventually(|| all_here.load(Relaxed) == 1);
+                // SAFETY: locked above, on this thread.
+                unsafe { lock.unlock(guard) };
+            });
+            eventually(|| lock.last_in_line() != before);
+        };
+        (0..first).for_each(arrive);
+        // SAFETY: locked above, on this thread.
+        unsafe { lock.unlock(guard) };
+        eventually(|| order.lock().unwrap().len() == 1);
+        (first..first + second).for_each(arrive);
+        all_here.store(1, Relaxed);
+    });
+    let order = order.lock().unwrap();
+    order.clone()
+}
+
+fn first_come_first_served<L: InLine>() {
+    assert_eq!(served::<L>(4, 3), [0, 1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn the_ticket_lock_is_first_come_first_served() {
+    first_come_first_served::<TicketLock>();
+}
+
+#[test]
+fn mcs_is_first_come_first_served() {
+    first_come_first_served::<Mcs>();
+    first_come_first_served::<Mcs<SpinThenYield>>();
+}
+
+#[test]
+fn clh_is_first_come_first_served() {
+    first_come_first_served::<Clh>();
+    first_come_first_served::<Clh<SpinThenYield>>();
+}
+
+#[test]
+fn lifo_is_last_come_first_served() {
+    // 3 has it as the others come, who are in front of those that came before it.
+    assert_eq!(served::<Lifo>(4, 3), [3, 6, 5, 4, 2, 1, 0]);
+    assert_eq!(served::<Lifo<SpinThenYield>>(4, 3), [3, 6, 5, 4, 2, 1, 0]);
+}
+
+#[test]
+fn reciprocating_serves_segment_after_segment_each_from_its_end() {
+    // Those who come while 3 has it are the next segment.
+    assert_eq!(served::<Reciprocating>(4, 3), [3, 2, 1, 0, 6, 5, 4]);
+    assert_eq!(served::<Reciprocating<SpinThenYield>>(4, 3), [3, 2, 1, 0, 6, 5, 4]);
+    assert_eq!(served::<Reciprocating>(1, 4), [0, 4, 3, 2, 1]);
+}
+
+/// Two segments, of which the second begins while the first is served. Whoever comes then must not be taken for the mark at
+/// the first one's end, though it may have its address.
+struct Segments {
+    lock: Reciprocating,
+    order: Mutex<Vec<usize>>,
+    another_came: AtomicUsize,
+}
+
+impl Segments {
+    fn new() -> Self {
+        Self { lock: RawLock::new(), order: Mutex::default(), another_came: AtomicUsize::new(0) }
+    }
+
+    /// The caller has the lock, three others come, and it gives them the lock: its element is the mark. The first of them
+    /// keeps the lock until another has come.
+    fn first<'s>(&'s self, s: &'s thread::Scope<'s, '_>) {
+        let Self { lock, order, another_came } = self;
+        let guard = lock.lock();
+        for n in 0..3 {
+            let before = lock.last_in_line();
+            s.spawn(move || {
+                let guard = lock.lock();
+                order.lock().unwrap().push(n);
+                eventually(|| n != 2 || another_came.load(Relaxed) == 1);
+                // SAFETY: locked above, on this thread.
+                unsafe { lock.unlock(guard) };
+            });
+            eventually(|| lock.last_in_line() != before);
+        }
+        // SAFETY: locked above, on this thread.
+        unsafe { lock.unlock(guard) };
+        eventually(|| order.lock().unwrap().len() == 1);
+    }
+
+    /// The caller is the next segment, alone.
+    fn second<'s>(&'s self, s: &'s thread::Scope<'s, '_>) {
+        let Self { lock, order, another_came } = self;
+        let before = lock.last_in_line();
+        s.spawn(move || {
+            eventually(|| lock.last_in_line() != before);
+            another_came.store(1, Relaxed);
+        });
+        let guard = lock.lock();
+        assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
+        // SAFETY: locked above, on this thread.
+        unsafe { lock.unlock(guard) };
+    }
+}
+
+#[test]
+fn reciprocating_knows_a_mark_from_its_thread_that_arrives_again() {
+    let _watchdog = Watchdog::new();
+    let segments = Segments::new();
+    thread::scope(|s| {
+        segments.first(s);
+        segments.second(s);
+    });
+    assert!(!segments.lock.is_locked());
+}
+
+/// Who comes next is likely to have the memory of the thread that has ended, and so its address.
+#[test]
+fn reciprocating_knows_the_mark_of_a_thread_that_has_ended() {
+    for _ in 0..20 {
+        let _watchdog = Watchdog::new();
+        let segments = Segments::new();
+        thread::scope(|s| {
+            s.spawn(|| segments.first(s)).join().unwrap();
+            s.spawn(|| segments.second(s)).join().unwrap();
+        });
+        assert!(!segments.lock.is_locked());
+    }
+}
+
+// ---- threads that hold, end, forget, panic --------------------------------------------------------------------------
+
+fn many_are_held_at_once_and_released_in_any_order<L: RawLock>(watchdog: &Watchdog) {
+    const LOCKS: usize = 150; // more than the first chunk of Clh's nodes
+    let locks: Vec<L> = (0..LOCKS).map(|_| L::new()).collect();
+    let mut held_by: Vec<_> = (0..LOCKS).map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|s| {
+        for seed in 0..3 {
+            let (locks, held_by) = (&locks, &held_by);
+            s.spawn(move || {
+                let mut rng = StdRng::seed_from_u64(seed);
+                for _ in 0..20 {
+                    // Locked in their order, so that nobody waits in a ring.
+                    let mut held: Vec<_> = locks.iter().enumerate().map(|(n, lock)| (n, lock.lock())).collect();
+                    held.shuffle(&mut rng);
+                    for (n, guard) in held {
+                        held_by[n].store(held_by[n].load(Relaxed) + 1, Relaxed);
+                        // SAFETY: locked above, on this thread.
+                        unsafe { locks[n].unlock(guard) };
+                    }
+                    watchdog.pat();
+                }
+            });
+        }
+    });
+    assert!(held_by.iter_mut().all(|n| *n.get_mut() == 60) && !locks.iter().any(L::is_locked));
+}
+
+fn a_thread_ends_while_another_waits<L: RawLock>(_: &Watchdog) {
+    let lock = L::new();
+    for _ in 0..50 {
+        let (starts, started) = channel();
+        thread::scope(|s| {
+            let guard = lock.lock();
+            for _ in 0..2 {
+                let (lock, starts) = (&lock, starts.clone());
+                s.spawn(move || {
+                    starts.send(()).unwrap();
+                    let guard = lock.lock();
+                    // SAFETY: locked above, on this thread, which ends.
+                    unsafe { lock.unlock(guard) };
+                });
+                started.recv().unwrap();
+            }
+            // SAFETY: locked above, on this thread.
+            unsafe { lock.unlock(guard) };
+        });
+        assert!(!lock.is_locked());
+    }
+}
+
+/// Locks, and unlocks, as it is dropped.
+struct AtTheEnd<L: RawLock + 'static>(Arc<(L, AtomicU64)>);
+
+impl<L: RawLock> Drop for AtTheEnd<L> {
+    fn drop(&mut self) {
+        let (lock, count) = &*self.0;
+        let other = L::new();
+        let (inner, guard) = (other.lock(), lock.lock());
+        count.store(count.load(Relaxed) + 1, Relaxed);
+        // SAFETY: locked above, on this thread.
+        unsafe {
+            lock.unlock(guard);
+            other.unlock(inner);
+        }
+    }
+}
+
+thread_local! {
+    static BEFORE: RefCell<Option<Box<dyn std::any::Any>>> = const { RefCell::new(None) };
+    static AFTER: RefCell<Option<Box<dyn std::any::Any>>> = const { RefCell::new(None) };
+}
+
+fn a_thread_locks_in_its_last_destructors<L: RawLock + 'static>(_: &Watchdog) {
+    const THREADS: u64 = 20;
+    let shared = Arc::new((L::new(), AtomicU64::new(0)));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|n| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                // One is destroyed before what the lock keeps for the thread, the other after it, whichever comes
+                // first.
+                BEFORE.set(Some(Box::new(AtTheEnd(Arc::clone(&shared)))));
+                if n % 2 == 0 {
+                    let guard = shared.0.lock();
+                    // SAFETY: locked above, on this thread.
+                    unsafe { shared.0.unlock(guard) };
+                }
+                AFTER.set(Some(Box::new(AtTheEnd(shared))));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let (lock, count) = &*shared;
+    assert!(!lock.is_locked());
+    assert_eq!(count.load(Relaxed), 2 * THREADS);
+}
+
+fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Watchdog) {
+    let free = L::new();
+    for round in 0..100 {
+        let lock = L::new();
+        if round % 2 == 0 {
+            std::mem::forget(lock.lock());
+        } else {
+            // By a thread that is no more.
+            thread::scope(|s| s.spawn(|| std::mem::forget(lock.lock())).join().unwrap());
+        }
+        let moved = Box::new(lock);
+        assert!(moved.is_locked() && moved.try_lock().is_none());
+        assert!(moved.try_lock_until(Instant::now() + Duration::from_micros(10)).is_none());
+        drop(moved);
+        // The others do as before.
+        let guard = free.try_lock().expect("free");
+        thread::scope(|s| s.spawn(|| assert!(free.try_lock().is_none())).join().unwrap());
+        // SAFETY: locked above, on this thread.
+        unsafe { free.unlock(guard) };
+    }
+}
+
+fn who_panics_with_the_lock_frees_it<L: ConstRawLock>(_: &Watchdog) {
+    let mutex = MutexWith::<L, u32>::new(0);
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..100 {
+                    let panic = catch_unwind(AssertUnwindSafe(|| {
+                        let mut value = mutex.lock();
+                        *value += 1;
+                        std::panic::resume_unwind(Box::new(()));
+                    }));
+                    assert!(panic.is_err());
+                }
+            });
+        }
+    });
+    assert_eq!(mutex.into_inner(), 400);
+}
+
+/// A goroutine that waits counts as its thread: here it blocks one of two workers, while what holds the lock runs.
+#[cfg(unix)]
+fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Watchdog) {
+    use sudog::runtime::gosched;
+    use sudog::{run, spawn};
+
+    fn visit<L: RawLock>((lock, count): &(L, AtomicU64)) {
+        let guard = lock.lock();
+        count.store(count.load(Relaxed) + 1, Relaxed); // and does not give way
+        // SAFETY: locked above, on this thread.
+        unsafe { lock.unlock(guard) };
+    }
+
+    let shared = Arc::new((L::new(), AtomicU64::new(0)));
+    thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| (0..2_000).for_each(|_| visit(&shared)));
+        }
+        let theirs = Arc::clone(&shared);
+        run(move || {
+            let goroutines: Vec<_> = (0..8)
+                .map(|_| {
+                    let shared = Arc::clone(&theirs);
+                    spawn(move || {
+                        for _ in 0..500 {
+                            visit(&shared);
+                            gosched();
+                        }
+                    })
+                })
+                .collect();
+            goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
+        });
+        watchdog.pat();
+    });
+    assert_eq!(shared.1.load(Relaxed), 2 * 2_000 + 8 * 500);
+    assert!(!shared.0.is_locked());
+}
+
+/// Whose `run` has ended while it waits in line: it is not taken out, but has the lock, and gives it back.
+#[cfg(unix)]
+fn a_goroutine_in_line_stays_there<L: Seen + 'static>(_: &Watchdog) {
+    use std::sync::atomic::AtomicBool;
+    use sudog::runtime::{gosched, set_max_procs};
+    use sudog::{Builder, Placement, run};
+
+    let shared = Arc::new((L::new(), [false; 3].map(AtomicBool::new)));
+    let (lock, [waits, over, had_it]) = &*shared;
+    thread::scope(|s| {
+        let guard = lock.lock();
+        let alone = lock.seen();
+        let theirs = Arc::clone(&shared);
+        s.spawn(move || {
+            let ours = Arc::clone(&theirs);
+            run(move || {
+                set_max_procs(2); // of this `run` alone
+                let shared = Arc::clone(&theirs);
+                // Not the worker of this one, which goes on.
+                Builder::new().on(Placement::Worker(1)).go(move || {
+                    let (lock, [waits, _, had_it]) = &*shared;
+                    waits.store(true, Relaxed);
+                    let guard = lock.lock();
+                    had_it.store(true, Relaxed);
+                    // SAFETY: locked above, on this thread.
+                    unsafe { lock.unlock(guard) };
+                });
+                let (_, [waits, ..]) = &*theirs;
+                while !waits.load(Relaxed) {
+                    gosched();
+                }
+            });
+            // Which does not wait for a worker that is blocked.
+            ours.1[1].store(true, Relaxed);
+        });
+        eventually(|| waits.load(Relaxed) && (lock.seen() != alone || alone.is_none()));
+        eventually(|| over.load(Relaxed));
+        assert!(!had_it.load(Relaxed));
+        // SAFETY: locked above, on this thread.
+        unsafe { lock.unlock(guard) };
+    });
+    eventually(|| had_it.load(Relaxed) && !lock.is_locked());
+}
+
+/// Waits in such a way that it panics.
+struct Panics;
+
+impl WaitPolicy for Panics {
+    const PARKS: bool = true;
+
+    fn pass_time(_: u32) -> bool {
+        std::panic::resume_unwind(Box::new(()))
+    }
+}
+
+/// Runs the test of this name again, in a process that a variable tells to do the deed; says what it wrote as it died.
+fn last_words(test: &str, deed: impl FnOnce()) -> Option<String> {
+    const DO_IT: &str = "SUDOG_TEST_SPIN_LOCK_DEED";
+    if std::env::var_os(DO_IT).is_some() {
+        deed();
+        return None;
+    }
+    let child = test_command(module_path!(), test).env(DO_IT, "1").output().unwrap();
+    assert!(!child.status.success());
+    Some(String::from_utf8(child.stderr).unwrap())
+}
+
+mod a_policy_that_panics_in_line_ends_the_process {
+    use super::*;
+
+    fn test<L: RawLock>(name: &str) {
+        let deed = || {
+            let lock = L::new();
+            let _guard = lock.lock();
+            thread::scope(|s| _ = s.spawn(|| _ = lock.lock()).join());
+        };
+        let name = format!("a_policy_that_panics_in_line_ends_the_process::{name}");
+        if let Some(words) = last_words(&name, deed) {
+            assert!(words.contains("fatal error: sync: a waiter was unwound in the queue of a lock"), "{words}");
+        }
+    }
+
+    macro_rules! tests {
+        ($($name:ident = $Lock:ident)+) => { $(
+            #[test]
+            fn $name() {
+                test::<$Lock<Panics>>(stringify!($name));
+            }
+        )+ };
+    }
+
+    tests!(tts = Tts ticket = TicketLock mcs = Mcs clh = Clh lifo = Lifo reciprocating = Reciprocating);
+}
+
+/// Says that it never sleeps, and then that it is time to.
+struct Contradicts;
+
+static CONTRADICTIONS: AtomicUsize = AtomicUsize::new(0);
+
+impl WaitPolicy for Contradicts {
+    const PARKS: bool = false;
+
+    fn pass_time(_: u32) -> bool {
+        CONTRADICTIONS.fetch_add(1, Relaxed);
+        thread::yield_now();
+        false
+    }
+}
+
+#[test]
+fn a_policy_that_contradicts_itself_leaves_nobody_asleep() {
+    fn test<L: RawLock>() {
+        let _watchdog = Watchdog::new();
+        let lock = L::new();
+        let guard = lock.lock();
+        thread::scope(|s| {
+            let before = CONTRADICTIONS.load(Relaxed);
+            s.spawn(|| {
+                let guard = lock.lock();
+                // SAFETY: locked above, on this thread.
+                unsafe { lock.unlock(guard) };
+            });
+            // Who sleeps asks no more.
+            eventually(|| CONTRADICTIONS.load(Relaxed) > before + 5);
+            // SAFETY: locked above, on this thread.
+            unsafe { lock.unlock(guard) };
+        });
+    }
+    test::<Tts<Contradicts>>();
+    test::<TicketLock<Contradicts>>();
+    test::<Mcs<Contradicts>>();
+    test::<Clh<Contradicts>>();
+    test::<Lifo<Contradicts>>();
+    test::<Reciprocating<Contradicts>>();
+}
+
+// ---- stress ---------------------------------------------------------------------------------------------------------
+
+fn stress<L: RawLock>(watchdog: &Watchdog) {
+    const THREADS: u64 = 8;
+    let secs = std::env::var("SUDOG_STRESS_SECS").map_or(0.5, |secs| secs.parse().expect("a number of seconds"));
+    let end = Instant::now() + Duration::from_secs_f64(secs);
+    let locks: [(L, AtomicU64); 2] = std::array::from_fn(|_| (L::new(), AtomicU64::new(0)));
+    let visits: u64 = thread::scope(|s| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let seed = SysRng.try_next_u64().expect("the system's generator");
+                eprintln!("thread {thread}: seed {seed}");
+                let (locks, mut rng) = (&locks, StdRng::seed_from_u64(seed));
+                s.spawn(move || {
+                    let mut visits = 0;
+                    let visit = |(lock, count): &(L, AtomicU64), rng: &mut StdRng, quick: bool| {
+                        let Some(guard) = (if quick { lock.try_lock() } else { Some(lock.lock()) }) else { return 0 };
+                        let n = count.load(Relaxed);
+                        match rng.random_range(0..300) {
+                            0 => thread::sleep(Duration::from_micros(rng.random_range(0..500))),
+                            1..8 => thread::yield_now(),
+                            _ => (0..rng.random_range(0..100)).for_each(|_| std::hint::spin_loop()),
+                        }
+                        count.store(n + 1, Relaxed);
+                        // SAFETY: locked above, on this thread.
+                        unsafe { lock.unlock(guard) };
+                        1
+                    };
+                    while Instant::now() < end {
+                        let quick = rng.random_range(0..3) == 0;
+                        visits += match rng.random_range(0..8) {
+                            0 => {
+                                // Inside of the other.
+                                let guard = locks[0].0.lock();
+                                let visits = visit(&locks[1], &mut rng, quick);
+                                // SAFETY: locked above, on this thread.
+                                unsafe { locks[0].0.unlock(guard) };
+                                visits
+                            }
+                            n => visit(&locks[n % 2], &mut rng, quick),
+                        };
+                        watchdog.pat();
+                    }
+                    visits
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(locks.iter().map(|(_, count)| count.load(Relaxed)).sum::<u64>(), visits);
+    assert!(locks.iter().all(|(lock, _)| !lock.is_locked()));
+}
+
+/// Pauses for ever: with more threads than processors a time slice goes by at each handover, so there are few of each.
+#[test]
+fn those_that_only_spin_exclude_too() {
+    fn visit<L: RawLock>() {
+        let _watchdog = Watchdog::new();
+        let (lock, count) = (L::new(), AtomicU64::new(0));
+        thread::scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| {
+                    for _ in 0..500 {
+                        let guard = lock.lock();
+                        count.store(count.load(Relaxed) + 1, Relaxed);
+                        // SAFETY: locked above, on this thread.
+                        unsafe { lock.unlock(guard) };
+                    }
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 1000);
+    }
+    visit::<Tts<Spin>>();
+    visit::<TicketLock<Spin>>();
+    visit::<Mcs<Spin>>();
+    visit::<Clh<Spin>>();
+    visit::<Lifo<Spin>>();
+    visit::<Reciprocating<Spin>>();
+}

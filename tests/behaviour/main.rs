@@ -1,0 +1,26 @@
+//! Behaviour through the facade: one process for all tests that leave its settings alone. TESTING.md says which do not.
+#![cfg(not(sudog_loom))]
+#![cfg_attr(
+    unix,
+    expect(clippy::extra_unused_type_parameters, reason = "not every check over threads and goroutines makes any")
+)]
+
+mod auto_traits;
+mod conformance;
+mod context;
+mod go;
+mod kinds_in_line;
+mod locks;
+mod map;
+mod sema;
+mod tokio;
+
+use std::hint::black_box;
+
+use support::counting::without_allocating;
+
+#[test]
+#[should_panic = "allocations where there must be none"]
+fn the_allocator_counts() {
+    without_allocating(|| drop(black_box(Box::new(1))));
+}

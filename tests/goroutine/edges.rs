@@ -1,0 +1,833 @@
+//! What once went wrong where user code meets the runtime's edges: a commit, a local's second value, an alarm's waker, a
+//! destructor at the end of a set, a frame that cannot be unwound. `user_code.rs` has the same places, and more, beside
+//! all that user code may do.
+#![cfg(all(unix, feature = "locks", not(sudog_loom)))]
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+use std::future::{Future, pending};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::task::{Context, Poll, Wake as WakeTask, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog::context;
+use sudog::goroutine_local;
+use sudog::locks::capacitor::{Capacitor, Sliding};
+use sudog::low_level::{G, ParkResult};
+use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
+use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
+use sudog::sync::lock_api::{self, RwLockReadGuard, RwLockWriteGuard};
+use sudog::sync::mutex::FifoMutex;
+use sudog::sync::mutex::stages::{V2, V7};
+use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
+use sudog::sync::{
+    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith,
+};
+use sudog::time::{sleep, sleep_async};
+use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn};
+use support::goroutine::{alone, until};
+use support::{Watchdog, eventually};
+
+/// Runs a closure when it is dropped.
+struct Then<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Then<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn forever() {
+    semacquire(&AtomicU32::new(0));
+}
+
+fn here() -> Builder {
+    Builder::new().on(Placement::Here)
+}
+
+/// What panics, and is caught.
+fn caught(f: impl FnOnce()) {
+    assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
+}
+
+/// On a goroutine, and on a thread that is none.
+fn on_both(f: fn()) {
+    run(f);
+    thread::spawn(f).join().unwrap();
+}
+
+// ---- locals ---------------------------------------------------------------------------------------------------------
+
+/// A value that is lent stays, whatever the destructor of another key's second value does.
+#[test]
+fn a_second_value_that_panics_takes_no_other_value_along() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct Lent(u32);
+    impl Drop for Lent {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, SeqCst);
+        }
+    }
+    struct Bomb(bool);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(!self.0, "a destructor that panics");
+        }
+    }
+    goroutine_local! {
+        static WITHIN: Cell<bool> = Cell::new(false);
+        static LENT: Lent = Lent(7);
+        static KEY: Bomb = {
+            let first = !WITHIN.with(|within| within.replace(true));
+            if first {
+                KEY.with(|second| assert!(!second.0));
+            }
+            Bomb(first)
+        };
+    }
+    let _watchdog = Watchdog::new();
+    on_both(|| {
+        let before = DROPPED.load(SeqCst);
+        LENT.with(|lent| {
+            caught(|| KEY.with(|_| ()));
+            assert_eq!((DROPPED.load(SeqCst), lent.0), (before, 7));
+            LENT.with(|again| assert!(std::ptr::eq(lent, again)));
+        });
+        KEY.with(|kept| assert!(!kept.0, "the first value stays"));
+    });
+    assert_eq!(DROPPED.load(SeqCst), 2);
+}
+
+/// A second value's destructor makes so many other locals that their map grows; all of them stay.
+#[test]
+fn a_second_value_may_use_locals_as_it_is_dropped() {
+    struct Grower(bool, &'static str);
+    impl Drop for Grower {
+        fn drop(&mut self) {
+            if self.0 {
+                [&A, &B, &C, &D, &E, &F, &G, &H].into_iter().for_each(|key| key.with(|cell| cell.set(cell.get() + 1)));
+            }
+        }
+    }
+    goroutine_local! {
+        static WITHIN: Cell<bool> = Cell::new(false);
+        static A: Cell<u32> = Cell::new(0);
+        static B: Cell<u32> = Cell::new(0);
+        static C: Cell<u32> = Cell::new(0);
+        static D: Cell<u32> = Cell::new(0);
+        static E: Cell<u32> = Cell::new(0);
+        static F: Cell<u32> = Cell::new(0);
+        static G: Cell<u32> = Cell::new(0);
+        static H: Cell<u32> = Cell::new(0);
+        static KEY: Grower = if WITHIN.with(|within| within.replace(true)) {
+            Grower(false, "the first")
+        } else {
+            KEY.with(|_| ());
+            Grower(true, "the second")
+        };
+    }
+    let _watchdog = Watchdog::new();
+    on_both(|| {
+        KEY.with(|key| assert_eq!(key.1, "the first"));
+        for key in [&A, &B, &C, &D, &E, &F, &G, &H] {
+            assert_eq!(key.with(Cell::get), 1);
+        }
+        WITHIN.with(|within| assert!(within.get()));
+    });
+}
+
+// ---- the commit of a park -------------------------------------------------------------------------------------------
+
+/// Waits for a permit that is released only after `early` would have ended the wait.
+fn a_wait_without_deadline(early: Duration) {
+    let shared = Arc::new((AtomicU32::new(0), AtomicBool::new(false)));
+    let releaser = shared.clone();
+    here().go(move || {
+        sleep(early * 3);
+        releaser.1.store(true, SeqCst);
+        semrelease(&releaser.0, Wake::Normal);
+    });
+    semacquire(&shared.0);
+    assert!(shared.1.load(SeqCst), "the wait has ended before anybody has released");
+}
+
+#[test]
+fn a_commit_that_panics_leaves_no_timer() {
+    let _watchdog = Watchdog::new();
+    const SOON: Duration = Duration::from_millis(20);
+    run(|| {
+        let waits = here().spawn(|| {
+            let deadline = Instant::now() + SOON;
+            caught(|| _ = G::current().park(Some(deadline), || panic!("the commit")));
+            a_wait_without_deadline(SOON);
+        });
+        waits.join().unwrap();
+    });
+}
+
+/// A stack of its own size is unmapped as soon as its goroutine has ended.
+#[test]
+fn a_goroutine_ends_while_the_deadline_of_its_failed_park_is_to_come() {
+    let _watchdog = Watchdog::new();
+    const SOON: Duration = Duration::from_millis(20);
+    let ways: [fn(); 2] = [|| panic!("the commit"), || goexit()];
+    for way in ways {
+        run(move || {
+            let ends = here().stack_size(64 << 10).on_panic(OnPanic::Unwind).spawn(move || {
+                G::current().park(Some(Instant::now() + SOON), way);
+            });
+            assert!(ends.join().is_err());
+            sleep(SOON * 2);
+        });
+    }
+}
+
+#[test]
+fn a_commit_may_end_its_goroutine() {
+    let _watchdog = Watchdog::new();
+    const SOON: Duration = Duration::from_millis(20);
+    run(|| {
+        let ends = here().spawn(|| {
+            G::current().park(Some(Instant::now() + SOON), || goexit());
+        });
+        assert!(ends.join().unwrap_err().is::<Goexit>());
+        // On the same stack, by all likelihood.
+        here().spawn(|| a_wait_without_deadline(SOON)).join().unwrap();
+    });
+}
+
+/// It waits as long as it likes, and the others go on; then its deadline is as good as before.
+#[test]
+fn a_commit_may_wait() {
+    let watchdog = Watchdog::new();
+    let waits: [fn(); 4] = [
+        gosched,
+        || sleep(Duration::from_millis(1)),
+        || here().spawn(|| ()).join().unwrap(),
+        || {
+            assert_eq!(
+                G::current().park(Some(Instant::now() + Duration::from_millis(1)), gosched),
+                ParkResult::TimedOut
+            )
+        },
+    ];
+    for wait in waits {
+        run(move || {
+            let until = Instant::now() + Duration::from_millis(5);
+            assert_eq!(G::current().park(Some(until), wait), ParkResult::TimedOut);
+            assert!(Instant::now() >= until);
+            a_wait_without_deadline(Duration::from_millis(5));
+        });
+        watchdog.pat();
+    }
+}
+
+// ---- alarms ---------------------------------------------------------------------------------------------------------
+
+/// A task that sleeps as its `run` ends is dropped when its alarm goes off; its destructor waits for the next alarm.
+#[test]
+fn a_task_that_its_alarm_drops_may_wait_for_the_clock() {
+    let _watchdog = Watchdog::new();
+    let (polled, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_polled, is_dropped) = (polled.clone(), dropped.clone());
+    run(move || {
+        go_async(async move {
+            let _goodbye = Then(|| {
+                block_on(sleep_async(Duration::from_millis(1)));
+                is_dropped.store(true, SeqCst);
+            });
+            is_polled.store(true, SeqCst);
+            sleep_async(Duration::from_millis(20)).await;
+        });
+        until(|| polled.load(SeqCst));
+    });
+    eventually(|| dropped.load(SeqCst));
+    block_on(sleep_async(Duration::from_millis(1)));
+}
+
+/// Blocks its thread until the sender is gone, and says that it does.
+struct Blocks(Receiver<()>, Arc<AtomicBool>);
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        self.1.store(true, SeqCst);
+        let _ = self.0.recv();
+    }
+}
+
+/// While a destructor blocks the thread of an alarm the others go off.
+#[test]
+fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
+    let watchdog = Watchdog::new();
+    // A task that sleeps as its `run` ends; a function whose context ends after its `run`.
+    let ways: [fn(Blocks) -> Box<dyn Send>; 2] = [
+        |blocks| {
+            let polled = Arc::new(AtomicBool::new(false));
+            let is_polled = polled.clone();
+            go_async(async move {
+                let _blocks = blocks;
+                is_polled.store(true, SeqCst);
+                sleep_async(Duration::from_millis(20)).await;
+            });
+            until(|| polled.load(SeqCst));
+            Box::new(())
+        },
+        |blocks| {
+            let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_millis(20));
+            let called = context::after_func(&ctx, move || drop(blocks));
+            Box::new((ctx, cancel, called))
+        },
+    ];
+    for way in ways {
+        let (sender, receiver) = channel();
+        let blocked = Arc::new(AtomicBool::new(false));
+        let is_blocked = blocked.clone();
+        let kept = run(move || way(Blocks(receiver, is_blocked)));
+        eventually(|| blocked.load(SeqCst));
+        for _ in 0..3 {
+            block_on(sleep_async(Duration::from_millis(1)));
+        }
+        let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+        ctx.wait();
+        assert_eq!(block_on(ctx.done()), context::Error::DeadlineExceeded);
+        drop(sender);
+        drop(kept);
+        watchdog.pat();
+    }
+}
+
+/// A function of a context, dropped by an alarm, as its `run` is over: its destructor waits for the next alarm.
+#[test]
+fn a_function_that_an_alarm_drops_may_wait_for_the_clock() {
+    let _watchdog = Watchdog::new();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let is_dropped = dropped.clone();
+    let _kept = run(move || {
+        let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_millis(20));
+        let goodbye = Then(move || {
+            block_on(sleep_async(Duration::from_millis(1)));
+            is_dropped.store(true, SeqCst);
+        });
+        let called = context::after_func(&ctx, move || drop(goodbye));
+        (ctx, cancel, called)
+    });
+    eventually(|| dropped.load(SeqCst));
+}
+
+// ---- destructors ----------------------------------------------------------------------------------------------------
+
+/// A task that waits when its scheduler ends: its destructor wants what a goroutine has, and has it once that is unwound.
+#[test]
+fn a_tasks_destructor_locks_what_a_goroutine_has() {
+    let watchdog = Watchdog::new();
+    for holder_is_older in [true, false] {
+        let mutex = Arc::new(Mutex::new(0));
+        let (held, wanted) = (mutex.clone(), mutex.clone());
+        let holds = move || {
+            go(move || {
+                let _guard = held.lock();
+                forever();
+            });
+        };
+        let wants = move || {
+            go_async(async move {
+                let _locks = Then(|| *wanted.lock() += 1);
+                pending::<()>().await;
+            });
+        };
+        run_local(move || {
+            if holder_is_older {
+                holds();
+                wants();
+            } else {
+                wants();
+                holds();
+            }
+        });
+        assert_eq!(*mutex.try_lock().expect("nobody has it"), 1);
+        watchdog.pat();
+    }
+}
+
+/// A reader of the same worker has been let in, and has not run yet. The writer's deadline counts all the same.
+#[test]
+fn a_deadline_for_writing_counts_in_a_destructor_during_a_panic() {
+    let _alone = alone();
+    let tried = Arc::new(AtomicBool::new(false));
+    let has_tried = tried.clone();
+    run(move || {
+        set_max_procs(1);
+        let lock = Arc::new(RwMutex::new(0));
+        let panics = here().on_panic(OnPanic::Unwind).spawn(move || {
+            let write = lock.write();
+            let reads = lock.clone();
+            go(move || _ = *reads.read());
+            (0..10).for_each(|_| gosched()); // the reader waits by now
+            let _tidies = Then(|| {
+                assert!(lock.try_write_for(Duration::from_millis(1)).is_none());
+                has_tried.store(true, SeqCst);
+            });
+            drop(write);
+            panic!("after the write");
+        });
+        assert!(panics.join().is_err());
+    });
+    assert!(tried.load(SeqCst));
+}
+
+/// The thread panics; all the same its destructor may be a scheduler, and the goroutines switch.
+#[test]
+fn a_destructor_of_a_panicking_thread_may_run_goroutines() {
+    let watchdog = Watchdog::new();
+    let runs: [fn(); 2] = [
+        || run(|| assert_eq!(here().spawn(|| 42).join().unwrap(), 42)),
+        || run_local(|| assert_eq!(here().spawn(|| 42).join().unwrap(), 42)),
+    ];
+    for run in runs {
+        let done = AtomicBool::new(false);
+        caught(|| {
+            let _cleanup = Then(|| {
+                run();
+                done.store(true, SeqCst);
+            });
+            panic!("something went wrong");
+        });
+        assert!(done.load(SeqCst));
+        // It is over with the panic: another goroutine's panic keeps it from switching, as ever.
+        assert!(!thread::panicking());
+        run();
+        watchdog.pat();
+    }
+}
+
+// ---- what cannot be unwound -----------------------------------------------------------------------------------------
+
+#[allow(improper_ctypes_definitions)] // it is Rust on both sides
+extern "C" fn callback(permits: &AtomicU32) {
+    semacquire(permits);
+}
+
+/// No panic may pass such a frame. It is given up, after a while.
+#[test]
+fn a_goroutine_in_a_frame_of_c_is_left_where_it_waits() {
+    let _watchdog = Watchdog::new();
+    let waits = Arc::new(AtomicBool::new(false));
+    let is_waiting = waits.clone();
+    let result = run(move || {
+        here().go(move || {
+            is_waiting.store(true, SeqCst);
+            callback(&AtomicU32::new(0));
+            unreachable!("nobody releases");
+        });
+        until(|| waits.load(SeqCst));
+        gosched();
+        "main's result"
+    });
+    assert_eq!(result, "main's result");
+    // The thread, and others, are workers as before.
+    run(|| here().spawn(|| ()).join().unwrap());
+}
+
+/// It goes on if it gets what it waits for, by another's destructor or from elsewhere, and is unwound where it can be.
+#[test]
+fn a_goroutine_in_a_frame_of_c_gets_what_it_waits_for() {
+    let watchdog = Watchdog::new();
+    for by_a_thread in [false, true] {
+        let permits = Arc::new(AtomicU32::new(0));
+        let log = Arc::new(StdMutex::new(Vec::new()));
+        let (waits, releases, says) = (permits.clone(), permits.clone(), log.clone());
+        let ended = Arc::new(AtomicBool::new(false));
+        let has_ended = ended.clone();
+        let releaser = by_a_thread.then(|| {
+            let permits = permits.clone();
+            thread::spawn(move || {
+                eventually(|| ended.load(SeqCst));
+                semrelease(&permits, Wake::Normal);
+            })
+        });
+        run(move || {
+            let ready = Arc::new(AtomicU32::new(0));
+            let is_ready = ready.clone();
+            here().go(move || {
+                let _then = Then(|| says.lock().unwrap().push("unwound"));
+                semrelease(&is_ready, Wake::Normal);
+                callback(&waits);
+                says.lock().unwrap().push("went on");
+                forever();
+                says.lock().unwrap().push("too far");
+            });
+            let is_ready = ready.clone();
+            here().go(move || {
+                let _then = Then(|| {
+                    has_ended.store(true, SeqCst);
+                    if !by_a_thread {
+                        semrelease(&releases, Wake::Normal);
+                    }
+                });
+                semrelease(&is_ready, Wake::Normal);
+                forever();
+            });
+            semacquire(&ready);
+            semacquire(&ready);
+            gosched();
+        });
+        if let Some(releaser) = releaser {
+            releaser.join().unwrap();
+        }
+        assert_eq!(*log.lock().unwrap(), ["went on", "unwound"]);
+        watchdog.pat();
+    }
+}
+
+/// What unlocks a lock for a while, and has it back after: `lock_api` ends the process if that is unwound.
+trait Unlocks: Sync + 'static {
+    /// Has the lock but while `f` runs.
+    fn unlocked(&self, f: &mut dyn FnMut());
+
+    /// Runs `f` with the lock.
+    fn locked(&self, f: &mut dyn FnMut());
+
+    fn is_free(&self) -> bool;
+}
+
+impl<R: ConstRawLock + 'static> Unlocks for MutexWith<R, u32>
+where
+    R::Guard: 'static,
+{
+    fn unlocked(&self, f: &mut dyn FnMut()) {
+        let mut guard = self.lock();
+        lock_api::MutexGuard::unlocked(&mut guard, f);
+    }
+
+    fn locked(&self, f: &mut dyn FnMut()) {
+        let _guard = self.lock();
+        f();
+    }
+
+    fn is_free(&self) -> bool {
+        self.try_lock().is_some()
+    }
+}
+
+struct Reads<R>(RwMutexWith<R, u32>);
+struct Writes<R>(RwMutexWith<R, u32>);
+
+impl<R: ConstRawRwLock + 'static> Unlocks for Reads<R> {
+    fn unlocked(&self, f: &mut dyn FnMut()) {
+        let mut guard = self.0.read();
+        RwLockReadGuard::unlocked(&mut guard, f);
+    }
+
+    fn locked(&self, f: &mut dyn FnMut()) {
+        let _guard = self.0.write();
+        f();
+    }
+
+    fn is_free(&self) -> bool {
+        self.0.try_write().is_some()
+    }
+}
+
+impl<R: ConstRawRwLock + 'static> Unlocks for Writes<R> {
+    fn unlocked(&self, f: &mut dyn FnMut()) {
+        let mut guard = self.0.write();
+        RwLockWriteGuard::unlocked(&mut guard, f);
+    }
+
+    fn locked(&self, f: &mut dyn FnMut()) {
+        let _guard = self.0.read();
+        f();
+    }
+
+    fn is_free(&self) -> bool {
+        self.0.try_write().is_some()
+    }
+}
+
+fn both<R: ConstRawRwLock + 'static>() -> [Arc<dyn Unlocks + Send>; 2] {
+    [Arc::new(Reads::<R>(RwMutexWith::new(0))), Arc::new(Writes::<R>(RwMutexWith::new(0)))]
+}
+
+/// A goroutine waits to have a lock back, of which another is the holder, when the `run` of both is over.
+fn relocks_at_the_end_of_a_run(lock: Arc<dyn Unlocks + Send>, holder: Placement) {
+    let (relocks, holds) = (lock.clone(), lock.clone());
+    run(move || {
+        set_max_procs(2);
+        let [unlocked, held] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
+        let [is_unlocked, is_held] = [unlocked.clone(), held.clone()];
+        let waits = Arc::new(AtomicBool::new(false));
+        let is_waiting = waits.clone();
+        here().go(move || {
+            relocks.unlocked(&mut || {
+                semrelease(&is_unlocked, Wake::Normal);
+                semacquire(&held);
+                is_waiting.store(true, SeqCst);
+            });
+            forever();
+        });
+        semacquire(&unlocked);
+        Builder::new().on(holder).go(move || {
+            holds.locked(&mut || {
+                semrelease(&is_held, Wake::Normal);
+                forever();
+            });
+        });
+        until(|| waits.load(SeqCst));
+        (0..10).for_each(|_| gosched());
+    });
+    eventually(|| lock.is_free());
+}
+
+#[test]
+fn an_unlocked_guard_has_its_lock_back_at_the_end_of_a_run() {
+    let alone = alone();
+    for holder in [Placement::Here, Placement::Worker(1)] {
+        let mut locks: Vec<Arc<dyn Unlocks + Send>> = vec![
+            Arc::new(Mutex::new(0)),
+            Arc::new(MutexWith::<FifoMutex, u32>::new(0)),
+            Arc::new(MutexWith::<V2, u32>::new(0)),
+            Arc::new(MutexWith::<V7, u32>::new(0)),
+            Arc::new(MutexWith::<Sliding<GoMutex>, u32>::new(0)),
+            Arc::new(MutexWith::<Capacitor<FifoMutex>, u32>::new(0)),
+        ];
+        locks.extend(both::<GoRwMutex>());
+        locks.extend(both::<PhaseFairRwMutex>());
+        locks.extend(both::<ShardedRwMutex>());
+        for lock in locks {
+            relocks_at_the_end_of_a_run(lock, holder);
+            alone.watchdog.pat();
+        }
+    }
+}
+
+/// Unwound inside of `unlocked`, it has the lock back first, of which another goroutine is the holder.
+#[test]
+fn what_is_unwound_while_it_is_unlocked_has_its_lock_back() {
+    let _watchdog = Watchdog::new();
+    let lock = Arc::new(Mutex::new(0));
+    let (relocks, holds) = (lock.clone(), lock.clone());
+    run(move || {
+        let unlocked = Arc::new(AtomicU32::new(0));
+        let is_unlocked = unlocked.clone();
+        here().go(move || {
+            let mut guard = relocks.lock();
+            let _then = Then(|| ());
+            MutexGuard::unlocked(&mut guard, || {
+                semrelease(&is_unlocked, Wake::Normal);
+                forever();
+            });
+        });
+        semacquire(&unlocked);
+        let held = unlocked.clone();
+        here().go(move || {
+            let _guard = holds.lock();
+            semrelease(&held, Wake::Normal);
+            forever();
+        });
+        semacquire(&unlocked);
+    });
+    assert!(lock.is_free());
+}
+
+// ---- the waker of a handle ------------------------------------------------------------------------------------------
+
+/// Runs a closure when it wakes.
+struct Wakes<F: Fn() + Send + Sync>(F);
+
+impl<F: Fn() + Send + Sync> WakeTask for Wakes<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+fn waker(f: impl Fn() + Send + Sync + 'static) -> Waker {
+    Arc::new(Wakes(f)).into()
+}
+
+/// Polls a handle whose goroutine has not ended.
+fn poll_early<T>(handle: &mut JoinHandle<T>, waker: &Waker) {
+    assert!(matches!(Pin::new(handle).poll(&mut Context::from_waker(waker)), Poll::Pending));
+}
+
+#[test]
+fn a_waker_of_a_handle_may_panic() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let go_on = Arc::new(AtomicU32::new(0));
+        let waits = go_on.clone();
+        let mut handle = here().spawn(move || {
+            semacquire(&waits);
+            42
+        });
+        poll_early(&mut handle, &waker(|| panic!("a waker")));
+        semrelease(&go_on, Wake::Normal);
+        assert_eq!(handle.join().unwrap(), 42);
+        here().spawn(|| ()).join().unwrap();
+    });
+    // At the end of a set a destructor wakes: of a goroutine that has begun, and of one that has not.
+    for begun in [true, false] {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let is_dropped = dropped.clone();
+        run(move || {
+            let captured = Then(move || is_dropped.store(true, SeqCst));
+            let mut handle = here().spawn(move || {
+                let _captured = captured;
+                forever();
+            });
+            poll_early(&mut handle, &waker(|| panic!("a waker")));
+            if begun {
+                gosched();
+            }
+            std::mem::forget(handle);
+        });
+        assert!(dropped.load(SeqCst));
+    }
+}
+
+/// For a goroutine of the same worker: that has its turn.
+#[test]
+fn a_waker_of_a_handle_may_wait() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let [go_on, asked, answered, woken] = [(); 4].map(|()| Arc::new(AtomicU32::new(0)));
+        let (waits, asks, answers, wakes) = (go_on.clone(), asked.clone(), answered.clone(), woken.clone());
+        let mut handle = here().spawn(move || semacquire(&waits));
+        poll_early(
+            &mut handle,
+            &waker(move || {
+                semrelease(&asked, Wake::Normal);
+                semacquire(&answered);
+                semrelease(&wakes, Wake::Normal);
+            }),
+        );
+        here().go(move || {
+            semacquire(&asks);
+            semrelease(&answers, Wake::Normal);
+        });
+        semrelease(&go_on, Wake::Normal);
+        handle.join().unwrap();
+        semacquire(&woken);
+        spawn(|| ()).join().unwrap();
+    });
+}
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A goroutine that is unwound as it has been given a permit passes it on, to a task. Its waker panics in that panic.
+#[test]
+fn a_permit_that_is_passed_on_to_a_waker_that_panics() {
+    let _watchdog = Watchdog::new();
+    let permits = Arc::new(AtomicU32::new(0));
+    let tasks: Arc<StdMutex<Vec<Task>>> = Arc::default();
+    let woken = Arc::new(AtomicBool::new(false));
+    let (waits, queue, is_woken) = (permits.clone(), tasks.clone(), woken.clone());
+    run(move || {
+        let first = waits.clone();
+        here().go(move || semacquire(&first));
+        until(|| waiters(&waits) == 1);
+        let permits = waits.clone();
+        let mut task: Task = Box::pin(async move { semacquire_async(&permits).await });
+        let panics = waker(move || {
+            is_woken.store(true, SeqCst);
+            panic!("a waker");
+        });
+        assert!(task.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+        queue.lock().unwrap().push(task);
+        semrelease(&waits, Wake::Grant); // the goroutine has it, and is not resumed before its end
+    });
+    assert!(woken.load(SeqCst));
+    assert!(tasks.lock().unwrap()[0].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!((permits.load(SeqCst), waiters(&permits)), (0, 0));
+}
+
+/// A goroutine is given up while it makes a blocking call, which panics then: with a value whose destructor does, too.
+#[test]
+fn a_panic_of_a_blocking_call_that_is_given_up() {
+    struct Bomb(Arc<AtomicBool>);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+            panic!("a destructor that panics");
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let bomb = Bomb(dropped.clone());
+    run(move || {
+        let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (is_begun, is_over) = (begun.clone(), over.clone());
+        here().go(move || {
+            blocking(|| {
+                is_begun.store(true, SeqCst);
+                eventually(|| is_over.load(SeqCst));
+                resume_unwind(Box::new(bomb));
+            });
+        });
+        here().go(move || {
+            let _then = Then(|| over.store(true, SeqCst));
+            forever();
+        });
+        until(|| begun.load(SeqCst));
+    });
+    assert!(dropped.load(SeqCst));
+}
+
+// ---- what outlives a goroutine that is unwound ----------------------------------------------------------------------
+
+/// Runs `starts` in a scheduler in which a goroutine has a mutex as it ends, with what wants that mutex in a destructor.
+fn wants_a_lock_at_the_end_of_its_set(starts: impl Fn(Box<dyn FnMut() + Send>)) {
+    for holder_is_older in [true, false] {
+        let mutex = Arc::new(Mutex::new(0));
+        let (held, wanted) = (mutex.clone(), mutex.clone());
+        run_local(|| {
+            let holds = move || {
+                let _guard = held.lock();
+                forever();
+            };
+            if holder_is_older {
+                go(holds);
+                starts(Box::new(move || *wanted.lock() += 1));
+            } else {
+                starts(Box::new(move || *wanted.lock() += 1));
+                go(holds);
+            }
+        });
+        assert_eq!(*mutex.try_lock().expect("nobody has it"), 1);
+    }
+}
+
+/// A goroutine-local's destructor may wait, though its goroutine has been unwound.
+#[test]
+fn a_locals_destructor_may_wait_at_the_end_of_a_set() {
+    type Wants = Then<Box<dyn FnMut() + Send>>;
+    goroutine_local! {
+        static LOCAL: Cell<Option<Wants>> = Cell::new(None);
+    }
+    let _watchdog = Watchdog::new();
+    wants_a_lock_at_the_end_of_its_set(|wants| {
+        go(move || {
+            LOCAL.with(|local| local.set(Some(Then(wants))));
+            forever();
+        });
+    });
+}
+
+/// What a future holds may wait as it is dropped, though its poll has been unwound.
+#[test]
+fn a_futures_destructor_may_wait_at_the_end_of_a_set() {
+    struct Blocks<T>(#[allow(dead_code)] T);
+    impl<T> Future for Blocks<T> {
+        type Output = ();
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            forever();
+            unreachable!()
+        }
+    }
+    let _watchdog = Watchdog::new();
+    wants_a_lock_at_the_end_of_its_set(|wants| go_async(Blocks(Then(wants))));
+}

@@ -1,0 +1,452 @@
+//! Nobody starves: whoever is ready runs sooner or later, whatever the others do, if only they call into the runtime at
+//! times. In each test the hogs go on until their victim has run: a victim that starves makes the test hang.
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
+use sudog::runtime::{gosched, set_max_procs};
+use sudog::sync::semaphore::RuntimeSema;
+use sudog::sync::{GoMutex, Mutex};
+use sudog::time::{sleep, sleep_async};
+use sudog::{Builder, Placement, Scheduler, block_on, go, go_async, run, run_local, spawn};
+use support::goroutine::{alone, here, until};
+use support::{Watchdog, eventually};
+
+/// What hogs and victims share.
+#[derive(Default)]
+struct World {
+    done: AtomicBool,
+    /// For the victim to wait at.
+    gate: AtomicU32,
+    ping: AtomicU32,
+    pong: AtomicU32,
+}
+
+impl World {
+    fn is_done(&self) -> bool {
+        self.done.load(Relaxed)
+    }
+}
+
+/// Starts the hogs, which go on until the victim is done.
+type Hogs = fn(&Arc<World>);
+
+/// Two that ready each other.
+fn ping_pong<const WAKE: u8>(world: &Arc<World>) {
+    let wake = if WAKE == 0 { Wake::Normal } else { Wake::Handoff };
+    let (ping, pong) = (world.clone(), world.clone());
+    go(move || {
+        while !ping.is_done() {
+            semacquire(&ping.ping);
+            semrelease(&ping.pong, wake);
+        }
+        semrelease(&ping.pong, wake);
+    });
+    go(move || {
+        while !pong.is_done() {
+            semrelease(&pong.ping, wake);
+            semacquire(&pong.pong);
+        }
+        semrelease(&pong.ping, wake);
+    });
+}
+
+/// Two that yield.
+fn yielders(world: &Arc<World>) {
+    for _ in 0..2 {
+        let world = world.clone();
+        go(move || until(|| world.is_done()));
+    }
+}
+
+/// One that only releases and acquires, and never has to wait.
+fn releaser(world: &Arc<World>) {
+    let world = world.clone();
+    go(move || {
+        while !world.is_done() {
+            semrelease(&world.ping, Wake::Normal);
+            semacquire(&world.ping);
+        }
+    });
+}
+
+/// One that hands over, to nobody.
+fn giver(world: &Arc<World>) {
+    let world = world.clone();
+    go(move || {
+        while !world.is_done() {
+            semrelease(&world.ping, Wake::Handoff);
+            semacquire(&world.ping);
+        }
+    });
+}
+
+/// Some that start others, and wait for them.
+fn spawners(world: &Arc<World>) {
+    for _ in 0..2 {
+        let world = world.clone();
+        go(move || {
+            while !world.is_done() {
+                spawn(|| ()).join().unwrap();
+            }
+        });
+    }
+}
+
+/// Two at one mutex.
+fn lockers(world: &Arc<World>) {
+    let mutex = Arc::new(GoMutex::<RuntimeSema>::const_new());
+    for _ in 0..2 {
+        let (world, mutex) = (world.clone(), mutex.clone());
+        go(move || {
+            while !world.is_done() {
+                mutex.lock();
+                gosched();
+                mutex.unlock();
+            }
+        });
+    }
+}
+
+/// A future that wakes itself whenever it is polled.
+fn restless(world: &Arc<World>) {
+    let (task, goroutine) = (world.clone(), world.clone());
+    let future = |world: Arc<World>| {
+        std::future::poll_fn(move |cx| {
+            cx.waker().wake_by_ref();
+            if world.is_done() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+    };
+    go_async(future(task));
+    go(move || block_on(future(goroutine)));
+}
+
+/// Those that sleep for next to no time.
+fn nappers(world: &Arc<World>) {
+    for _ in 0..2 {
+        let world = world.clone();
+        go(move || {
+            while !world.is_done() {
+                sleep(Duration::from_micros(1));
+            }
+        });
+    }
+}
+
+const HOGS: [(&str, Hogs); 9] = [
+    ("ping-pong", ping_pong::<0>),
+    ("ping-pong by handoff", ping_pong::<1>),
+    ("yielders", yielders),
+    ("releaser", releaser),
+    ("giver", giver),
+    ("spawners", spawners),
+    ("lockers", lockers),
+    ("restless futures", restless),
+    ("nappers", nappers),
+];
+
+/// Runs the test with each of the hogs on one worker of a set of its own.
+fn against_all_hogs(victim: impl Fn(&Arc<World>)) {
+    let watchdog = Watchdog::new();
+    for (name, hogs) in HOGS {
+        println!("{name}");
+        run_local(|| {
+            let world = Arc::new(World::default());
+            hogs(&world);
+            for _ in 0..100 {
+                gosched(); // they are under way
+            }
+            victim(&world);
+            semacquire(&world.gate);
+            world.done.store(true, Relaxed);
+        });
+        watchdog.pat();
+    }
+}
+
+#[test]
+fn one_that_has_not_started() {
+    against_all_hogs(|world| {
+        let world = world.clone();
+        go(move || semrelease(&world.gate, Wake::Normal));
+    });
+}
+
+#[test]
+fn one_that_was_placed_here() {
+    against_all_hogs(|world| {
+        let world = world.clone();
+        Builder::new().on(Placement::Here).go(move || semrelease(&world.gate, Wake::Normal));
+    });
+}
+
+#[test]
+fn one_that_sleeps() {
+    against_all_hogs(|world| {
+        let world = world.clone();
+        go(move || {
+            sleep(Duration::from_millis(1));
+            semrelease(&world.gate, Wake::Normal);
+        });
+    });
+}
+
+#[test]
+fn one_that_yields() {
+    against_all_hogs(|world| {
+        let world = world.clone();
+        go(move || {
+            for _ in 0..100 {
+                gosched();
+            }
+            semrelease(&world.gate, Wake::Normal);
+        });
+    });
+}
+
+#[test]
+fn one_that_is_woken_by_a_goroutine() {
+    against_all_hogs(|world| {
+        let (waits, wakes) = (world.clone(), world.clone());
+        let step = Arc::new(AtomicU32::new(0));
+        let steps = step.clone();
+        go(move || {
+            for _ in 0..10 {
+                semacquire(&step);
+            }
+            semrelease(&waits.gate, Wake::Normal);
+        });
+        go(move || {
+            for _ in 0..10 {
+                semrelease(&steps, Wake::Normal);
+            }
+            drop(wakes);
+        });
+    });
+}
+
+#[test]
+fn one_that_is_woken_by_a_thread() {
+    against_all_hogs(|world| {
+        let foreign = world.clone();
+        thread::spawn(move || {
+            eventually(|| waiters(&foreign.gate) == 1);
+            semrelease(&foreign.gate, Wake::Normal); // wakes main
+        });
+    });
+}
+
+#[test]
+fn a_task() {
+    against_all_hogs(|world| {
+        let world = world.clone();
+        go_async(async move {
+            std::future::ready(()).await;
+            semrelease(&world.gate, Wake::Normal);
+        });
+    });
+}
+
+#[test]
+fn one_that_waits_for_a_mutex() {
+    against_all_hogs(|world| {
+        let mutex = Arc::new(Mutex::new(()));
+        for _ in 0..2 {
+            let (world, mutex) = (world.clone(), mutex.clone());
+            go(move || {
+                while !world.is_done() {
+                    let guard = mutex.lock();
+                    gosched();
+                    drop(guard);
+                    gosched();
+                }
+            });
+        }
+        let world = world.clone();
+        go(move || {
+            for _ in 0..20 {
+                drop(mutex.lock());
+            }
+            semrelease(&world.gate, Wake::Normal);
+        });
+    });
+}
+
+/// One that computes, and calls into the runtime once in a while.
+#[test]
+fn a_victim_of_one_that_computes() {
+    let _watchdog = Watchdog::new();
+    run_local(|| {
+        let world = Arc::new(World::default());
+        let victim = world.clone();
+        go(move || {
+            semacquire(&victim.gate);
+            victim.done.store(true, Relaxed);
+        });
+        until(|| waiters(&world.gate) == 1);
+        semrelease(&world.gate, Wake::Normal);
+        while !world.is_done() {
+            for n in 0..10_000 {
+                std::hint::black_box(n);
+            }
+            semrelease(&world.ping, Wake::Normal);
+            semacquire(&world.ping);
+        }
+    });
+}
+
+/// Work for any worker, when all workers there are have something to do.
+#[test]
+fn work_from_outside_against_busy_workers() {
+    let alone = alone();
+    let before = set_max_procs(1);
+    for (name, hogs) in HOGS {
+        println!("{name}");
+        let world = Arc::new(World::default());
+        {
+            let world = world.clone();
+            go(move || hogs(&world));
+        }
+        // From a thread: through the global queue.
+        for _ in 0..10 {
+            spawn(|| ()).join().unwrap();
+        }
+        spawn(|| sleep(Duration::from_micros(100))).join().unwrap();
+        block_on(async { sleep_async(Duration::from_micros(100)).await });
+        world.done.store(true, Relaxed);
+        alone.watchdog.pat();
+    }
+    set_max_procs(before);
+}
+
+/// With `max_procs` hogs on as many workers, a main goroutine and whatever it starts still run.
+#[test]
+fn busy_workers_all_over() {
+    let alone = alone();
+    for (name, hogs) in HOGS {
+        println!("{name}");
+        let world = Arc::new(World::default());
+        run(|| {
+            for _ in 0..4 {
+                let world = world.clone();
+                go(move || hogs(&world));
+            }
+            for _ in 0..20 {
+                gosched();
+                spawn(|| sleep(Duration::from_micros(10))).join().unwrap();
+            }
+            world.done.store(true, Relaxed);
+        });
+        alone.watchdog.pat();
+    }
+}
+
+/// Several schedulers of one set.
+#[test]
+fn hogs_on_every_scheduler_of_a_set() {
+    let watchdog = Watchdog::new();
+    for (name, hogs) in HOGS {
+        println!("{name}");
+        let set = Scheduler::new();
+        let world = Arc::new(World::default());
+        thread::scope(|s| {
+            for n in 0..2 {
+                let (set, world) = (&set, world.clone());
+                s.spawn(move || {
+                    set.run(|| {
+                        hogs(&world);
+                        spawn(gosched).join().unwrap();
+                        let done = world.clone();
+                        go(move || semrelease(&done.gate, Wake::Normal));
+                        semacquire(&world.gate);
+                        if n == 0 {
+                            sleep(Duration::from_micros(200));
+                            world.done.store(true, Relaxed);
+                        }
+                    });
+                });
+            }
+        });
+        watchdog.pat();
+    }
+}
+
+/// One that locks and unlocks a mutex in a loop, while another waits for it.
+#[test]
+fn a_mutex_that_is_never_left_alone() {
+    let alone = alone();
+    let hog_and_victim = || {
+        let shared = Arc::new((GoMutex::<RuntimeSema>::const_new(), AtomicBool::new(false)));
+        let victim = shared.clone();
+        shared.0.lock();
+        Builder::new().on(Placement::Here).go(move || {
+            victim.0.lock();
+            victim.1.store(true, Relaxed);
+            victim.0.unlock();
+        });
+        until(|| shared.0.waiters() == 1);
+        shared.0.unlock();
+        while !shared.1.load(Relaxed) {
+            shared.0.lock();
+            shared.0.unlock();
+        }
+    };
+    run_local(hog_and_victim);
+    alone.watchdog.pat();
+    run(hog_and_victim);
+}
+
+/// The watcher looks at active sets too: a goroutine that has run for a tick gives way at its next call, long before the
+/// 64th, which asks the clock anyway.
+#[test]
+fn the_watcher_asks_in_every_kind_of_set() {
+    fn calls_until_the_other_runs() -> u32 {
+        let (ran, free) = (Arc::new(AtomicBool::new(false)), AtomicU32::new(0));
+        let runs = ran.clone();
+        Builder::new().on(Placement::Here).go(move || runs.store(true, Relaxed));
+        let mut calls = 0;
+        while !ran.load(Relaxed) {
+            thread::sleep(Duration::from_millis(15)); // as a goroutine that computes
+            semrelease(&free, Wake::Normal);
+            calls += 1;
+        }
+        calls
+    }
+    let _alone = alone();
+    let set = Scheduler::new();
+    for calls in [run(calls_until_the_other_runs), set.run(calls_until_the_other_runs)] {
+        assert!(calls < 60, "{calls}");
+    }
+}
+
+/// What is placed on a busy worker has the next turn but one or two, not that of the next look at everything.
+#[test]
+fn what_is_placed_waits_no_longer_than_what_is_woken() {
+    let _alone = alone();
+    run(|| {
+        set_max_procs(2);
+        for _ in 0..100 {
+            let (placed, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (places, runs) = (placed.clone(), ran.clone());
+            let main = here();
+            Builder::new().on(Placement::Worker(1)).go(move || {
+                Builder::new().on(Placement::Worker(0)).go(move || {
+                    assert_eq!(here(), main);
+                    runs.store(true, Relaxed);
+                });
+                places.store(true, Relaxed);
+            });
+            until(|| placed.load(Relaxed));
+            let mut turns = 0;
+            while !ran.load(Relaxed) {
+                gosched();
+                turns += 1;
+            }
+            assert!(turns < 10, "{turns}");
+        }
+    });
+}

@@ -1,0 +1,15 @@
+//! Goroutines, schedulers, timers and tasks. Apart from `behaviour`, because some of these tests set the number of workers
+//! of the background, or keep them busy; those take turns (`support::goroutine::alone`).
+#![cfg(all(unix, not(sudog_loom)))]
+
+mod basics;
+mod edges;
+mod fair;
+mod reclaim;
+mod safepoints;
+mod sets;
+mod sync;
+mod tasks;
+mod time;
+mod user_code;
+mod waiting_array;

@@ -1,0 +1,398 @@
+//! What locks report of themselves: through types that do, and, with the feature `event`, through all.
+#![cfg(not(sudog_loom))]
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex as StdMutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog::low_level::event::{self, CAPACITY, Event, Kind, Who};
+use sudog::runtime::sema::queue::{Recorded, Treap};
+use sudog::runtime::sema::{self, BUCKETS, Order, SemTable, Table, Wake};
+use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
+use sudog::sync::semaphore::TableSema;
+use sudog::sync::{GoMutex, RawLock, Semaphore};
+use support::{Watchdog, eventually};
+
+/// A table whose queues report.
+enum Observed {}
+
+// SAFETY: a static.
+unsafe impl Table for Observed {
+    type Queue = Recorded<Treap>;
+
+    fn table() -> &'static SemTable<BUCKETS, Recorded<Treap>> {
+        static TABLE: SemTable<BUCKETS, Recorded<Treap>> = SemTable::const_new();
+        &TABLE
+    }
+}
+
+/// In that table; and it tells where it is.
+#[repr(transparent)]
+struct Listed(TableSema<Observed>);
+
+/// The semaphore that somebody last waited for.
+static LATEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+
+impl Listed {
+    fn tell(&self) {
+        LATEST.store(ptr::from_ref(self).cast_mut().cast(), Relaxed);
+    }
+}
+
+// SAFETY: passes every call on.
+unsafe impl Semaphore for Listed {
+    const LIFO: bool = true;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = true;
+
+    fn new(permits: u32) -> Self {
+        Self(Semaphore::new(permits))
+    }
+
+    fn acquire(&self, order: Order) {
+        self.tell();
+        self.0.acquire(order);
+    }
+
+    fn try_acquire(&self) -> bool {
+        self.0.try_acquire()
+    }
+
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        self.tell();
+        self.0.acquire_until(order, deadline)
+    }
+
+    fn release(&self, wake: Wake) {
+        self.0.release(wake);
+    }
+}
+
+type Mutex<P> = GoMutex<Listed, policy::Recorded<P>>;
+
+/// Sleeps at once, and starves when it has been beaten once.
+enum AtOnce {}
+
+impl Policy for AtOnce {
+    const THRESHOLD: Duration = Duration::from_nanos(1);
+    const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
+}
+
+/// What a race decides comes about sooner than this.
+const ROUNDS: usize = 10_000;
+
+/// There is one recorder in a process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: StdMutex<()> = StdMutex::new(());
+    support::turn(&ALONE)
+}
+
+/// What happened to one lock.
+fn of(events: &[Event], addr: usize) -> Vec<Event> {
+    events.iter().copied().filter(|event| event.addr == addr).collect()
+}
+
+fn kinds(events: &[Event]) -> Vec<Kind> {
+    events.iter().map(|event| event.kind).collect()
+}
+
+/// Waits for the mutex, as the `n`-th in line, then unlocks it at once.
+fn wait_in_line<'s, P: Policy>(
+    s: &'s thread::Scope<'s, '_>,
+    mutex: &'s Mutex<P>,
+    n: usize,
+) -> thread::ScopedJoinHandle<'s, ()> {
+    let waiter = s.spawn(|| {
+        mutex.lock();
+        mutex.unlock();
+    });
+    eventually(|| in_line() == n);
+    waiter
+}
+
+/// How many wait for the semaphore that somebody last waited for.
+fn in_line() -> usize {
+    // SAFETY: null, or within a mutex that its test keeps alive, and moves no more.
+    let semaphore = unsafe { LATEST.load(Relaxed).as_ref() };
+    semaphore.map_or(0, |semaphore| Observed::table().waiters(semaphore))
+}
+
+/// What a test did to a mutex that it waited for, once.
+fn recorded(test: impl FnOnce()) -> Vec<Event> {
+    LATEST.store(ptr::null_mut(), Relaxed);
+    event::start();
+    test();
+    let recording = event::stop();
+    assert_eq!(recording.dropped, 0);
+    assert!(recording.events.is_sorted_by_key(|event| event.at));
+    of(&recording.events, LATEST.load(Relaxed).addr())
+}
+
+#[test]
+fn a_line_is_handed_through_in_order() {
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    let mutex: Mutex<policy::Fifo> = RawLock::new();
+    let events = recorded(|| {
+        thread::scope(|s| {
+            mutex.lock();
+            (1..=3).for_each(|n| _ = wait_in_line(s, &mutex, n));
+            mutex.unlock();
+        });
+    });
+    let expected =
+        [Kind::StarvingEnter, Kind::Sleep, Kind::Sleep, Kind::Sleep, Kind::Handoff, Kind::Handoff, Kind::Handoff];
+    assert_eq!(kinds(&events)[..7], expected);
+    assert_eq!(kinds(&events)[7..], [Kind::StarvingExit]);
+    let slept: Vec<_> = events.iter().filter(|e| e.kind == Kind::Sleep).map(|e| (e.who, e.waiter)).collect();
+    let served: Vec<_> = events.iter().filter(|e| e.kind == Kind::Handoff).map(|e| (e.who, e.waiter)).collect();
+    for (n, (sleeper, handover)) in slept.iter().zip(&served).enumerate() {
+        assert_eq!(sleeper.1, handover.1, "handover {n} is to another than the longest waiting");
+        assert!(n == 0 || handover.0 == slept[n - 1].0, "by the one before");
+    }
+    assert_eq!(events[7].who, slept[2].0, "the last ends it");
+}
+
+#[test]
+fn overtaken_requeued_starving() {
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    for _ in 0..ROUNDS {
+        let mutex: Mutex<AtOnce> = RawLock::new();
+        let events = recorded(|| {
+            thread::scope(|s| {
+                mutex.lock();
+                let waiter = wait_in_line(s, &mutex, 1);
+                mutex.unlock(); // wakes the waiter ...
+                if mutex.try_lock() {
+                    eventually(|| in_line() == 1 || waiter.is_finished()); // ... who is beaten
+                    mutex.unlock();
+                }
+            });
+        });
+        if events.iter().all(|event| event.kind != Kind::Requeue) {
+            continue; // the waiter was faster
+        }
+        // The newcomer found nobody counted: whom it overtook was awake.
+        let expected = [Kind::Sleep, Kind::Wake, Kind::StarvingEnter, Kind::Requeue, Kind::Handoff, Kind::StarvingExit];
+        assert_eq!(kinds(&events), expected);
+        assert!(events[0].waiter == events[1].waiter && events[3].waiter == events[4].waiter);
+        let [sleeper, waker] = [events[0].who, events[1].who];
+        assert_ne!(sleeper, waker);
+        assert_eq!([2, 3, 4, 5].map(|n| events[n].who), [sleeper, sleeper, waker, sleeper]);
+        return;
+    }
+    panic!("nobody was ever beaten");
+}
+
+#[test]
+fn a_newcomer_overtakes_sleepers() {
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    for _ in 0..ROUNDS {
+        let mutex: Mutex<policy::Go1_8> = RawLock::new();
+        let events = recorded(|| {
+            thread::scope(|s| {
+                mutex.lock();
+                (1..=2).for_each(|n| _ = wait_in_line(s, &mutex, n));
+                mutex.unlock(); // wakes one
+                if mutex.try_lock() {
+                    mutex.unlock();
+                }
+            });
+        });
+        if events.iter().any(|event| event.kind == Kind::Barge && event.who == events[2].who) {
+            return;
+        } // else both had woken up in time
+    }
+    panic!("nobody was ever overtaken");
+}
+
+#[test]
+fn who_gives_up_leaves() {
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    let mutex: Mutex<policy::Fifo> = RawLock::new();
+    let events = recorded(|| {
+        mutex.lock();
+        assert!(!thread::scope(|s| s.spawn(|| mutex.try_lock_for(Duration::from_millis(300))).join().unwrap()));
+        mutex.unlock();
+    });
+    assert_eq!(kinds(&events), [Kind::StarvingEnter, Kind::Sleep, Kind::Leave, Kind::StarvingExit]);
+}
+
+/// A semaphore that cannot hand over, and on whose way a waiter can be held.
+struct Slow(TableSema<Observed>);
+
+static HELD: AtomicBool = AtomicBool::new(false);
+static AT_GATE: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: as the one within.
+unsafe impl Semaphore for Slow {
+    const LIFO: bool = true;
+    const FIFO: bool = true;
+    const HANDOFF: bool = false;
+    const DEADLINES: bool = false;
+
+    fn new(permits: u32) -> Self {
+        Self(Semaphore::new(permits))
+    }
+
+    fn acquire(&self, order: Order) {
+        AT_GATE.store(true, Relaxed);
+        eventually(|| !HELD.load(Relaxed));
+        self.0.acquire(order);
+    }
+
+    fn try_acquire(&self) -> bool {
+        self.0.try_acquire()
+    }
+
+    fn release(&self, _: Wake) {
+        self.0.release(Wake::Normal);
+    }
+}
+
+#[test]
+fn a_token_is_stolen() {
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    let mutex: GoMutex<Slow, policy::Recorded<policy::Fifo>> = RawLock::new();
+    event::start();
+    thread::scope(|s| {
+        mutex.lock();
+        HELD.store(true, Relaxed);
+        s.spawn(|| {
+            mutex.lock();
+            mutex.unlock();
+        });
+        eventually(|| AT_GATE.load(Relaxed)); // it starves, and is on its way to its place in line
+        mutex.unlock(); // there is nobody yet to hand it to
+        mutex.lock(); // a newcomer, who must queue, but finds the permit
+        HELD.store(false, Relaxed);
+        mutex.unlock();
+    });
+    let events = event::stop().events;
+    let stolen: Vec<_> = events.iter().filter(|event| event.kind == Kind::StolenToken).collect();
+    assert_eq!(stolen.len(), 1, "{events:?}");
+    assert_eq!(stolen[0].who, Who::Thread(own_number()));
+}
+
+/// This thread's.
+fn own_number() -> u64 {
+    event::start();
+    event::record(Kind::Want, 1, 0);
+    match event::stop().events[..] {
+        [Event { who: Who::Thread(n), .. }] => n,
+        ref events => panic!("{events:?}"),
+    }
+}
+
+#[test]
+fn types_that_do_not_report_are_silent() {
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    let mutex = sudog::sync::Mutex::new(0);
+    let permits = AtomicU32::new(0);
+    event::start();
+    thread::scope(|s| {
+        let guard = mutex.lock();
+        s.spawn(|| *mutex.lock() += 1);
+        s.spawn(|| sema::semacquire(&permits));
+        eventually(|| sema::waiters(&permits) == 1);
+        drop(guard);
+        sema::semrelease(&permits, Wake::Handoff);
+    });
+    let events = event::stop().events;
+    if cfg!(feature = "event") {
+        assert!(events.iter().any(|event| event.kind == Kind::Sleep), "{events:?}");
+    } else {
+        assert!(events.is_empty(), "{events:?}");
+    }
+}
+
+#[test]
+fn outside_of_a_recording_nothing_is_recorded() {
+    let _alone = alone();
+    event::record(Kind::Want, 1, 0);
+    assert!(event::stop().events.is_empty(), "stopped before it was started");
+    event::start();
+    event::record(Kind::Want, 2, 0);
+    event::start();
+    event::record(Kind::Want, 3, 0);
+    let recording = event::stop();
+    event::record(Kind::Want, 4, 0);
+    assert_eq!(recording.events.iter().map(|e| e.addr).collect::<Vec<_>>(), [3], "a start begins anew");
+    assert!(event::stop().events.is_empty());
+}
+
+#[test]
+fn a_ring_drops_its_oldest_and_counts_them() {
+    let _alone = alone();
+    let n = CAPACITY + 100;
+    event::start();
+    (0..n).for_each(|i| event::record(Kind::Want, i, i));
+    let recording = event::stop();
+    assert_eq!((recording.events.len(), recording.dropped), (CAPACITY, 100));
+    assert!(recording.events.iter().map(|e| (e.addr, e.waiter)).eq((100..n).map(|i| (i, i))), "in order, and whole");
+}
+
+#[test]
+fn threads_that_end_leave_their_events() {
+    let _alone = alone();
+    event::start();
+    for i in 0..20 {
+        thread::spawn(move || event::record(Kind::Want, i, 0)).join().unwrap();
+    }
+    let events = event::stop().events;
+    assert!(events.iter().map(|e| e.addr).eq(0..20));
+    assert!(events.is_sorted_by_key(|e| e.who) && events.windows(2).all(|e| e[0].who != e[1].who), "{events:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn goroutines_have_their_own_names() {
+    use sudog::{run, spawn};
+
+    let _alone = alone();
+    event::start();
+    run(|| {
+        spawn(|| event::record(Kind::Want, 0, 0)).join().unwrap();
+        event::record(Kind::Want, sudog_runtime::goroutine_id() as usize, 0);
+    });
+    let mut events = event::stop().events;
+    events.retain(|event| event.kind == Kind::Want); // with the feature there is more
+    let [a, b] = events[..] else { panic!("{events:?}") };
+    assert!(matches!(a.who, Who::Goroutine(_)) && a.who != b.who, "{events:?}");
+    assert_eq!(b.who, Who::Goroutine(b.addr as u64));
+}
+
+/// What is read while others write is whole, and in order thread by thread.
+#[test]
+fn a_recording_ends_while_others_record() {
+    let (watchdog, _alone) = (Watchdog::new(), alone());
+    let over = AtomicBool::new(false);
+    thread::scope(|s| {
+        for thread in 0..3 {
+            let over = &over;
+            s.spawn(move || {
+                let mut n = 0;
+                while !over.load(Relaxed) {
+                    event::record(Kind::Locked, thread, n);
+                    n += 1;
+                }
+            });
+        }
+        let mut recorded = 0;
+        for _ in 0..50 {
+            event::start();
+            thread::sleep(Duration::from_micros(500));
+            let recording = event::stop();
+            for thread in 0..3 {
+                let mine = of(&recording.events, thread);
+                assert!(mine.windows(2).all(|e| e[0].waiter < e[1].waiter && e[0].who == e[1].who));
+                recorded += mine.len();
+            }
+            watchdog.pat();
+        }
+        over.store(true, Relaxed);
+        assert!(recorded > 0);
+    });
+}

@@ -1,0 +1,16 @@
+//! Waits that must not allocate: each wait is the first one of its thread, under an allocator that counts.
+#![cfg(not(sudog_loom))]
+
+mod context;
+mod mutex;
+mod waits;
+
+use std::hint::black_box;
+
+use support::counting::without_allocating;
+
+#[test]
+#[should_panic = "allocations where there must be none"]
+fn the_allocator_counts() {
+    without_allocating(|| drop(black_box(Box::new(1))));
+}
