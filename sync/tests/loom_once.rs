@@ -154,7 +154,7 @@ fn three_callers() {
 }
 
 #[test]
-fn a_caller_who_does_not_wait() {
+fn a_caller_that_does_not_wait() {
     together(5, &[WAITS, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS, WOKEN_BEFORE], &[World::hasty], World::do_);
     together(3, &[WAITS, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP], &[World::hasty, World::do_], World::do_);
     together(
@@ -166,7 +166,7 @@ fn a_caller_who_does_not_wait() {
 }
 
 #[test]
-fn a_caller_who_is_stopped() {
+fn a_caller_that_is_stopped() {
     together(3, &[IN_TIME, STOPPED, WAITS, SLEEPS, WOKEN_BEFORE], &[World::stoppable, |w| w.stop.cancel()], World::do_);
 }
 
@@ -189,7 +189,7 @@ fn a_function_that_panics() {
 
 /// A waiter that has given up is not counted any more, while the function runs.
 #[test]
-fn nothing_is_left_of_one_who_gave_up() {
+fn nothing_is_left_of_a_waiter_that_gave_up() {
     fn explore_with(preemptions: usize, states: &[&'static str], others: &'static [fn(&World)]) {
         explore(preemptions, states, |w| {
             w.once().do_(|| {
@@ -248,13 +248,13 @@ fn freed_by_a_waiter() {
 }
 
 #[test]
-fn freed_by_a_waiter_who_was_in_a_hurry() {
+fn freed_by_a_hasty_waiter() {
     freed_while_the_runner_returns(5, &[FREED, FREED_BY_WAITER, TIME_IS_UP], |w| {
         w.once().do_until(|| w.run(), Instant::now())
     });
 }
 
 #[test]
-fn freed_by_one_who_looks() {
+fn freed_by_a_caller_that_looks() {
     freed_while_the_runner_returns(5, &[FREED], |w| w.once().is_done());
 }

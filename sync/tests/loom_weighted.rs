@@ -272,7 +272,7 @@ fn in_turn() {
 
 /// No acquire passes the first waiter, though there are tokens for it.
 #[test]
-fn nobody_passes() {
+fn no_newcomer_passes() {
     explore(5, 2, &[IN_LINE, NOT_IN_LINE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let writer = spawn(w, |w| {
@@ -303,7 +303,7 @@ fn nobody_passes() {
 
 /// It waits beside the line, not in it.
 #[test]
-fn one_who_wants_more_than_there_is() {
+fn a_request_for_more_than_there_is() {
     explore(5, 1, &[CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
         let too_big = spawn(w, |w| w.stoppable(2));
         w.reader();

@@ -25,7 +25,7 @@ use support::kinds::Kind;
 use support::{Calls, Watchdog, eventually};
 
 support::over_threads_and_goroutines! {
-    all_who_wait_are_told waits_with_a_deadline who_is_done_takes_nothing a_wait_that_is_cancelled_loses_no_permit sleeping
+    all_waiters_are_told waits_with_a_deadline a_done_caller_takes_nothing a_wait_that_is_cancelled_loses_no_permit sleeping
     the_cancel_that_comes_second_finds_all_done a_storm_of_followers a_storm_on_one_parent
     the_deadline_against_the_cancel
 }
@@ -43,7 +43,7 @@ fn says(cause: Option<Cause>) -> String {
 
 // ---- waiting ---------------------------------------------------------------------------------------------
 
-fn all_who_wait_are_told<K: Kind>() {
+fn all_waiters_are_told<K: Kind>() {
     for deadline in [None, Some(Duration::from_millis(20))] {
         let (ctx, cancel) = match deadline {
             None => with_cancel(&background()),
@@ -87,7 +87,7 @@ fn waits_with_a_deadline<K: Kind>() {
 }
 
 /// A context that is done takes no permit that is there, and one that is not gives up none.
-fn who_is_done_takes_nothing<K: Kind>() {
+fn a_done_caller_takes_nothing<K: Kind>() {
     let permits = AtomicU32::new(2);
     let (ctx, cancel) = with_cancel(&background());
     let acquire = || ctx.limited(|limit| semacquire_limited(&permits, Order::Fifo, limit));
@@ -354,7 +354,7 @@ fn a_future_wakes_the_waker_of_its_last_poll() {
 
 /// A waker waits for a goroutine that waits for a descendant: that one hears of the end before any waker is used.
 #[test]
-fn a_waker_may_wait_for_one_who_is_told() {
+fn a_waker_may_wait_for_a_follower_that_is_told() {
     let _watchdog = Watchdog::new();
     goroutine::run(|| {
         goroutine::set_max_procs(1);
@@ -381,7 +381,7 @@ fn a_waker_may_wait_for_one_who_is_told() {
 
 /// Wakers that panic, and functions whose destructors do.
 #[test]
-fn who_panics_keeps_nobody_from_being_told() {
+fn a_panicking_waker_keeps_no_follower_from_being_told() {
     let _watchdog = Watchdog::new();
     struct PanicsInDrop;
     impl Drop for PanicsInDrop {

@@ -440,7 +440,7 @@ fn an_unwound_lock_leaves_no_trace() {
 
 /// The mutex is unlocked from outside while those who wait for it are unwound; a thread waits behind them.
 #[test]
-fn an_unlock_while_others_are_unwound_goes_to_who_is_left() {
+fn an_unlock_while_others_are_unwound_goes_to_the_last_waiter() {
     let _watchdog = Watchdog::new();
     for round in 0..300 {
         let mutex: &'static Bare = Box::leak(Box::default());

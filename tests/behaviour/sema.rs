@@ -59,7 +59,7 @@ fn a_cancelled_handle_stays_cancelled() {
 
 /// Waits in line while some of them, first, last and in between, end by a cancel or a deadline.
 #[test]
-fn who_gives_up_leaves_the_line_in_order() {
+fn a_waiter_that_gives_up_leaves_the_queue_in_order() {
     const WAITERS: usize = 8;
     let _watchdog = Watchdog::new();
     let (table, count, served) = (Table::new(), AtomicU32::new(0), Mutex::new(Vec::new()));

@@ -180,7 +180,7 @@ fn a_dropped_handle_lets_its_goroutine_run_on() {
 }
 
 #[test]
-fn the_result_of_a_goroutine_that_nobody_joins_is_dropped() {
+fn the_result_of_a_goroutine_without_a_joiner_is_dropped() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     static GATE: AtomicU32 = AtomicU32::new(0);
     let _alone = alone();
@@ -768,7 +768,7 @@ fn a_local_is_dropped_with_its_goroutine() {
 }
 
 #[test]
-fn nobody_runs_while_switching_is_forbidden() {
+fn no_other_runs_while_switching_is_forbidden() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
     run_local(|| {

@@ -422,7 +422,7 @@ fn on_one_worker_the_waiter_runs_first() {
 
 /// Once handed over, a permit is nobody else's.
 #[test]
-fn nobody_takes_what_is_handed_over() {
+fn no_newcomer_takes_a_handed_over_permit() {
     let _alone = alone();
     let sema = Arc::new(AtomicU32::new(0));
     let thieves = Arc::new(AtomicBool::new(true));

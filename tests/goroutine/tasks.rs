@@ -302,7 +302,7 @@ impl WakeTask for Counting {
 }
 
 #[test]
-fn a_handle_wakes_whoever_polled_it_last() {
+fn a_handle_wakes_the_task_that_polled_it_last() {
     static GATE: AtomicU32 = AtomicU32::new(0);
     let _alone = alone();
     let mut handle = pin!(spawn(|| semacquire(&GATE)));
@@ -441,7 +441,7 @@ fn wakers_that_outlive_their_tasks() {
 
 /// A task that nobody can wake any more goes with its last waker, or with its set.
 #[test]
-fn tasks_that_nobody_can_wake() {
+fn tasks_without_a_waker() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
     run_local(|| {

@@ -155,7 +155,7 @@ fn a_timer_fires_for_one_of_many() {
 }
 
 #[test]
-fn a_stopped_timer_wakes_whoever_waits() {
+fn a_stopped_timer_wakes_its_waiter() {
     let _alone = alone();
     run(|| {
         let timer = Arc::new(Timer::new(HOUR));
@@ -308,7 +308,7 @@ fn a_ticker_ticks() {
 }
 
 #[test]
-fn ticks_that_nobody_waits_for_are_dropped() {
+fn ticks_without_a_waiter_are_dropped() {
     let _alone = alone();
     run(|| {
         let ticker = Ticker::new(3 * MS);

@@ -52,7 +52,7 @@ over_every_form! {
     many_on_one_worker
     many_on_two_workers_beside_threads
     given_up_while_they_wait
-    given_up_in_one_chain_with_those_who_stay
+    given_up_in_one_chain_with_waiters_that_stay
     a_goroutine_that_may_not_switch
 }
 
@@ -156,7 +156,7 @@ fn given_up_while_they_wait<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W
 /// Not `run_local`, which goes on while any goroutine does, be it that it spins.
 ///
 /// Threads wait in the same line, in front of goroutines that are given up, between them, and behind.
-fn given_up_in_one_chain_with_those_who_stay<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
+fn given_up_in_one_chain_with_waiters_that_stay<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
     let Alone { watchdog: _watchdog, .. } = &alone();
     for _ in 0..10 {
         let (sema, served) = (Arc::new(new()), AtomicU32::new(0));
@@ -370,7 +370,7 @@ fn a_deadline_does_not_hang_on_strangers() {
 
 /// One beneath a thread that looks at its condition: `waits` gets into the state in which it is given up, on a small
 /// stack that is unmapped then. The thread, when it goes on, opens the gate that was there.
-fn given_up_beneath_one_who_looks(address: usize, waits: fn(usize, &'static AtomicU32)) {
+fn given_up_beneath_a_caller_that_looks(address: usize, waits: fn(usize, &'static AtomicU32)) {
     let _watchdog = Watchdog::new();
     let over = AtomicBool::new(false);
     let below: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
@@ -400,7 +400,7 @@ fn given_up_beneath_one_who_looks(address: usize, waits: fn(usize, &'static Atom
 
 #[test]
 fn given_up_in_an_abort() {
-    given_up_beneath_one_who_looks(0x7001, |address, looked| {
+    given_up_beneath_a_caller_that_looks(0x7001, |address, looked| {
         let soon = Instant::now() + Duration::from_millis(20);
         let never = || {
             looked.fetch_add(1, Relaxed);
@@ -412,7 +412,7 @@ fn given_up_in_an_abort() {
 
 #[test]
 fn given_up_in_a_condition() {
-    given_up_beneath_one_who_looks(0x7002, |address, looked| {
+    given_up_beneath_a_caller_that_looks(0x7002, |address, looked| {
         address_wait_until(address, || {
             if looked.fetch_add(1, Relaxed) > 0 {
                 sleep(Duration::from_secs(3600));

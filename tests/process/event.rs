@@ -209,7 +209,7 @@ fn a_newcomer_overtakes_sleepers() {
 }
 
 #[test]
-fn who_gives_up_leaves() {
+fn a_waiter_that_gives_up_leaves() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
     let mutex: Mutex<policy::Fifo> = RawLock::new();
     let events = recorded(|| {

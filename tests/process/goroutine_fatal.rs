@@ -34,12 +34,12 @@ fn main() {
     let tests: &[(&str, fn())] = &[
         ("a_panic_ends_the_process", a_panic_ends_the_process),
         ("a_panic_whose_handle_is_dropped_ends_the_process", a_panic_whose_handle_is_dropped_ends_the_process),
-        ("a_panic_that_somebody_sees_to_does_not", a_panic_that_somebody_sees_to_does_not),
+        ("a_joined_panic_does_not", a_joined_panic_does_not),
         ("all_goroutines_are_asleep", all_goroutines_are_asleep),
         ("a_once_in_itself", a_once_in_itself),
         ("main_goexits", main_goexits),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
-        ("a_context_that_nobody_cancels", a_context_that_nobody_cancels),
+        ("a_context_without_a_cancel", a_context_without_a_cancel),
         ("the_deadline_of_a_context_is_no_deadlock", the_deadline_of_a_context_is_no_deadlock),
         ("a_stack_overflow_has_a_name", a_stack_overflow_has_a_name),
         ("nonsense_in_the_environment_is_refused", nonsense_in_the_environment_is_refused),
@@ -90,8 +90,8 @@ fn a_panic_whose_handle_is_dropped_ends_the_process() {
     assert_says(&output, 2, &["panic: nobody asked"]);
 }
 
-fn a_panic_that_somebody_sees_to_does_not() {
-    let output = in_a_child("a_panic_that_somebody_sees_to_does_not", &[], || {
+fn a_joined_panic_does_not() {
+    let output = in_a_child("a_joined_panic_does_not", &[], || {
         run(|| {
             assert!(spawn(|| panic!("joined")).join().is_err());
             let ended = Arc::new(());
@@ -173,8 +173,8 @@ fn no_deadlock_where_there_is_none() {
     assert_says(&output, 0, &[]);
 }
 
-fn a_context_that_nobody_cancels() {
-    let output = in_a_child("a_context_that_nobody_cancels", &[], || {
+fn a_context_without_a_cancel() {
+    let output = in_a_child("a_context_without_a_cancel", &[], || {
         run(|| {
             let (ctx, _cancel) = context::with_cancel(&context::background());
             go(|| _ = context::background().wait());

@@ -163,7 +163,7 @@ fn a_cancel_calls_off_the_alarm_of_all() {
 
 /// A registered function keeps what leads to it, and nothing more.
 #[test]
-fn a_function_is_called_though_nobody_has_the_context() {
+fn a_function_is_called_without_a_handle_of_the_context() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = || _ = CALLS.fetch_add(1, SeqCst);
     let (root, cancel) = with_cancel(&background());
@@ -283,7 +283,7 @@ fn a_deep_line_is_dropped_from_either_end() {
 
 /// A chain of contexts kept for a function at its end, which no handle can cancel once its root is dropped.
 #[test]
-fn a_deep_line_that_nobody_uses_is_dropped() {
+fn a_deep_unused_chain_is_dropped() {
     on_a_small_stack(|| {
         let (root, cancel) = with_cancel(&background());
         let (deepest, _) = deep(&root, DEEP);

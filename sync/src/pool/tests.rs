@@ -28,7 +28,7 @@ fn a_shard_has_one_owner_at_a_time() {
 }
 
 #[test]
-fn who_finds_the_shard_taken_goes_to_the_next() {
+fn a_caller_that_finds_the_shard_taken_goes_to_the_next() {
     let pool = two(Pool::empty());
     let [own, other] = shards(&pool);
     let locked = own.try_lock();
@@ -43,7 +43,7 @@ fn who_finds_the_shard_taken_goes_to_the_next() {
 }
 
 #[test]
-fn who_finds_all_taken_has_no_pool() {
+fn a_caller_that_finds_all_shards_taken_has_no_pool() {
     let pool = two(Pool::new(|| Arc::new(())));
     let locked = shards(&pool).map(Shard::try_lock);
     let item = pool.get();
@@ -74,7 +74,7 @@ fn an_owner_takes_the_head_and_a_thief_the_tail() {
 }
 
 #[test]
-fn age_waits_for_who_has_the_shard() {
+fn age_waits_for_the_owner_of_the_shard() {
     let pool = two(Pool::empty());
     pool.put(1);
     let aged = AtomicUsize::new(0);

@@ -437,7 +437,7 @@ fn an_unwound_wait_leaves_the_line_and_has_the_mutex() {
 
 /// A signal wakes one of the set's goroutines or the thread that waits behind them, while the former are unwound.
 #[test]
-fn a_signal_for_one_who_is_unwound_goes_to_the_next() {
+fn a_signal_for_an_unwound_waiter_goes_to_the_next() {
     let _watchdog = Watchdog::new();
     for _ in 0..200 {
         let w: &'static World = Box::leak(Box::default());
@@ -475,7 +475,7 @@ fn a_signal_for_one_who_is_unwound_goes_to_the_next() {
 
 /// The same, when the goroutine has been signalled, but waits for the mutex still.
 #[test]
-fn a_signal_for_one_who_is_unwound_on_its_way_to_the_mutex_goes_to_the_next() {
+fn a_signal_for_a_waiter_unwound_on_its_way_to_the_mutex_goes_to_the_next() {
     let _watchdog = Watchdog::new();
     let w: &'static World = Box::leak(Box::default());
     let go_on = Arc::new(AtomicBool::new(false));
@@ -504,7 +504,7 @@ fn a_signal_for_one_who_is_unwound_on_its_way_to_the_mutex_goes_to_the_next() {
 /// Who is unwound passes on a signal that has come for it; but a cancel is no signal. A thread that waits behind one that
 /// is cancelled, and unwound before it goes on, is left alone.
 #[test]
-fn a_cancel_of_one_who_is_unwound_wakes_nobody_else() {
+fn a_cancel_of_an_unwound_waiter_wakes_no_other() {
     const WAITERS: usize = 4;
     let watchdog = Watchdog::new();
     for _ in 0..20 {

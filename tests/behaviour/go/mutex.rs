@@ -88,7 +88,7 @@ over_every_go_mutex! {
         #[cfg(target_os = "linux")] futex_at_once = FutexSema, AtOnce;
         #[cfg(target_os = "linux")] futex_claim_at_once = FutexSema, ClaimAtOnce;
     }
-    checks { hammer fairness crowd timeouts_leave_no_trace a_grant_at_the_deadline_is_not_lost anybody_may_unlock }
+    checks { hammer fairness crowd timeouts_leave_no_trace a_grant_at_the_deadline_is_not_lost any_thread_may_unlock }
 }
 
 /// Unlocked, and nothing left of anybody.
@@ -245,7 +245,7 @@ fn a_grant_at_the_deadline_is_not_lost<S: ConstSemaphore, P: Policy>() {
     }
 }
 
-fn anybody_may_unlock<S: ConstSemaphore, P: Policy>() {
+fn any_thread_may_unlock<S: ConstSemaphore, P: Policy>() {
     let mutex = GoMutex::<S, P>::const_new();
     for _ in 0..50 {
         mutex.lock();
@@ -492,7 +492,7 @@ fn starvation_begins_at_gos_threshold_and_not_before() {
 }
 
 #[test]
-fn until_1_13_who_hands_over_goes_on() {
+fn until_1_13_the_releaser_goes_on() {
     let _watchdog = Watchdog::new();
     assert_eq!((policy::Go1_9::HANDOFF, policy::Go::HANDOFF), (Wake::Grant, Wake::Handoff));
     starve::<policy::Go1_9>(2);
@@ -500,7 +500,7 @@ fn until_1_13_who_hands_over_goes_on() {
 
 /// Until 1.8 one who lost was behind all others again.
 #[test]
-fn in_go_1_8_who_loses_goes_to_the_end() {
+fn in_go_1_8_a_loser_goes_to_the_end() {
     let _watchdog = Watchdog::new();
     let (mutex, spy) = spied::<policy::Go1_8>();
     let turns = Turns::default();
@@ -545,19 +545,19 @@ fn first_come_first_served() {
 }
 
 #[test]
-fn a_handoff_to_one_who_has_not_starved_ends_starvation_mode() {
+fn a_handoff_to_a_waiter_that_has_not_starved_ends_starvation_mode() {
     let _watchdog = Watchdog::new();
     starve::<Slow>(3);
 }
 
 #[test]
-fn with_the_least_threshold_whoever_lost_starves() {
+fn with_the_least_threshold_a_loser_starves() {
     let _watchdog = Watchdog::new();
     (0..5).for_each(starve::<AtOnce>);
 }
 
 #[test]
-fn who_loses_goes_back_to_the_front_in_normal_mode() {
+fn a_loser_goes_back_to_the_front_in_normal_mode() {
     let _watchdog = Watchdog::new();
     let (mutex, spy) = spied::<Never>();
     let turns = Turns::default();
@@ -580,7 +580,7 @@ fn who_loses_goes_back_to_the_front_in_normal_mode() {
 }
 
 #[test]
-fn one_who_is_awake_is_enough() {
+fn one_awake_contender_is_enough() {
     let _watchdog = Watchdog::new();
     let (mutex, spy) = spied::<Never>();
     let turns = Turns::default();
@@ -618,7 +618,7 @@ impl Script {
 
 /// The last one in line takes starvation mode with it when it gives up.
 #[test]
-fn who_gives_up_while_starving_leaves_normal_mode_behind() {
+fn a_waiter_that_gives_up_while_starving_leaves_normal_mode_behind() {
     let _watchdog = Watchdog::new();
     let (mutex, spy) = spied::<AtOnce>();
     let mut starved = false;
@@ -674,12 +674,12 @@ fn woken_at_the_deadline(starving: bool) {
 }
 
 #[test]
-fn who_is_woken_at_its_deadline_is_woken() {
+fn a_waiter_woken_at_its_deadline_is_woken() {
     woken_at_the_deadline(false);
 }
 
 #[test]
-fn who_is_handed_the_mutex_at_its_deadline_has_it() {
+fn a_waiter_handed_the_mutex_at_its_deadline_has_it() {
     woken_at_the_deadline(true);
 }
 

@@ -20,7 +20,7 @@ use support::kinds::{Kind, Threads};
 use support::{Watchdog, eventually};
 
 support::over_threads_and_goroutines! {
-    once once_panic all_wait_for_the_first the_panic_is_for_the_first limits_of_those_who_wait limits_at_random
+    once once_panic all_wait_for_the_first the_panic_is_for_the_first limits_of_waiters limits_at_random
     the_once_may_be_freed_when_it_is_done a_value_for_all a_panic_for_all limits_of_a_value
 }
 
@@ -136,7 +136,7 @@ fn the_panic_is_for_the_first<K: Kind>() {
     assert_eq!((w.refused.load(SeqCst), debug(&w.once).as_str()), (1, DONE));
 }
 
-fn limits_of_those_who_wait<K: Kind>() {
+fn limits_of_waiters<K: Kind>() {
     let w = World::new();
     let stop = Arc::new(Cancel::new());
     let (ctx, cancel) = context::with_cancel(&context::background());
@@ -180,7 +180,7 @@ fn the_one_that_runs_has_no_limit() {
 }
 
 #[test]
-fn who_is_cancelled_already_does_not_run() {
+fn a_cancelled_caller_does_not_run() {
     let (once, stop) = (Once::new(), Cancel::new());
     stop.cancel();
     let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };

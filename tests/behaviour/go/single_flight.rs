@@ -24,7 +24,7 @@ use support::{Watchdog, eventually};
 
 support::over_threads_and_goroutines! {
     do_ do_err do_dup_suppress forget panic_do
-    shared_or_not limits_of_those_who_wait keys_do_not_wait_for_each_other everything_at_random
+    shared_or_not limits_of_waiters keys_do_not_wait_for_each_other everything_at_random
 }
 
 type Group = SingleFlight<&'static str, &'static str, &'static str>;
@@ -258,7 +258,7 @@ fn shared_or_not<K: Kind>() {
     }
 }
 
-fn limits_of_those_who_wait<K: Kind>() {
+fn limits_of_waiters<K: Kind>() {
     let w = World::with_call::<K>(true);
     let soon = || Instant::now() + Duration::from_millis(1);
     assert_eq!(w.group.do_until("key", || unreachable!(), soon()), None);
@@ -390,7 +390,7 @@ fn a_share_allocates_nothing() {
 
 /// The set of the one who calls comes to rest, and it is given up: those outside are told.
 #[test]
-fn a_caller_who_is_given_up() {
+fn a_caller_that_is_given_up() {
     let _watchdog = Watchdog::new();
     let w = Arc::new((Group::new(), AtomicBool::new(false)));
     let mut thread = None;

@@ -21,7 +21,7 @@ use support::{Watchdog, eventually};
 support::over_threads_and_goroutines! {
     weighted weighted_try_acquire weighted_acquire weighted_doesnt_block_if_too_big large_acquire_doesnt_starve
     alloc_cancel_doesnt_starve weighted_acquire_canceled
-    in_turn a_crowd_at_once limits_of_those_who_wait the_first_gives_up everything_at_random
+    in_turn a_crowd_at_once limits_of_waiters the_first_gives_up everything_at_random
 }
 
 const FOREVER: WaitLimit<'static> = WaitLimit { deadline: None, cancel: None };
@@ -262,7 +262,7 @@ fn a_crowd_at_once<K: Kind>() {
     }
 }
 
-fn limits_of_those_who_wait<K: Kind>() {
+fn limits_of_waiters<K: Kind>() {
     let w = Arc::new((Weighted::new(2), Cancel::new(), AtomicUsize::new(0)));
     assert!(w.0.acquire_until(2, Instant::now()), "what is free is taken whatever the time");
     for tokens in [1, 2, 3] {

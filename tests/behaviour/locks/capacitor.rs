@@ -98,7 +98,7 @@ fn lanes_of_a_thread_of_its_own() {
 }
 
 #[test]
-fn who_arrives_departs_in_a_panic() {
+fn an_arrived_thread_departs_in_a_panic() {
     let window = SlidingWindow::new(1);
     let unwound = catch_unwind(AssertUnwindSafe(|| {
         let _arrival = window.pass();
@@ -177,7 +177,7 @@ fn a_crowd_that_gives_up_is_not_waited_for() {
 /// Far from the base and near it, with and without deadlines, all at once: while one holds up the base, more give up behind
 /// it than the window has bits.
 #[test]
-fn a_storm_of_those_who_are_late() {
+fn a_storm_of_late_waiters() {
     const LIMIT: u32 = 4;
     const CROWD: u32 = 60;
     let watchdog = Watchdog::new();
@@ -229,7 +229,7 @@ fn at_rest<L: RawLock, C: ArriveDepart>(lock: &Gate<L, C>) {
 }
 
 #[test]
-fn who_gives_up_departs() {
+fn a_waiter_that_gives_up_departs() {
     fn check<C: ArriveDepart>() {
         let lock = Gate::<GoMutex, C>::new();
         let pass = lock.lock();
@@ -391,7 +391,7 @@ fn goroutines_in_lanes() {
 /// through, may keep it from its worker.
 #[cfg(unix)]
 #[test]
-fn who_unlocks_has_departed_before_it_gives_way() {
+fn an_unlocking_owner_has_departed_before_it_gives_way() {
     use sudog::runtime::gosched;
     use sudog::{run_local, spawn};
     let _watchdog = Watchdog::new();
@@ -477,7 +477,7 @@ unsafe impl RawLock for Panicky {
 }
 
 #[test]
-fn an_inner_lock_that_panics_leaves_nobody_inside() {
+fn an_inner_lock_that_panics_leaves_no_thread_inside() {
     fn check<C: ArriveDepart>() {
         let lock = Gate::<Panicky, C>::new();
         let visit = |way: usize| {
@@ -576,7 +576,7 @@ fn departures_without_arrivals_are_fatal() {
 // ---- admission ------------------------------------------------------------------------------------------------------
 
 #[test]
-fn past_the_gate_only_if_nobody_is_inside() {
+fn past_the_gate_only_if_no_thread_is_inside() {
     fn check<C: ArriveDepart>() {
         let lock = Gate::<GoMutex, C>::new();
         let ways = || {
@@ -747,7 +747,7 @@ fn storm(limit: u32, gated: bool) {
 }
 
 #[test]
-fn nobody_is_overtaken_beyond_the_bound() {
+fn no_waiter_is_overtaken_beyond_the_bound() {
     for limit in [1, 2, 4, 31] {
         storm(limit, false);
         storm(limit, true);

@@ -47,7 +47,7 @@ over_all! {
     a_thread_ends_while_another_waits
     a_thread_locks_in_its_last_destructors
     a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped
-    who_panics_with_the_lock_frees_it
+    an_owner_that_panics_frees_the_lock
     stress
 }
 
@@ -98,7 +98,7 @@ fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {
 }
 
 #[test]
-fn those_whose_guards_are_send_are_released_by_others() {
+fn locks_with_send_guards_are_released_by_others() {
     released_elsewhere::<Tts>();
     released_elsewhere::<TicketLock>();
     released_elsewhere::<Clh>();
@@ -408,7 +408,7 @@ fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Wat
     }
 }
 
-fn who_panics_with_the_lock_frees_it<L: ConstRawLock>(_: &Watchdog) {
+fn an_owner_that_panics_frees_the_lock<L: ConstRawLock>(_: &Watchdog) {
     let mutex = MutexWith::<L, u32>::new(0);
     thread::scope(|s| {
         for _ in 0..4 {
@@ -576,7 +576,7 @@ impl WaitPolicy for Contradicts {
 }
 
 #[test]
-fn a_policy_that_contradicts_itself_leaves_nobody_asleep() {
+fn a_policy_that_contradicts_itself_leaves_no_waiter_asleep() {
     fn test<L: RawLock>() {
         let _watchdog = Watchdog::new();
         let lock = L::new();

@@ -61,15 +61,15 @@ macro_rules! over_every_form {
 over_every_form! {
     initial_permits
     many_at_once
-    who_wants_many_holds_up_those_behind
-    nobody_hoards
+    a_request_for_many_holds_up_later_ones
+    no_contender_hoards
     several_are_woken_by_one_post
     closing
     closing_races_with_everything
     a_deadline_returns_what_had_come
-    who_gives_up_leaves_nobody_behind
+    a_waiter_that_gives_up_leaves_no_entry_behind
     a_storm_conserves_permits
-    a_moved_semaphore_remembers_who_gave_up
+    a_moved_semaphore_remembers_given_up_tickets
     limits
 }
 
@@ -149,7 +149,7 @@ fn many_at_once<S: Form>(sema: &S) {
     assert_eq!(sema.available(), 1);
 }
 
-fn who_wants_many_holds_up_those_behind<S: Form>(sema: &S) {
+fn a_request_for_many_holds_up_later_ones<S: Form>(sema: &S) {
     let served = Mutex::new(Vec::new());
     thread::scope(|s| {
         for (n, wanted) in [(3, 3), (1, 4), (2, 6)] {
@@ -174,7 +174,7 @@ fn who_wants_many_holds_up_those_behind<S: Form>(sema: &S) {
 }
 
 /// Two that want two each, and two permits: were each to keep one, both would wait for ever.
-fn nobody_hoards<S: Form>(sema: &S) {
+fn no_contender_hoards<S: Form>(sema: &S) {
     const ROUNDS: u32 = 3_000;
     sema.post(2);
     thread::scope(|s| {
@@ -289,7 +289,7 @@ fn a_deadline_returns_what_had_come<S: Form>(sema: &S) {
 }
 
 /// Of many in line, those that give up are passed over; the others are served in their order.
-fn who_gives_up_leaves_nobody_behind<S: Form>(sema: &S) {
+fn a_waiter_that_gives_up_leaves_no_entry_behind<S: Form>(sema: &S) {
     let mut rng = StdRng::seed_from_u64(7);
     for _ in 0..20 {
         let patient: Vec<bool> = (0..8).map(|_| rng.random()).collect();
@@ -371,7 +371,7 @@ fn a_storm_conserves_permits<S: Form>(sema: &S) {
     assert_eq!(taken.into_inner() + sema.available(), posted.into_inner());
 }
 
-fn a_moved_semaphore_remembers_who_gave_up<S: Form>(_: &S) {
+fn a_moved_semaphore_remembers_given_up_tickets<S: Form>(_: &S) {
     let mut semas = VecDeque::new();
     for n in 0..40 {
         let sema = S::INIT;

@@ -731,7 +731,7 @@ mod model {
 
     /// One worker goes to sleep while the other leaves: whichever is last ends the scheduler.
     #[test]
-    fn the_last_who_leaves_ends_the_set() {
+    fn the_last_worker_that_leaves_ends_the_scheduler() {
         check(4, &[OVER, SLEEPER_IS_LAST], || {
             let idle = Arc::new(Idle::new());
             idle.join(false);

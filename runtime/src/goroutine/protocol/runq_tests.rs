@@ -101,7 +101,7 @@ mod alone {
 
     /// The owner keeps the ring near full, so that it overflows while it is stolen from.
     #[test]
-    fn every_word_comes_out_once_whoever_takes_it() {
+    fn every_word_comes_out_once_at_any_taker() {
         const LAST: usize = if cfg!(miri) { 2_000 } else { 200_000 };
         let ring = Ring::<256>::starting_at(usize::MAX - 1_000);
         let over = std::sync::atomic::AtomicBool::new(false);

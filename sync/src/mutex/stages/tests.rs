@@ -88,7 +88,7 @@ fn sleepers_that_are_unwound_lose_nothing_for_others() {
 
 /// The mutex is promised to a waiter that is gone, and the next caller has it.
 #[test]
-fn starvation_mode_outlives_those_who_starved() {
+fn starvation_mode_outlives_the_starved_waiters() {
     let lock = after_sleepers::<V7>(true);
     assert!(!lock.is_locked() && lock.try_lock().is_none());
     lock.lock();
