@@ -1,5 +1,5 @@
-//! Contexts, as they are not in Go: deadlines of those who wait, tasks, sets of goroutines, unwinding, storms, and user
-//! code that does what it likes. Go's tests are in `go::context`.
+//! Contexts, as they are not in Go: deadlines of waiters, tasks, sets of goroutines, unwinding, storms, and user code
+//! that does what it likes. Go's tests are in `go::context`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::error;
@@ -102,7 +102,7 @@ fn a_done_caller_takes_nothing<K: Kind>() {
     assert_eq!((other, ctx.err()), (Err(Error::DeadlineExceeded), None));
 }
 
-/// Waiters who are cancelled, or whose time is over, against those who release: what was released is taken or there.
+/// Waiters that are cancelled or time out, against releasers: each permit is taken or there.
 fn a_wait_that_is_cancelled_loses_no_permit<K: Kind>() {
     for round in 0..30 {
         let permits = Arc::new(AtomicU32::new(0));
@@ -163,7 +163,7 @@ fn sleeping<K: Kind>() {
 
 // ---- storms ----------------------------------------------------------------------------------------------
 
-/// Many cancel a tree at a time, at several heights: whoever returns finds all beneath done.
+/// Many cancel a tree at a time, at several heights: each finds all beneath done when it returns.
 fn the_cancel_that_comes_second_finds_all_done<K: Kind>() {
     for _ in 0..20 {
         let (root, cancel) = with_cancel(&background());
@@ -267,7 +267,7 @@ fn a_storm_on_one_parent<K: Kind>() {
     }
 }
 
-/// The clock, a cancel, those who wait by the deadline, and a drop: one outcome, that of the first.
+/// The clock, a cancel, waiters with a deadline, and a drop: one outcome, that of the first.
 fn the_deadline_against_the_cancel<K: Kind>() {
     for round in 0..100 {
         let d = Duration::from_micros(round % 10 * 20);
@@ -439,7 +439,7 @@ fn a_waker_that_panics_by_the_clock() {
     let _watchdog = Watchdog::new();
     let woken = Arc::new(AtomicUsize::new(0));
     let wakers = [say(&woken, || panic!("a waker, by intent")), say(&woken, || ())];
-    // Again, with more time, until both are listed before the deadline. Who is listed is told.
+    // Again, with more time, until both are listed before the deadline. A listed waiter is told.
     let mut expected = 0;
     for n in 0.. {
         let (ctx, _cancel) = with_timeout(&background(), SHORT * 2_u32.pow(n));
@@ -642,5 +642,5 @@ fn an_unwound_wait_leaves_no_trace() {
         }
     });
     assert_eq!(UNWOUND.load(SeqCst), 4);
-    cancel.cancel(); // finds nobody
+    cancel.cancel(); // finds no waiter
 }

@@ -1,4 +1,5 @@
-//! Threads, goroutines and async tasks in the same lines: of semaphores, of mutexes; and what is left of those who go.
+//! Threads, goroutines and async tasks in the same queues: of semaphores, of mutexes; and what is left of waiters that
+//! leave.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::future::Future;
@@ -118,7 +119,7 @@ fn a_drop_leaves_the_line_or_passes_on() {
     drop(first); // granted
     assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (1, 0), "the grant goes to the next");
     TABLE.release(&permits, Wake::Normal);
-    drop(fourth); // woken: nobody is left to be woken in its stead
+    drop(fourth); // woken: no other is left to be woken in its stead
     assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (0, 1));
     assert!({ third }.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert!(TABLE.acquire_async(&permits, Order::Fifo).poll_now().is_ready());
@@ -181,7 +182,7 @@ fn a_release_of_many_wakes_as_many() {
     assert_eq!((ready, permits.load(Relaxed)), (100, 0));
 }
 
-/// The same, for grants: those who have been granted a permit have it, though the counter stays at 0.
+/// The same, for grants: a waiter that has been granted a permit has it, though the counter stays at 0.
 #[test]
 fn a_grant_of_many_is_for_as_many() {
     let permits = AtomicU32::new(0);
@@ -191,7 +192,7 @@ fn a_grant_of_many_is_for_as_many() {
         TABLE.grant_many(&permits, granted);
         assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (left, if left == 0 { 4 } else { 0 }));
     }
-    // Whoever drops what it was granted gives it back.
+    // A future that drops its grant gives it back.
     drop(tasks.pop());
     assert_eq!(permits.load(Relaxed), 5);
     assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_ready()));
@@ -386,7 +387,7 @@ fn all_kinds_at_once_with_starvation_at_once() {
     hammer(&MUTEX);
 }
 
-/// On one worker: an owner that locks again and again would never let the one run whom its unlock has woken.
+/// On one worker: an owner that locks again and again would never let the waiter run that its unlock has woken.
 #[test]
 fn a_goroutine_that_hogs_a_mutex_gives_way() {
     fn check<P: Policy>(mutex: &'static GoMutex<RuntimeSema, P>) {
@@ -438,7 +439,7 @@ fn an_unwound_lock_leaves_no_trace() {
     assert_state(&MUTEX, false, false, false, 0);
 }
 
-/// The mutex is unlocked from outside while those who wait for it are unwound; a thread waits behind them.
+/// The mutex is unlocked from outside while its waiters are unwound; a thread waits behind them.
 #[test]
 fn an_unlock_while_others_are_unwound_goes_to_the_last_waiter() {
     let _watchdog = Watchdog::new();
@@ -511,7 +512,7 @@ fn a_guard_from_a_task() {
     assert!(!TOTAL.is_locked());
 }
 
-/// The runtime semaphore; the line of the last one that somebody waited for can be seen.
+/// The runtime semaphore; the queue of the last one with a waiter can be seen.
 struct SeenSema(AtomicU32);
 
 static LINE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
@@ -562,7 +563,7 @@ unsafe impl AsyncSemaphore for SeenSema {
     }
 }
 
-/// Threads, goroutines and tasks contend for one mutex, and have it in the order in which they came: nobody new comes
+/// Threads, goroutines and tasks contend for one mutex, and have it in the order in which they came: no newcomer comes
 /// meanwhile, so normal mode is first in, first out.
 #[test]
 fn one_mutex_serves_all_kinds_in_the_order_in_which_they_came() {

@@ -291,7 +291,7 @@ fn compare_and_swap_counts<K: Kind>() {
     assert_eq!((map.load(&1), map.load(&2)), (Some(4_000), Some(4_000)));
 }
 
-/// Of two who insert, and then look for each other's key, one at least finds it.
+/// Of two callers that insert, and then look for each other's key, at least one finds it.
 #[test]
 fn inserts_and_loads_are_sequentially_consistent() {
     const ROUNDS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };

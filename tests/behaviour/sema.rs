@@ -161,7 +161,7 @@ fn semaphores_that_share_a_bucket_are_not_mixed_up() {
     assert!(semaphores.into_iter().all(|count| count.load(Relaxed) == 0));
 }
 
-/// Grants are for those who wait, in their order, and past newcomers; what is left over is for anybody.
+/// Grants are for waiters, in their order, and past newcomers; the rest is free for all.
 #[test]
 fn grants_pass_newcomers_by() {
     let watchdog = Watchdog::new();

@@ -259,7 +259,7 @@ fn a_worker_by_its_number() {
     });
 }
 
-/// A worker that is on its way is waited for, whoever has started it, and whenever it comes.
+/// A worker that is on its way is waited for, whichever thread has started it, and whenever it comes.
 #[test]
 fn a_worker_that_is_still_coming() {
     const PROCS: usize = 4;

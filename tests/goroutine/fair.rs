@@ -1,5 +1,5 @@
-//! Nobody starves: whoever is ready runs sooner or later, whatever the others do, if only they call into the runtime at
-//! times. In each test the hogs go on until their victim has run: a victim that starves makes the test hang.
+//! No goroutine starves: a ready one runs sooner or later, whatever the others do, if only they call into the runtime
+//! at times. In each test the hogs go on until their victim has run: a victim that starves makes the test hang.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn releaser(world: &Arc<World>) {
     });
 }
 
-/// One that hands over, to nobody.
+/// A handoff without a waiter.
 fn giver(world: &Arc<World>) {
     let world = world.clone();
     go(move || {

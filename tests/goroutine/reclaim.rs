@@ -35,7 +35,7 @@ fn forever() {
 
 // ---- destructors that wait ------------------------------------------------------------------------------------------
 
-/// Destructors of goroutines that are given up wait for one another: whoever has what they want is unwound too.
+/// Destructors of goroutines that are given up wait for one another: the owner of what they want is unwound too.
 #[test]
 fn destructors_wait_for_one_another() {
     let watchdog = Watchdog::new();
@@ -162,7 +162,7 @@ fn the_unbegun_may_want_what_the_dying_have() {
     }
 }
 
-/// Whoever is readied by one that is being unwound is resumed when it is in no queue any more: in one pass a readies b
+/// A goroutine readied by one that is being unwound is resumed when it is in no queue any more: in one pass a readies b
 /// and x, b ends, and x, which is behind b in the queue, readies y.
 #[test]
 fn the_dying_ready_one_another() {
@@ -254,8 +254,8 @@ fn a_guard_joins_a_child() {
     });
 }
 
-/// A destructor starts a goroutine in a `run` that is over, and takes so long that the watcher sees it: it starts
-/// nobody.
+/// A destructor starts a goroutine in a `run` that is over, and takes so long that the watcher sees it: it starts no
+/// goroutine.
 #[test]
 fn no_worker_is_started_for_a_set_that_is_over() {
     static RAN: AtomicBool = AtomicBool::new(false);
@@ -318,7 +318,7 @@ impl Future for Blocks {
 }
 
 /// What is left when a goroutine has been unwound has destructors too, and they may wait as well: those of its locals,
-/// of the future that it polled, of the result that nobody wants.
+/// of the future that it polled, of an unwanted result.
 #[test]
 fn what_is_dropped_last_may_wait() {
     let watchdog = Watchdog::new();

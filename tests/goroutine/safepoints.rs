@@ -344,7 +344,7 @@ mod waiting_array {
         capacitor.depart(ticket);
     }
 
-    /// Nobody is between arrival and departure: all of the limit can arrive.
+    /// No thread is between arrival and departure: all of the limit can arrive.
     fn is_empty<C: ArriveDepart>(capacitor: &C) -> bool {
         (0..capacitor.limit()).all(|_| {
             let ticket = capacitor.try_arrive();

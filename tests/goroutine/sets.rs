@@ -149,7 +149,7 @@ fn cyclic_garbage_is_collected() {
     assert_eq!((LIVE.load(Relaxed), Arc::strong_count(&witness)), (0, 1));
 }
 
-/// A goroutine that panics is the affair of whoever joins it; the others go on.
+/// The panic of a goroutine goes to its joiner; the others go on.
 #[test]
 fn a_panic_inside_a_fibre() {
     static DONE: AtomicUsize = AtomicUsize::new(0);
@@ -217,7 +217,7 @@ fn a_drop_during_a_wake_up() {
     }
 }
 
-/// Whoever is given up while it holds a lock leaves it unlocked.
+/// A goroutine given up while it holds a lock leaves it unlocked.
 #[test]
 fn locks_are_left_unlocked() {
     static DATA: Mutex<u32> = Mutex::new(0);

@@ -127,7 +127,7 @@ fn a_crowd_at_a_mutex_by_the_policy_for_threads() {
     crowd_at_a_mutex::<policy::Threads>();
 }
 
-/// Holders that sleep, so that everybody else queues, starves, and is handed over to.
+/// Holders that sleep, so that all others queue, starves, and is handed over to.
 #[test]
 fn a_mutex_held_across_waits() {
     let _alone = alone();
@@ -190,7 +190,7 @@ fn a_crowd_at_a_semaphore() {
 
 // ---- deadlines ------------------------------------------------------------------------------------------------------
 
-/// Deadlines that fall together with releases, on whatever worker: each permit is somebody's in the end.
+/// Deadlines that fall together with releases, on whatever worker: each permit has an owner in the end.
 fn hammer_deadlines(run: impl Fn(&mut dyn FnMut()), goroutines: u64) {
     let sema = Arc::new(AtomicU32::new(2));
     let (got, gave_up) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -420,7 +420,7 @@ fn on_one_worker_the_waiter_runs_first() {
     assert!(first * 100 >= ROUNDS * 99, "{first} of {ROUNDS}");
 }
 
-/// Once handed over, a permit is nobody else's.
+/// Once handed over, a permit has one owner.
 #[test]
 fn no_newcomer_takes_a_handed_over_permit() {
     let _alone = alone();

@@ -439,7 +439,7 @@ fn wakers_that_outlive_their_tasks() {
     kept.into_iter().for_each(Waker::wake);
 }
 
-/// A task that nobody can wake any more goes with its last waker, or with its set.
+/// A task without a waker goes with its last waker, or with its scheduler.
 #[test]
 fn tasks_without_a_waker() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);

@@ -20,7 +20,7 @@ use support::{Watchdog, eventually};
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// That `f` takes no less than `d`. How much more is nobody's business.
+/// That `f` takes no less than `d`. How much more is not checked.
 #[track_caller]
 fn takes<T>(d: Duration, f: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
@@ -182,7 +182,7 @@ fn a_stopped_timer_wakes_its_waiter() {
 fn a_timer_that_is_set_anew() {
     let _alone = alone();
     run(|| {
-        // To an earlier time, while somebody waits.
+        // To an earlier time, while a caller waits.
         let timer = Arc::new(Timer::new(HOUR));
         let waits = timer.clone();
         let wait = spawn(move || waits.wait());
@@ -204,7 +204,7 @@ fn a_timer_that_is_set_anew() {
     });
 }
 
-/// Stops and resets that race with the firing: every waiter comes back, and `stop` and `wait` agree on who was first.
+/// Stops and resets that race with the firing: every waiter comes back, and `stop` and `wait` agree on which was first.
 #[test]
 fn a_timer_is_either_stopped_or_fires() {
     let alone = alone();

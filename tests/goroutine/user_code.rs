@@ -549,7 +549,7 @@ const RUNTIME: &[Place] = &[
             };
             scene(act, move || {
                 if checked.load(SeqCst) > 0 {
-                    (0..checked.load(SeqCst)).for_each(|_| semacquire(&checked)); // of those who were unwound
+                    (0..checked.load(SeqCst)).for_each(|_| semacquire(&checked)); // of the unwound ones
                 }
                 permits_work(&checked);
             })
@@ -908,7 +908,7 @@ fn group_of(user: &User, goes: fn(&ErrGroup, User)) -> Scene {
     })
 }
 
-/// A context, its cancel, and who else waits for it.
+/// A context, its cancel, and its other waiters.
 fn context_of(user: &User, follows: fn(&context::Context, User) -> Box<dyn Send>) -> Scene {
     let (ctx, cancel) = context::with_cancel(&context::background());
     let (again, checked) = (cancel.clone(), ctx.clone());
@@ -920,7 +920,7 @@ fn context_of(user: &User, follows: fn(&context::Context, User) -> Box<dyn Send>
     let user = user.clone();
     let act = move || {
         let mut kept = vec![follows(&ctx, user.clone())];
-        // Others who wait for it, and for a child: they are told all the same.
+        // Other waiters for it, and for a child: they are told all the same.
         let told = Arc::new(AtomicU32::new(0));
         let (child, _cancel) = context::with_cancel(&ctx);
         for ctx in [ctx.clone(), child] {
@@ -1018,7 +1018,7 @@ impl WaitPolicy for Policy {
     }
 }
 
-/// Who takes the way through a capacitor.
+/// Which threads go through a capacitor.
 #[derive(Default)]
 struct Admits;
 
@@ -1425,7 +1425,7 @@ const SYNC: &[Place] = &[
             let act = move || {
                 let (go_on, sharer) = (Arc::new(AtomicU32::new(0)), group.clone());
                 let releases = go_on.clone();
-                // It shares the call, and the one who has called clones the result.
+                // It shares the call, and the first caller clones the result.
                 let starts = move || {
                     here().go(move || {
                         until(|| format!("{sharer:?}").contains("waiters: 1"));

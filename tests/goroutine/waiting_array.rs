@@ -20,7 +20,7 @@ use sudog::{Builder, go, run, run_local, spawn, without_switching};
 use support::goroutine::{Alone, alone, until};
 use support::{Watchdog, eventually};
 
-/// Everybody in one bucket.
+/// All waiters in one bucket.
 type One = MixedHash<1>;
 
 macro_rules! over_every_form {
@@ -206,7 +206,7 @@ fn a_goroutine_that_may_not_switch<W: TicketWait, D: Doorway>(new: fn() -> Ticke
     });
 }
 
-/// The primitives on their own, on one worker: whoever waits lets the others run.
+/// The primitives on their own, on one worker: a waiter lets the others run.
 #[test]
 fn primitives() {
     let _watchdog = Watchdog::new();
@@ -268,7 +268,7 @@ fn a_condition_that_panics() {
                         address_wait_until(KEY, || {
                             looks += 1;
                             if n % 2 == 1 && looks == 2 {
-                                // In the chain: those who come now stand above us. The condition should not do this.
+                                // In the chain: waiters that come now stand above us. The condition should not do this.
                                 gosched();
                                 panic!("deliberate");
                             }

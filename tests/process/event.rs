@@ -32,7 +32,7 @@ unsafe impl Table for Observed {
 #[repr(transparent)]
 struct Listed(TableSema<Observed>);
 
-/// The semaphore that somebody last waited for.
+/// The semaphore with the last waiter.
 static LATEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 impl Listed {
@@ -113,7 +113,7 @@ fn wait_in_line<'s, P: Policy>(
     waiter
 }
 
-/// How many wait for the semaphore that somebody last waited for.
+/// The number of waiters of that semaphore.
 fn in_line() -> usize {
     // SAFETY: null, or within a mutex that its test keeps alive, and moves no more.
     let semaphore = unsafe { LATEST.load(Relaxed).as_ref() };
@@ -166,7 +166,7 @@ fn overtaken_requeued_starving() {
                 let waiter = wait_in_line(s, &mutex, 1);
                 mutex.unlock(); // wakes the waiter ...
                 if mutex.try_lock() {
-                    eventually(|| in_line() == 1 || waiter.is_finished()); // ... who is beaten
+                    eventually(|| in_line() == 1 || waiter.is_finished()); // ... and loses
                     mutex.unlock();
                 }
             });
@@ -174,7 +174,7 @@ fn overtaken_requeued_starving() {
         if events.iter().all(|event| event.kind != Kind::Requeue) {
             continue; // the waiter was faster
         }
-        // The newcomer found nobody counted: whom it overtook was awake.
+        // The newcomer found no counted waiter: the one that it overtook was awake.
         let expected = [Kind::Sleep, Kind::Wake, Kind::StarvingEnter, Kind::Requeue, Kind::Handoff, Kind::StarvingExit];
         assert_eq!(kinds(&events), expected);
         assert!(events[0].waiter == events[1].waiter && events[3].waiter == events[4].waiter);
@@ -265,8 +265,8 @@ fn a_token_is_stolen() {
             mutex.unlock();
         });
         eventually(|| AT_GATE.load(Relaxed)); // it starves, and is on its way to its place in line
-        mutex.unlock(); // there is nobody yet to hand it to
-        mutex.lock(); // a newcomer, who must queue, but finds the permit
+        mutex.unlock(); // there is no waiter yet to hand it to
+        mutex.lock(); // a newcomer, which must queue, but finds the permit
         HELD.store(false, Relaxed);
         mutex.unlock();
     });

@@ -315,13 +315,14 @@ impl Number for Pointer<usize> {
 
 const LITMUS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 
-/// Go: `TestStoreLoadSeqCst*`: who stores its own and then loads the other's, misses it only if the other does not.
+/// Go: `TestStoreLoadSeqCst*`: a thread that stores its own and then loads the other's misses it only if the other does
+/// not.
 fn store_load_seq_cst<K: Kind, N: Number>() {
     /// So that a store waits for its line while the load after it does not.
     #[repr(align(128))]
     struct Apart<N>(N);
     let x = [Apart(N::zero()), Apart(N::zero())];
-    // Three in turn, so that nobody overwrites what the other still has to look at.
+    // Three in turn, so that no thread overwrites what the other still has to look at.
     let ack = [const { [const { AtomicUsize::new(0) }; 3] }; 2];
     together::<K>(2, move |me| {
         let he = 1 - me;
@@ -357,7 +358,7 @@ fn store_load_seq_cst_pointer<K: Kind>() {
     store_load_seq_cst::<K, Pointer<usize>>();
 }
 
-/// Go: `TestStoreLoadRelAcq*`: who sees the signal sees the data.
+/// Go: `TestStoreLoadRelAcq*`: a thread that sees the signal sees the data.
 fn store_load_rel_acq<K: Kind, N: Number>() {
     let (signal, data) = (N::zero(), [const { AtomicUsize::new(0) }; 2]);
     together::<K>(2, move |me| {

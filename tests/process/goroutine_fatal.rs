@@ -1,6 +1,6 @@
 //! How a process ends because of a goroutine: in a child process each, by its words and its status.
 //!
-//! Without the test harness, whose threads could wake anybody for all that the deadlock report knows.
+//! Without the test harness, whose threads could wake any goroutine for all that the deadlock report knows.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::os::unix::process::ExitStatusExt;
@@ -178,7 +178,7 @@ fn a_context_without_a_cancel() {
         run(|| {
             let (ctx, _cancel) = context::with_cancel(&context::background());
             go(|| _ = context::background().wait());
-            // What is over, or dropped, keeps nobody from saying so.
+            // What is over, or dropped, does not hold back the report.
             let hour = Duration::from_secs(3600);
             drop(context::with_timeout(&ctx, hour));
             context::with_timeout(&ctx, hour).1.cancel();
@@ -195,7 +195,7 @@ fn the_deadline_of_a_context_is_no_deadlock() {
         let (early, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(50));
         run(|| {
             early.wait();
-            // Nobody waits for the context itself.
+            // No goroutine waits for the context itself.
             let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(50));
             context::after_func(&ctx, || semrelease(&CALLED, Wake::Normal));
             semacquire(&CALLED);

@@ -16,7 +16,7 @@ use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ConstSemaphore, GoMutex};
 use support::Watchdog;
 
-/// More than there are processors, and than most machines have: who holds is preempted, who waits sleeps.
+/// More than there are processors, and than most machines have: holders are preempted, waiters sleep.
 const THREADS: u64 = 12;
 
 /// Until when to go on.
@@ -61,7 +61,7 @@ fn mutex<S: ConstSemaphore, P: Policy>() {
                             acquisitions += 1;
                             let n = inside.load(Relaxed);
                             match rng.random_range(0..200) {
-                                0 => thread::sleep(Duration::from_micros(rng.random_range(0..1500))), // somebody starves
+                                0 => thread::sleep(Duration::from_micros(rng.random_range(0..1500))), // a waiter starves
                                 1..8 => thread::yield_now(),
                                 _ => spin(&mut rng, 100),
                             }
@@ -162,7 +162,7 @@ fn give<const N: usize>(table: &SemTable<N>, semaphore: &Semaphore, rng: &mut St
     semaphore.released.fetch_add(n.into(), Relaxed);
 }
 
-/// Takers wait on few addresses in few buckets; givers give; and somebody cancels whoever waits, again and again.
+/// Takers wait on few addresses in few buckets; givers give; and a canceller cancels waiters, again and again.
 fn table<const N: usize>() {
     const CANCELS: usize = 400;
     let (watchdog, end) = (Watchdog::new(), end());

@@ -56,7 +56,8 @@ crate::conformance::over_every_backend! {
     }
 }
 
-/// How many wait. The trait does not say, but a test that wants somebody in line must not guess when he is there.
+/// The number of waiters. The trait does not say, but a test that needs a queued waiter must not guess when it is
+/// queued.
 fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     let any: &dyn Any = sema;
     if let Some(sema) = any.downcast_ref::<RuntimeSema>() {
@@ -70,7 +71,7 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
             waiters += 1;
             FilterOp::Skip
         };
-        // SAFETY: a transparent wrapper of its counter, so this is its key; nobody is unparked, and the callbacks
+        // SAFETY: a transparent wrapper of its counter, so this is its key; no thread is unparked, and the callbacks
         // neither panic nor call into parking_lot.
         unsafe { unpark_filter(std::ptr::from_ref(sema).addr(), count, |_| DEFAULT_UNPARK_TOKEN) };
         return waiters;
@@ -122,7 +123,7 @@ fn permits_are_counted<S: Semaphore>() {
     let sema = S::new(3);
     assert_eq!(drain(&sema), 3);
     sema.release(Wake::Normal);
-    sema.release(Wake::Handoff); // to nobody: anybody's
+    sema.release(Wake::Handoff); // to no waiter: free for all
     sema.release_many(0);
     sema.release_many(4);
     sema.acquire(Order::Fifo);
@@ -173,7 +174,7 @@ fn every_release_ends_a_wait<S: Semaphore + 'static>() {
     }
 }
 
-/// One release meets one acquire that is on its way to sleep, and nobody else comes by to repair what that breaks.
+/// One release meets one acquire that is on its way to sleep, and no other call repairs what that breaks.
 fn no_wake_up_is_lost<S: Semaphore + 'static>() {
     const ROUNDS: u32 = 20_000;
     let (sema, arrivals) = (S::new(0), AtomicU32::new(0));
@@ -191,7 +192,7 @@ fn no_wake_up_is_lost<S: Semaphore + 'static>() {
             if round % 2 == acquires_in {
                 acquire(&sema, Order::Fifo, round % 3 == 0);
             } else {
-                // Who acquired last comes last, and would find us done: give it a start, a little more or less.
+                // The last acquirer comes last, and would find us done: give it a start, a little more or less.
                 (0..round % 64).for_each(|_| std::hint::spin_loop());
                 sema.release(if round % 5 == 0 { Wake::Handoff } else { Wake::Normal });
             }
@@ -336,13 +337,13 @@ fn a_handed_off_permit_cannot_be_stolen<S: Semaphore + 'static>() {
     cannot_be_stolen::<S>(5_000, 1, |sema| sema.release(Wake::Handoff));
 }
 
-/// [`Semaphore::grant_many`]: for all who wait, of whom there may be more than are woken at a time.
+/// [`Semaphore::grant_many`]: for all waiters, which may be more than are woken at a time.
 fn nor_those_that_are_granted<S: Semaphore + 'static>() {
     cannot_be_stolen::<S>(300, 2, |sema| sema.grant_many(2));
     cannot_be_stolen::<S>(3, 70, |sema| sema.grant_many(70));
 }
 
-/// As many permits are given as there are who wait for them.
+/// As many permits are given as there are waiters for them.
 fn cannot_be_stolen<S: Semaphore + 'static>(rounds: u32, waiters: u32, give: fn(&S)) {
     if !S::HANDOFF {
         return;

@@ -1,6 +1,6 @@
 //! Go's tests of its condition variable, over threads and over goroutines; and what is not in Go: deadlines, unwinding.
 //!
-//! Go's `TestCondCopy` has no like: a `Cond` cannot be moved while somebody waits on it.
+//! Go's `TestCondCopy` has no like: a `Cond` cannot be moved while it has a waiter.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn cond_broadcast<K: Kind>() {
                 w.running.fetch_add(1, SeqCst);
                 w.cond.wait(&mut guard);
                 rounds += 1;
-                // As many have been woken as there have been broadcasts for each: nobody twice for one.
+                // As many have been woken as there have been broadcasts for each: none twice for one.
                 let awake = w.awake.fetch_add(1, SeqCst);
                 assert_eq!(awake / n + 1, rounds, "woken twice, or not at all");
             }
@@ -168,7 +168,7 @@ fn cond_signal_stealing<K: Kind>() {
         });
         K::until(|| w.running.load(SeqCst) == 1);
         drop(w.mutex.lock());
-        // The first waiter is in `wait` now. Now a broadcast, and a second waiter who might steal it.
+        // The first waiter is in `wait` now. Now a broadcast, and a second waiter that might steal it.
         let done = Arc::new(AtomicBool::new(false));
         let broadcaster = w.clone();
         K::go(move || broadcaster.cond.broadcast());
@@ -201,7 +201,7 @@ fn wait_until_a_deadline<K: Kind>() {
     }
 }
 
-/// As many are woken as there are signals that found somebody, whatever the deadlines do.
+/// As many are woken as there are signals that found a waiter, whatever the deadlines do.
 fn a_deadline_and_a_signal_at_once<K: Kind>() {
     const WAITERS: usize = 6;
     for round in 0..60 {
@@ -232,7 +232,7 @@ fn a_deadline_and_a_signal_at_once<K: Kind>() {
         while ended.load(SeqCst) < WAITERS {
             let guard = w.mutex.lock();
             if w.cond.waiters() == 1 {
-                w.cond.signal(); // it cannot give up, so this signal is nobody else's
+                w.cond.signal(); // it cannot give up, so this signal is its own
                 signals += 1;
             }
             drop(guard);
@@ -261,7 +261,7 @@ fn a_cancel_ends_a_wait<K: Kind>() {
     assert_eq!(w.0.cond.waiters(), 0);
 }
 
-/// Of two who wait the first is cancelled and signalled at once: it has the signal, or else the second has it.
+/// Of two waiters the first is cancelled and signalled at once: it has the signal, or else the second has it.
 fn a_cancel_and_a_signal_at_once<K: Kind>() {
     for _ in 0..200 {
         let w = Arc::new((World::default(), Cancel::new()));
@@ -337,7 +337,7 @@ fn with_guards_that_own_their_lock<K: Kind>() {
         });
     }
     K::until(|| w.0.waiters() == 3);
-    // Who waits has its ticket before it unlocks.
+    // A waiter has its ticket before it unlocks.
     K::until(|| mutex.try_lock().is_some());
     K::until(|| rw.try_write().is_some());
     w.0.broadcast();
@@ -364,7 +364,7 @@ fn with_bare_locks<K: Kind>() {
         K::go(move || wait(&w));
     }
     K::until(|| w.0.cond.waiters() == 3);
-    // Who waits has its ticket before it unlocks.
+    // A waiter has its ticket before it unlocks.
     K::until(|| w.1.try_lock());
     K::until(|| w.2.try_lock());
     w.1.unlock();
@@ -501,8 +501,8 @@ fn a_signal_for_a_waiter_unwound_on_its_way_to_the_mutex_goes_to_the_next() {
     thread.join().unwrap();
 }
 
-/// Who is unwound passes on a signal that has come for it; but a cancel is no signal. A thread that waits behind one that
-/// is cancelled, and unwound before it goes on, is left alone.
+/// An unwound waiter passes on a signal that has come for it; but a cancel is no signal. A thread that waits behind one
+/// that is cancelled, and unwound before it goes on, is left alone.
 #[test]
 fn a_cancel_of_an_unwound_waiter_wakes_no_other() {
     const WAITERS: usize = 4;

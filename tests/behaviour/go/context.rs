@@ -80,7 +80,7 @@ fn test_with_cancel<K: Kind>() {
 fn check_deadline<K: Kind>(c: &Context) {
     assert_eq!(c.wait(), Error::DeadlineExceeded);
     assert_eq!(c.err(), Some(Error::DeadlineExceeded));
-    // Not by the one who has waited, either.
+    // Not by the waiter, either.
     K::until(|| is_done(c));
 }
 

@@ -1,5 +1,5 @@
-//! Go's tests of its errgroup, over threads and over goroutines; and what is not in Go: panics, contexts of those who
-//! wait, limits that change.
+//! Go's tests of its errgroup, over threads and over goroutines; and what is not in Go: panics, contexts of waiters,
+//! limits that change.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::convert::Infallible;
@@ -315,7 +315,7 @@ fn many_wait<K: Kind>() {
     K::until(|| waits.load(SeqCst) == 20);
 }
 
-/// Those who wait for room, and give up at times, against goroutines that end: the limit holds, and no room is lost.
+/// Waiters for room, which give up at times, against goroutines that end: the limit holds, and no room is lost.
 fn a_storm_of_limits<K: Kind>() {
     const LIMIT: usize = 3;
     for round in 0..10 {

@@ -91,7 +91,7 @@ over_every_go_mutex! {
     checks { hammer fairness crowd timeouts_leave_no_trace a_grant_at_the_deadline_is_not_lost any_thread_may_unlock }
 }
 
-/// Unlocked, and nothing left of anybody.
+/// Unlocked, and nothing left of any contender.
 #[track_caller]
 fn assert_at_rest<S: Semaphore, P: Policy>(mutex: &GoMutex<S, P>) {
     assert_eq!(format!("{mutex:?}"), "GoMutex { locked: false, woken: false, starving: false, waiters: 0, .. }");
@@ -216,7 +216,7 @@ fn timeouts_leave_no_trace<S: ConstSemaphore, P: Policy>() {
     assert_at_rest(&mutex);
 }
 
-/// Deadlines that fall together with the unlock: whoever is granted the mutex has it, or it would stay locked.
+/// Deadlines that fall together with the unlock: the waiter that is granted the mutex has it, or it would stay locked.
 fn a_grant_at_the_deadline_is_not_lost<S: ConstSemaphore, P: Policy>() {
     let mutex = GoMutex::<S, P>::const_new();
     for round in 0..60 {
@@ -310,7 +310,7 @@ impl Script {
         self.at_gate.fetch_sub(1, Relaxed);
     }
 
-    /// Unlocks, and comes back when the waiter whom that woke stands at the gate.
+    /// Unlocks, and comes back when the waiter that it woke stands at the gate.
     fn wake_up_to_the_gate<P: Policy>(&self, mutex: &GoMutex<Spy, P>) {
         self.shut.store(true, Relaxed);
         mutex.unlock();
@@ -375,7 +375,7 @@ unsafe impl Semaphore for Spy {
     }
 }
 
-/// Those who wait in a test, in the order in which they got the mutex; each keeps it until it is told to go on.
+/// The waiters of a test, in the order in which they got the mutex; each keeps it until it is told to go on.
 #[derive(Default)]
 struct Turns {
     taken: StdMutex<Vec<usize>>,
@@ -425,7 +425,7 @@ fn assert_starving<P: Policy>(starving: bool, at_least: Duration, at_most: Durat
     assert!(!starving || at_most > P::THRESHOLD, "starving after {at_most:?} at most");
 }
 
-/// From normal mode to starvation mode and back, with `newcomers` who arrive while the mutex is being handed over.
+/// From normal mode to starvation mode and back, with `newcomers` that arrive while the mutex is being handed over.
 fn starve<P: Policy>(newcomers: usize) {
     let (mutex, spy) = spied::<P>();
     let turns = Turns::default();
@@ -443,7 +443,7 @@ fn starve<P: Policy>(newcomers: usize) {
             assert_starving::<P>(mutex.is_starving(), woken - not_after, not_before.elapsed());
         }
 
-        // Starvation mode: promised to the waiter, and to nobody else.
+        // Starvation mode: promised to the waiter, and to no other.
         spy.wake_up_to_the_gate(&mutex);
         assert_eq!(spy.last(), Some(Step::Release(P::HANDOFF)));
         assert!(!mutex.is_locked() && mutex.is_starving());
@@ -498,7 +498,7 @@ fn until_1_13_the_releaser_goes_on() {
     starve::<policy::Go1_9>(2);
 }
 
-/// Until 1.8 one who lost was behind all others again.
+/// Until 1.8 a loser was behind all others again.
 #[test]
 fn in_go_1_8_a_loser_goes_to_the_end() {
     let _watchdog = Watchdog::new();
@@ -519,7 +519,7 @@ fn in_go_1_8_a_loser_goes_to_the_end() {
     assert_at_rest(&mutex);
 }
 
-/// Nobody is ever woken to compete: the first unlock hands over already.
+/// No waiter is ever woken to compete: the first unlock hands over already.
 #[test]
 fn first_come_first_served() {
     let _watchdog = Watchdog::new();

@@ -84,7 +84,7 @@ impl World {
         })
     }
 
-    /// Starts the one who runs; its function ends when it is told to.
+    /// Starts the runner; its function ends when it is told to.
     fn start<K: Kind>(self: &Arc<Self>, end: fn()) {
         let w = self.clone();
         K::go(move || {
@@ -191,7 +191,7 @@ fn a_cancelled_caller_does_not_run() {
     assert_eq!(debug(&once), "Once { state: new, waiters: 0 }");
 }
 
-/// Callers of all sorts at once, time and again: one function runs, nobody is early, nobody is left.
+/// Callers of all sorts at once, time and again: one function runs, no caller is early, no caller is left.
 fn limits_at_random<K: Kind>() {
     const CALLERS: usize = 8;
     let watchdog = Watchdog::new();
@@ -225,7 +225,7 @@ fn limits_at_random<K: Kind>() {
     }
 }
 
-/// It stands on the stack of one who sees that it is done: who touched it too late would touch another frame. (For
+/// It stands on the stack of a caller that sees that it is done: a late access would touch another frame. (For
 /// sanitizers to see; without them it cannot fail.)
 fn the_once_may_be_freed_when_it_is_done<K: Kind>() {
     struct Shared(*const Once, Arc<AtomicBool>);
@@ -237,7 +237,7 @@ fn the_once_may_be_freed_when_it_is_done<K: Kind>() {
         let shared = Shared(&raw const once, begun.clone());
         K::go(move || {
             let Shared(once, begun) = { shared };
-            // SAFETY: the one who waits for this function keeps it alive.
+            // SAFETY: the waiter for this function keeps it alive.
             unsafe { (*once).do_(|| begun.store(true, SeqCst)) };
         });
         K::until(|| begun.load(SeqCst));
@@ -266,7 +266,7 @@ fn a_once_in_itself_ends_with_its_goroutine() {
     once.do_(|| unreachable!());
 }
 
-/// The function is unwound while somebody outside waits for it.
+/// The function is unwound while a thread outside waits for it.
 #[test]
 fn a_goexit_has_done_it() {
     let _watchdog = Watchdog::new();
@@ -531,7 +531,7 @@ fn a_value_for_all<K: Kind>() {
     assert_eq!(format!("{:?}", w.0), "OnceValue(42)");
 }
 
-/// Those who wait, and those who come later, get the panic of the first.
+/// Waiters and later callers get the panic of the first.
 fn a_panic_for_all<K: Kind>() {
     const N: usize = 6;
     #[derive(Debug, PartialEq)]

@@ -109,15 +109,15 @@ fn pool_stress<K: Kind>() {
     });
 }
 
-/// Go: `TestPoolChain`, and `TestPoolDequeue`: one who puts and gets now and then, nine who steal; each item is had once.
-/// Here through the pool itself, which is the only deque there is.
+/// Go: `TestPoolChain`, and `TestPoolDequeue`: one caller that puts and gets now and then, nine thieves; each item is
+/// had once. Here through the pool itself, which is the only deque there is.
 fn pool_chain<K: Kind>() {
     const N: usize = if cfg!(debug_assertions) { 100_000 } else { (1 << 21) + 1000 };
     // One for both kinds, as statics of generic functions are: so they take turns.
     static HAVE: [AtomicU8; N] = [const { AtomicU8::new(0) }; N];
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = support::turn(&TURN);
-    /// Had when it is dropped; then it does not matter by whom.
+    /// Had when it is dropped; then it does not matter by which.
     struct Numbered(usize);
     impl Drop for Numbered {
         fn drop(&mut self) {

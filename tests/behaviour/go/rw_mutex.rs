@@ -1,5 +1,5 @@
-//! The readers-writer mutexes: Go's tests, over each lock, over threads and over goroutines; who goes when; deadlines,
-//! unwinding, downgrades; misuse word by word.
+//! The readers-writer mutexes: Go's tests, over each lock, over threads and over goroutines; the order of admission;
+//! deadlines, unwinding, downgrades; misuse word by word.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 use std::fmt::Debug;
@@ -66,7 +66,7 @@ fn new<L: ConstRawRwLock>() -> Rw<L> {
     Arc::new(RwMutexWith::new(0))
 }
 
-/// Nobody is there, and both sides are free.
+/// No owner is there, and both sides are free.
 #[track_caller]
 fn assert_at_rest<L: ConstRawRwLock, T>(rw: &RwMutexWith<L, T>) {
     assert!(!rw.is_locked(), "somebody is left");
@@ -182,7 +182,7 @@ fn r_locker() {
 
 // ---- who goes when --------------------------------------------------------------------------------------------------
 
-/// Waits until a writer is there: nobody new may read.
+/// Waits until a writer is there: no newcomer may read.
 fn until_announced<K: Kind, L: ConstRawRwLock + Debug>(rw: &RwMutexWith<L, u32>) {
     K::until(|| rw.try_read().is_none());
     // SAFETY: the lock is looked at, not changed.
@@ -329,7 +329,7 @@ fn deadlines<K: Kind, L: ConstRawRwLock>() {
     assert_at_rest(&rw);
 }
 
-/// A writer that gives up lets those in whom it has kept out.
+/// A writer that gives up admits the readers that it has kept out.
 fn timeouts_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
     for round in 0..30 {
         let (rw, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
@@ -349,14 +349,14 @@ fn timeouts_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
                 over.fetch_add(1, SeqCst);
             });
         }
-        // All of them end while somebody reads.
+        // All of them end while a reader reads.
         K::until(|| over.load(SeqCst) == 5);
         drop(first);
         assert_at_rest(&rw);
     }
 }
 
-/// Each is a reader or a writer, patient or not, now and then; nothing is lost, nobody is left.
+/// Each is a reader or a writer, patient or not, now and then; nothing is lost, no waiter is left.
 fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
     const CROWD: u64 = 8;
     const ROUNDS: u64 = 300;
@@ -405,7 +405,7 @@ fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
 /// Goroutines whose set has ended are unwound out of their waits, and leave no trace.
 fn unwound<L: ConstRawRwLock + 'static>(_: PhantomData<L>) {
     let _watchdog = Watchdog::new();
-    // While somebody writes: a reader and a writer wait.
+    // While a writer writes: a reader and a writer wait.
     let rw = new::<L>();
     let guard = rw.write();
     run_local(|| {
@@ -416,7 +416,7 @@ fn unwound<L: ConstRawRwLock + 'static>(_: PhantomData<L>) {
     });
     drop(guard);
     assert_at_rest(&rw);
-    // While somebody reads: a writer waits for it, and those that came later wait for the writer.
+    // While a reader reads: a writer waits for it, and those that came later wait for the writer.
     let guard = rw.read();
     run_local(|| {
         for n in 0..4 {

@@ -279,9 +279,9 @@ fn limits_of_waiters<K: Kind>() {
     assert!(waiting(&w.group, 0));
     w.go_on.store(true, SeqCst);
     K::until(|| w.ended.load(SeqCst) == 2);
-    // Who is cancelled already does not call.
+    // A cancelled caller does not call.
     assert_eq!(w.group.do_ctx(&ctx, "key", || unreachable!()), Err(context::Error::Canceled));
-    // Who calls has no limit but that.
+    // The caller has no limit but that.
     assert_eq!(w.group.do_until("key", || Ok("late"), Instant::now()).unwrap().result, Ok("late"));
     assert_at_rest(&w.group);
 }
@@ -298,7 +298,7 @@ fn keys_do_not_wait_for_each_other<K: Kind>() {
     assert_at_rest(&group);
 }
 
-/// Everybody gets what was made for the key, and of calls for one key no two are under way.
+/// Every caller gets what was made for the key, and of calls for one key no two are under way.
 fn everything_at_random<K: Kind>() {
     const TASKS: usize = 10;
     const KEYS: usize = 3;
@@ -388,7 +388,7 @@ fn a_share_allocates_nothing() {
     });
 }
 
-/// The set of the one who calls comes to rest, and it is given up: those outside are told.
+/// The caller's scheduler comes to rest, and the caller is given up: callers outside are told.
 #[test]
 fn a_caller_that_is_given_up() {
     let _watchdog = Watchdog::new();
@@ -471,7 +471,7 @@ fn a_run_ends_in_the_midst() {
     }
 }
 
-/// The one who calls is given up while another key is hashed, which takes until then: it lands all the same.
+/// The caller is given up while another key is hashed, which takes until then: it lands all the same.
 #[test]
 fn a_landing_while_another_key_is_hashed() {
     static LOCKED: AtomicBool = AtomicBool::new(false);

@@ -124,7 +124,7 @@ fn the_group_may_be_freed_when_the_wait_is_over<K: Kind>() {
             let shared = Shared(&raw const group);
             K::go(move || {
                 let Shared(group) = { shared };
-                // SAFETY: the one who waits for this call keeps it alive.
+                // SAFETY: the waiter for this call keeps it alive.
                 unsafe { (*group).done() };
             });
         }

@@ -165,7 +165,7 @@ fn large_acquire_doesnt_starve<K: Kind>() {
     K::until(|| w.2.load(SeqCst) == n);
 }
 
-/// Go: `TestAllocCancelDoesntStarve`. There by sleeps; here nobody can be late.
+/// Go: `TestAllocCancelDoesntStarve`. There by sleeps; here no waiter can be late.
 fn alloc_cancel_doesnt_starve<K: Kind>() {
     let w = Arc::new((Weighted::new(10), AtomicUsize::new(0)));
     w.0.acquire(&background(), 1).unwrap();
@@ -188,7 +188,8 @@ fn alloc_cancel_doesnt_starve<K: Kind>() {
     assert_eq!(debug(&w.0), state(10, 1, 0));
 }
 
-/// Go: `TestWeightedAcquireCanceled` (issue 63615). Who cancels and then releases knows that nobody takes that.
+/// Go: `TestWeightedAcquireCanceled` (issue 63615). A caller that cancels and then releases knows that no waiter takes
+/// that.
 fn weighted_acquire_canceled<K: Kind>() {
     for _ in 0..300 {
         let w = Arc::new((Weighted::new(2), AtomicBool::new(false)));
@@ -213,8 +214,8 @@ fn weighted_acquire_canceled<K: Kind>() {
 
 // ---- not in Go ------------------------------------------------------------------------------------------------------
 
-/// Strictly in turn, whatever each wants: the tokens come back one by one, and before the first in line has its own
-/// nobody has.
+/// Strictly in turn, whatever each wants: the tokens come back one by one, and before the first waiter has its own, no
+/// other has.
 fn in_turn<K: Kind>() {
     const SIZE: u64 = 7;
     let wants = [3, 7, 1, 1, 5, 2, 7, 4, 6, 1];
@@ -344,7 +345,7 @@ fn a_guard_gives_back() {
     assert_eq!(debug(&SEMAPHORE), state(3, 0, 0));
 }
 
-/// No tokens at all are had at once, but not past those who wait.
+/// No tokens at all are had at once, but not past waiters.
 #[test]
 fn no_tokens_and_a_semaphore_of_none() {
     let semaphore = Weighted::new(0);
@@ -483,8 +484,8 @@ fn a_run_ends_in_the_midst() {
     }
 }
 
-/// A goroutine whose time slice is over gives way as it releases; and is unwound there, as its `run` ends meanwhile. All
-/// whom it serves have been served by then.
+/// A goroutine whose time slice is over gives way as it releases; and is unwound there, as its `run` ends meanwhile.
+/// All that it serves have been served by then.
 #[test]
 fn a_releaser_is_given_up() {
     let watchdog = Watchdog::new();

@@ -1,4 +1,5 @@
-//! Capacitors: who is let through, who is overtaken and by how many, and that nobody who gives up leaves a trace.
+//! Capacitors: which threads are let through, how often a waiter is overtaken, and that a waiter that gives up leaves
+//! no trace.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -110,7 +111,7 @@ fn an_arrived_thread_departs_in_a_panic() {
     let arrival = window.pass();
     assert!(window.pass_until(soon()).is_none(), "that one has not departed");
     drop(arrival);
-    // Whoever forgets to depart closes it, and that is all.
+    // A thread that forgets to depart closes it, and that is all.
     std::mem::forget(window.pass());
     assert!(window.try_arrive().is_none());
 }
@@ -146,7 +147,7 @@ fn first_come_first_let_through() {
 
 // ---- giving up ------------------------------------------------------------------------------------------------------
 
-/// More give up than a window has bits, in front of some who stay.
+/// More waiters give up than a window has bits, in front of some that stay.
 #[test]
 fn a_crowd_that_gives_up_is_not_waited_for() {
     let _watchdog = Watchdog::new();
@@ -217,7 +218,7 @@ fn a_storm_of_late_waiters() {
     assert_eq!(window.present(), 0);
 }
 
-/// A lock in the capacitor `C`, where `C` can tell that nobody is in it.
+/// A lock in the capacitor `C`, where `C` can tell that it is empty.
 type Gate<L, C> = Wrapped<L, C, Gated>;
 
 fn at_rest<L: RawLock, C: ArriveDepart>(lock: &Gate<L, C>) {
@@ -264,7 +265,7 @@ fn a_condition_is_waited_for_outside() {
                     cond.wait(&mut ready);
                 }
             });
-            // Were it inside as it waits, nobody would get in: the limit is 1.
+            // Were it inside as it waits, no other would get in: the limit is 1.
             loop {
                 let mut ready = mutex.lock();
                 *ready = true;
@@ -306,7 +307,7 @@ fn a_panic_in_the_critical_section_leaves_it_unlocked() {
     check(&FRACTIONAL);
 }
 
-/// Goroutines whose set is over are unwound: those who wait to be let through, and those who wait for the lock.
+/// Goroutines whose scheduler is over are unwound: waiters for the capacitor, and waiters for the lock.
 #[cfg(unix)]
 #[test]
 fn unwound_waits_leave_no_trace() {
@@ -338,7 +339,7 @@ fn unwound_waits_leave_no_trace() {
     check::<Platoon<RuntimeSema>>();
 }
 
-/// Lanes have no line that can be left: whoever is unwound waits until it is let through. Others of its worker go on.
+/// Lanes have no line that can be left: an unwound waiter waits until it is let through. Others of its worker go on.
 #[cfg(unix)]
 #[test]
 fn goroutines_in_lanes() {
@@ -355,7 +356,7 @@ fn goroutines_in_lanes() {
         let pass = lock.lock();
         let theirs = lock.clone();
         let set = Scheduler::new();
-        // It is we who unlock.
+        // This thread unlocks.
         let outside = (!unwound).then(|| set.keep_alive());
         thread::scope(|s| {
             let scheduler = s.spawn(|| {
@@ -370,7 +371,7 @@ fn goroutines_in_lanes() {
                 });
             });
             if unwound {
-                // They are at rest, so they are unwound; those who were not let through wait for the one who holds it.
+                // They are at rest, so they are unwound; waiters that were not let through wait for its owner.
                 eventually(|| lock.capacitor().dealt() >= 2 * 21);
             }
             // SAFETY: as above.
@@ -492,7 +493,7 @@ fn an_inner_lock_that_panics_leaves_no_thread_inside() {
         let mut panics = 0;
         for way in 0..3 {
             for call in 1..=Panicky::CALLS + 1 {
-                // With somebody in the capacitor whoever comes goes through it.
+                // With a thread in the capacitor every newcomer goes through it.
                 for through in [false, true] {
                     let other = through.then(|| lock.capacitor().pass());
                     lock.inner().arm(call);
@@ -592,7 +593,7 @@ fn past_the_gate_only_if_no_thread_is_inside() {
         assert!(!ways(), "somebody is in the capacitor");
         lock.capacitor().depart_and_retract(ticket);
         assert!(ways());
-        // Whoever comes without an announcement is not seen, and disturbs nobody.
+        // A thread that comes without an announcement is not seen, and disturbs no other.
         let ticket = lock.capacitor().arrive();
         lock.capacitor().depart(ticket);
         assert!(ways());
@@ -604,7 +605,7 @@ fn past_the_gate_only_if_no_thread_is_inside() {
     check::<Platoon<Benaphore>>();
 }
 
-/// Who goes past neither arrives nor departs, whatever the others do.
+/// A thread that bypasses it neither arrives nor departs, whatever the others do.
 #[test]
 fn a_policy_of_ones_own() {
     struct EverySecond(AtomicUsize);
@@ -640,7 +641,7 @@ enum Entry {
 
 /// How many that came later were in before each: the largest such number. In the order of entry.
 fn most_overtaken(entries: &[Entry]) -> u64 {
-    // Few are far out of order, so it is enough to look back until nobody can be out of order any more.
+    // Few are far out of order, so it is enough to look back until none can be out of order any more.
     let mut most = 0;
     for (i, &entry) in entries.iter().enumerate() {
         let Entry::Ticket(ticket) = entry else { continue };
@@ -675,7 +676,7 @@ fn storm(limit: u32, gated: bool) {
             if self.0 { Path::Gate } else { Path::Through }
         }
     }
-    /// Stalls now and then, and serves anybody: the system's choice.
+    /// Stalls now and then, and serves any waiter: the system's choice.
     struct Unfair(GoMutex, AtomicUsize);
     // SAFETY: the mutex's promises.
     unsafe impl RawLock for Unfair {

@@ -74,7 +74,7 @@ const fn is_send<T: Send>() {}
 const _: () = is_send::<ClhGuard>();
 const _: () = is_send::<sudog::sync::lock_api::MutexGuard<'_, sudog::sync::ApiLock<Clh>, u32>>();
 
-/// By a third, while another waits, and while nobody does.
+/// By a third thread, while another waits, and while none does.
 fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {
     let _watchdog = Watchdog::new();
     let lock = L::new();
@@ -124,7 +124,7 @@ macro_rules! in_line {
 
 in_line!(TicketLock Mcs Clh Lifo Reciprocating);
 
-/// A lock at which something changes when somebody comes to wait; at some, for the first only, or not at all.
+/// A lock that changes when a waiter comes; at some, for the first only, or not at all.
 trait Seen: RawLock {
     fn seen(&self) -> Option<u64>;
 }
@@ -148,8 +148,8 @@ macro_rules! seen_in_line {
 
 seen_in_line!(TicketLock Mcs Clh Lifo Reciprocating);
 
-/// Somebody holds the lock. `first` so many come, one after another. The lock is released, and whoever has it then
-/// keeps it until `second` so many more have come. In which order do they have it?
+/// The lock is held. `first` so many contenders come, one after another. The lock is released, and its next owner keeps
+/// it until `second` so many more have come. In which order do they have it?
 fn served<L: InLine>(first: usize, second: usize) -> Vec<usize> {
     let _watchdog = Watchdog::new();
     let (lock, order, all_here) = (L::new(), Mutex::new(Vec::new()), AtomicUsize::new(0));
@@ -201,21 +201,21 @@ fn clh_is_first_come_first_served() {
 
 #[test]
 fn lifo_is_last_come_first_served() {
-    // 3 has it as the others come, who are in front of those that came before it.
+    // 3 has it as the others come, which are in front of those that came before it.
     assert_eq!(served::<Lifo>(4, 3), [3, 6, 5, 4, 2, 1, 0]);
     assert_eq!(served::<Lifo<SpinThenYield>>(4, 3), [3, 6, 5, 4, 2, 1, 0]);
 }
 
 #[test]
 fn reciprocating_serves_segment_after_segment_each_from_its_end() {
-    // Those who come while 3 has it are the next segment.
+    // Contenders that come while 3 has it are the next segment.
     assert_eq!(served::<Reciprocating>(4, 3), [3, 2, 1, 0, 6, 5, 4]);
     assert_eq!(served::<Reciprocating<SpinThenYield>>(4, 3), [3, 2, 1, 0, 6, 5, 4]);
     assert_eq!(served::<Reciprocating>(1, 4), [0, 4, 3, 2, 1]);
 }
 
-/// Two segments, of which the second begins while the first is served. Whoever comes then must not be taken for the mark at
-/// the first one's end, though it may have its address.
+/// Two segments, of which the second begins while the first is served. A contender that comes then must not be taken
+/// for the mark at the first one's end, though it may have its address.
 struct Segments {
     lock: Reciprocating,
     order: Mutex<Vec<usize>>,
@@ -274,7 +274,7 @@ fn reciprocating_knows_a_mark_from_its_thread_that_arrives_again() {
     assert!(!segments.lock.is_locked());
 }
 
-/// Who comes next is likely to have the memory of the thread that has ended, and so its address.
+/// The next thread is likely to have the memory of the thread that has ended, and so its address.
 #[test]
 fn reciprocating_knows_the_mark_of_a_thread_that_has_ended() {
     for _ in 0..20 {
@@ -300,7 +300,7 @@ fn many_are_held_at_once_and_released_in_any_order<L: RawLock>(watchdog: &Watchd
             s.spawn(move || {
                 let mut rng = StdRng::seed_from_u64(seed);
                 for _ in 0..20 {
-                    // Locked in their order, so that nobody waits in a ring.
+                    // Locked in their order, so that no ring of waiters forms.
                     let mut held: Vec<_> = locks.iter().enumerate().map(|(n, lock)| (n, lock.lock())).collect();
                     held.shuffle(&mut rng);
                     for (n, guard) in held {
@@ -588,7 +588,7 @@ fn a_policy_that_contradicts_itself_leaves_no_waiter_asleep() {
                 // SAFETY: locked above, on this thread.
                 unsafe { lock.unlock(guard) };
             });
-            // Who sleeps asks no more.
+            // A sleeper asks no more.
             eventually(|| CONTRADICTIONS.load(Relaxed) > before + 5);
             // SAFETY: locked above, on this thread.
             unsafe { lock.unlock(guard) };

@@ -21,7 +21,7 @@ use sudog::locks::waiting_array::{
 use sudog::sync::ConstSemaphore;
 use support::{Watchdog, eventually};
 
-/// Everybody in one bucket.
+/// All waiters in one bucket.
 type One = MixedHash<1>;
 
 macro_rules! over_every_form {
@@ -353,7 +353,7 @@ fn a_storm_conserves_permits<S: Form>(sema: &S) {
             s.spawn(move || {
                 let mut rng = StdRng::seed_from_u64(seed);
                 while takers.load(Relaxed) > 0 {
-                    // With many permits nobody would wait.
+                    // With many permits no taker would wait.
                     if sema.available() < 4 {
                         let n = rng.random_range(1..4);
                         posted.fetch_add(n.into(), Relaxed);
@@ -433,7 +433,7 @@ fn freed_at_once<W: TicketWait, D: Doorway>(abandoned: bool) {
             posts.send(Posted(sema)).unwrap();
             (0..round % 128).for_each(|_| std::hint::spin_loop());
             shared.acquire_many(1).unwrap();
-            // SAFETY: made above; the only permit is ours, so nobody uses it any more.
+            // SAFETY: made above; the only permit is ours, so it is not in use any more.
             drop(unsafe { Box::from_raw(sema) });
         }
         drop(posts);
@@ -544,7 +544,7 @@ fn keys() {
         }
     };
     follows(K, until, || key_signal(K));
-    // Whoever else signals this channel, by a collision, ends the wait in vain.
+    // Another signaller of this channel, by a collision, ends the wait in vain.
     let to_the_end = (0..1000).find_map(|_| {
         let (seen, deadline) = (key_monitor(K), soon(500));
         (!key_wait_until(K, seen, deadline)).then(|| {
@@ -590,7 +590,7 @@ fn a_waiter_that_moves_on() {
                     if stop.load(Relaxed) {
                         break;
                     }
-                    // Never woken by anybody but those who move on.
+                    // Woken only by threads that move on.
                     waiter.wait(0x1000 + 8 * (round % 5));
                     left.fetch_add(1, Relaxed);
                 }
@@ -651,7 +651,7 @@ impl sudog::locks::waiting_array::WaitPolicy for ActsBetween {
     fn pass_time(iter: u32) -> bool {
         if iter == 0 && BETWEEN.wanted() == 1 {
             BETWEEN.post(1); // the grant, and the wake-up
-            LocationWaiter::new().wait(0); // somebody enlists there, and leaves it at that
+            LocationWaiter::new().wait(0); // a waiter enlists there, and does no more
         }
         false
     }
@@ -708,7 +708,7 @@ fn a_post_over_a_gap_leaves_what_it_has_given() {
         });
         for round in 0..ROUNDS {
             let sema = std::ptr::with_exposed_provenance_mut::<Benaphore>(place);
-            // SAFETY: `words` is that large, and so aligned, and nobody uses it but we and, between the turns, the
+            // SAFETY: `words` is that large, and so aligned, and it is used only by us and, between the turns, by the
             // poster.
             unsafe { sema.write(Benaphore::new(0)) };
             // SAFETY: just written.
