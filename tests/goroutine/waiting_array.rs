@@ -305,7 +305,7 @@ fn deadlines_on_one_worker() {
     assert_eq!((sema.available(), sema.wanted()), (1, 0));
 }
 
-// ---- who shares a chain by a collision ------------------------------------------------------------------------------
+// ---- chains shared by a collision ------------------------------------------------------------------------------
 
 type Colliding = Benaphore<ChainWait<SpinThenPark, 1, One>>;
 
@@ -366,7 +366,7 @@ fn a_deadline_does_not_hang_on_strangers() {
     );
 }
 
-// ---- whoever is unwound while it aborts -----------------------------------------------------------------------------
+// ---- unwinding during an abort -----------------------------------------------------------------------------
 
 /// One beneath a thread that looks at its condition: `waits` gets into the state in which it is given up, on a small
 /// stack that is unmapped then. The thread, when it goes on, opens the gate that was there.

@@ -188,7 +188,7 @@ fn table<const N: usize>() {
                 // Until all takers have gone home: one may wait without a limit.
                 while takers.load(Relaxed) > 0 {
                     let semaphore = &semaphores[gives.random_range(0..SEMAPHORES)];
-                    // With too many permits nobody would wait.
+                    // With too many permits no taker would wait.
                     if semaphore.permits.load(Relaxed) < 2 {
                         give(table, semaphore, &mut gives);
                     }

@@ -180,7 +180,7 @@ fn r_locker() {
     writer.join().unwrap();
 }
 
-// ---- who goes when --------------------------------------------------------------------------------------------------
+// ---- order of admission --------------------------------------------------------------------------------------------------
 
 /// Waits until a writer is there: no newcomer may read.
 fn until_announced<K: Kind, L: ConstRawRwLock + Debug>(rw: &RwMutexWith<L, u32>) {

@@ -57,7 +57,7 @@ over_all! {
     a_goroutine_in_line_stays_there
 }
 
-// ---- who may release ------------------------------------------------------------------------------------------------
+// ---- releases ------------------------------------------------------------------------------------------------
 
 /// Of a type that is `Send`, both implementations apply, and which one is meant cannot be inferred.
 trait UnlessSend<A> {
