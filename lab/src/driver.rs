@@ -17,8 +17,8 @@
 mod logged;
 mod room;
 
+use std::fmt;
 use std::io;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -26,14 +26,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-pub use self::logged::LoggedRun;
+use self::logged::{LogOfRun, LoggedTally};
 use self::room::{Alone, Reading, Room, Together, Visitor, steps};
+use sudog_runtime::event::clock::ticks;
+
 use crate::contenders::{Contenders, Gate};
 use crate::entrance::{Admits, ByErrand, Entrance, EntranceJob, Errand};
+use crate::log::Entry;
 use crate::sections::CriticalSections;
 use crate::ticks::Ticks;
 use crate::usage::{Counts, Usage};
 use crate::waits::{Bypasses, WaitRecorder, Waits, empty_waits_by_errand};
+use crate::wakeups::{CallCounter, SleepCounter};
 
 /// What each contender does, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +58,11 @@ pub struct Workload {
     pub sample: u32,
     /// All have come to the entrance before the first is let in. Else who is there first has it to itself for as long as
     /// the system takes to start the others, which is as much as a contender's share of a second, if they sleep. Only
-    /// where one is let in at a time. A logged run does so in any case: see [`LoggedRun`].
+    /// where one is let in at a time. A logged run does so in any case: see [`Prepared::log`].
     pub gathered: bool,
 }
 
-/// One run to be made. As an [`EntranceJob`] it makes that run.
+/// One run to be made. As an [`EntranceJob`] it makes the arena of that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// What contends.
@@ -125,32 +129,39 @@ struct Arena<E, R> {
     ticks: Ticks,
 }
 
-/// An entrance that nobody else comes through, until it is dropped. It stays on its thread, as a pass has to.
-struct Shut<'a, E: Entrance> {
-    entrance: &'a E,
-    me: usize,
-    /// Always there before the drop.
-    pass: Option<E::Pass>,
-    on_its_thread: PhantomData<*const ()>,
+/// An [`Arena`] of any entrance and any room. The code around the measured loops is compiled once, over this trait; the
+/// loops themselves ([`Self::work`] and [`Self::work_logged`]) are compiled for each pair of types. Each of them is
+/// called once per contender and run.
+trait AnyArena: Send + Sync {
+    /// The measured loop of one contender.
+    fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally;
+
+    /// The measured loop of one contender of a logged run.
+    fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally;
+
+    /// Whether the entrance lets in one at a time, and the caller of [`Self::shut`] too.
+    fn can_be_shut(&self, permits: u32) -> bool;
+
+    /// Enters as contender `me`, runs `inside`, and leaves.
+    fn shut(&self, me: usize, inside: &mut dyn FnMut());
+
+    /// See [`Room::admissions`].
+    fn admissions(&self) -> u64;
+
+    /// Tells the contenders to stop.
+    fn stop(&self) -> &AtomicBool;
+
+    /// The coarse clock of the run.
+    fn ticks(&self) -> &Ticks;
+
+    /// [`Room::IN_ORDER`].
+    fn is_in_order(&self) -> bool;
+
+    /// See [`Room::longest_run`].
+    fn longest_run(&mut self, admissions: ByErrand<u64>) -> Option<u64>;
 }
 
-impl<'a, E: Entrance> Shut<'a, E> {
-    fn new(entrance: &'a E, me: usize) -> Self {
-        let pass = Some(entrance.enter(me, Errand::Write));
-        Self { entrance, me, pass, on_its_thread: PhantomData }
-    }
-}
-
-impl<E: Entrance> Drop for Shut<'_, E> {
-    fn drop(&mut self) {
-        if let Some(pass) = self.pass.take() {
-            // SAFETY: entered in `new`, by the same, on this thread.
-            unsafe { self.entrance.leave(self.me, pass) };
-        }
-    }
-}
-
-/// What one contender brings home.
+/// What one contender returns.
 struct Tally {
     admissions: u64,
     reads: u64,
@@ -159,80 +170,149 @@ struct Tally {
     bypasses: Bypasses,
 }
 
-impl EntranceJob for Run {
-    /// Fails if the contenders cannot be had.
-    type Out = io::Result<Outcome>;
+/// A run, and the arena that is made for it: what to do with it is up to the caller, once.
+pub struct Prepared {
+    run: Run,
+    arena: Arc<dyn AnyArena>,
+}
 
-    fn run<E: Entrance>(self, setup: &E::Setup) -> io::Result<Outcome> {
-        // The room is one for those whom the entrance lets in.
-        match E::admits(self.workload.permits) {
-            Admits::One => self.through::<E, Alone>(setup),
-            Admits::Readers => self.through::<E, Reading>(setup),
-            Admits::Several => self.through::<E, Together>(setup),
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+impl EntranceJob for Run {
+    type Out = Prepared;
+
+    fn run<E: Entrance>(self, setup: &E::Setup) -> Prepared {
+        // The room must suit the entrance: see `Room::visit`.
+        let arena: Arc<dyn AnyArena> = match E::admits(self.workload.permits) {
+            Admits::One => Arc::new(Arena::<E, Alone>::new(setup, &self)),
+            Admits::Readers => Arc::new(Arena::<E, Reading>::new(setup, &self)),
+            Admits::Several => Arc::new(Arena::<E, Together>::new(setup, &self)),
+        };
+        Prepared { run: self, arena }
+    }
+}
+
+impl Prepared {
+    /// Makes the run. Fails if the contenders cannot be started.
+    pub fn measure(self) -> io::Result<Outcome> {
+        let Self { run, mut arena } = self;
+        let theirs = Arc::clone(&arena);
+        let work = move |me, gate: &Gate| theirs.work(me, &run, gate);
+        let conduct = |gate: &Gate| (Counts::now(), conduct(&*arena, gate, &run));
+        let ((counts, elapsed), tallies) = run.on.fan_out(run.threads, work, conduct)?;
+        let usage = counts.usage_until_now();
+        let arena = Arc::get_mut(&mut arena).expect("the contenders have ended");
+        Ok(outcome(arena, elapsed, &tallies, usage))
+    }
+}
+
+/// Opens the gate. Where the entrance lets in one at a time, the caller enters first, as one more contender, waits until
+/// the others have come to the entrance, calls `start` and leaves; returns the result of `start`. Does not enter, and
+/// returns nothing, if the entrance lets in several or no others, or if there is only one contender, which would only
+/// learn to sleep.
+fn gather<T>(arena: &dyn AnyArena, gate: &Gate, run: &Run, start: impl FnOnce() -> T) -> Option<T> {
+    if run.threads == 1 || !arena.can_be_shut(run.workload.permits) {
+        gate.open(true);
+        return None;
+    }
+    let (mut start, mut started) = (Some(start), None);
+    arena.shut(run.threads, &mut || {
+        gate.open(true);
+        thread::sleep(gathering(run.threads));
+        started = start.take().map(|start| start());
+    });
+    started
+}
+
+/// Starts the contenders, keeps the clock, stops the contenders. Returns how long they ran.
+fn conduct(arena: &dyn AnyArena, gate: &Gate, run: &Run) -> Duration {
+    let Workload { duration, gathered, .. } = run.workload;
+    let start = if gathered {
+        gather(arena, gate, run, Instant::now)
+    } else {
+        gate.open(true);
+        None
+    };
+    let start = start.unwrap_or_else(Instant::now);
+    loop {
+        thread::sleep(Ticks::PERIOD);
+        let elapsed = start.elapsed();
+        arena.ticks().advance(elapsed, || arena.admissions());
+        if elapsed >= duration {
+            // Release, after the last tick: a contender that sees the stop sees the clock as it stays.
+            arena.stop().store(true, Ordering::Release);
+            return elapsed;
         }
     }
 }
 
-impl Run {
-    fn through<E: Entrance, R: Room>(self, setup: &E::Setup) -> io::Result<Outcome> {
-        let arena = Arc::new(Arena::<E, R>::new(setup, self.threads, &self.workload));
-        let theirs = Arc::clone(&arena);
-        let work = move |me, gate: &Gate| theirs.work(me, &self, gate);
-        let conduct = |gate: &Gate| (Counts::now(), arena.conduct(gate, &self));
-        let ((counts, elapsed), tallies) = self.on.fan_out(self.threads, work, conduct)?;
-        let usage = counts.usage_until_now();
-        let arena = Arc::into_inner(arena).expect("the contenders have ended");
-        Ok(arena.outcome(elapsed, &tallies, usage))
+fn outcome(arena: &mut dyn AnyArena, elapsed: Duration, tallies: &[Tally], usage: Usage) -> Outcome {
+    let mut waits = empty_waits_by_errand();
+    for tally in tallies {
+        waits.read += &tally.waits.read;
+        waits.write += &tally.waits.write;
     }
+    let admissions: Vec<u64> = tallies.iter().map(|t| t.admissions).collect();
+    let bypasses = tallies.iter().map(|t| t.bypasses).fold(Bypasses::default(), Bypasses::and);
+    let reads = tallies.iter().map(|t| t.reads).sum();
+    let by_errand = ByErrand { read: reads, write: admissions.iter().sum::<u64>() - reads };
+    let order = arena.longest_run(by_errand).map(|longest_run| Admissions {
+        longest_run,
+        max_bypass: tallies.iter().map(|t| t.max_bypass).max().unwrap_or(0),
+        max_bypass_waiting: bypasses.max,
+        overtaken: (bypasses.all > 0).then(|| bypasses.beyond as f64 / bypasses.all as f64),
+    });
+    Outcome { elapsed, admissions, reads, waits, order, usage }
 }
 
 impl<E: Entrance, R: Room> Arena<E, R> {
-    fn new(setup: &E::Setup, threads: usize, workload: &Workload) -> Self {
+    fn new(setup: &E::Setup, run: &Run) -> Self {
+        let Run { threads, workload, .. } = run;
         Self {
-            entrance: CachePadded::new(E::new(setup, threads, workload.permits)),
+            entrance: CachePadded::new(E::new(setup, *threads, workload.permits)),
             room: CachePadded::new(R::new(workload)),
             stop: CachePadded::new(AtomicBool::new(false)),
             ticks: Ticks::new(workload.duration + Ticks::PERIOD),
         }
     }
+}
 
-    /// Opens the gate, and keeps the entrance shut until all have come to it, as one more contender. Until what this
-    /// returns is dropped. Nothing, and nobody is kept, if it does not let in one at a time, or no others, or if there is
-    /// but one contender, who would only learn to sleep.
-    fn gather(&self, gate: &Gate, run: &Run) -> Option<Shut<'_, E>> {
-        let can = run.threads > 1 && E::TAKES_OTHERS && E::admits(run.workload.permits) == Admits::One;
-        let shut = can.then(|| Shut::new(&*self.entrance, run.threads));
-        gate.open(true);
-        if shut.is_some() {
-            thread::sleep(gathering(run.threads));
-        }
-        shut
+impl<E: Entrance, R: Room> AnyArena for Arena<E, R> {
+    fn can_be_shut(&self, permits: u32) -> bool {
+        E::TAKES_OTHERS && E::admits(permits) == Admits::One
     }
 
-    /// Starts the contenders, keeps the clock, stops the contenders. Returns how long they ran.
-    fn conduct(&self, gate: &Gate, run: &Run) -> Duration {
-        let Workload { duration, gathered, .. } = run.workload;
-        let shut = if gathered {
-            self.gather(gate, run)
-        } else {
-            gate.open(true);
-            None
-        };
-        let start = Instant::now();
-        drop(shut);
-        loop {
-            thread::sleep(Ticks::PERIOD);
-            let elapsed = start.elapsed();
-            self.ticks.advance(elapsed, || self.room.admissions());
-            if elapsed >= duration {
-                // Release, after the last tick: whoever sees the stop sees the clock as it stays.
-                self.stop.store(true, Ordering::Release);
-                return elapsed;
-            }
-        }
+    fn shut(&self, me: usize, inside: &mut dyn FnMut()) {
+        let pass = self.entrance.enter(me, Errand::Write);
+        inside();
+        // SAFETY: entered above, by the same contender, on this thread.
+        unsafe { self.entrance.leave(me, pass) };
     }
 
-    /// The life of a contender.
+    fn admissions(&self) -> u64 {
+        self.room.admissions()
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    fn ticks(&self) -> &Ticks {
+        &self.ticks
+    }
+
+    fn is_in_order(&self) -> bool {
+        R::IN_ORDER
+    }
+
+    fn longest_run(&mut self, admissions: ByErrand<u64>) -> Option<u64> {
+        self.room.longest_run(admissions)
+    }
+
     fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally {
         let workload = &run.workload;
         let others = run.threads as u64 - 1;
@@ -268,24 +348,44 @@ impl<E: Entrance, R: Room> Arena<E, R> {
         Tally { admissions, reads, max_bypass, waits, bypasses }
     }
 
-    fn outcome(self, elapsed: Duration, tallies: &[Tally], usage: Usage) -> Outcome {
-        let mut waits = empty_waits_by_errand();
-        for tally in tallies {
-            waits.read += &tally.waits.read;
-            waits.write += &tally.waits.write;
+    fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally {
+        let Self { entrance, room, stop, .. } = self;
+        let pool = &log_of_run.pool;
+        let workload = &run.workload;
+        let cs = workload.cs.of(me);
+        let mut visitor = Visitor::new(me, workload.seed);
+        let (mut log, mut reads) = (pool.log(), 0);
+        let is_thread = run.on == Contenders::Threads;
+        let calls = CallCounter::open(is_thread);
+        let mut running = gate.wait();
+        let calls = calls.map(CallCounter::start);
+        let mut sleeps = SleepCounter::start(is_thread);
+        while running {
+            let errand = R::errand(&mut visitor, workload);
+            let request = ticks();
+            let pass = entrance.enter(me, errand);
+            let entry = ticks();
+            // Asked inside and nowhere else, as in a run without a log.
+            running = !stop.load(Ordering::Relaxed);
+            // SAFETY: we are inside until we leave, and `run` has chosen the room for this entrance.
+            let seq = unsafe { room.visit(&mut visitor, errand, running, cs) };
+            let release = ticks();
+            match running {
+                true => log.push(Entry { seq, request, entry, release }),
+                false => log.end(request),
+            }
+            // SAFETY: entered above, on this thread, which a goroutine does not change.
+            unsafe { entrance.leave(me, pass) };
+            reads += u64::from(running && errand == Errand::Read);
+            sleeps.waited(entry.saturating_sub(request));
+            if !log.make_room(pool) {
+                // Seen by ourselves, before anything else could be pushed.
+                log_of_run.stop(stop, true);
+            }
+            steps(&mut visitor.random, workload.ncs);
         }
-        let admissions: Vec<u64> = tallies.iter().map(|t| t.admissions).collect();
-        let bypasses = tallies.iter().map(|t| t.bypasses).fold(Bypasses::default(), Bypasses::and);
-        let reads = tallies.iter().map(|t| t.reads).sum();
-        let by_errand = ByErrand { read: reads, write: admissions.iter().sum::<u64>() - reads };
-        let longest_run = self.room.into_inner().longest_run(by_errand);
-        let order = longest_run.map(|longest_run| Admissions {
-            longest_run,
-            max_bypass: tallies.iter().map(|t| t.max_bypass).max().unwrap_or(0),
-            max_bypass_waiting: bypasses.max,
-            overtaken: (bypasses.all > 0).then(|| bypasses.beyond as f64 / bypasses.all as f64),
-        });
-        Outcome { elapsed, admissions, reads, waits, order, usage }
+        let calls = calls.and_then(|counter| counter.until_now()).map(|all| all.saturating_sub(sleeps.calls_made()));
+        LoggedTally { log, reads, sleeps: sleeps.counted(), calls }
     }
 }
 
@@ -317,7 +417,7 @@ mod tests {
 
     fn run(subject: impl Into<Subject>, on: Contenders, threads: usize, permits: u32) -> Outcome {
         let workload = Workload { permits, ..WORKLOAD };
-        subject.into().with(Run { on, threads, workload }).unwrap()
+        subject.into().with(Run { on, threads, workload }).measure().unwrap()
     }
 
     #[test]
@@ -357,7 +457,7 @@ mod tests {
                 assert!(outcome.order.is_none() && outcome.reads <= total);
                 for (writes, reads) in [(0, total), (1000, 0)] {
                     let workload = Workload { writes, ..WORKLOAD };
-                    let outcome = Subject::from(rw_lock).with(Run { on, threads: 2, workload }).unwrap();
+                    let outcome = Subject::from(rw_lock).with(Run { on, threads: 2, workload }).measure().unwrap();
                     let total: u64 = outcome.admissions.iter().sum();
                     assert_eq!(outcome.reads, if reads == 0 { 0 } else { total });
                     let waits = [outcome.waits.read, outcome.waits.write].map(|waits| waits.is_empty());

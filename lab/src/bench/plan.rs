@@ -7,10 +7,10 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::logged;
-use crate::admissions::{Logged, Metrics};
+use crate::admissions::Metrics;
 use crate::cli::{EffortArgs, List};
 use crate::contenders::Contenders;
-use crate::driver::{LoggedRun, Outcome, Run, Workload};
+use crate::driver::{Outcome, Prepared, Run, Workload};
 use crate::failure::Failure;
 use crate::metrics::{gini, jain, min_max};
 use crate::output::Output;
@@ -259,18 +259,18 @@ impl Plan {
 
     /// Makes one.
     pub fn make(&self, subject: Subject, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
-        subject.with(Run { on: self.on, threads, workload }).map_err(|error| self.cannot_start(threads, &error))
+        subject.with(Run { on: self.on, threads, workload }).measure().map_err(|error| self.cannot_start(threads, &error))
     }
 
-    /// Makes the logged run that follows one, if there is to be one, by doing a job on what is measured.
+    /// Makes the logged run that follows one, if there is to be one, in an arena that `prepare` makes.
     pub fn metrics(
         &self,
         threads: usize,
         workload: Workload,
-        job: impl FnOnce(LoggedRun) -> io::Result<Logged>,
+        prepare: impl FnOnce(Run) -> Prepared,
     ) -> Result<Option<Metrics>, Failure> {
         let Some(Logging { window }) = self.logging else { return Ok(None) };
-        let logged = job(LoggedRun(Run { on: self.on, threads, workload }));
+        let logged = prepare(Run { on: self.on, threads, workload }).log();
         let logged = logged.map_err(|error| self.cannot_start(threads, &error))?;
         Ok(Some(Metrics::new(logged, window)))
     }

@@ -144,7 +144,7 @@ fn measure(
                 let counts = || (WAKES.load(Relaxed), HANDOFFS.load(Relaxed));
                 let before = counts();
                 let run = Run { on: plan.on, threads, workload: plan.workload };
-                let outcome = with_stage(stage, OnStage(run)).map_err(|error| plan.cannot_start(threads, &error))?;
+                let outcome = with_stage(stage, OnStage(run)).measure().map_err(|error| plan.cannot_start(threads, &error))?;
                 let after = counts();
                 let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, OnStage(run)))?;
                 let record = StageRecord {

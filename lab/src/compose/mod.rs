@@ -238,7 +238,7 @@ mod tests {
         };
         for composed in some_of_each() {
             let run = Run { on: Contenders::Threads, threads: 5, workload };
-            let outcome = Subject::from(composed).with(run).unwrap();
+            let outcome = Subject::from(composed).with(run).measure().unwrap();
             assert_eq!(outcome.admissions.len(), 5, "{}", composed.name());
             assert!(outcome.order.is_some(), "{}", composed.name());
         }

@@ -14,70 +14,52 @@
 //! locked instruction takes effect before the reading ahead of it has retired; the system's clock is read by a call.
 
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
 use sudog_runtime::event::clock::{self, ticks};
 
-use super::room::{Alone, Reading, Room, Together, Visitor, steps};
-use super::{Arena, Run};
+use super::{AnyArena, Prepared, Run, gather};
 use crate::admissions::{Logged, Wakeups};
-use crate::contenders::{Contenders, Gate};
-use crate::entrance::{Admits, ByErrand, Entrance, EntranceJob, Errand};
-use crate::log::{Entry, Log, Pool, merge};
+use crate::contenders::Gate;
+use crate::entrance::ByErrand;
+use crate::log::{Log, Pool, merge};
 use crate::ticks::Ticks;
-use crate::wakeups::{CallCounter, SleepCounter, Sleeps};
+use crate::wakeups::Sleeps;
 
-/// One run to be made, and logged. As an [`EntranceJob`] it makes that run. Its length is the most that it takes: it
-/// ends when the log is full. All have come to the entrance before the first is let in, where that is one at a time,
-/// whatever [`Workload::gathered`](super::Workload::gathered) says.
-#[derive(Clone, Copy, Debug)]
-pub struct LoggedRun(pub Run);
-
-/// What the contenders of a logged run share.
-struct LoggedArena<E, R> {
-    arena: Arena<E, R>,
-    pool: Pool,
+/// What the contenders of a logged run share, besides the arena.
+pub(super) struct LogOfRun {
+    pub(super) pool: Pool,
     /// When they were told to stop, and whether because the log was full.
     stopped: OnceLock<(u64, bool)>,
 }
 
-/// What one contender of it brings home.
-struct Tally {
-    log: Log,
-    reads: u64,
-    sleeps: Option<Sleeps>,
-    calls: Result<u64, String>,
+/// What one contender of a logged run returns.
+pub(super) struct LoggedTally {
+    pub(super) log: Log,
+    pub(super) reads: u64,
+    pub(super) sleeps: Option<Sleeps>,
+    pub(super) calls: Result<u64, String>,
 }
 
-impl EntranceJob for LoggedRun {
-    /// Fails if the contenders cannot be had.
-    type Out = io::Result<Logged>;
-
-    fn run<E: Entrance>(self, setup: &E::Setup) -> io::Result<Logged> {
-        match E::admits(self.0.workload.permits) {
-            Admits::One => self.through::<E, Alone>(setup),
-            Admits::Readers => self.through::<E, Reading>(setup),
-            Admits::Several => self.through::<E, Together>(setup),
-        }
-    }
-}
-
-impl LoggedRun {
-    fn through<E: Entrance, R: Room>(self, setup: &E::Setup) -> io::Result<Logged> {
-        self.with_pool::<E, R>(setup, Pool::new(self.0.threads, self.0.workload.duration))
+impl Prepared {
+    /// Makes the run, and logs it. Its length is the most that it takes: it ends when the log is full. Where one is let
+    /// in at a time, all have come to the entrance before the first is let in, whatever
+    /// [`Workload::gathered`](super::Workload::gathered) says. Fails if the contenders cannot be started.
+    pub fn log(self) -> io::Result<Logged> {
+        let pool = Pool::new(self.run.threads, self.run.workload.duration);
+        self.log_into(pool)
     }
 
-    fn with_pool<E: Entrance, R: Room>(self, setup: &E::Setup, pool: Pool) -> io::Result<Logged> {
-        let Self(run) = self;
+    fn log_into(self, pool: Pool) -> io::Result<Logged> {
+        let Self { run, mut arena } = self;
         let before = clock::Reading::now();
-        let arena = Arena::<E, R>::new(setup, run.threads, &run.workload);
-        let arena = Arc::new(LoggedArena { arena, pool, stopped: OnceLock::new() });
-        let theirs = Arc::clone(&arena);
-        let work = move |me, gate: &Gate| theirs.work(me, &run, gate);
-        let conduct = |gate: &Gate| arena.conduct(gate, &run);
+        let log_of_run = Arc::new(LogOfRun { pool, stopped: OnceLock::new() });
+        let (theirs, their_log) = (Arc::clone(&arena), Arc::clone(&log_of_run));
+        let work = move |me, gate: &Gate| theirs.work_logged(me, &run, gate, &their_log);
+        let conduct = |gate: &Gate| log_of_run.conduct(&*arena, gate, &run);
         let ((start, (stop, log_full)), tallies) = run.on.fan_out(run.threads, work, conduct)?;
         let (mut logs, mut reads, mut sleeps, mut calls) = (Vec::new(), 0, Some(Sleeps::default()), Ok(0));
         for tally in tallies {
@@ -86,11 +68,11 @@ impl LoggedRun {
             sleeps = sleeps.zip(tally.sleeps).map(|(sum, its)| sum.and(its));
             calls = calls.and_then(|sum| Ok(sum + tally.calls?));
         }
-        let history = merge(logs, R::IN_ORDER, start, stop, &before.scale());
+        let arena = Arc::get_mut(&mut arena).expect("the contenders have ended");
+        let history = merge(logs, arena.is_in_order(), start, stop, &before.scale());
         let acquisitions = history.admissions.len() as u64;
-        // The room looks whether somebody was inside who should not have been.
-        let room = Arc::into_inner(arena).expect("the contenders have ended").arena.room.into_inner();
-        room.longest_run(ByErrand { read: reads, write: acquisitions - reads });
+        // Checks that nobody was inside who should not have been.
+        arena.longest_run(ByErrand { read: reads, write: acquisitions - reads });
         let each = |n: u64| (acquisitions > 0).then(|| n as f64 / acquisitions as f64);
         let wakeups = Wakeups {
             sleeps_per_acquisition: sleeps.and_then(|sleeps| each(sleeps.all)),
@@ -102,66 +84,25 @@ impl LoggedRun {
     }
 }
 
-impl<E: Entrance, R: Room> LoggedArena<E, R> {
+impl LogOfRun {
     /// Starts the contenders, and stops them, if they have not stopped by themselves. Returns when both were: the start is
     /// when the first could go in.
-    fn conduct(&self, gate: &Gate, run: &Run) -> (u64, (u64, bool)) {
+    fn conduct(&self, arena: &dyn AnyArena, gate: &Gate, run: &Run) -> (u64, (u64, bool)) {
         let opened = ticks();
-        let shut = self.arena.gather(gate, run);
-        let (start, clock) = (if shut.is_some() { ticks() } else { opened }, Instant::now());
-        drop(shut);
+        let started = gather(arena, gate, run, || (ticks(), Instant::now()));
+        let (start, clock) = started.unwrap_or_else(|| (opened, Instant::now()));
         while self.stopped.get().is_none() && clock.elapsed() < run.workload.duration {
             thread::sleep(Ticks::PERIOD);
         }
-        (start, self.stop(false))
+        (start, self.stop(arena.stop(), false))
     }
 
     /// For good. Returns when, and why, it was first done.
-    fn stop(&self, log_full: bool) -> (u64, bool) {
+    pub(super) fn stop(&self, stop: &AtomicBool, log_full: bool) -> (u64, bool) {
         let first = *self.stopped.get_or_init(|| (ticks(), log_full));
-        // Relaxed, as the loads of it: it says nothing but itself, and who sets it sees it.
-        self.arena.stop.store(true, Ordering::Relaxed);
+        // Relaxed, as the loads of it: it says nothing but itself, and the thread that sets it sees it.
+        stop.store(true, Ordering::Relaxed);
         first
-    }
-
-    /// The life of a contender.
-    fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally {
-        let Arena { entrance, room, stop, .. } = &self.arena;
-        let workload = &run.workload;
-        let cs = workload.cs.of(me);
-        let mut visitor = Visitor::new(me, workload.seed);
-        let (mut log, mut reads) = (self.pool.log(), 0);
-        let is_thread = run.on == Contenders::Threads;
-        let calls = CallCounter::open(is_thread);
-        let mut running = gate.wait();
-        let calls = calls.map(CallCounter::start);
-        let mut sleeps = SleepCounter::start(is_thread);
-        while running {
-            let errand = R::errand(&mut visitor, workload);
-            let request = ticks();
-            let pass = entrance.enter(me, errand);
-            let entry = ticks();
-            // Asked inside and nowhere else, as in a run without a log.
-            running = !stop.load(Ordering::Relaxed);
-            // SAFETY: we are inside until we leave, and `run` has chosen the room for this entrance.
-            let seq = unsafe { room.visit(&mut visitor, errand, running, cs) };
-            let release = ticks();
-            match running {
-                true => log.push(Entry { seq, request, entry, release }),
-                false => log.end(request),
-            }
-            // SAFETY: entered above, on this thread, which a goroutine does not change.
-            unsafe { entrance.leave(me, pass) };
-            reads += u64::from(running && errand == Errand::Read);
-            sleeps.waited(entry.saturating_sub(request));
-            if !log.make_room(&self.pool) {
-                // Seen by ourselves, before anything else could be pushed.
-                self.stop(true);
-            }
-            steps(&mut visitor.random, workload.ncs);
-        }
-        let calls = calls.and_then(|counter| counter.until_now()).map(|all| all.saturating_sub(sleeps.calls_made()));
-        Tally { log, reads, sleeps: sleeps.counted(), calls }
     }
 }
 
@@ -169,14 +110,10 @@ impl<E: Entrance, R: Room> LoggedArena<E, R> {
 mod tests {
     use std::time::Duration;
 
-    use sudog_sync::GoMutex;
-    use sudog_sync::semaphore::RuntimeSema;
-
     use super::*;
     use crate::admissions::Metrics;
-    use crate::contenders::TEST_WORKERS;
+    use crate::contenders::{Contenders, TEST_WORKERS};
     use crate::driver::Workload;
-    use crate::entrance::Locked;
     use crate::floors::FloorName;
     use crate::locks::LockName;
     use crate::rw_locks::RwLockName;
@@ -201,7 +138,7 @@ mod tests {
 
     fn log(subject: impl Into<Subject>, on: Contenders, threads: usize, permits: u32) -> Logged {
         let workload = Workload { permits, ..WORKLOAD };
-        subject.into().with(LoggedRun(Run { on, threads, workload })).unwrap()
+        subject.into().with(Run { on, threads, workload }).log().unwrap()
     }
 
     #[test]
@@ -279,9 +216,9 @@ mod tests {
     #[test]
     fn a_full_log_ends_the_run() {
         let workload = Workload { duration: Duration::from_secs(60), ..WORKLOAD };
-        let run = LoggedRun(Run { on: Contenders::Threads, threads: 3, workload });
+        let run = Run { on: Contenders::Threads, threads: 3, workload };
         let pool = Pool::new(3, Duration::ZERO);
-        let logged = run.with_pool::<Locked<GoMutex<RuntimeSema>>, Alone>(&GoMutex::new, pool).unwrap();
+        let logged = Subject::from(LockName::Go).with(run).log_into(pool).unwrap();
         assert!(logged.log_full);
         let of = |n| logged.history.admissions.iter().filter(|admission| admission.contender == n).count();
         assert!([0, 1, 2].map(of).contains(&1024), "one has filled its chunk");

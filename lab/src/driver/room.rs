@@ -64,7 +64,7 @@ pub trait Room: Send + Sync + 'static {
     unsafe fn visit(&self, visitor: &mut Visitor, errand: Errand, stays: bool, cs: u32) -> u64;
 
     /// The longest run of admissions of one contender, if that has been counted. There have been this many in all.
-    fn longest_run(self, admissions: ByErrand<u64>) -> Option<u64>;
+    fn longest_run(&mut self, admissions: ByErrand<u64>) -> Option<u64>;
 }
 
 /// For one at a time.
@@ -128,9 +128,9 @@ impl Room for Alone {
         seq
     }
 
-    fn longest_run(self, admissions: ByErrand<u64>) -> Option<u64> {
-        assert_eq!(admissions.write, self.seq.into_inner(), "two were in the critical section at once");
-        Some(self.shared.into_inner().longest_run)
+    fn longest_run(&mut self, admissions: ByErrand<u64>) -> Option<u64> {
+        assert_eq!(admissions.write, *self.seq.get_mut(), "two were in the critical section at once");
+        Some(self.shared.get_mut().longest_run)
     }
 }
 
@@ -161,7 +161,7 @@ impl Room for Together {
         0
     }
 
-    fn longest_run(self, _: ByErrand<u64>) -> Option<u64> {
+    fn longest_run(&mut self, _: ByErrand<u64>) -> Option<u64> {
         None
     }
 }
@@ -211,9 +211,9 @@ impl Room for Reading {
         0
     }
 
-    fn longest_run(self, admissions: ByErrand<u64>) -> Option<u64> {
-        assert!(!self.torn.into_inner(), "one wrote while another was inside");
-        assert_eq!(self.words.map(AtomicU64::into_inner), [admissions.write; 2], "two wrote at once");
+    fn longest_run(&mut self, admissions: ByErrand<u64>) -> Option<u64> {
+        assert!(!*self.torn.get_mut(), "one wrote while another was inside");
+        assert_eq!(self.words.each_mut().map(|word| *word.get_mut()), [admissions.write; 2], "two wrote at once");
         None
     }
 }
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "one wrote while another was inside")]
     fn a_reader_beside_a_writer_is_noticed() {
-        let room = Reading { words: [1, 0].map(AtomicU64::new), torn: AtomicBool::new(false) };
+        let mut room = Reading { words: [1, 0].map(AtomicU64::new), torn: AtomicBool::new(false) };
         // SAFETY: this room relies on nothing.
         unsafe { room.visit(&mut Visitor::new(0, 1), Errand::Read, true, 1) };
         room.words[1].store(1, Ordering::Relaxed);
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "two wrote at once")]
     fn a_lost_write_is_noticed() {
-        let room = Reading { words: [1, 1].map(AtomicU64::new), torn: AtomicBool::new(false) };
+        let mut room = Reading { words: [1, 1].map(AtomicU64::new), torn: AtomicBool::new(false) };
         room.longest_run(ByErrand { read: 0, write: 2 });
     }
 }
