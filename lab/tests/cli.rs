@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use common::{folder, has_fields, records, refused, stdout};
 use serde_json::Value;
-use sudog_lab::bench::collisions::HashName;
-use sudog_lab::bench::syncbench::BenchName;
 use sudog_lab::locks::LockName;
+use sudog_lab::names::BenchName;
+use sudog_lab::names::HashName;
 use sudog_lab::rw_locks::RwLockName;
 use sudog_lab::semaphores::SemaphoreName;
 

@@ -1,5 +1,7 @@
 //! Everything, in about 25 seconds.
 
+use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED, OnArgs};
+use clap::Args;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,16 +9,29 @@ use super::plan::{self, Plan};
 use super::semtable;
 use super::summary::Summaries;
 use super::uncontended::{self, PEERS};
-use crate::cli::{CompareArgs, DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED};
-use crate::contenders::Contenders;
-use crate::driver::Workload;
-use crate::failure::Failure;
-use crate::locks::LockName;
+
+use super::page::Report;
 use crate::output::Output;
-use crate::report::{Report, ReportFile, default_path};
-use crate::sections::CriticalSections;
-use crate::table::Table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::report::{ReportFile, default_path};
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::run::driver::Workload;
+use crate::run::sections::CriticalSections;
+use crate::targets::locks::LockName;
+
+/// Options of `compare`.
+#[derive(Args, Clone, Default, Debug)]
+pub struct CompareArgs {
+    /// A rehearsal of a few seconds: the figures are worth nothing
+    #[arg(long)]
+    pub quick: bool,
+
+    /// What contends.
+    #[command(flatten)]
+    pub on: OnArgs,
+}
 
 /// How much of everything.
 struct Scale {

@@ -1,22 +1,23 @@
 //! Runs with contention: which to make, and what is written of each. For locks and for semaphores; of runs on
 //! readers-writer locks more is written, by rwbench.
 
+use crate::options::{EffortArgs, List, Logging};
 use std::io;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::logged;
-use crate::admissions::Metrics;
-use crate::cli::{EffortArgs, List};
-use crate::contenders::Contenders;
-use crate::driver::{Outcome, Prepared, Run, Workload};
-use crate::failure::Failure;
-use crate::metrics::{gini, jain, min_max};
+use crate::measure::admissions::Metrics;
+
+use crate::measure::metrics::{gini, jain, min_max};
+use crate::measure::waits::Waits;
 use crate::output::Output;
-use crate::sections::CriticalSections;
-use crate::subject::Subject;
-use crate::waits::Waits;
+use crate::output::failure::Failure;
+use crate::run::contenders::Contenders;
+use crate::run::driver::{Outcome, Prepared, Run, Workload};
+use crate::run::sections::CriticalSections;
+use crate::targets::subject::Subject;
 
 /// Which runs to make.
 #[derive(Clone, Debug)]
@@ -35,13 +36,6 @@ pub struct Plan {
     pub workload: Workload,
     /// Whether, and how, each run is followed by one that is logged.
     pub logging: Option<Logging>,
-}
-
-/// How logged runs are judged.
-#[derive(Clone, Copy, Debug)]
-pub struct Logging {
-    /// Admissions in a window, if somebody says.
-    pub window: Option<usize>,
 }
 
 /// What is written of a run.
@@ -72,19 +66,19 @@ pub struct Record {
     pub wait_p99_ns: Option<u64>,
     /// The same for 999 in 1000.
     pub wait_p999_ns: Option<u64>,
-    /// The longest wait that was timed; see [`WaitRecorder`](crate::waits::WaitRecorder) for which are.
+    /// The longest wait that was timed; see [`WaitRecorder`](crate::measure::waits::WaitRecorder) for which are.
     pub wait_max_ns: Option<u64>,
     sample_rate: f64,
     /// Whether all were there before the first was let in.
     gathered: bool,
-    /// See [`Admissions::longest_run`](crate::driver::Admissions::longest_run). As the other three of these, nothing if
+    /// See [`Admissions::longest_run`](crate::run::driver::Admissions::longest_run). As the other three of these, nothing if
     /// there was no order of admissions.
     pub longest_run: Option<u64>,
-    /// See [`Admissions::max_bypass`](crate::driver::Admissions::max_bypass).
+    /// See [`Admissions::max_bypass`](crate::run::driver::Admissions::max_bypass).
     pub max_bypass: Option<u64>,
-    /// See [`Admissions::max_bypass_waiting`](crate::driver::Admissions::max_bypass_waiting).
+    /// See [`Admissions::max_bypass_waiting`](crate::run::driver::Admissions::max_bypass_waiting).
     pub max_bypass_waiting: Option<u64>,
-    /// See [`Admissions::overtaken`](crate::driver::Admissions::overtaken).
+    /// See [`Admissions::overtaken`](crate::run::driver::Admissions::overtaken).
     pub overtaken: Option<f64>,
     per_thread: Vec<u64>,
     /// A lock has no number of permits.
@@ -96,7 +90,7 @@ pub struct Record {
     voluntary_switches: u64,
     involuntary_switches: u64,
     cpus: f64,
-    /// See [`Usage::other_cpus`](crate::usage::Usage::other_cpus).
+    /// See [`Usage::other_cpus`](crate::measure::usage::Usage::other_cpus).
     pub other_cpus: Option<f64>,
     /// Of the logged run after it, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,7 +253,10 @@ impl Plan {
 
     /// Makes one.
     pub fn make(&self, subject: Subject, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
-        subject.with(Run { on: self.on, threads, workload }).measure().map_err(|error| self.cannot_start(threads, &error))
+        subject
+            .with(Run { on: self.on, threads, workload })
+            .measure()
+            .map_err(|error| self.cannot_start(threads, &error))
     }
 
     /// Makes the logged run that follows one, if there is to be one, in an arena that `prepare` makes.

@@ -2,6 +2,8 @@
 //!
 //! Inside, who reads looks at two words, who writes changes them: see the driver's room for it.
 
+use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
+use clap::Args;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -9,20 +11,41 @@ use serde::Serialize;
 use super::logged;
 use super::plan::Plan;
 use super::summary::solitude;
-use crate::admissions::Metrics;
-use crate::cli::RwbenchArgs;
-use crate::contenders::Contenders;
-use crate::driver::{Outcome, Workload};
-use crate::failure::Failure;
-use crate::metrics::{gini, jain, median, min_max};
+use crate::measure::admissions::Metrics;
+
+use crate::measure::metrics::{gini, jain, median, min_max};
+use crate::measure::usage::disturbance;
+use crate::measure::waits::Waits;
 use crate::output::Output;
-use crate::rw_locks::RwLockName;
-use crate::sections::CriticalSections;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
-use crate::usage::disturbance;
-use crate::waits::Waits;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::run::driver::{Outcome, Workload};
+use crate::run::sections::CriticalSections;
+use crate::targets::rw_locks::RwLockName;
+use crate::targets::subject::Subject;
+
+/// Options of `rwbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct RwbenchArgs {
+    /// Readers-writer locks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<RwLockName>)]
+    pub locks: Option<List<RwLockName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,8", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// Of a thousand visits, how many are to write
+    #[arg(long, value_name = "N,N", default_value = "0,1,10,100,500", value_parser = numbers::<0, 1000>)]
+    pub writes: List<usize>,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
 
 /// What is written of a run.
 #[derive(Clone, Serialize, Debug)]

@@ -2,23 +2,47 @@
 //! generator that they share while it has the permit, and a step of its own while it has not. And two floors beside
 //! them.
 
+use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers, permits};
+use clap::Args;
 use std::path::Path;
 use std::thread;
 
 use super::plan::Plan;
 use super::summary::Summaries;
 use super::uncontended;
-use crate::cli::SemabenchArgs;
-use crate::contenders::Contenders;
-use crate::failure::Failure;
-use crate::floors::FloorName;
-use crate::metrics::geometric_mean;
+
+use super::page::Report;
+use crate::measure::metrics::geometric_mean;
 use crate::output::Output;
-use crate::report::{Report, ReportFile};
-use crate::semaphores::SemaphoreName;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::report::ReportFile;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::floors::FloorName;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::subject::Subject;
+
+/// Options of `semabench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct SemabenchArgs {
+    /// Semaphores, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<SemaphoreName>)]
+    pub semaphores: Option<List<SemaphoreName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,4,8,16,32,64", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// Permits. With more than one no generator is shared, and no order is counted
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = permits())]
+    pub permits: u32,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
 
 const TWO_RMWS: Subject = Subject::Floor(FloorName::TwoRmws);
 const HANDOVER: Subject = Subject::Floor(FloorName::Handover);

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use super::plan::{Plan, Record};
-use crate::compose::remark_on_price;
-use crate::contenders::Contenders;
-use crate::locks::LockName;
-use crate::metrics::{geometric_mean, median};
+use crate::measure::metrics::{geometric_mean, median};
+use crate::measure::usage::disturbance;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::compose::remark_on_price;
+use crate::targets::locks::LockName;
 #[cfg(target_os = "linux")]
-use crate::semaphores::SemaphoreName;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
-use crate::usage::disturbance;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::subject::Subject;
 
 /// What others are compared with: the lock, and the semaphore, that most programs would use instead.
 const BASELINES: &[Subject] = &[

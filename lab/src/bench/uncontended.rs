@@ -1,5 +1,8 @@
 //! One thread, or goroutine, that locks and unlocks, or acquires and releases.
 
+use crate::options::{List, MAX_RUNS, OnArgs, list, number};
+use crate::targets::compose::LockSpec;
+use clap::Args;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -7,17 +10,33 @@ use crossbeam_utils::CachePadded;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::cli::{List, UncontendedArgs};
-use crate::compose::remark_on_price;
-use crate::contenders::Contenders;
-use crate::entrance::{Entrance, EntranceJob, Errand};
-use crate::failure::Failure;
-use crate::locks::LockName;
-use crate::metrics::median;
+use crate::measure::metrics::median;
 use crate::output::Output;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::compose::remark_on_price;
+use crate::targets::entrance::{Entrance, EntranceJob, Errand};
+use crate::targets::locks::LockName;
+use crate::targets::subject::Subject;
+
+/// Options of `uncontended`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct UncontendedArgs {
+    /// Locks, by name, or composed: see 'list' [default: all but those for study: stages, old policies, small locks]
+    #[arg(long, value_name = "A,B", value_parser = list::<LockSpec>)]
+    pub locks: Option<List<LockSpec>>,
+
+    /// Rounds of about 20 ms for each lock, the locks taking turns
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
+    pub rounds: usize,
+
+    /// What it runs on.
+    #[command(flatten)]
+    pub on: OnArgs,
+}
 
 /// How long each is measured in a round.
 pub const ROUND: Duration = Duration::from_millis(20);
@@ -45,7 +64,7 @@ pub struct Record {
 }
 
 /// Nanoseconds of one pair, over a time.
-pub(super) struct Pairs(pub(super) Duration);
+pub struct Pairs(pub Duration);
 
 impl EntranceJob for Pairs {
     type Out = f64;

@@ -19,12 +19,12 @@ use sudog_runtime::sema::queue::BucketQueue;
 use sudog_runtime::sema::{Order, Table};
 
 use super::{BASE, Case, Record, STRIDE};
-use crate::failure::Failure;
-use crate::metrics::median;
+use crate::measure::metrics::median;
 use crate::output::Output;
-use crate::queues::{QueueJob, QueueName, with_queue};
-use crate::table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::table;
+use crate::output::units;
+use crate::targets::queues::{QueueJob, QueueName, with_queue};
 
 /// How long each is measured in a run, at least.
 const AT_LEAST: Duration = Duration::from_millis(10);
@@ -176,7 +176,7 @@ pub fn table(records: &[Record]) -> table::Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queues::bucket;
+    use crate::targets::queues::bucket;
 
     #[test]
     fn the_addresses_collide() {

@@ -15,8 +15,8 @@ use super::pool::{ItemPool, PoolJob, PoolName, with_pool};
 use super::round::{Round, Timed};
 use super::wait_group::{Group, WaitGroupJob, WaitGroupName, with_wait_group};
 use super::{cond, once, pool, rw_mutex, wait_group};
-use crate::rounds::WORK;
-use crate::rw_locks::{RwJob, RwLockName, with_rw_lock};
+use crate::run::rounds::WORK;
+use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
 /// What belongs together in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]

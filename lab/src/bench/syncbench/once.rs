@@ -8,7 +8,7 @@ use sudog_sync::Once;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::registry::registry;
+use crate::targets::registry::registry;
 
 /// What does something once.
 pub trait RunOnce: Send + Sync + 'static {

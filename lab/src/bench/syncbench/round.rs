@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use crate::contenders::{Contenders, Gate};
-use crate::rounds::{MAX_N, Portion, grown};
+use crate::run::contenders::{Contenders, Gate};
+use crate::run::rounds::{MAX_N, Portion, grown};
 
 /// How long a round took; it fails if the threads cannot be had.
 pub type Timed = io::Result<Duration>;

@@ -7,8 +7,8 @@ use sudog_sync::RawRwLock;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::rounds::steps;
-use crate::rw_locks::RwLockName;
+use crate::run::rounds::steps;
+use crate::targets::rw_locks::RwLockName;
 
 impl RwLockName {
     /// What it is in the comparison.

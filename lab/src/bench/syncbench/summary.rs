@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::NAME;
 use super::benches::{BenchName, Family};
 use super::contestant::Role;
-use crate::metrics::{geometric_mean, median};
-use crate::table::Table;
-use crate::units;
+use crate::measure::metrics::{geometric_mean, median};
+use crate::output::table::Table;
+use crate::output::units;
 
 /// The runs of one benchmark with one number of threads.
 #[derive(Debug)]

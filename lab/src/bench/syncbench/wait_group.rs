@@ -8,7 +8,7 @@ use sudog_sync::WaitGroup;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::registry::registry;
+use crate::targets::registry::registry;
 
 /// What counts tasks.
 pub trait Group: Send + Sync + 'static {

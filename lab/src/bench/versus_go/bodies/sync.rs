@@ -10,7 +10,7 @@ use sudog_sync::{Cond, GoMutex, Mutex, WaitGroup};
 use super::round::Round;
 use super::shared;
 use super::work::Baton;
-use crate::rounds::steps;
+use crate::run::rounds::steps;
 
 /// Everybody has a mutex of his own.
 pub fn mutex_uncontended(round: &mut Round) {
