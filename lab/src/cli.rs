@@ -50,7 +50,7 @@ pub enum Command {
     Uncontended(uncontended::UncontendedArgs),
     /// Locks in capacitors: throughput and fairness, bare and wrapped; and what it costs alone
     Capacitor(capacitor::CapacitorArgs),
-    /// How often one who waits is overtaken, counted by tickets, and whether that is within the bound
+    /// How often a waiter is overtaken, counted by tickets, and whether that is within the bound
     Bypass(bypass::BypassArgs),
     /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
     Syncbench(syncbench::SyncbenchArgs),
@@ -60,7 +60,7 @@ pub enum Command {
     History(history::HistoryArgs),
     /// Go's BenchmarkSemTable on the queue of the semaphore table; and what each of three queues is slow at
     Semtable(semtable::SemtableArgs),
-    /// Starvation mode, seen: who waits, who overtakes, when the mutex is handed over
+    /// Starvation mode, seen: which contenders wait, which overtake, when the mutex is handed over
     Starvation(starvation::StarvationArgs),
     /// Goroutines: spawn, switch, ping-pong, daisy chain, fork-join, a million of them
     #[cfg(unix)]

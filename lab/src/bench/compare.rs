@@ -61,7 +61,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     let file = ReportFile::create(&path)?;
     let plan = Plan {
         bench: "mutexbench",
-        subjects: plan::choose(on, LockName::COMPARED, None)?,
+        targets: plan::choose(on, LockName::COMPARED, None)?,
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
         on,
@@ -78,9 +78,9 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
         },
     };
     let steps =
-        scale.rounds * plan.subjects.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
+        scale.rounds * plan.targets.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
     let progress = output.progress("compare", steps);
-    let alone = uncontended::measure(on, &plan.subjects, &PEERS, scale.rounds, output, &progress)?;
+    let alone = uncontended::measure(on, &plan.targets, &PEERS, scale.rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
     let queue = semtable::measure(scale.semtable_ns, scale.semtable_runs, output, &progress)?;
     progress.finish_and_clear();
@@ -107,7 +107,7 @@ fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
     let header = ["lock".to_owned(), "alone".to_owned()].into_iter().chain(throughputs).chain(fairness);
     let mut table = Table::new(1, header);
     for record in alone {
-        let lock = record.subject;
+        let lock = record.target;
         let throughputs = summaries.threads.iter().map(|&t| units::rate(summaries.get(lock, t).throughput));
         let last = summaries.get(lock, most);
         let fairness = [units::ratio(last.min_max), units::time(last.p999), units::time(last.max)];

@@ -157,8 +157,8 @@ pub fn page(report: &Report<'_>) -> Result<String, Failure> {
 
 fn contended(page: &mut Page, report: &Report<'_>) -> Result<(), Failure> {
     let summaries = report.contended;
-    let subjects = summaries.subjects.iter().zip(colours(&summaries.subjects));
-    page.section("Contended", legend(subjects.map(|(subject, colour)| (subject.name(), subject.about(), colour))));
+    let targets = summaries.targets.iter().zip(colours(&summaries.targets));
+    page.section("Contended", legend(targets.map(|(target, colour)| (target.name(), target.about(), colour))));
     let plots: Result<Vec<_>, Failure> =
         PLOTS.into_iter().map(|(title, quantity)| Ok((title, plot(summaries, quantity)?))).collect();
     page.html(figures(plots?));
@@ -177,7 +177,7 @@ fn alone(report: &Report<'_>) -> Table {
     let mut table = Table::new(2, ["lock", "", "alone", "ratio to the fastest usual mutex"]);
     for r in report.uncontended {
         let ratio = units::ratio(r.ratio.unwrap_or(f64::NAN));
-        table.row([r.subject.name(), r.subject.about(), &units::time(r.ns), &ratio]);
+        table.row([r.target.name(), r.target.about(), &units::time(r.ns), &ratio]);
     }
     table
 }
@@ -188,10 +188,10 @@ fn capitalised(word: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// One curve for each subject.
+/// One curve for each target.
 pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure> {
-    let curve = |(&subject, colour)| {
-        let ours = summaries.all.iter().filter(|s| s.subject == subject);
+    let curve = |(&target, colour)| {
+        let ours = summaries.all.iter().filter(|s| s.target == target);
         Curve { colour, points: ours.map(|s| (s.threads as f64, (quantity.of)(s))).collect() }
     };
     Curves {
@@ -200,7 +200,7 @@ pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure
         y: quantity.axis,
         label: quantity.label,
         logarithmic: quantity.logarithmic,
-        curves: summaries.subjects.iter().zip(colours(&summaries.subjects)).map(curve).collect(),
+        curves: summaries.targets.iter().zip(colours(&summaries.targets)).map(curve).collect(),
     }
     .svg()
 }

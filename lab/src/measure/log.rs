@@ -1,6 +1,6 @@
 //! Logs of admissions: each contender writes its own, into chunks that it takes from a pool.
 //!
-//! So there is one bound, on all logs together, and it does not matter on whom the admissions fall. Everything is
+//! So there is one bound, on all logs together, and it does not matter which contenders get the admissions. Everything is
 //! allocated, and touched, before the run; a contender goes to the pool once in [`CHUNK`] admissions, outside the
 //! critical section.
 
@@ -34,7 +34,7 @@ pub struct Log {
     last_request: Option<u64>,
 }
 
-/// Chunks that nobody has taken.
+/// Free chunks.
 #[derive(Debug)]
 pub struct Pool(Mutex<Vec<Vec<Entry>>>);
 

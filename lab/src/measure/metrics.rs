@@ -1,8 +1,8 @@
 //! Numbers about shares: how evenly the admissions fell on the contenders.
 
-/// The smallest share over the largest: 1 if all are equal, 0 if somebody got nothing.
+/// The smallest share over the largest: 1 if all are equal, 0 if a contender got nothing.
 ///
-/// Nobody got anything at all: 1, as in all of these, for that is even too.
+/// No contender got anything at all: 1, as in all of these, for that is even too.
 #[must_use]
 pub fn min_max(shares: &[u64]) -> f64 {
     match (shares.iter().min(), shares.iter().max()) {
@@ -11,7 +11,7 @@ pub fn min_max(shares: &[u64]) -> f64 {
     }
 }
 
-/// Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among whom the shares, if equal, would be as
+/// Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among which the shares, if equal, would be as
 /// uneven. 1 if all are equal, 1/n if one got everything.
 #[must_use]
 pub fn jain(shares: &[u64]) -> f64 {

@@ -43,7 +43,7 @@ impl Ticks {
 
     /// One more tick, `time` after tick 0 and at least a period after the one before. For one thread only.
     ///
-    /// The count is asked for after the tick, so for whoever still read the tick before, it is not a count of its past.
+    /// The count is asked for after the tick, so for a reader that still read the tick before, it is not a count of its past.
     pub fn advance(&self, time: Duration, count: impl FnOnce() -> u64) {
         let next = self.latest.load(Ordering::Relaxed) + 1;
         self.times[next].store(time.as_nanos() as u64, Ordering::Relaxed);

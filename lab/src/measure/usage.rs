@@ -1,4 +1,4 @@
-//! What the operating system counts: for this process and its children, and for everybody.
+//! What the operating system counts: for this process and its children, and for the whole machine.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {
     Some(format!("Others used {others:.2} processors meanwhile, so the figures are not to be relied upon."))
 }
 
-/// The processors and the switches that a run took; and what others took meanwhile, who disturb it.
+/// The processors and the switches that a run took; and what other processes took meanwhile, which disturb it.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// How often a thread was switched from because it waited.
     pub voluntary_switches: u64,
-    /// How often because somebody else was to run.
+    /// How often because another thread was to run.
     pub involuntary_switches: u64,
     /// How many processors the process used, on average.
     pub cpus: f64,

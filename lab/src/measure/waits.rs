@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use rand_mt::Mt;
 
 use crate::measure::ticks::Ticks;
-use crate::targets::entrance::{ByErrand, Errand};
+use crate::targets::lockable::{Access, PerAccess};
 
 /// A histogram of waiting times in nanoseconds.
 pub type Waits = Histogram<u64>;
@@ -18,10 +18,10 @@ pub fn empty_waits() -> Waits {
     Waits::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
 }
 
-/// One for each errand.
+/// One for each access.
 #[must_use]
-pub fn empty_waits_by_errand() -> ByErrand<Waits> {
-    ByErrand { read: empty_waits(), write: empty_waits() }
+pub fn empty_waits_by_access() -> PerAccess<Waits> {
+    PerAccess { read: empty_waits(), write: empty_waits() }
 }
 
 /// Records one contender's waits, from the request for the lock to its entry into the critical section.
@@ -38,15 +38,15 @@ pub fn empty_waits_by_errand() -> ByErrand<Waits> {
 /// random so as not to keep step with anything periodic. A timed wait that turns out to be long is dropped, as the
 /// clock has counted it already.
 ///
-/// Waits are kept apart by errand. Which of them are timed is drawn for all together, so it is as it would be for each.
+/// Waits are kept apart by access. Which of them are timed is drawn for all together, so it is as it would be for each.
 ///
 /// The same waits are measured by how many others were admitted meanwhile. At the request of a timed one, their number
 /// is read, as at its entry; that of a long one was read just after the first tick in it, so it has less than it should
-/// by what came before. To read it at each request would be to take its line from the one who is inside.
+/// by what came before. To read it at each request would be to take its line from the contender inside.
 #[derive(Debug)]
 pub struct WaitRecorder<'a> {
     ticks: &'a Ticks,
-    waits: ByErrand<Waits>,
+    waits: PerAccess<Waits>,
     bypasses: Bypasses,
     rate: u32,
     /// Acquisitions until the next one that is timed.
@@ -103,7 +103,7 @@ impl<'a> WaitRecorder<'a> {
     pub fn new(ticks: &'a Ticks, rate: u32, seed: u32) -> Self {
         let mut recorder = Self {
             ticks,
-            waits: empty_waits_by_errand(),
+            waits: empty_waits_by_access(),
             bypasses: Bypasses::default(),
             rate,
             gap: u32::MAX,
@@ -144,11 +144,11 @@ impl<'a> WaitRecorder<'a> {
     /// To be called after the release: it is no part of the critical section. On entry `admissions` had been, and there
     /// are so many `others`.
     #[inline]
-    pub fn record(&mut self, wait: Wait, errand: Errand, admissions: u64, others: u64) {
+    pub fn record(&mut self, wait: Wait, access: Access, admissions: u64, others: u64) {
         if wait.timed.is_some() {
             self.rearm();
         }
-        let waits = self.waits.of(errand);
+        let waits = self.waits.of(access);
         if let Some(long) = self.ticks.between(wait.from, wait.to) {
             waits.saturating_record(long.as_nanos() as u64);
             // The last tick in it may have been counted after its end.
@@ -162,7 +162,7 @@ impl<'a> WaitRecorder<'a> {
 
     /// What has been recorded.
     #[must_use]
-    pub fn into_records(self) -> (ByErrand<Waits>, Bypasses) {
+    pub fn into_records(self) -> (PerAccess<Waits>, Bypasses) {
         (self.waits, self.bypasses)
     }
 
@@ -185,7 +185,7 @@ mod tests {
         admissions.set(admissions.get() + bypass);
         during();
         let wait = recorder.entry(request);
-        recorder.record(wait, Errand::Write, admissions.get(), 2);
+        recorder.record(wait, Access::Write, admissions.get(), 2);
         admissions.set(admissions.get() + 1);
     }
 

@@ -3,7 +3,7 @@
 //! | | counts | where |
 //! |---|---|---|
 //! | [`SleepCounter`] | voluntary switches, by `getrusage(RUSAGE_THREAD)` | Linux |
-//! | [`CallCounter`] | system calls, by the trace point `raw_syscalls:sys_enter` | Linux, for those who may use it |
+//! | [`CallCounter`] | system calls, by the trace point `raw_syscalls:sys_enter` | Linux, if the user may use it |
 //!
 //! System calls could also be counted where our locks make them, in the runtime's futex. But that would be ours alone,
 //! and only the calls that go that way; by the trace point those of every lock are counted alike, whatever they are.
@@ -15,7 +15,7 @@
 /// of a release that sleeps, are told as if they were.
 #[derive(Clone, Debug)]
 pub struct SleepCounter {
-    /// What the system said when it was last asked; nothing, if nobody counts.
+    /// What the system said when it was last asked; nothing, if nothing counts.
     switches: Option<u64>,
     sleeps: Sleeps,
     calls_made: u64,
@@ -74,7 +74,7 @@ impl SleepCounter {
         }
     }
 
-    /// So far; nothing, if nobody counts.
+    /// So far; nothing, if nothing counts.
     #[must_use]
     pub fn counted(&self) -> Option<Sleeps> {
         self.switches.map(|_| self.sleeps)
@@ -211,7 +211,7 @@ mod perf {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: it has just been opened, and nobody else knows it.
+            // SAFETY: it has just been opened, and no other owner knows it.
             Ok(Self(unsafe { File::from_raw_fd(fd as i32) }))
         }
 

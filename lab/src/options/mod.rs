@@ -51,7 +51,7 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
     pub sample: u32,
 
-    /// Let contenders in as the system starts them. Else nobody is let in before all have come, where one is let in at a
+    /// Let contenders in as the system starts them. Else no contender is let in before all have come, where one is let in at a
     /// time; logged runs are always so
     #[arg(long)]
     pub ungathered: bool,
@@ -81,7 +81,7 @@ pub struct OnArgs {
 /// How logged runs are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Logging {
-    /// Admissions in a window, if somebody says.
+    /// Admissions in a window, if given.
     pub window: Option<usize>,
 }
 

@@ -10,7 +10,7 @@ pub enum Failure {
     Usage(String),
     /// Something went wrong on the way.
     Run(String),
-    /// Nobody reads the output any more: no fault of ours, and nobody to tell.
+    /// The reader of the output has closed it: not an error, and there is no reader to tell.
     ClosedPipe,
 }
 

@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | run on | what the system gives them | as many workers as were asked for |
 //! | are spread | by the system | evenly, and for good: a goroutine stays on the worker that it began on |
-//! | stand at the [`Gate`] | asleep: those who watched would keep others from getting there | giving way to each other, so that all are ready when it opens |
+//! | stand at the [`Gate`] | asleep: spinning contenders would keep others from getting there | giving way to each other, so that all are ready when it opens |
 //! | end | when they see that they are to | likewise: nothing interrupts a goroutine |
 //!
-//! In both cases the caller, who keeps the time, is a thread and no worker. So the system sees to it that it runs,
+//! In both cases the caller, which keeps the time, is a thread and not a worker. So the system sees to it that it runs,
 //! whatever the contenders do; it does so for every thread, and for no goroutine.
 
 use std::fmt;
@@ -22,7 +22,7 @@ use serde::Serialize;
 #[cfg(unix)]
 use sudog_runtime::goroutine::{Builder, Placement, gosched, max_procs, set_max_procs};
 
-use crate::targets::subject::Subject;
+use crate::targets::target::Target;
 
 /// The kinds of contenders.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -78,8 +78,8 @@ impl Contenders {
     /// it holds the lock. But none would give way at all: on each worker the first would run until the stop, and keep
     /// all others out. However many contend, that measures as many threads as there are workers.
     #[must_use]
-    pub fn may_contend_for(self, subject: Subject) -> bool {
-        self == Self::Threads || !subject.blocks_threads()
+    pub fn may_contend_for(self, target: Target) -> bool {
+        self == Self::Threads || !target.blocks_threads()
     }
 
     /// Whether they are goroutines, of which only one runs at a time.

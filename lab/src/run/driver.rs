@@ -6,16 +6,16 @@
 //! of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all alike:
 //!
 //! ```text
-//!   | entrance | admissions, shared generator | stop | tick |      each contender's own on its own stack
+//!   | target | admissions, shared generator | stop | tick |      each contender's own on its own stack
 //! ```
 //!
-//! Through an entrance that lets in several there is no shared generator: see the table in `room.rs`. What is a matter
-//! of the room is known when the loop is compiled, so those rooms in which nobody reads do not pay for those who do.
+//! Through an target that lets in several there is no shared generator: see the table in `critical_section.rs`. What is a matter
+//! of the section is known when the loop is compiled, so sections without readers do not pay for readers.
 //!
 //! A run that logs every admission has a loop of its own, in `logged.rs`, so this one does not pay for it either.
 
+mod critical_section;
 mod logged;
-mod room;
 
 use std::fmt;
 use std::io;
@@ -26,18 +26,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use self::critical_section::{ContenderState, CriticalSection, Exclusive, ReadersWriter, Shared, steps};
 use self::logged::{LogOfRun, LoggedTally};
-use self::room::{Alone, Reading, Room, Together, Visitor, steps};
 use sudog_runtime::event::clock::ticks;
 
 use crate::measure::log::Entry;
 use crate::measure::ticks::Ticks;
 use crate::measure::usage::{Counts, Usage};
-use crate::measure::waits::{Bypasses, WaitRecorder, Waits, empty_waits_by_errand};
+use crate::measure::waits::{Bypasses, WaitRecorder, Waits, empty_waits_by_access};
 use crate::measure::wakeups::{CallCounter, SleepCounter};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::sections::CriticalSections;
-use crate::targets::entrance::{Admits, ByErrand, Entrance, EntranceJob, Errand};
+use crate::targets::lockable::{Access, Admits, Lockable, LockableJob, PerAccess};
 
 /// What each contender does, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -56,13 +56,13 @@ pub struct Workload {
     pub seed: u32,
     /// One short wait in so many is timed; 0: none.
     pub sample: u32,
-    /// All have come to the entrance before the first is let in. Else who is there first has it to itself for as long as
+    /// All have come to the target before the first is let in. Else the first contender has it to itself for as long as
     /// the system takes to start the others, which is as much as a contender's share of a second, if they sleep. Only
     /// where one is let in at a time. A logged run does so in any case: see [`Prepared::log`].
     pub gathered: bool,
 }
 
-/// One run to be made. As an [`EntranceJob`] it makes the arena of that run.
+/// One run to be made. As an [`LockableJob`] it makes the arena of that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// What contends.
@@ -80,10 +80,10 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Each contender's admissions in that time. One that was waiting at the stop is still admitted, and not counted.
     pub admissions: Vec<u64>,
-    /// How many of them came to read. The rest wrote: everybody, where nobody asks.
+    /// How many of them came to read. The rest wrote: all, where the target does not ask.
     pub reads: u64,
     /// From request to entry; see [`WaitRecorder`]. A wait cut short by the stop has the length it had reached by then.
-    pub waits: ByErrand<Waits>,
+    pub waits: PerAccess<Waits>,
     /// In what order they were admitted; nothing, if several could be in at a time.
     pub order: Option<Admissions>,
     /// Of all threads, and of others, over the whole run.
@@ -93,7 +93,7 @@ pub struct Outcome {
 /// What there is to say about an order of admissions.
 #[derive(Clone, Copy, Debug)]
 pub struct Admissions {
-    /// The longest run of admissions of one contender with nobody else's in between.
+    /// The longest run of admissions of one contender with no other's in between.
     pub longest_run: u64,
     /// The most admissions of others between two consecutive ones of one contender; between the start and its first,
     /// and between its last and the stop, too.
@@ -114,7 +114,7 @@ pub struct Admissions {
     pub overtaken: Option<f64>,
 }
 
-/// How long so many take to come to the entrance, and to go to sleep there.
+/// How long so many take to come to the target, and to go to sleep there.
 fn gathering(contenders: usize) -> Duration {
     /// Enough for a hundred threads.
     const LEAST: Duration = Duration::from_millis(20);
@@ -123,13 +123,13 @@ fn gathering(contenders: usize) -> Duration {
 
 /// What the contenders of a run share.
 struct Arena<E, R> {
-    entrance: CachePadded<E>,
-    room: CachePadded<R>,
+    target: CachePadded<E>,
+    section: CachePadded<R>,
     stop: CachePadded<AtomicBool>,
     ticks: Ticks,
 }
 
-/// An [`Arena`] of any entrance and any room. The code around the measured loops is compiled once, over this trait; the
+/// An [`Arena`] of any target and any section. The code around the measured loops is compiled once, over this trait; the
 /// loops themselves ([`Self::work`] and [`Self::work_logged`]) are compiled for each pair of types. Each of them is
 /// called once per contender and run.
 trait AnyArena: Send + Sync {
@@ -139,13 +139,13 @@ trait AnyArena: Send + Sync {
     /// The measured loop of one contender of a logged run.
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally;
 
-    /// Whether the entrance lets in one at a time, and the caller of [`Self::shut`] too.
+    /// Whether the target lets in one at a time, and the caller of [`Self::shut`] too.
     fn can_be_shut(&self, permits: u32) -> bool;
 
     /// Enters as contender `me`, runs `inside`, and leaves.
     fn shut(&self, me: usize, inside: &mut dyn FnMut());
 
-    /// See [`Room::admissions`].
+    /// See [`CriticalSection::admissions`].
     fn admissions(&self) -> u64;
 
     /// Tells the contenders to stop.
@@ -154,11 +154,11 @@ trait AnyArena: Send + Sync {
     /// The coarse clock of the run.
     fn ticks(&self) -> &Ticks;
 
-    /// [`Room::IN_ORDER`].
+    /// [`CriticalSection::IN_ORDER`].
     fn is_in_order(&self) -> bool;
 
-    /// See [`Room::longest_run`].
-    fn longest_run(&mut self, admissions: ByErrand<u64>) -> Option<u64>;
+    /// See [`CriticalSection::longest_run`].
+    fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64>;
 }
 
 /// What one contender returns.
@@ -166,7 +166,7 @@ struct Tally {
     admissions: u64,
     reads: u64,
     max_bypass: u64,
-    waits: ByErrand<Waits>,
+    waits: PerAccess<Waits>,
     bypasses: Bypasses,
 }
 
@@ -182,15 +182,15 @@ impl fmt::Debug for Prepared {
     }
 }
 
-impl EntranceJob for Run {
+impl LockableJob for Run {
     type Out = Prepared;
 
-    fn run<E: Entrance>(self, setup: &E::Setup) -> Prepared {
-        // The room must suit the entrance: see `Room::visit`.
+    fn run<E: Lockable>(self, setup: &E::Setup) -> Prepared {
+        // The section must suit the target: see `CriticalSection::visit`.
         let arena: Arc<dyn AnyArena> = match E::admits(self.workload.permits) {
-            Admits::One => Arc::new(Arena::<E, Alone>::new(setup, &self)),
-            Admits::Readers => Arc::new(Arena::<E, Reading>::new(setup, &self)),
-            Admits::Several => Arc::new(Arena::<E, Together>::new(setup, &self)),
+            Admits::One => Arc::new(Arena::<E, Exclusive>::new(setup, &self)),
+            Admits::Readers => Arc::new(Arena::<E, ReadersWriter>::new(setup, &self)),
+            Admits::Several => Arc::new(Arena::<E, Shared>::new(setup, &self)),
         };
         Prepared { run: self, arena }
     }
@@ -210,9 +210,9 @@ impl Prepared {
     }
 }
 
-/// Opens the gate. Where the entrance lets in one at a time, the caller enters first, as one more contender, waits until
-/// the others have come to the entrance, calls `start` and leaves; returns the result of `start`. Does not enter, and
-/// returns nothing, if the entrance lets in several or no others, or if there is only one contender, which would only
+/// Opens the gate. Where the target lets in one at a time, the caller enters first, as one more contender, waits until
+/// the others have come to the target, calls `start` and leaves; returns the result of `start`. Does not enter, and
+/// returns nothing, if the target lets in several or no others, or if there is only one contender, which would only
 /// learn to sleep.
 fn gather<T>(arena: &dyn AnyArena, gate: &Gate, run: &Run, start: impl FnOnce() -> T) -> Option<T> {
     if run.threads == 1 || !arena.can_be_shut(run.workload.permits) {
@@ -251,7 +251,7 @@ fn conduct(arena: &dyn AnyArena, gate: &Gate, run: &Run) -> Duration {
 }
 
 fn outcome(arena: &mut dyn AnyArena, elapsed: Duration, tallies: &[Tally], usage: Usage) -> Outcome {
-    let mut waits = empty_waits_by_errand();
+    let mut waits = empty_waits_by_access();
     for tally in tallies {
         waits.read += &tally.waits.read;
         waits.write += &tally.waits.write;
@@ -259,8 +259,8 @@ fn outcome(arena: &mut dyn AnyArena, elapsed: Duration, tallies: &[Tally], usage
     let admissions: Vec<u64> = tallies.iter().map(|t| t.admissions).collect();
     let bypasses = tallies.iter().map(|t| t.bypasses).fold(Bypasses::default(), Bypasses::and);
     let reads = tallies.iter().map(|t| t.reads).sum();
-    let by_errand = ByErrand { read: reads, write: admissions.iter().sum::<u64>() - reads };
-    let order = arena.longest_run(by_errand).map(|longest_run| Admissions {
+    let by_access = PerAccess { read: reads, write: admissions.iter().sum::<u64>() - reads };
+    let order = arena.longest_run(by_access).map(|longest_run| Admissions {
         longest_run,
         max_bypass: tallies.iter().map(|t| t.max_bypass).max().unwrap_or(0),
         max_bypass_waiting: bypasses.max,
@@ -269,32 +269,32 @@ fn outcome(arena: &mut dyn AnyArena, elapsed: Duration, tallies: &[Tally], usage
     Outcome { elapsed, admissions, reads, waits, order, usage }
 }
 
-impl<E: Entrance, R: Room> Arena<E, R> {
+impl<E: Lockable, R: CriticalSection> Arena<E, R> {
     fn new(setup: &E::Setup, run: &Run) -> Self {
         let Run { threads, workload, .. } = run;
         Self {
-            entrance: CachePadded::new(E::new(setup, *threads, workload.permits)),
-            room: CachePadded::new(R::new(workload)),
+            target: CachePadded::new(E::new(setup, *threads, workload.permits)),
+            section: CachePadded::new(R::new(workload)),
             stop: CachePadded::new(AtomicBool::new(false)),
             ticks: Ticks::new(workload.duration + Ticks::PERIOD),
         }
     }
 }
 
-impl<E: Entrance, R: Room> AnyArena for Arena<E, R> {
+impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
     fn can_be_shut(&self, permits: u32) -> bool {
         E::TAKES_OTHERS && E::admits(permits) == Admits::One
     }
 
     fn shut(&self, me: usize, inside: &mut dyn FnMut()) {
-        let pass = self.entrance.enter(me, Errand::Write);
+        let guard = self.target.enter(me, Access::Write);
         inside();
         // SAFETY: entered above, by the same contender, on this thread.
-        unsafe { self.entrance.leave(me, pass) };
+        unsafe { self.target.leave(me, guard) };
     }
 
     fn admissions(&self) -> u64 {
-        self.room.admissions()
+        self.section.admissions()
     }
 
     fn stop(&self) -> &AtomicBool {
@@ -309,51 +309,51 @@ impl<E: Entrance, R: Room> AnyArena for Arena<E, R> {
         R::IN_ORDER
     }
 
-    fn longest_run(&mut self, admissions: ByErrand<u64>) -> Option<u64> {
-        self.room.longest_run(admissions)
+    fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64> {
+        self.section.longest_run(admissions)
     }
 
     fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally {
         let workload = &run.workload;
         let others = run.threads as u64 - 1;
         let cs = workload.cs.of(me);
-        let mut visitor = Visitor::new(me, workload.seed);
-        let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, visitor.random.next_u32());
+        let mut contender = ContenderState::new(me, workload.seed);
+        let mut recorder = WaitRecorder::new(&self.ticks, workload.sample, contender.random.next_u32());
         if workload.gathered {
             recorder.leave_out_the_first();
         }
         let (mut admissions, mut reads, mut max_bypass, mut last_seq) = (0, 0, 0, 0);
         let mut running = gate.wait();
         while running {
-            let errand = R::errand(&mut visitor, workload);
-            let request = recorder.request(|| self.room.admissions());
-            let pass = self.entrance.enter(me, errand);
+            let access = R::access(&mut contender, workload);
+            let request = recorder.request(|| self.section.admissions());
+            let guard = self.target.enter(me, access);
             // Asked inside and nowhere else: so one that was waiting at the stop gets in once more, does nothing there,
             // and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
-            // SAFETY: we are inside until we leave, and `run` has chosen the room for this entrance.
-            let seq = unsafe { self.room.visit(&mut visitor, errand, running, cs) };
+            // SAFETY: we are inside until we leave, and `run` has chosen the section for this target.
+            let seq = unsafe { self.section.visit(&mut contender, access, running, cs) };
             // SAFETY: entered above, on this thread, which a goroutine does not change.
-            unsafe { self.entrance.leave(me, pass) };
+            unsafe { self.target.leave(me, guard) };
             // Both are 0, and no more is said of it, if they are not counted.
             max_bypass = max_bypass.max(seq.saturating_sub(last_seq));
             last_seq = seq + u64::from(running);
             admissions += u64::from(running);
-            reads += u64::from(running && errand == Errand::Read);
-            recorder.record(wait, errand, seq, others);
-            steps(&mut visitor.random, workload.ncs);
+            reads += u64::from(running && access == Access::Read);
+            recorder.record(wait, access, seq, others);
+            steps(&mut contender.random, workload.ncs);
         }
         let (waits, bypasses) = recorder.into_records();
         Tally { admissions, reads, max_bypass, waits, bypasses }
     }
 
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally {
-        let Self { entrance, room, stop, .. } = self;
+        let Self { target, section, stop, .. } = self;
         let pool = &log_of_run.pool;
         let workload = &run.workload;
         let cs = workload.cs.of(me);
-        let mut visitor = Visitor::new(me, workload.seed);
+        let mut contender = ContenderState::new(me, workload.seed);
         let (mut log, mut reads) = (pool.log(), 0);
         let is_thread = run.on == Contenders::Threads;
         let calls = CallCounter::open(is_thread);
@@ -361,28 +361,28 @@ impl<E: Entrance, R: Room> AnyArena for Arena<E, R> {
         let calls = calls.map(CallCounter::start);
         let mut sleeps = SleepCounter::start(is_thread);
         while running {
-            let errand = R::errand(&mut visitor, workload);
+            let access = R::access(&mut contender, workload);
             let request = ticks();
-            let pass = entrance.enter(me, errand);
+            let guard = target.enter(me, access);
             let entry = ticks();
             // Asked inside and nowhere else, as in a run without a log.
             running = !stop.load(Ordering::Relaxed);
-            // SAFETY: we are inside until we leave, and `run` has chosen the room for this entrance.
-            let seq = unsafe { room.visit(&mut visitor, errand, running, cs) };
+            // SAFETY: we are inside until we leave, and `run` has chosen the section for this target.
+            let seq = unsafe { section.visit(&mut contender, access, running, cs) };
             let release = ticks();
             match running {
                 true => log.push(Entry { seq, request, entry, release }),
                 false => log.end(request),
             }
             // SAFETY: entered above, on this thread, which a goroutine does not change.
-            unsafe { entrance.leave(me, pass) };
-            reads += u64::from(running && errand == Errand::Read);
+            unsafe { target.leave(me, guard) };
+            reads += u64::from(running && access == Access::Read);
             sleeps.waited(entry.saturating_sub(request));
             if !log.make_room(pool) {
                 // Seen by ourselves, before anything else could be pushed.
                 log_of_run.stop(stop, true);
             }
-            steps(&mut visitor.random, workload.ncs);
+            steps(&mut contender.random, workload.ncs);
         }
         let calls = calls.and_then(|counter| counter.until_now()).map(|all| all.saturating_sub(sleeps.calls_made()));
         LoggedTally { log, reads, sleeps: sleeps.counted(), calls }
@@ -397,7 +397,7 @@ mod tests {
     use crate::targets::locks::LockName;
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
-    use crate::targets::subject::Subject;
+    use crate::targets::target::Target;
 
     const WORKLOAD: Workload = Workload {
         duration: Duration::from_millis(20),
@@ -415,9 +415,9 @@ mod tests {
         [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
     }
 
-    fn run(subject: impl Into<Subject>, on: Contenders, threads: usize, permits: u32) -> Outcome {
+    fn run(target: impl Into<Target>, on: Contenders, threads: usize, permits: u32) -> Outcome {
         let workload = Workload { permits, ..WORKLOAD };
-        subject.into().with(Run { on, threads, workload }).measure().unwrap()
+        target.into().with(Run { on, threads, workload }).measure().unwrap()
     }
 
     #[test]
@@ -433,11 +433,11 @@ mod tests {
 
     #[test]
     fn everything_admits_everybody_in_the_end() {
-        let locks = LockName::ALL.iter().map(|&lock| Subject::Lock(lock));
-        let semaphores = SemaphoreName::ALL.iter().map(|&semaphore| Subject::Semaphore(semaphore));
-        for subject in locks.chain(semaphores) {
-            for on in kinds().filter(|on| on.may_contend_for(subject)) {
-                let outcome = run(subject, on, 5, 1);
+        let locks = LockName::ALL.iter().map(|&lock| Target::Lock(lock));
+        let semaphores = SemaphoreName::ALL.iter().map(|&semaphore| Target::Semaphore(semaphore));
+        for target in locks.chain(semaphores) {
+            for on in kinds().filter(|on| on.may_contend_for(target)) {
+                let outcome = run(target, on, 5, 1);
                 assert_eq!((outcome.admissions.len(), outcome.reads, outcome.waits.read.len()), (5, 0, 0));
                 let total: u64 = outcome.admissions.iter().sum();
                 let order = outcome.order.unwrap();
@@ -457,7 +457,7 @@ mod tests {
                 assert!(outcome.order.is_none() && outcome.reads <= total);
                 for (writes, reads) in [(0, total), (1000, 0)] {
                     let workload = Workload { writes, ..WORKLOAD };
-                    let outcome = Subject::from(rw_lock).with(Run { on, threads: 2, workload }).measure().unwrap();
+                    let outcome = Target::from(rw_lock).with(Run { on, threads: 2, workload }).measure().unwrap();
                     let total: u64 = outcome.admissions.iter().sum();
                     assert_eq!(outcome.reads, if reads == 0 { 0 } else { total });
                     let waits = [outcome.waits.read, outcome.waits.write].map(|waits| waits.is_empty());
@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn a_turn_goes_round_in_order() {
         for on in kinds() {
-            let outcome = run(Subject::Floor(FloorName::Handover), on, 5, 1);
+            let outcome = run(Target::Floor(FloorName::Handover), on, 5, 1);
             let order = outcome.order.unwrap();
             assert!(order.max_bypass <= 4 && order.max_bypass_waiting <= 4 && order.longest_run <= 1, "{order:?}");
             assert!(order.overtaken.is_none_or(|part| part == 0.0), "{order:?}");

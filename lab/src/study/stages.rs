@@ -23,10 +23,10 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::driver::Run;
-use crate::targets::entrance::{EntranceJob, Locked};
+use crate::targets::lockable::{LockableJob, Locked};
 use crate::targets::locks::LockName;
 use crate::targets::registry::registry;
-use crate::targets::subject::Subject;
+use crate::targets::target::Target;
 
 /// Options of `stages`.
 #[derive(Args, Clone, Debug)]
@@ -63,7 +63,7 @@ registry! {
     V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: go-1.14";
 }
 
-/// [`RuntimeSema`], which counts what is slow: who sleeps, and who is handed the lock. One run at a time.
+/// [`RuntimeSema`], which counts what is slow: sleeps, and handoffs. One run at a time.
 pub struct Counted(RuntimeSema);
 
 /// Waits that came to a wake-up: all that did not find a permit at once.
@@ -125,7 +125,7 @@ struct StageRecord {
 /// A run, on a stage.
 struct OnStage<J>(J);
 
-impl<J: EntranceJob> StageJob for OnStage<J> {
+impl<J: LockableJob> StageJob for OnStage<J> {
     type Out = J::Out;
 
     fn run<L: RawLock + 'static>(self) -> J::Out {
@@ -172,7 +172,7 @@ fn measure(
                     wakes: after.0 - before.0,
                     handoffs: after.1 - before.1,
                     ctx_switches: outcome.usage.voluntary_switches + outcome.usage.involuntary_switches,
-                    record: plan.record(Subject::Lock(stage.lock()), threads, number, outcome, metrics),
+                    record: plan.record(Target::Lock(stage.lock()), threads, number, outcome, metrics),
                 };
                 output.record(&record)?;
                 records.push(record);

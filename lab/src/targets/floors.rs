@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use sudog_runtime::G;
 
-use crate::targets::entrance::{Admits, Entrance, Errand};
+use crate::targets::lockable::{Access, Admits, Lockable};
 use crate::targets::registry::registry;
 
 registry! {
     /// The name of a floor.
     enum FloorName;
     /// Something to do with a floor, whichever it is.
-    trait FloorJob over Entrance<Setup = ()>;
+    trait FloorJob over Lockable<Setup = ()>;
     fn with_floor;
     unknown "floor";
 
@@ -23,12 +23,12 @@ registry! {
         "a turn handed round by contenders that sleep: a wake-up and a sleep each time";
 }
 
-/// A `fetch_sub` to go in, a `fetch_add` to go out, which is what a semaphore must do at least; it keeps nobody out.
+/// A `fetch_sub` to go in, a `fetch_add` to go out, which is what a semaphore must do at least; it keeps no contender out.
 pub struct TwoRmws(AtomicU64);
 
 // SAFETY: it does not say that it lets in one.
-unsafe impl Entrance for TwoRmws {
-    type Pass = ();
+unsafe impl Lockable for TwoRmws {
+    type Guard = ();
     type Setup = ();
 
     fn admits(_: u32) -> Admits {
@@ -40,7 +40,7 @@ unsafe impl Entrance for TwoRmws {
     }
 
     #[inline]
-    fn enter(&self, _: usize, _: Errand) {
+    fn enter(&self, _: usize, _: Access) {
         self.0.fetch_sub(1, Ordering::Acquire);
     }
 
@@ -52,8 +52,8 @@ unsafe impl Entrance for TwoRmws {
 
 /// A turn that contenders hand round in the order of their numbers, each asleep until it comes.
 ///
-/// That is what serving first come, first served comes to when there are more contenders than processors: whoever is
-/// next sleeps, unless it has kept a processor from one that could have used it. Nobody looks twice before it sleeps.
+/// That is what serving first come, first served costs when there are more contenders than processors: the contender that is
+/// next sleeps, unless it has kept a processor from one that could have used it. No contender looks twice before it sleeps.
 ///
 /// | place | means |
 /// |---|---|
@@ -67,8 +67,8 @@ pub struct Handover {
 const TURN: *mut G = ptr::without_provenance_mut(1);
 
 // SAFETY: there is one turn, which moves when its holder leaves: by a release that the next one acquires.
-unsafe impl Entrance for Handover {
-    type Pass = ();
+unsafe impl Lockable for Handover {
+    type Guard = ();
     type Setup = ();
 
     const TAKES_OTHERS: bool = false;
@@ -83,14 +83,14 @@ unsafe impl Entrance for Handover {
     }
 
     #[inline]
-    fn enter(&self, me: usize, _: Errand) {
+    fn enter(&self, me: usize, _: Access) {
         let g = G::current();
         let asleep = (&raw const g).cast_mut();
-        // Release: whoever finds the G sees it. Acquire, both times: the turn, with what its holder did.
+        // Release: a thread that finds the G sees it. Acquire, both times: the turn, with what its holder did.
         if self.places[me].compare_exchange(ptr::null_mut(), asleep, Ordering::Release, Ordering::Acquire).is_ok() {
             g.park(None, || ());
         }
-        // Nobody writes here before the turn has gone round.
+        // No contender writes here before the turn has gone round.
         self.places[me].store(ptr::null_mut(), Ordering::Relaxed);
     }
 

@@ -52,6 +52,7 @@ table! {
 
 /// The bucket of an address, as in Go.
 #[must_use]
+#[cfg(test)]
 pub const fn bucket(addr: usize) -> usize {
     (addr >> 3) % BUCKETS
 }

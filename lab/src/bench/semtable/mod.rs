@@ -4,7 +4,7 @@
 //! 251 * 8 = 2008 bytes apart. Go's benchmark steps by 251 elements of an array of 32-bit counters, which are 1004
 //! bytes, half of that: its two colliding addresses are 125 buckets apart, and its many fall into two buckets.
 //!
-//! Go's two cases queue all waiters, then dequeue them in that order: whoever is woken is the first of all. `steady.rs` has two more,
+//! Go's two cases queue all waiters, then dequeue them in that order: the waiter that is woken is the first of all. `steady.rs` has two more,
 //! in which the queues of Go's past show what they are slow at. They are measured with `--queue`.
 
 mod steady;
@@ -58,7 +58,7 @@ const STRIDE: usize = BUCKETS * 8;
 /// Any address will do: nothing is ever read there.
 const BASE: usize = 0x10_0000;
 
-/// Numbers of waiters, if nobody says.
+/// Numbers of waiters, by default.
 const NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
 
 /// In the steady cases: to fill a list of 64,000 addresses, each new, takes a minute.

@@ -26,7 +26,6 @@ mod summary;
 pub mod wait_group;
 
 pub use benches::BenchName;
-pub use contestant::Role;
 
 use crate::options::{List, MAX_RUNS, MAX_THREADS, list, number, numbers, seconds};
 use clap::Args;

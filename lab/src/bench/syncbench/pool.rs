@@ -93,7 +93,7 @@ impl ItemPool for Pool<Free, NoNew> {
     }
 }
 
-/// What one writes who has no pool.
+/// A program without a pool.
 pub struct MutexVec(Mutex<Vec<Free>>);
 
 impl MutexVec {

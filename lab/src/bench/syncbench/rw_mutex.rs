@@ -22,7 +22,7 @@ impl RwLockName {
     }
 }
 
-/// Everybody has a lock of his own: two reads and a write. One after the other, not one in the other as in Go: the mutex
+/// Each thread has a lock of its own: two reads and a write. One after the other, not one in the other as in Go: the mutex
 /// among the contestants could not do that.
 pub fn uncontended<L: RawRwLock + 'static>(round: &Round) -> Timed {
     round.parallel(|_, portion| {

@@ -29,7 +29,7 @@ pub struct Record {
     pub name: BenchName,
     /// Where that belongs.
     pub family: Family,
-    /// Who.
+    /// The contestant.
     pub contestant: &'static str,
     /// What it is in the comparison.
     pub role: Role,
@@ -69,7 +69,7 @@ impl Cell {
             those.map(|(_, &ns)| ns).reduce(f64::min)
         };
         let (peer, floor) = (fastest(Role::Peer), fastest(Role::Floor));
-        let record = |((contestant, times), &ns): ((&super::Contestant, &Vec<f64>), &f64)| Record {
+        let record = |((contestant, times), &ns): ((&super::contestant::Contestant, &Vec<f64>), &f64)| Record {
             bench: NAME,
             name: self.bench,
             family: self.bench.family,

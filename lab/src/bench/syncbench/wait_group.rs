@@ -105,7 +105,7 @@ impl Group for TwoRmws {
     }
 }
 
-/// Everybody has one of his own: one task, and a wait.
+/// Each thread has one of its own: one task, and a wait.
 pub fn uncontended<G: Group>(round: &Round) -> Timed {
     round.parallel(|_, portion| {
         let group = CachePadded::new(G::new());

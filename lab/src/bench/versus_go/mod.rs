@@ -155,7 +155,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
     }
     let chosen = args.bench.as_ref().map_or_else(|| Name::all().collect(), |list| list.0.clone());
     let is_idle = |bench: &&Name| !args.extent.workers.0.iter().any(|&workers| bench.runs_at(workers));
-    // Nobody expects all to run everywhere; but who names one wants to see it.
+    // Not all run everywhere; but a benchmark that is named must run.
     if let (Some(idle), Some(_)) = (chosen.iter().find(is_idle), &args.bench) {
         return Err(Failure::Usage(format!("{} needs workers: {}", idle.name, idle.workers())));
     }

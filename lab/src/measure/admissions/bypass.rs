@@ -1,7 +1,7 @@
-//! Bypass: who came later and was first.
+//! Bypass: which contender came later and was first.
 //!
 //! The bypass of a wait is the number of admissions of others that were requested after its request and came before its
-//! entry. The request is the moment before the call. The place in line, the doorway, is taken a little later: who was
+//! entry. The request is the moment before the call. The place in line, the doorway, is taken a little later: a contender that was
 //! overtaken in between has not been overtaken in line. So what is counted here is an upper bound of the bypass by
 //! doorways; nearly all of the difference is contenders that had to leave the processor there. `cargo lab bypass` has
 //! the bypass by doorways, of locks that have tickets.
@@ -22,7 +22,7 @@ pub struct Bypass {
     pub log2_histogram: Vec<u64>,
 }
 
-/// Nothing, if nobody waited.
+/// Nothing, if no contender waited.
 #[must_use]
 pub fn bypass(history: &History) -> Option<Bypass> {
     let mut all = bypasses(history);
@@ -37,7 +37,7 @@ fn bucket(n: u64) -> usize {
     (u64::BITS - n.leading_zeros()) as usize
 }
 
-/// Of each admission, in their order; then of those who still waited at the end.
+/// Of each admission, in their order; then of those that still waited at the end.
 ///
 /// The admissions are gone through in their order, and the times of their requests put into a tree that counts: then
 /// those that came later than one's own are those that have overtaken it. Equal times are in no order, and not counted.

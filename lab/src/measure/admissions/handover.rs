@@ -1,4 +1,4 @@
-//! From one to the next: how long the lock is free though somebody wants it.
+//! From one to the next: how long the lock is free though a contender wants it.
 //!
 //! ```text
 //!   A   |== inside ==|release                     the lock is free from the beginning of A's release to B's entry
@@ -17,11 +17,11 @@ use crate::measure::metrics::quantile;
 /// In the order of admissions.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Handover {
-    /// The part of the time in which the lock was free and somebody wanted it.
+    /// The part of the time in which the lock was free and a contender wanted it.
     pub dead_time: f64,
     /// The rest.
     pub work_conservation: f64,
-    /// From the beginning of a release before which somebody else had made a request to the next entry, whoever's that
+    /// From the beginning of a release before which another contender had made a request to the next entry, any contender's
     /// was: half of these times were not longer. As the other two, nothing if there was none.
     pub handover_p50_ns: Option<u64>,
     /// The same for 99 in 100.
@@ -37,7 +37,7 @@ pub struct Handover {
 #[must_use]
 pub fn handover(history: &History) -> Option<Handover> {
     let History { admissions, elapsed, .. } = history;
-    // The earliest request of those who are still to be admitted, or never will be.
+    // The earliest request of those that are still to be admitted, or never will be.
     let mut earliest = history.pending.iter().map(|pending| pending.request).min().unwrap_or(u64::MAX);
     let (mut dead, mut handovers, mut clock_conflicts) = (0, Vec::new(), 0);
     let mut next_entry = *elapsed;
@@ -89,7 +89,7 @@ mod tests {
             clock_conflicts: 0,
         };
         assert_eq!(handover(&history), Some(expected));
-        // One who has asked at 55 and does not get in: from 60 on all is dead, and so is what was already.
+        // A contender that has asked at 55 and does not get in: from 60 on all is dead, and so is what was already.
         history.pending.push(Pending { contender: 2, request: 55 });
         assert_eq!(handover(&history).unwrap().dead_time, 0.53);
         // At 35, when it is free: from there to 41.

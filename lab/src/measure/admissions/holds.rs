@@ -1,7 +1,7 @@
-//! Who has the lock for how long: what fairness is about when critical sections differ.
+//! How long each contender has the lock: what fairness is about when critical sections differ.
 //!
 //! If all come equally often, the one with the longest critical section has most of the lock. A contender's opportunity
-//! to have it is the time in which it could have been inside: that in which it was, and that in which nobody was.
+//! to have it is the time in which it could have been inside: that in which it was inside, and that in which no contender was.
 //!
 //! Source: Patel et al., "Avoiding Scheduler Subversion using Scheduler-Cooperative Locks", EuroSys 2020.
 

@@ -2,15 +2,15 @@
 //!
 //! | family | of | needs an order of admissions |
 //! |---|---|---|
-//! | [`mod@bypass`] | who came later and was first | yes |
+//! | [`mod@bypass`] | which contender came later and was first | yes |
 //! | [`mod@windows`] | shares in stretches of the order | yes |
-//! | [`mod@short_term`] | who is in circulation, how soon one is back, runs | yes |
+//! | [`mod@short_term`] | which contenders circulate, how soon one is back, runs | yes |
 //! | [`mod@handover`] | the time from one to the next, and dead time | yes |
 //! | [`mod@waits`] | from request to entry | no |
 //! | [`mod@holds`] | shares by time of holding | for opportunities |
 //! | [`Wakeups`] | sleeps, those beyond the first in a wait, system calls | no |
 //!
-//! The order is that of the room, which counts who comes in; the clock is not asked who was first. Where several may be
+//! The order is that of the room, which counts entries; the clock does not decide which contender was first. Where several may be
 //! inside at once there is none, and what needs one is nothing. Each family is a function of the history alone, and
 //! takes O(n log n).
 //!
@@ -50,7 +50,7 @@ pub struct Admission {
 /// One that still waited at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pending {
-    /// Who.
+    /// The contender.
     pub contender: u32,
     /// Since when; or the start, if that was later.
     pub request: u64,
@@ -65,7 +65,7 @@ pub struct History {
     pub admissions: Vec<Admission>,
     /// Whether there is.
     pub in_order: bool,
-    /// Who came in after the end, or would have.
+    /// Contenders that came in after the end, or would have.
     pub pending: Vec<Pending>,
     /// When the end was: the stop, or the last release, if that was later.
     pub elapsed: u64,
@@ -78,7 +78,7 @@ pub struct Wakeups {
     /// contenders are not threads, or it cannot be told.
     pub sleeps_per_acquisition: Option<f64>,
     /// Sleeps beyond the first in one wait. Where one waits in one place, there was a wake-up that was for nothing before
-    /// each of them; who waits in two, for a capacitor and then for the lock in it, may sleep in both with none.
+    /// each of them; a contender that waits in two, for a capacitor and then for the lock in it, may sleep in both with none.
     pub futile_wakeups_per_acquisition: Option<f64>,
     /// System calls of the contenders from start to end, those that count sleeps taken off. See
     /// [`CallCounter`](crate::measure::wakeups::CallCounter).

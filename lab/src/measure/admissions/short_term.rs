@@ -1,4 +1,4 @@
-//! Fairness over short times: who is in circulation, and how soon one is back.
+//! Fairness over short times: which contenders circulate, and how soon one is back.
 //!
 //! | | first come, first served, all always there | the last two to come, by turns | one keeps it |
 //! |---|---|---|---|
@@ -20,7 +20,7 @@ pub struct ShortTerm {
     /// Admissions in such a window: 1000; or, if that is more, four for each contender, as LWSS cannot exceed it.
     pub lwss_window: usize,
     /// The median time to reacquire: from an admission to the same contender's next, in admissions; 1, if that is the
-    /// very next. Nothing, if nobody came twice.
+    /// very next. Nothing, if no contender came twice.
     pub mttr: Option<f64>,
     /// The longest run of admissions of one contender.
     pub longest_run: u64,

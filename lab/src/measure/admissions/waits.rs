@@ -19,7 +19,7 @@ pub struct Waits {
     pub max_ns: u64,
 }
 
-/// Nothing, if nobody waited.
+/// Nothing, if no contender waited.
 #[must_use]
 pub fn waits(history: &History) -> Option<Waits> {
     let admitted = history.admissions.iter().map(|admission| admission.entry.saturating_sub(admission.request));

@@ -23,7 +23,7 @@ pub struct Windows {
     pub min_max_median: f64,
 }
 
-/// Rounds of all contenders in a window, unless somebody says: so that chance alone leaves the shares nearly even.
+/// Rounds of all contenders in a window, by default: so that chance alone leaves the shares nearly even.
 const ROUNDS: usize = 64;
 
 /// In windows of so many admissions, or of 64 for each contender. Nothing, if there is not one window.

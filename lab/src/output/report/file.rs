@@ -15,7 +15,7 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Finds out, before anything is measured, whether the report can be written there. Leaves nothing behind: whoever
+    /// Finds out, before anything is measured, whether the report can be written there. Leaves nothing behind: a command that
     /// interrupts the measurement finds no draft.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let cannot = |why: &dyn std::fmt::Display| {

@@ -24,7 +24,7 @@ pub fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failu
     let path = file.path().display().to_string();
     file.commit(page)?;
     if output.json {
-        // The report is there. That nobody listens is no failure.
+        // The report is there. A closed standard error is not a failure.
         let _ = writeln!(std::io::stderr(), "report: {path}");
     }
     output.text(format_args!("report: {path}"))

@@ -6,7 +6,7 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::run::contenders::Contenders;
 
-/// What is to be seen, for those who have not read the source.
+/// An explanation of the picture for readers that do not know the source.
 const MEANINGS: [(&str, &str); 6] = [
     ("holds the mutex", "from the end of lock to the beginning of unlock"),
     ("sleeps in line", "in the queue of the mutex's semaphore, on no processor"),

@@ -13,7 +13,7 @@ use crate::targets::locks::LockName;
 use crate::targets::queues::QueueName;
 use crate::targets::rw_locks::RwLockName;
 use crate::targets::semaphores::SemaphoreName;
-use crate::targets::subject::Subject;
+use crate::targets::target::Target;
 
 /// Readable on white and on black.
 const COLOURS: [RGBColor; 18] = [
@@ -46,9 +46,9 @@ pub(super) const SIZE: (u32, u32) = (640, 380);
 pub(super) const INK: RGBColor = BLACK;
 
 /// The colours of what is in one plot. Of what has a name of its own it is the same in all plots; what is composed has
-/// those that nobody has there, in turn.
-pub fn colours(subjects: &[Subject]) -> Vec<RGBColor> {
-    let usual: Vec<_> = subjects.iter().map(|&subject| usual_colour(subject)).collect();
+/// the colours that are free there, in turn.
+pub fn colours(targets: &[Target]) -> Vec<RGBColor> {
+    let usual: Vec<_> = targets.iter().map(|&target| usual_colour(target)).collect();
     let mut free: Vec<_> = COLOURS.iter().filter(|&&colour| !usual.contains(&Some(colour))).collect();
     if free.is_empty() {
         free = COLOURS.iter().collect();
@@ -58,13 +58,13 @@ pub fn colours(subjects: &[Subject]) -> Vec<RGBColor> {
 }
 
 /// The same in all plots; nothing, if there is no such.
-fn usual_colour(subject: Subject) -> Option<RGBColor> {
-    let place = match subject {
-        Subject::Lock(lock) => LockName::ALL.iter().position(|&known| known == lock),
-        Subject::RwLock(lock) => RwLockName::ALL.iter().position(|&known| known == lock),
-        Subject::Semaphore(semaphore) => SemaphoreName::ALL.iter().position(|&known| known == semaphore),
-        Subject::Floor(_) => return Some(FLOOR),
-        Subject::Composed(_) => None,
+fn usual_colour(target: Target) -> Option<RGBColor> {
+    let place = match target {
+        Target::Lock(lock) => LockName::ALL.iter().position(|&known| known == lock),
+        Target::RwLock(lock) => RwLockName::ALL.iter().position(|&known| known == lock),
+        Target::Semaphore(semaphore) => SemaphoreName::ALL.iter().position(|&known| known == semaphore),
+        Target::Floor(_) => return Some(FLOOR),
+        Target::Composed(_) => None,
     };
     place.map(|place| COLOURS[place % COLOURS.len()])
 }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::targets::compose::LockSpec;
 
-    fn subjects(names: &[String]) -> Vec<Subject> {
+    fn targets(names: &[String]) -> Vec<Target> {
         names.iter().map(|name| name.parse::<LockSpec>().unwrap().into()).collect()
     }
 
@@ -217,7 +217,7 @@ mod tests {
     fn lines_of_one_plot_differ() {
         let composed = (1..16).map(|b| format!("sliding(go,b={b})"));
         let names: Vec<_> = composed.chain(["go", "std"].map(str::to_owned)).collect();
-        let colours = colours(&subjects(&names));
+        let colours = colours(&targets(&names));
         assert!((0..colours.len()).all(|n| !colours[..n].contains(&colours[n])), "{colours:?}");
         assert_eq!(colours[15], self::colours(&[LockName::Go.into()])[0], "a lock keeps its own");
     }
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn there_is_a_colour_for_any_number() {
         let composed: Vec<_> = (1..=31).map(|b| format!("sliding(go,b={b})")).collect();
-        assert_eq!(colours(&subjects(&composed)).len(), 31);
-        let all: Vec<Subject> = LockName::ALL.iter().map(|&lock| lock.into()).chain(subjects(&composed[..1])).collect();
+        assert_eq!(colours(&targets(&composed)).len(), 31);
+        let all: Vec<Target> = LockName::ALL.iter().map(|&lock| lock.into()).chain(targets(&composed[..1])).collect();
         assert_eq!(colours(&all).len(), LockName::ALL.len() + 1);
     }
 }

@@ -1,14 +1,14 @@
-//! A run that is logged: the same contenders, entrance and room, and a log instead of the recorder of waits.
+//! A run that is logged: the same contenders, target and section, and a log instead of the recorder of waits.
 //!
 //! The times are those of the processors' counters. Of the two that decide what is dead time, a release and the next
 //! entry, the first is read before the release that lets the next one in, and written to the log before it; the second
 //! after that entry. So they are in the order of the admissions as far as the processors agree about the time.
 //!
-//! Where one is let in at a time the contenders come to a shut entrance, and history begins when it opens. A run that is
-//! logged may be as short as its log, so who is there first would else have all of it, or much of it, before the others
+//! Where one is let in at a time the contenders come to a shut target, and history begins when it opens. A run that is
+//! logged may be as short as its log, so the first contender would else have all of it, or much of it, before the others
 //! have begun. A request that was made before the start counts from the start: what a contender waited for before that is
 //! not the lock. So nothing is known of the order in which they came, and none of those first ones has bypassed another.
-//! Only what the system counts has their way to the entrance in it: a sleep of each.
+//! Only what the system counts has their way to the target in it: a sleep of each.
 //!
 //! A request is read before the call. Others see nothing of the call earlier than that: on x86-64 neither a store nor a
 //! locked instruction takes effect before the reading ahead of it has retired; the system's clock is read by a call.
@@ -27,7 +27,7 @@ use crate::measure::log::{Log, Pool, merge};
 use crate::measure::ticks::Ticks;
 use crate::measure::wakeups::Sleeps;
 use crate::run::contenders::Gate;
-use crate::targets::entrance::ByErrand;
+use crate::targets::lockable::PerAccess;
 
 /// What the contenders of a logged run share, besides the arena.
 pub(super) struct LogOfRun {
@@ -46,7 +46,7 @@ pub(super) struct LoggedTally {
 
 impl Prepared {
     /// Makes the run, and logs it. Its length is the most that it takes: it ends when the log is full. Where one is let
-    /// in at a time, all have come to the entrance before the first is let in, whatever
+    /// in at a time, all have come to the target before the first is let in, whatever
     /// [`Workload::gathered`](super::Workload::gathered) says. Fails if the contenders cannot be started.
     pub fn log(self) -> io::Result<Logged> {
         let pool = Pool::new(self.run.threads, self.run.workload.duration);
@@ -71,8 +71,8 @@ impl Prepared {
         let arena = Arc::get_mut(&mut arena).expect("the contenders have ended");
         let history = merge(logs, arena.is_in_order(), start, stop, &before.scale());
         let acquisitions = history.admissions.len() as u64;
-        // Checks that nobody was inside who should not have been.
-        arena.longest_run(ByErrand { read: reads, write: acquisitions - reads });
+        // Checks that no contender was inside that should not have been.
+        arena.longest_run(PerAccess { read: reads, write: acquisitions - reads });
         let each = |n: u64| (acquisitions > 0).then(|| n as f64 / acquisitions as f64);
         let wakeups = Wakeups {
             sleeps_per_acquisition: sleeps.and_then(|sleeps| each(sleeps.all)),
@@ -119,7 +119,7 @@ mod tests {
     use crate::targets::locks::LockName;
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
-    use crate::targets::subject::Subject;
+    use crate::targets::target::Target;
 
     const WORKLOAD: Workload = Workload {
         duration: Duration::from_millis(20),
@@ -136,17 +136,17 @@ mod tests {
         [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
     }
 
-    fn log(subject: impl Into<Subject>, on: Contenders, threads: usize, permits: u32) -> Logged {
+    fn log(target: impl Into<Target>, on: Contenders, threads: usize, permits: u32) -> Logged {
         let workload = Workload { permits, ..WORKLOAD };
-        subject.into().with(Run { on, threads, workload }).log().unwrap()
+        target.into().with(Run { on, threads, workload }).log().unwrap()
     }
 
     #[test]
     fn of_each_contender_the_log_is_in_the_order_of_time() {
         for on in kinds() {
-            for subject in [Subject::from(LockName::Go), SemaphoreName::Ticket.into(), RwLockName::Go.into()] {
-                let Logged { history, .. } = log(subject, on, 5, 1);
-                assert_eq!((history.contenders, history.in_order), (5, subject.kind() != "rwlock"));
+            for target in [Target::from(LockName::Go), SemaphoreName::Ticket.into(), RwLockName::Go.into()] {
+                let Logged { history, .. } = log(target, on, 5, 1);
+                assert_eq!((history.contenders, history.in_order), (5, target.kind() != "rwlock"));
                 for contender in 0..5 {
                     let own = history.admissions.iter().filter(|admission| admission.contender == contender);
                     let times: Vec<u64> = own.flat_map(|a| [a.request, a.entry, a.release]).collect();
@@ -159,21 +159,21 @@ mod tests {
 
     #[test]
     fn all_are_there_when_the_first_is_let_in() {
-        // Whoever has no processor for as long as they gather is late: so, once in a while.
+        // A contender without a processor while they gather is late: so, once in a while.
         const TIMES: usize = 100;
         for on in kinds() {
-            for subject in [Subject::from(LockName::Lifo), SemaphoreName::Ticket.into()] {
-                if !on.may_contend_for(subject) {
+            for target in [Target::from(LockName::Lifo), SemaphoreName::Ticket.into()] {
+                if !on.may_contend_for(target) {
                     continue;
                 }
                 let all_there = |_| {
-                    let Logged { history, .. } = log(subject, on, 3, 1);
+                    let Logged { history, .. } = log(target, on, 3, 1);
                     let first = |n| history.admissions.iter().find(|admission| admission.contender == n);
                     [0, 1, 2].map(first).into_iter().flatten().filter(|first| first.request == 0).count()
                         + history.pending.iter().filter(|pending| pending.request == 0).count()
                         == 3
                 };
-                assert!((0..TIMES).any(all_there), "{}", subject.name());
+                assert!((0..TIMES).any(all_there), "{}", target.name());
             }
         }
     }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_turn_goes_round_in_order() {
         for on in kinds() {
-            let metrics = Metrics::new(log(Subject::Floor(FloorName::Handover), on, 5, 1), Some(10));
+            let metrics = Metrics::new(log(Target::Floor(FloorName::Handover), on, 5, 1), Some(10));
             let order = metrics.short_term.unwrap();
             assert!(order.longest_run <= 1 && order.same_again.is_none_or(|part| part == 0.0), "{order:?}");
             assert!(order.mttr.is_none_or(|time| time == 5.0) && order.lwss.is_none_or(|n| n == 5.0), "{order:?}");
@@ -218,7 +218,7 @@ mod tests {
         let workload = Workload { duration: Duration::from_secs(60), ..WORKLOAD };
         let run = Run { on: Contenders::Threads, threads: 3, workload };
         let pool = Pool::new(3, Duration::ZERO);
-        let logged = Subject::from(LockName::Go).with(run).log_into(pool).unwrap();
+        let logged = Target::from(LockName::Go).with(run).log_into(pool).unwrap();
         assert!(logged.log_full);
         let of = |n| logged.history.admissions.iter().filter(|admission| admission.contender == n).count();
         assert!([0, 1, 2].map(of).contains(&1024), "one has filled its chunk");

@@ -1,4 +1,4 @@
-//! Those who contend, and the log of their admissions.
+//! The contenders, and the log of their admissions.
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -15,7 +15,7 @@ use crate::run::contenders::{Contenders, Gate};
 
 /// An inner lock, on the way to which one in a thousand is kept for a while: half of them give way, the others sleep.
 ///
-/// So some are late between arrival and lock, as they would be by chance if there were time to wait for it. Those who
+/// So some are late between arrival and lock, as they would be by chance if there were time to wait for it. Contenders that
 /// only try, which at the gate is between its two looks, are kept before and after.
 ///
 /// One that tries and has it notes how many have announced themselves by then, as the gate must not miss them.
@@ -41,7 +41,7 @@ const OFTEN: u32 = 32;
 const SLEEP: u32 = 200;
 
 impl<L> Stalls<L> {
-    /// Without `on`, nobody is kept.
+    /// Without `on`, no contender is kept.
     pub fn new(inner: L, on: bool) -> Self {
         Self { inner, on, announced: Arc::default() }
     }
@@ -117,7 +117,7 @@ struct Logged<L, C, A> {
     rests: bool,
 }
 
-// SAFETY: the log is touched by the one who has the lock only; the rest can be shared.
+// SAFETY: the log is touched by the owner of the lock only; the rest can be shared.
 unsafe impl<L: RawLock, C: Doorway, A: Admission + Default> Sync for Logged<L, C, A> {}
 
 impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
@@ -143,8 +143,8 @@ impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
     }
 }
 
-/// The first `most` admissions of so many threads that do nothing else, and those who were late. With `rests` they rest
-/// at times: a gate opens only when nobody is in the capacitor.
+/// The first `most` admissions of so many threads that do nothing else, and the late contenders. With `rests` they rest
+/// at times: a gate opens only when no contender is in the capacitor.
 pub fn history<L, C, A>(
     inner: Stalls<L>,
     capacitor: C,

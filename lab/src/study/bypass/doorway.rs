@@ -9,7 +9,7 @@
 //! | [`Permits`] | no capacitor: a semaphore, for comparison | its ticket |
 //!
 //! The first three are exact. The fourth takes an arrival to end when it has been let through, which is later than it
-//! did: it misses bypasses of those who wait for the capacitor, and makes none up.
+//! did: it misses bypasses of contenders that wait for the capacitor, and makes none up.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -32,7 +32,7 @@ pub trait Doorway: ArriveDepart {
     }
 }
 
-/// A platoon whose semaphore numbers those who come.
+/// A platoon whose semaphore numbers arrivals.
 pub struct ByTicket<W> {
     platoon: Platoon<TicketSema<W>>,
     /// How many have announced themselves: each after it has told the platoon so.
@@ -51,7 +51,7 @@ impl<W: TicketWait> Doorway for ByTicket<W> {
         Entry::Arrived { began: ticket, ended: ticket, announced }
     }
 
-    /// Acquire: who counts somebody finds what it has told the platoon, so cannot take it for idle.
+    /// Acquire: a thread that counts a contender finds what it has told the platoon, so cannot take it for idle.
     fn announced(&self) -> u32 {
         self.announced.load(Ordering::Acquire)
     }
@@ -143,7 +143,7 @@ pub struct Timed<T> {
 }
 
 impl<C> ByClock<C> {
-    /// Nobody has come.
+    /// No contender has come.
     pub const fn new(capacitor: C) -> Self {
         Self { capacitor, count: AtomicU32::new(0) }
     }
@@ -173,7 +173,7 @@ impl<C: ArriveDepart> ArriveDepart for ByClock<C> {
         self.capacitor.bound()
     }
 
-    /// All sequentially consistent: who finds a count of `n` has begun after those with less than `n` had ended.
+    /// All sequentially consistent: a thread that finds a count of `n` has begun after those with less than `n` had ended.
     fn arrive(&self) -> Self::Ticket {
         let began = self.count.load(Ordering::SeqCst);
         let ticket = self.capacitor.arrive();

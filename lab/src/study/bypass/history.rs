@@ -3,17 +3,17 @@
 //! W *bypasses* V if W came later, and was admitted before V. Later is: W's arrival began after V's had ended. That is
 //! told by numbers:
 //!
-//! | W | is later than V, who has arrived, if |
+//! | W | is later than V, which has arrived, if |
 //! |---|---|
 //! | has arrived | `W.began > V.ended` |
 //! | went past the gate | `W.began > V.announced` |
 //!
-//! An arrival of which only the place is known, its ticket, begins and ends there. Who went past the gate has no place,
+//! An arrival of which only the place is known, its ticket, begins and ends there. A contender that went past the gate has no place,
 //! so is not bypassed; nor did it wait. Of it is asked more than the bound does: its beginning is the moment when it
-//! had the inner lock, before its second look. Nobody who was announced by then may still be waiting; so those that it
+//! had the inner lock, before its second look. No contender that was announced by then may still be waiting; so those that it
 //! bypasses are counted apart, and must be none.
 //!
-//! Who got in only after the log was full bypasses nobody in it. Those in it may have bypassed such a one, and a contender
+//! A contender that got in only after the log was full bypasses none in it. Those in it may have bypassed such a one, and a contender
 //! that starves to the end is bypassed by most of them: so it counts, as far as the log goes.
 
 /// One admission.
@@ -25,7 +25,7 @@ pub enum Entry {
         began: u32,
         /// When it had its place.
         ended: u32,
-        /// The same as those who go past the gate can tell it.
+        /// The same, as far as contenders that go past the gate can tell.
         announced: u32,
     },
     /// Of one that went past the gate.
@@ -48,7 +48,7 @@ impl Entry {
 pub struct History {
     /// The admissions, in their order.
     pub admitted: Vec<Entry>,
-    /// Those of the contenders who were admitted after these: one of each, its last.
+    /// The contenders that were admitted after these: one of each, its last.
     pub late: Vec<Entry>,
 }
 
@@ -82,9 +82,9 @@ impl Below {
 /// How often one was bypassed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bypassed {
-    /// By those who had arrived.
+    /// By contenders that had arrived.
     pub by_arrived: u32,
-    /// By those who went past the gate.
+    /// By contenders that went past the gate.
     pub by_past: u32,
 }
 
@@ -96,7 +96,7 @@ impl Bypassed {
     }
 }
 
-/// How often each that has arrived was bypassed, in the order of their admission; then those who were late. In
+/// How often each that has arrived was bypassed, in the order of their admission; then the late ones. In
 /// O(n log n).
 #[must_use]
 pub fn bypasses(History { admitted, late }: &History) -> Vec<Bypassed> {
@@ -147,7 +147,7 @@ pub struct Bypass {
     pub histogram: Vec<u64>,
     /// How many were bypassed more often.
     pub beyond: u64,
-    /// Bypasses by those who went past the gate.
+    /// Bypasses by contenders that went past the gate.
     pub by_past: u64,
 }
 
@@ -211,7 +211,7 @@ mod tests {
             bypasses(&history(&admitted, &[])),
             [(0, 1), (1, 2)].map(|(by_arrived, by_past)| Bypassed { by_arrived, by_past })
         );
-        // It saw nobody: not later than the first.
+        // It saw no contender: not later than the first.
         assert_eq!(times(&[Entry::Past { began: 0 }, Entry::at(0)]), [0]);
     }
 

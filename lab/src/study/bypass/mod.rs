@@ -1,4 +1,4 @@
-//! How often one who waits is overtaken, exactly: by the numbers that those who arrive have, and the order in which
+//! How often a waiter is overtaken, exactly: by the numbers that arrivals have, and the order in which
 //! they are admitted. And whether that is within what is promised.
 //!
 //! What is measured are the primitives of the library in [`Wrapped`](sudog_locks::capacitor::Wrapped), with a number for
@@ -6,8 +6,8 @@
 //! there are more contenders than the limit, so that an inner lock always has a choice, and at times one is kept on its
 //! way to it. Where there is a gate they also rest at times, or it would stay shut, or one would have it to itself.
 //!
-//! The platoon over the benaphore, which is the library's default, numbers nobody: it is measured by the clock, so from
-//! when one has been let through to the lock. Of those who wait for a credit nothing is seen there. What is promised of
+//! The platoon over the benaphore, which is the library's default, does not number arrivals: it is measured by the clock, so from
+//! when one has been let through to the lock. Of waiters for a credit nothing is seen there. What is promised of
 //! platoons is measured in full over the other two semaphores, whose tickets are the places in line.
 //!
 //! Two that promise nothing are there for comparison: lanes that are counted each for itself, and a semaphore without a
@@ -50,7 +50,7 @@ pub struct BypassArgs {
     #[arg(long, value_name = "A,B", value_parser = inner_locks)]
     pub locks: Option<List<LockName>>,
 
-    /// How many threads contend: more than the bypass limit, or nobody waits before the lock
+    /// How many threads contend: more than the bypass limit, or no contender waits before the lock
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = number::<2, MAX_THREADS>)]
     pub threads: usize,
 
@@ -134,7 +134,7 @@ impl Case {
         matches!(self, Self::Platoon | Self::Separate(_))
     }
 
-    /// What is claimed for it, or would have to be: by the library, by the paper, or by nobody.
+    /// What is claimed for it, or would have to be: by the library, by the paper, or not at all.
     const fn bound(self, limit: u32) -> u64 {
         match self {
             Self::Together | Self::Separate(_) => (LANES * limit) as u64 - 1,
@@ -202,9 +202,9 @@ struct Record {
     acquisitions: usize,
     /// Of these, those that went past the gate.
     past: usize,
-    /// Of those who were late for these, how many had arrived: they may have been bypassed, too, and count below.
+    /// Of the contenders that were late for these, how many had arrived: they may have been bypassed, too, and count below.
     late: usize,
-    /// Whether it is measured by the clock: then nothing is seen of the bypasses of those who wait for the capacitor.
+    /// Whether it is measured by the clock: then nothing is seen of the bypasses of contenders that wait for the capacitor.
     by_clock: bool,
     max: u32,
     p99: u32,
@@ -212,7 +212,7 @@ struct Record {
     /// How many were bypassed 0 times, once, and so on up to the bound.
     histogram: Vec<u64>,
     beyond: u64,
-    /// Bypasses by those who went past the gate: none, if it is right.
+    /// Bypasses by contenders that went past the gate: none, if it is right.
     by_past: u64,
     bound: u64,
     /// Whether the bound is promised by the library.
@@ -386,7 +386,7 @@ mod tests {
             let record = Record::new(LockName::Tts, run, &(history, Some(1)));
             assert_eq!((record.max, record.beyond, record.holds, record.verdict()), (2, 1, Some(false), "BROKEN"));
         }
-        // Within the bound; but nobody goes past the gate while somebody is in the capacitor.
+        // Within the bound; but no contender goes past the gate while another is in the capacitor.
         let history = history(&[Entry::Past { began: 1 }, Entry::at(0)], &[]);
         let record = Record::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)));
         assert_eq!((record.max, record.beyond, record.by_past, record.holds), (1, 0, 1, Some(false)));

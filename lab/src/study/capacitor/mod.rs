@@ -69,7 +69,7 @@ pub struct CapacitorArgs {
     pub effort: EffortArgs,
 }
 
-/// What it does not read: nobody contends, for nothing but the lock, and the semaphore is always the same.
+/// What it does not read: there is one contender, one lock, and the semaphore is always the same.
 const NOT_OF_THE_TAX: [&str; 12] =
     ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "ungathered", "metrics", "window"];
 

@@ -1,4 +1,4 @@
-//! What a capacitor costs one contender who meets nobody.
+//! What a capacitor costs a single contender.
 //!
 //! Of a few nanoseconds a jump is a good part, so the types are exact here: what is compiled is what a user of the
 //! library would have. An inner lock that is not one of [`UNBOXED`] is in its box, bare as well as wrapped.
@@ -18,10 +18,10 @@ use crate::run::contenders::Contenders;
 use crate::study::capacitor::CapacitorArgs;
 use crate::targets::compose::name::Admit;
 use crate::targets::compose::{InnerJob, LockSpec, UNBOXED, with_inner};
-use crate::targets::entrance::{EntranceJob, Locked};
+use crate::targets::lockable::{LockableJob, Locked};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
-use crate::targets::subject::Subject;
+use crate::targets::target::Target;
 
 /// What is before the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +95,7 @@ impl InnerJob for Round {
 struct Record {
     bench: &'static str,
     #[serde(flatten)]
-    subject: Subject,
+    target: Target,
     inner: LockName,
     /// Whether the types are those that a user would have; or else the inner lock is in a box.
     exact: bool,
@@ -142,7 +142,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
             }
             output.record(&Record {
                 bench: "capacitor-tax",
-                subject: variant.spec(inner, args.b).into(),
+                target: variant.spec(inner, args.b).into(),
                 inner,
                 exact: UNBOXED.contains(&inner),
                 on,

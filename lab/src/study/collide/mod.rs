@@ -1,5 +1,5 @@
 //! Two contended locks in one bucket of the semaphore table, and the queues that the bucket can have: how the time grows
-//! with the number of those who wait. `program.rs` has the program.
+//! with the number of waiters. `program.rs` has the program.
 
 mod program;
 
@@ -33,7 +33,7 @@ pub struct CollideArgs {
     #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
     pub queue: Option<List<QueueName>>,
 
-    /// Numbers of those who lock A and B [default: 100,300,1000,3000,10000; of threads up to 1000]
+    /// Numbers of contenders that lock A and B [default: 100,300,1000,3000,10000; of threads up to 1000]
     #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_COLLIDING>)]
     pub ns: Option<List<usize>>,
 
@@ -41,7 +41,7 @@ pub struct CollideArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// Hogs: those who lock B only. In Go issue 17953: 100
+    /// Hogs: contenders that lock B only. In Go issue 17953: 100
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<1, MAX_THREADS>)]
     pub hogs: usize,
 
@@ -70,7 +70,7 @@ impl CollideArgs {
 const COLLIDING: &str = if cfg!(unix) { "goroutines" } else { "threads" };
 const MAX_COLLIDING: usize = 1 << 20;
 
-/// How many go for A, if nobody says.
+/// How many lock A, by default.
 const GOROUTINES: &[usize] = &[100, 300, 1000, 3000, 10_000];
 
 /// Ten times as many threads cannot be had everywhere, nor would they be anywhere.
@@ -227,7 +227,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// How it grows, and who loses.
+/// How it grows, and which queue loses.
 struct Findings {
     points: Vec<Point>,
     growths: Vec<Growth>,

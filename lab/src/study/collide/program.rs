@@ -15,14 +15,14 @@
 //!
 //! * The locks are mutexes: of a `RWMutex` that has no readers it is the mutex among writers that is waited for.
 //! * They are in starvation mode from the start ([`policy::Fifo`]): each unlock hands over to the first in line. In
-//!   Go's normal mode a hog takes the lock again and again until somebody has waited for a millisecond: how long a run
+//!   Go's normal mode a hog takes the lock again and again until a waiter has waited for a millisecond: how long a run
 //!   takes is then a matter of how many such milliseconds fall into it, which differs from run to run a hundredfold.
 //! * A hog gives way once in each of its rounds, while it has B: nothing interrupts a goroutine, and hogs that are not
 //!   in line contend for nothing. In Go they are preempted there. (For a thread it is `yield`.)
-//! * B is locked by the one who keeps the time until all stand in line, and that is when the clock starts. Otherwise
-//!   those who come first find nobody there, and are done before the others begin.
+//! * B is locked by the time-keeping thread until all stand in line, and that is when the clock starts. Otherwise
+//!   those that come first find the lock free, and are done before the others begin.
 //!
-//! So for each time that A is locked, each hog has B once, and those who are done with their rounds leave the line.
+//! So for each time that A is locked, each hog has B once, and those that are done with their rounds leave the line.
 //!
 //! One owner at a time runs, and hands over to the next: on several workers mostly to another worker, which takes ten
 //! times what a short walk does. On one worker there is little but the queue.
@@ -99,7 +99,7 @@ pub struct Run {
 pub struct Outcome {
     /// From when all stood in line until the last round was over.
     pub elapsed: Duration,
-    /// How often hogs had B. With those who are still in line at the end.
+    /// How often hogs had B. With those that are still in line at the end.
     pub hog_locks: u64,
     /// How many waited for A, on average over the rounds.
     pub in_line_of_a: f64,
@@ -120,7 +120,7 @@ struct Tally {
 struct Arena<T> {
     run: Run,
     locks: Box<[Lock<T>]>,
-    /// Who are not done yet, but for the hogs.
+    /// Contenders that are not done yet, but for the hogs.
     left: AtomicUsize,
     end: OnceLock<Instant>,
 }
@@ -235,7 +235,7 @@ mod tests {
             for placement in Placement::ALL {
                 let run = Run { on, placement, n: 8, rounds: 3, hogs: 2 };
                 let outcome = with_queue(queue, run).unwrap();
-                // At the start 7 wait for A, and they have it one after another; later, who knows.
+                // At the start 7 wait for A, and they have it one after another; later, that is open.
                 assert!(outcome.in_line_of_a * 24.0 >= 27.9, "{outcome:?}");
                 assert!(outcome.hog_locks >= 2, "{outcome:?}");
             }

@@ -40,7 +40,7 @@ impl<P: WaitPolicy> WaitPolicy for Counting<P> {
     }
 }
 
-/// Sleeps without a second look. Those who look for a while before they sleep find their turn in that time, as long as
+/// Sleeps without a second look. Contenders that look for a while before they sleep find their turn in that time, as long as
 /// a pair has two processors; but it is sleepers that collisions are about.
 pub struct AtOnce;
 

@@ -1,4 +1,4 @@
-//! Who shares a bucket with whom, without any threads: what the hashes come to.
+//! Which semaphores share a bucket, without any threads: an evaluation of the hashes.
 
 use serde::Serialize;
 use sudog_locks::waiting_array::TicketHash;

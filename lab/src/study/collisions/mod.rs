@@ -1,6 +1,6 @@
 //! What many semaphores do to each other in one waiting array.
 //!
-//! Two threads hand a permit back and forth by two semaphores: who has it posts the other one's, and waits for its own.
+//! Two threads hand a permit back and forth by two semaphores: the thread that has it posts the other's, and waits for its own.
 //! So of each pair one waits at any time, the only waiter of its semaphore, and asleep; and many pairs go forward in
 //! step:
 //!
@@ -9,7 +9,7 @@
 //!   second array   | B of pair 0 | B of pair 1 | …
 //! ```
 //!
-//! One that is got up though its turn has not come was got up for another semaphore's sake; or by a poster who woke the
+//! One that is got up though its turn has not come was got up for another semaphore's sake; or by a poster that woke the
 //! ticket after the one granted, as it does, but so late that this one was waited for by then.
 //!
 //! `counting.rs` says how that is counted, `entrainment.rs` computes what part of the waiters share a bucket.

@@ -1,9 +1,9 @@
 //! Go issue 33747: many goroutines that need a mutex for a hundredth of their time.
 //!
-//! Once a waiter has waited for a millisecond, each unlock hands the mutex over. If the one who unlocks goes on to its
+//! Once a waiter has waited for a millisecond, each unlock hands the mutex over. If the unlocking goroutine goes on to its
 //! work outside, a waiter of the same processor runs when that work is done; all this time the mutex is its own, and
-//! nobody uses it. So those who wait have always waited for more than a millisecond, and it does not end: two are at
-//! work, however many processors there are. Since 1.14 the one who hands over gives way, and the waiter has the rest of
+//! no contender uses it. So waiters have always waited for more than a millisecond, and it does not end: two are at
+//! work, however many processors there are. Since 1.14 the unlocking goroutine gives way, and the waiter has the rest of
 //! its time slice.
 //!
 //! In the issue it begins at about 28 processors, where by chance enough goroutines meet at the mutex. Where there are
@@ -11,12 +11,12 @@
 //!
 //! * *Processors are simulated.* Work outside is sleep, of the worker and not of the goroutine: the worker is taken, as a
 //!   processor would be, and its goroutines wait. Work under the mutex is done.
-//! * *Chance is helped.* At the start somebody holds the mutex for some milliseconds (a page fault, a thread that lost
+//! * *Chance is helped.* At the start a contender holds the mutex for some milliseconds (a page fault, a thread that lost
 //!   its processor), and all come to stand in line. What is measured is whether they ever get out of it.
 //!
-//! Goroutines here stay on their workers, where Go's move to the processor of whoever readies them. So giving way helps
-//! if the waiter is of the same worker, and else not: less than in Go. On threads nobody gives way, and each waits for
-//! nobody's work outside: there the policies are alike.
+//! Goroutines here stay on their workers, where Go's move to the processor of the goroutine that readies them. So giving way helps
+//! if the waiter is of the same worker, and else not: less than in Go. On threads no thread gives way, and each waits for
+//! no work outside: there the policies are alike.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,7 +40,7 @@ use crate::run::contenders::{Contenders, Gate};
 use crate::study::history::HistoryArgs;
 use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
 
-/// How many are simulated, if nobody says: one sees it with so many.
+/// How many are simulated, by default: one sees it with so many.
 const PROCESSORS: usize = 8;
 
 /// One run under one policy.

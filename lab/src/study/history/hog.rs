@@ -89,7 +89,7 @@ struct Stage<P> {
     over: AtomicBool,
     /// The victim has had enough.
     done: AtomicBool,
-    /// Who keeps the time.
+    /// The thread that keeps the time.
     conductor: Thread,
 }
 

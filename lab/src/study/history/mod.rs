@@ -2,8 +2,8 @@
 //!
 //! | story | what happened | what it changed |
 //! |---|---|---|
-//! | [`hog`]: Go issue 13086 | who holds the mutex for long and locks it again at once keeps others out for seconds | 1.9: starvation mode |
-//! | [`collapse`]: Go issue 33747 | with starvation mode, many contenders can bring the mutex to a crawl that feeds itself | 1.14: who hands it over gives way |
+//! | [`hog`]: Go issue 13086 | a goroutine that holds the mutex for long and locks it again at once keeps others out for seconds | 1.9: starvation mode |
+//! | [`collapse`]: Go issue 33747 | with starvation mode, many contenders can bring the mutex to a crawl that feeds itself | 1.14: the unlocking goroutine gives way |
 
 mod collapse;
 mod hog;
@@ -62,7 +62,7 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub ratio: f64,
 
-    /// The collapse: how long somebody holds the mutex at the start
+    /// The collapse: how long a contender holds the mutex at the start
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     pub stall: Duration,
 

@@ -6,7 +6,7 @@
 //! | wants it again | at once | after a sleep, 100 us |
 //! | never | leaves its processor, unless the mutex makes it | |
 //!
-//! While somebody holds the mutex it is busy by the clock, as a goroutine that slept would let others of its worker run.
+//! While a contender holds the mutex it is busy by the clock, as a goroutine that slept would let others of its worker run.
 //! A hog is so between unlock and lock, too. Nothing interrupts a goroutine, so one that is on the same worker as a
 //! goroutine that is busy waits for the worker, and not yet for the mutex.
 
@@ -37,7 +37,7 @@ pub enum Role {
     Victim,
 }
 
-/// One who contends.
+/// A contender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contender {
     /// What it does.
@@ -79,14 +79,14 @@ pub struct Outcome {
     /// By contender.
     pub acquisitions: Vec<u64>,
     /// Of the mutex alone. In those of kind [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`] `waiter` is the
-    /// number of the contender, plus one: so it is known who is who.
+    /// number of the contender, plus one: so contenders are told apart.
     pub events: Vec<Event>,
     /// How many are missing.
     pub dropped: u64,
 }
 
 impl Contest {
-    /// Who contends: hogs, then victims.
+    /// The contenders: hogs, then victims.
     #[must_use]
     pub fn contenders(&self) -> Vec<Contender> {
         let ring = |n| match self.on {
@@ -164,7 +164,7 @@ fn busy(time: Duration) {
     }
 }
 
-/// Where those sleep who wait for the mutex.
+/// Where waiters for the mutex sleep.
 enum Observed {}
 
 // SAFETY: a static.

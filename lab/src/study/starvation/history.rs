@@ -58,9 +58,9 @@ pub struct Starving {
     pub from: Duration,
     /// When it was turned off.
     pub to: Duration,
-    /// Who turned it on; nobody, if that was before all of the events are there.
+    /// Which contender turned it on; none, if that was before all of the events are there.
     pub by: Option<usize>,
-    /// Who turned it off; nobody, if the recording ended before.
+    /// Which contender turned it off; none, if the recording ended before.
     pub ended_by: Option<usize>,
 }
 
@@ -69,9 +69,9 @@ pub struct Starving {
 pub struct Handoff {
     /// When it was unlocked.
     pub at: Duration,
-    /// By whom.
+    /// By which contender.
     pub from: usize,
-    /// For whom, if that is known.
+    /// For which contender, if that is known.
     pub to: Option<usize>,
     /// When that one had it.
     pub arrived: Option<Duration>,
@@ -84,7 +84,7 @@ pub struct Handoff {
 pub struct Barge {
     /// When.
     pub at: Duration,
-    /// Who.
+    /// The contender.
     pub by: usize,
 }
 
@@ -114,7 +114,7 @@ pub struct Window {
 }
 
 impl History {
-    /// Of events in the order of time, those of one mutex; of these contenders, who say who they are in the `waiter` of
+    /// Of events in the order of time, those of one mutex; of these contenders, which name themselves in the `waiter` of
     /// their [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`].
     #[must_use]
     pub fn new(events: &[Event], contenders: &[Contender], dropped: u64, end: Duration) -> Self {
@@ -267,7 +267,7 @@ struct Modes {
     over: Vec<Starving>,
     /// Turned on, and not off yet.
     on: VecDeque<(Duration, usize)>,
-    /// Turned off, and it is not yet known by whom it had been turned on.
+    /// Turned off, and it is not yet known which contender had turned it on.
     off: VecDeque<(Duration, usize)>,
     complete: Duration,
     /// Something is known since `complete`.

@@ -18,7 +18,7 @@ fn contenders() -> Vec<Contender> {
     (0..4).map(|n| Contender { role: role(n), number: (n > 0).then_some(n), ring: n }).collect()
 }
 
-/// One event a microsecond. `about` is who is woken.
+/// One event a microsecond. `about` is the waiter that is woken.
 fn events(list: &[(usize, Kind, Option<usize>)]) -> Vec<Event> {
     let event = |(n, &(who, kind, about)): (usize, &(usize, Kind, Option<usize>))| {
         let waiter = match kind {
@@ -44,7 +44,7 @@ fn to(who: usize, kind: Kind, woken: usize) -> (usize, Kind, Option<usize>) {
     (who, kind, Some(woken))
 }
 
-/// All ask in this order, of whom the first has the mutex and the others sleep.
+/// All ask in this order, of which the first has the mutex and the others sleep.
 fn line_up(rest: &[(usize, Kind, Option<usize>)]) -> Vec<(usize, Kind, Option<usize>)> {
     let mut list = vec![does(HOG, Kind::Want), does(HOG, Kind::Locked)];
     for who in [A, B, C] {
@@ -171,7 +171,7 @@ fn two_who_were_awake_at_a_time() {
     // B was woken when A was back already: A was before it.
     let in_turn = [a, does(A, Kind::Requeue), b, does(B, Kind::Requeue), to(HOG, Kind::Handoff, B)];
     assert_eq!(verdict(&line_up(&in_turn)), Verdict::Another);
-    // Who goes to the end of the line does not come before anybody.
+    // A waiter that goes to the end of the line does not come before any other.
     let to_the_end = [a, b, does(A, Kind::Requeue), does(B, Kind::Sleep), to(HOG, Kind::Handoff, B)];
     assert_eq!(verdict(&line_up(&to_the_end)), Verdict::Another);
 }

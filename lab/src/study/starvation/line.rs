@@ -1,7 +1,7 @@
-//! Who stands in line, and since when: to judge whether the mutex was handed to the one who had waited longest.
+//! The waiters in line, and since when: to judge whether the mutex was handed to the longest waiter.
 //!
-//! A wait begins with the contender's first sleep since it asked for the mutex. Who is woken and beaten goes back to the
-//! head of the line, and its wait goes on. So those who sleep stand in the order in which their waits began, but that some
+//! A wait begins with the contender's first sleep since it asked for the mutex. A waiter that is woken and beaten goes back to the
+//! head of the line, and its wait goes on. So sleepers stand in the order in which their waits began, but that some
 //! *pass* others. Both ways are Go's, too:
 //!
 //! * Unlocks wake one at a time. But one that has been beaten takes a moment to lie down, and if the mutex is unlocked in
@@ -12,22 +12,22 @@
 //!   A, B asleep   wake A   A is beaten   wake B   A lies down   B is beaten, lies down   in line: B, A
 //!   ```
 //!
-//! * A wake-up comes with a permit. A newcomer that is about to sleep while the one who was woken is on its way takes that
+//! * A wake-up comes with a permit. A newcomer that is about to sleep while the woken waiter is on its way takes that
 //!   permit, and with it the other's turn to compete; if it is beaten, it goes to the head of the line, without ever having
 //!   slept. (Under the policy for threads there is a better reason to begin there: it has been the successor, and watched.)
 //!
-//! Who has passed another stays before it until one of the two has had the mutex, or the other comes to the head.
+//! A waiter that has passed another stays before it until one of the two has had the mutex, or the other comes to the head.
 
 use std::time::Duration;
 
 use sudog_runtime::event::{Event, Kind};
 
-/// To whom the mutex was handed over.
+/// The waiter that the mutex was handed to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// To the one who had waited longest.
+    /// To the waiter that had waited longest.
     Longest,
-    /// To one who had passed all those who had waited longer.
+    /// To a waiter that had passed all that had waited longer.
     Passed,
     /// To another one: there is something wrong with the line.
     Another,
@@ -52,7 +52,7 @@ struct Wait {
     since: Option<Duration>,
     /// When it last went to sleep.
     last: Duration,
-    /// Those who have waited longer and whom it has passed.
+    /// Contenders that have waited longer and that it has passed.
     passed: Vec<usize>,
     /// When it woke before that, or asked for the mutex.
     awake_since: Duration,
@@ -67,7 +67,7 @@ impl Line {
         Self { waits: vec![Wait { known, ..Wait::default() }; contenders], complete }
     }
 
-    /// The one who sleeps and is known by this.
+    /// The sleeper that is known by this.
     pub fn sleeper(&self, waiter: usize) -> Option<usize> {
         self.waits.iter().position(|wait| wait.asleep == Some(waiter))
     }
@@ -99,7 +99,7 @@ impl Line {
         let wait = &mut self.waits[who];
         let first = wait.wanted.is_some() && wait.since.is_none();
         if first {
-            // Of one who begins at the head it is not known when it was beaten.
+            // Of a waiter that begins at the head it is not known when it was beaten.
             wait.since = if at_head { wait.wanted } else { Some(event.at) };
         }
         (wait.last, wait.asleep) = (event.at, Some(event.waiter));
@@ -118,12 +118,12 @@ impl Line {
         self.waits.iter_mut().for_each(|wait| wait.passed.retain(|&passed| passed != who));
     }
 
-    /// When this one, who has the mutex now, asked for it.
+    /// When the present owner asked for the mutex.
     pub fn wanted(&self, who: usize) -> Option<Duration> {
         self.waits[who].wanted
     }
 
-    /// Of a handoff to one who still sleeps.
+    /// Of a handoff to a waiter that still sleeps.
     pub fn judge(&self, to: usize) -> Verdict {
         let waiter = &self.waits[to];
         if waiter.since.is_none()

@@ -1,8 +1,8 @@
-//! Starvation mode, seen: who waited, who overtook whom, when the mutex changed its mind.
+//! Starvation mode, seen: which contenders waited, which overtook which, when the mutex changed its mode.
 //!
-//! One who has the mutex nearly always and some who want it now and then contend, see [`contest`]; what the mutex and
+//! A contender that has the mutex nearly always and some that want it now and then contend, see [`contest`]; what the mutex and
 //! its semaphore report of it is made into a [`history`]: a picture for a page, one in letters, and figures. And
-//! something is proved: that each handoff went to the one who had waited longest.
+//! something is proved: that each handoff went to the waiter that had waited longest.
 
 pub mod contest;
 pub mod history;
@@ -95,7 +95,7 @@ struct EventRecord<'a> {
     who: String,
     contender: &'a str,
     role: &'static str,
-    /// Of those who sleep and are woken: what this sleep is known by.
+    /// Of contenders that sleep and are woken: what this sleep is known by.
     waiter: Option<usize>,
 }
 
@@ -271,7 +271,7 @@ fn record(
     })
 }
 
-/// What a sleep is known by; contenders use the field to say who they are.
+/// What a sleep is known by; contenders use the field to name themselves.
 fn waiter(event: &Event) -> Option<usize> {
     let of_a_sleep = [Kind::Sleep, Kind::Requeue, Kind::Wake, Kind::Handoff, Kind::Leave].contains(&event.kind);
     of_a_sleep.then_some(event.waiter)

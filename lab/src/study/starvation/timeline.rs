@@ -159,7 +159,7 @@ impl Drawing<'_> {
             line = y + BAR / 2.0
         );
         for (state, does, colour) in STATES {
-            // Those who hold it stand out.
+            // Contenders that hold it stand out.
             let (y, height) = if state == State::Holding { (y, BAR) } else { (y + 5.0, BAR - 10.0) };
             draw!(self, "<g fill=\"{colour}\">");
             for interval in lane.intervals.iter().filter(|interval| interval.state == state) {
@@ -217,7 +217,7 @@ impl Drawing<'_> {
         draw!(self, "</g>");
     }
 
-    /// Who turned starvation mode on, and who off.
+    /// Which contender turned starvation mode on, and which off.
     fn turns(&mut self) {
         for starving in &self.history.starving {
             let turns = [(starving.by, starving.from, "on", STARVING), (starving.ended_by, starving.to, "off", "none")];

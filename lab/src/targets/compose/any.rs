@@ -23,7 +23,7 @@ use crate::targets::semaphores::SemaphoreName;
 pub enum Over<S> {
     /// Platoons.
     Platoon(Platoon<S>),
-    /// Platoons behind a gate: those who arrive announce it.
+    /// Platoons behind a gate: arrivals announce themselves.
     Announced(Platoon<S>),
     /// Lanes that are counted each for itself.
     Separate(SeparateLanes<S>),

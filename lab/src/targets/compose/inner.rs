@@ -76,13 +76,13 @@ trait AnyLock: Send + Sync {
     fn is_locked(&self) -> bool;
 }
 
-/// A lock, and the guard of the one who has it. A guard that is forgotten is never dropped.
+/// A lock, and the guard of its owner. A guard that is forgotten is never dropped.
 struct KeepsGuard<L: RawLock> {
     lock: L,
     guard: UnsafeCell<MaybeUninit<L::Guard>>,
 }
 
-// SAFETY: the guard is written and read by the one who has the lock; what that one does happens before the next one has
+// SAFETY: the guard is written and read by the owner of the lock; what that owner does happens before the next one has
 // it. It is read on the thread that wrote it, by the contract of `unlock`, and never dropped by another.
 unsafe impl<L: RawLock> Sync for KeepsGuard<L> {}
 // SAFETY: as above; where the lock itself goes the guard lies unused.
@@ -91,7 +91,7 @@ unsafe impl<L: RawLock> Send for KeepsGuard<L> {}
 impl<L: RawLock> KeepsGuard<L> {
     #[inline]
     fn keep(&self, guard: L::Guard) {
-        // SAFETY: the guard says that we have the lock, so nobody else is here.
+        // SAFETY: the guard says that we have the lock, so no other thread is here.
         unsafe { (*self.guard.get()).write(guard) };
     }
 }
@@ -111,7 +111,7 @@ impl<L: RawLock> AnyLock for KeepsGuard<L> {
 
     unsafe fn unlock(&self) {
         // SAFETY:
-        // - the caller has the lock, so nobody else is here, and its guard was written;
+        // - the caller has the lock, so no other thread is here, and its guard was written;
         // - it is read once, as there is one release for an acquisition;
         // - the guard goes back to its lock, on its thread.
         unsafe {

@@ -34,10 +34,10 @@ pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
 pub use self::inner::{DynGuard, DynLock, InnerJob, UNBOXED, with_inner};
 pub use self::name::{Admit, Front, Recipe, Wait, items};
 pub use self::study::{StudyJob, StudyName, with_study};
-use crate::targets::entrance::{EntranceJob, Locked};
+use crate::targets::lockable::{LockableJob, Locked};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
-use crate::targets::subject::Subject;
+use crate::targets::target::Target;
 
 /// A composed lock, as it is measured.
 pub type Composed<L> = Wrapped<L, AnyCapacitor, AnyAdmission>;
@@ -83,10 +83,10 @@ impl Composition {
     }
 
     /// Does a job on it.
-    pub fn with<J: EntranceJob>(self, job: J) -> J::Out {
+    pub fn with<J: LockableJob>(self, job: J) -> J::Out {
         struct Through<J>(Recipe, J);
 
-        impl<J: EntranceJob> InnerJob for Through<J> {
+        impl<J: LockableJob> InnerJob for Through<J> {
             type Out = J::Out;
 
             fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> J::Out {
@@ -165,8 +165,8 @@ impl FromStr for LockSpec {
 
 /// What is to be said of a table in which one of these stands; nothing, if none of them is composed.
 #[must_use]
-pub fn remark_on_price(subjects: impl IntoIterator<Item = Subject>) -> Option<String> {
-    let composed = subjects.into_iter().any(|subject| matches!(subject, Subject::Composed(_)));
+pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
+    let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
     composed.then(|| {
         "What is composed goes through jumps, and most inner locks are in a box, unlike bare locks, so alone, at T=1, it \
          looks dearer than it is: see `cargo lab capacitor --tax` for the price alone."
@@ -223,7 +223,7 @@ mod tests {
         names.iter().map(|name| composition(name)).collect()
     }
 
-    /// The critical section is one step of a generator that is shared, and the room counts who has been in it.
+    /// The critical section is one step of a generator that is shared, and the room counts the entries.
     #[test]
     fn everything_composed_is_a_lock() {
         let workload = Workload {
@@ -238,7 +238,7 @@ mod tests {
         };
         for composed in some_of_each() {
             let run = Run { on: Contenders::Threads, threads: 5, workload };
-            let outcome = Subject::from(composed).with(run).measure().unwrap();
+            let outcome = Target::from(composed).with(run).measure().unwrap();
             assert_eq!(outcome.admissions.len(), 5, "{}", composed.name());
             assert!(outcome.order.is_some(), "{}", composed.name());
         }
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn only_of_compositions_the_price_is_remarked_on() {
-        let go = Subject::from(LockName::Go);
+        let go = Target::from(LockName::Go);
         assert_eq!(remark_on_price([go, SemaphoreName::Twa.into()]), None);
         assert!(remark_on_price([go, composition("sliding(go)").into()]).unwrap().contains("--tax"));
     }

@@ -30,7 +30,7 @@ pub struct Recipe {
     pub limit: u32,
     /// What they arrive at.
     pub front: Front,
-    /// Who arrives.
+    /// Which contenders arrive.
     pub admit: Admit,
 }
 
@@ -44,7 +44,7 @@ pub enum Front {
     },
     /// The sliding window.
     Window {
-        /// How those wait who are not yet let through.
+        /// How contenders wait that are not yet let through.
         wait: Wait,
     },
     /// Lanes that are counted together.
@@ -74,12 +74,12 @@ pub enum Wait {
     Spin,
 }
 
-/// Who arrives.
+/// Which contenders arrive.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Admit {
-    /// Everybody.
+    /// All.
     Always,
-    /// Who does not pass the gate.
+    /// Those that do not pass the gate.
     Gated,
     /// This part of all.
     Fractional(f64),
@@ -94,7 +94,7 @@ pub struct Kind {
     pub about: &'static str,
     /// In the order of canonical names.
     fields: &'static [Field],
-    /// Who arrives, unless it is said.
+    /// Which contenders arrive, by default.
     admit: Admit,
 }
 

@@ -165,7 +165,7 @@ impl LockName {
         Self::Pthread,
     ];
 
-    /// Whether it is somebody else's lock: neither a Go mutex nor another one of ours.
+    /// Whether it is a peer's lock: neither a Go mutex nor another one of ours.
     #[must_use]
     pub fn is_peer(self) -> bool {
         !self.name().starts_with("go") && !Self::STAGES.contains(&self) && !Self::SPIN.contains(&self)

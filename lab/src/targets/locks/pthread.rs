@@ -77,7 +77,7 @@ impl Drop for Pthread {
         if self.is_locked() {
             return;
         }
-        // SAFETY: nobody holds it, and nobody else can reach it; `new` took it from a box.
+        // SAFETY: no thread holds it, and no other thread can reach it; `new` took it from a box.
         unsafe {
             libc::pthread_mutex_destroy(self.mutex);
             drop(Box::from_raw(self.mutex));

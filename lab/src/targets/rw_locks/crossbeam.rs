@@ -48,7 +48,7 @@ impl CrossbeamWriteGuard {
     }
 }
 
-// SAFETY: who writes has all shards for writing, who reads has one for reading, and each shard is a lock of the standard
+// SAFETY: a writer has all shards for writing, a reader has one for reading, and each shard is a lock of the standard
 // library; a guard that is forgotten leaves its shards locked.
 unsafe impl RawRwLock for CrossbeamSharded {
     type SharedGuard = CrossbeamReadGuard;

@@ -45,7 +45,7 @@ registry! {
 }
 
 impl RwLockName {
-    /// Whether it is somebody else's.
+    /// Whether it is a peer's.
     #[must_use]
     pub const fn is_peer(self) -> bool {
         matches!(self, Self::Std | Self::ParkingLot012 | Self::ParkingLot013 | Self::Crossbeam)
@@ -85,7 +85,7 @@ impl RwLockFacts {
     }
 }
 
-/// What `std` and those that imitate it say to who tries, without the poison.
+/// What `std` and those that imitate it say to a caller that tries, without the poison.
 #[inline]
 fn tried<G>(result: TryLockResult<G>) -> Option<G> {
     match result {

@@ -9,7 +9,7 @@ use sudog_sync::{Order, Semaphore, Wake};
 /// It polls for a deadline: `sem_timedwait` takes its deadline by the wall clock, which may be set while one waits, and
 /// `sem_clockwait` is glibc's alone.
 pub struct SemT {
-    /// Boxed: POSIX forbids to move one that is in use, and a [`Semaphore`] may be moved when nobody waits.
+    /// Boxed: POSIX forbids to move one that is in use, and a [`Semaphore`] may be moved when no thread waits.
     sem: *mut libc::sem_t,
 }
 
@@ -67,7 +67,7 @@ unsafe impl Semaphore for SemT {
 
 impl Drop for SemT {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it: it is ours alone. It came from a box.
+        // SAFETY: no thread uses it: it is ours alone. It came from a box.
         unsafe {
             libc::sem_destroy(self.sem);
             drop(Box::from_raw(self.sem));

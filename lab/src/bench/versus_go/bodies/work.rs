@@ -39,7 +39,7 @@ pub fn spin(time: Duration) {
 pub struct Baton(WaitGroup);
 
 impl Baton {
-    /// One that nobody has given.
+    /// A default.
     #[must_use]
     pub fn new() -> Self {
         let wg = WaitGroup::new();

@@ -4,8 +4,8 @@ use serde::Serialize;
 use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
 use crate::targets::compose::{Composition, LockSpec};
-use crate::targets::entrance::{Entrance, EntranceJob, Locked, Permitted, ReadWrite};
 use crate::targets::floors::{FloorJob, FloorName, with_floor};
+use crate::targets::lockable::{Lockable, LockableJob, Locked, Permitted, ReadWrite};
 use crate::targets::locks::{Job, LockName, with_lock};
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
@@ -13,7 +13,7 @@ use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, wi
 /// What is measured. In the records its kind is the name of the field, and its name the value.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
-pub enum Subject {
+pub enum Target {
     /// A lock.
     Lock(LockName),
     /// A lock, composed of others.
@@ -27,10 +27,10 @@ pub enum Subject {
     Floor(FloorName),
 }
 
-/// An entrance job that is done on the entrance of a lock, of a readers-writer lock, of a semaphore, or on a floor.
+/// An target job that is done on the target of a lock, of a readers-writer lock, of a semaphore, or on a floor.
 struct Through<J>(J);
 
-impl<J: EntranceJob> Job for Through<J> {
+impl<J: LockableJob> Job for Through<J> {
     type Out = J::Out;
 
     fn run<L: RawLock + 'static>(self) -> J::Out {
@@ -38,7 +38,7 @@ impl<J: EntranceJob> Job for Through<J> {
     }
 }
 
-impl<J: EntranceJob> RwJob for Through<J> {
+impl<J: LockableJob> RwJob for Through<J> {
     type Out = J::Out;
 
     fn run<L: RawRwLock + 'static>(self) -> J::Out {
@@ -46,7 +46,7 @@ impl<J: EntranceJob> RwJob for Through<J> {
     }
 }
 
-impl<J: EntranceJob> SemaphoreJob for Through<J> {
+impl<J: LockableJob> SemaphoreJob for Through<J> {
     type Out = J::Out;
 
     fn run<S: Semaphore + 'static>(self) -> J::Out {
@@ -54,17 +54,17 @@ impl<J: EntranceJob> SemaphoreJob for Through<J> {
     }
 }
 
-impl<J: EntranceJob> FloorJob for Through<J> {
+impl<J: LockableJob> FloorJob for Through<J> {
     type Out = J::Out;
 
-    fn run<E: Entrance<Setup = ()>>(self) -> J::Out {
+    fn run<E: Lockable<Setup = ()>>(self) -> J::Out {
         self.0.run::<E>(&())
     }
 }
 
-impl Subject {
+impl Target {
     /// Does a job on it.
-    pub fn with<J: EntranceJob>(self, job: J) -> J::Out {
+    pub fn with<J: LockableJob>(self, job: J) -> J::Out {
         match self {
             Self::Lock(name) => with_lock(name, Through(job)),
             Self::RwLock(name) => with_rw_lock(name, Through(job)),
@@ -142,19 +142,19 @@ impl Subject {
     }
 }
 
-impl From<LockName> for Subject {
+impl From<LockName> for Target {
     fn from(name: LockName) -> Self {
         Self::Lock(name)
     }
 }
 
-impl From<Composition> for Subject {
+impl From<Composition> for Target {
     fn from(composition: Composition) -> Self {
         Self::Composed(composition)
     }
 }
 
-impl From<LockSpec> for Subject {
+impl From<LockSpec> for Target {
     fn from(spec: LockSpec) -> Self {
         match spec {
             LockSpec::Name(name) => name.into(),
@@ -163,13 +163,13 @@ impl From<LockSpec> for Subject {
     }
 }
 
-impl From<RwLockName> for Subject {
+impl From<RwLockName> for Target {
     fn from(name: RwLockName) -> Self {
         Self::RwLock(name)
     }
 }
 
-impl From<SemaphoreName> for Subject {
+impl From<SemaphoreName> for Target {
     fn from(name: SemaphoreName) -> Self {
         Self::Semaphore(name)
     }
@@ -183,9 +183,9 @@ mod tests {
     fn the_kind_is_the_field() {
         let composed: Composition = "sliding(go,b=2)".parse().unwrap();
         let [lock, composed, rw_lock] = [LockName::Go.into(), composed.into(), RwLockName::Go.into()];
-        for subject in [lock, composed, rw_lock, SemaphoreName::Twa.into(), Subject::Floor(FloorName::TwoRmws)] {
-            let json = serde_json::to_value(subject).unwrap();
-            assert_eq!(json[subject.kind()], subject.name(), "{json}");
+        for target in [lock, composed, rw_lock, SemaphoreName::Twa.into(), Target::Floor(FloorName::TwoRmws)] {
+            let json = serde_json::to_value(target).unwrap();
+            assert_eq!(json[target.kind()], target.name(), "{json}");
         }
     }
 }

@@ -1,53 +1,53 @@
 //! What contenders go in and out of: any lock, readers-writer lock or semaphore, and the floors that these are measured
 //! by. So there is one driver for all.
 //!
-//! | entrance | lets in |
+//! | target | lets in |
 //! |---|---|
 //! | [`Locked`] | one at a time |
 //! | [`ReadWrite`] | one that writes, or any number that read |
 //! | [`Permitted`] | as many as there are permits |
-//! | [`TwoRmws`](crate::targets::floors::TwoRmws) | everybody |
+//! | [`TwoRmws`](crate::targets::floors::TwoRmws) | all contenders |
 //! | [`Handover`](crate::targets::floors::Handover) | one at a time, in turn |
 
 use sudog_sync::{Order, RawLock, RawRwLock, Semaphore, Wake};
 
-/// What a contender wants to do inside. For those who cannot tell, everybody writes.
+/// What a contender wants to do inside. For targets that cannot tell readers from writers, all write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Errand {
-    /// Beside others who read.
+pub enum Access {
+    /// Beside other readers.
     Read,
     /// Alone.
     Write,
 }
 
-/// Something for each errand.
+/// Something for each access.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct ByErrand<T> {
-    /// For who reads.
+pub struct PerAccess<T> {
+    /// For readers.
     pub read: T,
-    /// For who writes.
+    /// For writers.
     pub write: T,
 }
 
-impl<T> ByErrand<T> {
-    /// That of one errand.
+impl<T> PerAccess<T> {
+    /// That of one access.
     #[inline]
-    pub fn of(&mut self, errand: Errand) -> &mut T {
-        match errand {
-            Errand::Read => &mut self.read,
-            Errand::Write => &mut self.write,
+    pub fn of(&mut self, access: Access) -> &mut T {
+        match access {
+            Access::Read => &mut self.read,
+            Access::Write => &mut self.write,
         }
     }
 }
 
-/// Who may be inside together.
+/// Which contenders may be inside together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admits {
-    /// One, whatever the errand.
+    /// One, whatever the access.
     One,
     /// One that writes, or any number that read.
     Readers,
-    /// Several, whatever their errands.
+    /// Several, whatever their accesses.
     Several,
 }
 
@@ -55,51 +55,51 @@ pub enum Admits {
 ///
 /// # Safety
 ///
-/// If it says [`Admits::One`], nobody is let in while somebody is inside; and what that one did happens before what
+/// If it says [`Admits::One`], no contender is let in while another is inside; and what that one did happens before what
 /// the next one does.
-pub unsafe trait Entrance: Sized + Send + Sync + 'static {
+pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     /// What going in hands to going out.
-    type Pass;
+    type Guard;
 
     /// What it is made from, besides numbers.
     type Setup: ?Sized;
 
-    /// Whether one who is no contender may go in too, with the number that follows theirs: not where a turn goes round.
+    /// Whether a thread that is not a contender may enter too, with the number that follows theirs: not where a turn goes round.
     const TAKES_OTHERS: bool = true;
 
-    /// Who may be inside together, if there are this many permits.
+    /// Which contenders may be inside together, if there are this many permits.
     fn admits(permits: u32) -> Admits;
 
     /// For so many contenders, with so many permits. What has no permits lets in one at a time, however many are asked
-    /// for, or everybody.
+    /// for, or all.
     fn new(setup: &Self::Setup, contenders: usize, permits: u32) -> Self;
 
     /// Goes in, waiting if need be. `me` is the number of the contender.
-    fn enter(&self, me: usize, errand: Errand) -> Self::Pass;
+    fn enter(&self, me: usize, access: Access) -> Self::Guard;
 
     /// Goes out.
     ///
     /// # Safety
     ///
-    /// `pass` came from an `enter` of this entrance by the same contender, on the same thread, which has not been left.
-    unsafe fn leave(&self, me: usize, pass: Self::Pass);
+    /// `guard` came from an `enter` of this target by the same contender, on the same thread, which has not been left.
+    unsafe fn leave(&self, me: usize, guard: Self::Guard);
 }
 
-/// Something to do with an entrance, whichever it is.
-pub trait EntranceJob {
+/// Something to do with an target, whichever it is.
+pub trait LockableJob {
     /// What it comes to.
     type Out;
 
-    /// Does it on one kind of entrance, which is made from `setup`.
-    fn run<E: Entrance>(self, setup: &E::Setup) -> Self::Out;
+    /// Does it on one kind of target, which is made from `setup`.
+    fn run<E: Lockable>(self, setup: &E::Setup) -> Self::Out;
 }
 
 /// A lock.
 pub struct Locked<L>(L);
 
 // SAFETY: a lock lets in one; the promises of `RawLock`.
-unsafe impl<L: RawLock + 'static> Entrance for Locked<L> {
-    type Pass = L::Guard;
+unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
+    type Guard = L::Guard;
 
     /// What makes the lock.
     type Setup = dyn Fn() -> L;
@@ -113,7 +113,7 @@ unsafe impl<L: RawLock + 'static> Entrance for Locked<L> {
     }
 
     #[inline]
-    fn enter(&self, _: usize, _: Errand) -> L::Guard {
+    fn enter(&self, _: usize, _: Access) -> L::Guard {
         self.0.lock()
     }
 
@@ -129,7 +129,7 @@ pub struct ReadWrite<L>(L);
 
 /// What a contender has of a readers-writer lock while it is inside.
 #[derive(Debug)]
-pub enum RwPass<R, W> {
+pub enum RwGuard<R, W> {
     /// A reader's guard.
     Read(R),
     /// A writer's guard.
@@ -137,8 +137,8 @@ pub enum RwPass<R, W> {
 }
 
 // SAFETY: it does not say that it lets in one.
-unsafe impl<L: RawRwLock + 'static> Entrance for ReadWrite<L> {
-    type Pass = RwPass<L::SharedGuard, L::ExclusiveGuard>;
+unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
+    type Guard = RwGuard<L::SharedGuard, L::ExclusiveGuard>;
     type Setup = ();
 
     fn admits(_: u32) -> Admits {
@@ -150,20 +150,20 @@ unsafe impl<L: RawRwLock + 'static> Entrance for ReadWrite<L> {
     }
 
     #[inline]
-    fn enter(&self, _: usize, errand: Errand) -> Self::Pass {
-        match errand {
-            Errand::Read => RwPass::Read(self.0.rlock()),
-            Errand::Write => RwPass::Write(self.0.lock()),
+    fn enter(&self, _: usize, access: Access) -> Self::Guard {
+        match access {
+            Access::Read => RwGuard::Read(self.0.rlock()),
+            Access::Write => RwGuard::Write(self.0.lock()),
         }
     }
 
     #[inline]
-    unsafe fn leave(&self, _: usize, pass: Self::Pass) {
+    unsafe fn leave(&self, _: usize, guard: Self::Guard) {
         // SAFETY: by the contract.
         unsafe {
-            match pass {
-                RwPass::Read(guard) => self.0.runlock(guard),
-                RwPass::Write(guard) => self.0.unlock(guard),
+            match guard {
+                RwGuard::Read(guard) => self.0.runlock(guard),
+                RwGuard::Write(guard) => self.0.unlock(guard),
             }
         }
     }
@@ -174,8 +174,8 @@ pub struct Permitted<S>(S);
 
 // SAFETY: with one permit it lets in one: permits are conserved, and a release happens before what follows the acquire
 // that takes its permit.
-unsafe impl<S: Semaphore + 'static> Entrance for Permitted<S> {
-    type Pass = ();
+unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
+    type Guard = ();
     type Setup = ();
 
     fn admits(permits: u32) -> Admits {
@@ -187,7 +187,7 @@ unsafe impl<S: Semaphore + 'static> Entrance for Permitted<S> {
     }
 
     #[inline]
-    fn enter(&self, _: usize, _: Errand) {
+    fn enter(&self, _: usize, _: Access) {
         self.0.acquire(Order::Fifo);
     }
 
