@@ -1,45 +1,39 @@
 //! A laboratory for locks and semaphores, and for the rest of `sync`: the same benches for all, for throughput and for
 //! fairness.
 //!
-//! * [`locks`], [`rw_locks`] and [`semaphores`] are the registries: what is compared, by name. The adapters of the peers
-//!   are [`RawLock`](sudog_sync::RawLock)s and [`RawRwLock`](sudog_sync::RawRwLock)s like ours, and of use outside the
-//!   laboratory.
-//! * [`compose`] makes locks of an inner lock and a capacitor, by name.
-//! * [`driver`] is MutexBench, generic over the [`entrance`]: a lock, a readers-writer lock, a semaphore, or one of the
-//!   [`floors`]; [`waits`] and [`metrics`] are how it measures.
-//! * [`admissions`] is what a [`mod@log`] of all admissions tells: for `--metrics`; [`wakeups`] is what the system adds.
-//! * [`rounds`] are how a number of operations is measured, for [`mod@bench::syncbench`] and for those beside Go's.
-//! * [`queues`] are those that a bucket of the semaphore table can have, and [`growth`] is how they are judged.
-//! * [`contenders`] are threads or goroutines.
-//! * [`mod@bench`] has one module for each command.
+//! | folder | holds |
+//! |---|---|
+//! | `targets` | what is measured, by name: [`locks`], [`rw_locks`], [`semaphores`], locks that are [composed](compose), floors |
+//! | `run` | contenders (threads or goroutines), the measured loops, rounds |
+//! | `measure` | waits, wake-ups, admissions, processors used, metrics |
+//! | `output` | tables, units, the HTML report |
+//! | `options` | options that several commands have |
+//! | `bench` | commands that compare; each has its own options |
+//! | `study` | commands that study one question each |
+//!
+//! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
+//! line (`cli`). The adapters of the peers are [`RawLock`](sudog_sync::RawLock)s and
+//! [`RawRwLock`](sudog_sync::RawRwLock)s like ours.
 
-pub mod admissions;
-pub mod bench;
-pub mod cli;
-pub mod compose;
-pub mod contenders;
-pub mod driver;
-pub mod entrance;
-pub mod failure;
-pub mod floors;
-pub mod growth;
-pub mod locks;
-pub mod log;
-pub mod metrics;
-pub mod output;
-pub mod pinned;
-pub mod policies;
-pub mod queues;
-mod registry;
-pub mod report;
-pub mod rounds;
-pub mod rw_locks;
-pub mod sections;
-pub mod semaphores;
-pub mod subject;
-pub mod table;
-pub mod ticks;
-pub mod units;
-pub mod usage;
-pub mod waits;
-pub mod wakeups;
+#![allow(missing_docs)] // published nowhere; used by the workspace's tests only
+
+mod bench;
+mod cli;
+mod measure;
+mod options;
+mod output;
+mod run;
+mod study;
+mod targets;
+
+pub use self::cli::main;
+
+/// The names that the command line takes, for the tests of the command line.
+pub mod names {
+    pub use crate::bench::syncbench::BenchName;
+    #[cfg(unix)]
+    pub use crate::bench::versus_go::benches::Name as VersusGoName;
+    pub use crate::study::collisions::HashName;
+    pub use crate::targets::queues::QueueName;
+}
+pub use self::targets::{compose, locks, rw_locks, semaphores};

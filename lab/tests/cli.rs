@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use common::{folder, has_fields, records, refused, stdout};
 use serde_json::Value;
-use sudog_lab::bench::collisions::HashName;
-use sudog_lab::bench::syncbench::BenchName;
 use sudog_lab::locks::LockName;
+use sudog_lab::names::BenchName;
+use sudog_lab::names::HashName;
 use sudog_lab::rw_locks::RwLockName;
 use sudog_lab::semaphores::SemaphoreName;
 
@@ -455,7 +455,7 @@ fn locks_that_block_threads_are_refused_for_goroutines() {
         &["mutexbench", "--on", "goroutines", "--locks", "go+parking_lot_core"],
         "locks for goroutines: go, go-1.14",
     );
-    // Nobody waits.
+    // No contender waits.
     assert!(
         stdout(&["uncontended", "--on", "goroutines", "--locks", "std", "--rounds", "1"]).contains("on goroutines")
     );
@@ -947,7 +947,7 @@ fn stages_has_a_line_for_each_stage_and_number() {
     refused(&["stages", "--stages", "v9"], "known: v1, v2");
 }
 
-/// What holds of any metrics, whatever the lock and whoever had the processors.
+/// What holds of any metrics, whatever the lock and whichever threads had the processors.
 #[track_caller]
 fn metrics_are_sane(record: &Value) {
     let metrics = &record["metrics"];
@@ -959,7 +959,7 @@ fn metrics_are_sane(record: &Value) {
     let threads = record["threads"].as_u64().unwrap();
     let acquisitions = metrics["acquisitions"].as_u64().unwrap();
     if acquisitions == 0 {
-        return; // nobody had a processor in time
+        return; // no contender had a processor in time
     }
     let waits = ["p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|of| metrics["waits"][of].as_u64().unwrap());
     assert!(waits.is_sorted(), "{record}");

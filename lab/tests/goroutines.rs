@@ -7,7 +7,7 @@ mod common;
 use std::process::{Command, Output};
 
 use common::{has_fields, records, refused, refused_by, stdout};
-use sudog_lab::bench::versus_go::benches::Name;
+use sudog_lab::names::VersusGoName as Name;
 
 #[test]
 fn versus_go_lists_its_benchmarks_without_go() {

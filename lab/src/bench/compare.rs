@@ -1,5 +1,7 @@
 //! Everything, in about 25 seconds.
 
+use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED, OnArgs};
+use clap::Args;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,16 +9,29 @@ use super::plan::{self, Plan};
 use super::semtable;
 use super::summary::Summaries;
 use super::uncontended::{self, PEERS};
-use crate::cli::{CompareArgs, DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED};
-use crate::contenders::Contenders;
-use crate::driver::Workload;
-use crate::failure::Failure;
-use crate::locks::LockName;
+
+use super::page::Report;
 use crate::output::Output;
-use crate::report::{Report, ReportFile, default_path};
-use crate::sections::CriticalSections;
-use crate::table::Table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::report::{ReportFile, default_path};
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::run::driver::Workload;
+use crate::run::sections::CriticalSections;
+use crate::targets::locks::LockName;
+
+/// Options of `compare`.
+#[derive(Args, Clone, Default, Debug)]
+pub struct CompareArgs {
+    /// A rehearsal of a few seconds: the figures are worth nothing
+    #[arg(long)]
+    pub quick: bool,
+
+    /// What contends.
+    #[command(flatten)]
+    pub on: OnArgs,
+}
 
 /// How much of everything.
 struct Scale {
@@ -46,7 +61,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     let file = ReportFile::create(&path)?;
     let plan = Plan {
         bench: "mutexbench",
-        subjects: plan::choose(on, LockName::COMPARED, None)?,
+        targets: plan::choose(on, LockName::COMPARED, None)?,
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
         on,
@@ -63,9 +78,9 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
         },
     };
     let steps =
-        scale.rounds * plan.subjects.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
+        scale.rounds * plan.targets.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
     let progress = output.progress("compare", steps);
-    let alone = uncontended::measure(on, &plan.subjects, &PEERS, scale.rounds, output, &progress)?;
+    let alone = uncontended::measure(on, &plan.targets, &PEERS, scale.rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
     let queue = semtable::measure(scale.semtable_ns, scale.semtable_runs, output, &progress)?;
     progress.finish_and_clear();
@@ -92,7 +107,7 @@ fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
     let header = ["lock".to_owned(), "alone".to_owned()].into_iter().chain(throughputs).chain(fairness);
     let mut table = Table::new(1, header);
     for record in alone {
-        let lock = record.subject;
+        let lock = record.target;
         let throughputs = summaries.threads.iter().map(|&t| units::rate(summaries.get(lock, t).throughput));
         let last = summaries.get(lock, most);
         let fairness = [units::ratio(last.min_max), units::time(last.p999), units::time(last.max)];

@@ -1,18 +1,34 @@
 //! What goroutines cost: the bodies of `versus-go` without Go.
 
+use super::versus_go::Extent;
+use crate::options::{MAX_RUNS, number};
+use clap::Args;
 use serde::Serialize;
 
 use super::versus_go::benches::Name;
 use super::versus_go::child::{Limits, run_ours};
 use super::versus_go::reading::{Reading, Unit};
 use super::versus_go::records::{self, label, values};
-use crate::cli::GoroutinesArgs;
-use crate::failure::Failure;
-use crate::metrics::median;
+
+use crate::measure::metrics::median;
+use crate::measure::usage::Counts;
 use crate::output::Output;
-use crate::table::Table;
-use crate::units;
-use crate::usage::Counts;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+
+/// Options of `goroutines`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct GoroutinesArgs {
+    /// Runs of each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What is measured
+    #[command(flatten)]
+    pub extent: Extent,
+}
 
 /// What is measured, and what it is called here.
 const BENCHES: [(&str, &str); 10] = [

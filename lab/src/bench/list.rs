@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::compose::name::{GRAMMAR, KINDS, OptionFacts};
-use crate::failure::Failure;
-use crate::locks::{LockFacts, LockName};
 use crate::output::Output;
-use crate::rw_locks::{RwLockFacts, RwLockName};
-use crate::semaphores::{SemaphoreFacts, SemaphoreName};
-use crate::table::Table;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::targets::compose::name::{GRAMMAR, KINDS, OptionFacts};
+use crate::targets::locks::{LockFacts, LockName};
+use crate::targets::rw_locks::{RwLockFacts, RwLockName};
+use crate::targets::semaphores::{SemaphoreFacts, SemaphoreName};
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::admissions::Metrics;
-use crate::log;
-use crate::metrics::median;
-use crate::table::Table;
-use crate::units;
+use crate::measure::admissions::Metrics;
+use crate::measure::log;
+use crate::measure::metrics::median;
+use crate::output::table::Table;
+use crate::output::units;
 
 /// The logged runs of one cell.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ fn table(labels: &[&str], rows: &[Row<'_>], columns: &[Column]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admissions::{Admission, History, Logged, Wakeups};
+    use crate::measure::admissions::{Admission, History, Logged, Wakeups};
 
     fn metrics(in_order: bool, log_full: bool) -> Metrics {
         let turn = |(contender, at)| Admission { contender, request: at, entry: at + 1, release: at + 2 };

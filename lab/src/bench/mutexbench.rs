@@ -1,15 +1,35 @@
 //! Threads, or goroutines, that contend for one lock.
 
+use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
+use clap::Args;
 use std::path::Path;
 
 use super::plan::Plan;
 use super::summary::Summaries;
-use crate::cli::MutexbenchArgs;
-use crate::compose::LockSpec;
-use crate::failure::Failure;
-use crate::locks::LockName;
+
+use super::page::Report;
 use crate::output::Output;
-use crate::report::{Report, ReportFile};
+use crate::output::failure::Failure;
+use crate::output::report::ReportFile;
+use crate::targets::compose::LockSpec;
+use crate::targets::locks::LockName;
+
+/// Options of `mutexbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)] // so that the complaint is about the number
+pub struct MutexbenchArgs {
+    /// Locks, by name, or composed: see 'list' [default: all but those for study: stages, old policies, small locks]
+    #[arg(long, value_name = "A,B", value_parser = list::<LockSpec>)]
+    pub locks: Option<List<LockSpec>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
 
 /// Measures and prints; with a path, writes a report as well.
 pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {

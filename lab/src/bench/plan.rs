@@ -1,22 +1,23 @@
 //! Runs with contention: which to make, and what is written of each. For locks and for semaphores; of runs on
 //! readers-writer locks more is written, by rwbench.
 
+use crate::options::{EffortArgs, List, Logging};
 use std::io;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::logged;
-use crate::admissions::{Logged, Metrics};
-use crate::cli::{EffortArgs, List};
-use crate::contenders::Contenders;
-use crate::driver::{LoggedRun, Outcome, Run, Workload};
-use crate::failure::Failure;
-use crate::metrics::{gini, jain, min_max};
+use crate::measure::admissions::Metrics;
+
+use crate::measure::metrics::{gini, jain, min_max};
+use crate::measure::waits::Waits;
 use crate::output::Output;
-use crate::sections::CriticalSections;
-use crate::subject::Subject;
-use crate::waits::Waits;
+use crate::output::failure::Failure;
+use crate::run::contenders::Contenders;
+use crate::run::driver::{Outcome, Prepared, Run, Workload};
+use crate::run::sections::CriticalSections;
+use crate::targets::target::Target;
 
 /// Which runs to make.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub struct Plan {
     /// For which command.
     pub bench: &'static str,
     /// On what.
-    pub subjects: Vec<Subject>,
+    pub targets: Vec<Target>,
     /// With how many contenders.
     pub threads: Vec<usize>,
     /// How often each.
@@ -37,20 +38,13 @@ pub struct Plan {
     pub logging: Option<Logging>,
 }
 
-/// How logged runs are judged.
-#[derive(Clone, Copy, Debug)]
-pub struct Logging {
-    /// Admissions in a window, if somebody says.
-    pub window: Option<usize>,
-}
-
 /// What is written of a run.
 #[derive(Clone, Serialize, Debug)]
 pub struct Record {
     bench: &'static str,
     /// What was contended for.
     #[serde(flatten)]
-    pub subject: Subject,
+    pub target: Target,
     #[serde(flatten)]
     on: Contenders,
     /// How many contended.
@@ -72,19 +66,19 @@ pub struct Record {
     pub wait_p99_ns: Option<u64>,
     /// The same for 999 in 1000.
     pub wait_p999_ns: Option<u64>,
-    /// The longest wait that was timed; see [`WaitRecorder`](crate::waits::WaitRecorder) for which are.
+    /// The longest wait that was timed; see [`WaitRecorder`](crate::measure::waits::WaitRecorder) for which are.
     pub wait_max_ns: Option<u64>,
     sample_rate: f64,
     /// Whether all were there before the first was let in.
     gathered: bool,
-    /// See [`Admissions::longest_run`](crate::driver::Admissions::longest_run). As the other three of these, nothing if
+    /// See [`Admissions::longest_run`](crate::run::driver::Admissions::longest_run). As the other three of these, nothing if
     /// there was no order of admissions.
     pub longest_run: Option<u64>,
-    /// See [`Admissions::max_bypass`](crate::driver::Admissions::max_bypass).
+    /// See [`Admissions::max_bypass`](crate::run::driver::Admissions::max_bypass).
     pub max_bypass: Option<u64>,
-    /// See [`Admissions::max_bypass_waiting`](crate::driver::Admissions::max_bypass_waiting).
+    /// See [`Admissions::max_bypass_waiting`](crate::run::driver::Admissions::max_bypass_waiting).
     pub max_bypass_waiting: Option<u64>,
-    /// See [`Admissions::overtaken`](crate::driver::Admissions::overtaken).
+    /// See [`Admissions::overtaken`](crate::run::driver::Admissions::overtaken).
     pub overtaken: Option<f64>,
     per_thread: Vec<u64>,
     /// A lock has no number of permits.
@@ -96,7 +90,7 @@ pub struct Record {
     voluntary_switches: u64,
     involuntary_switches: u64,
     cpus: f64,
-    /// See [`Usage::other_cpus`](crate::usage::Usage::other_cpus).
+    /// See [`Usage::other_cpus`](crate::measure::usage::Usage::other_cpus).
     pub other_cpus: Option<f64>,
     /// Of the logged run after it, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,34 +98,34 @@ pub struct Record {
 }
 
 /// What was asked for; or else all for which these may contend.
-pub fn choose<N: Into<Subject> + Copy>(
+pub fn choose<N: Into<Target> + Copy>(
     on: Contenders,
     all: &[N],
     asked: Option<&List<N>>,
-) -> Result<Vec<Subject>, Failure> {
+) -> Result<Vec<Target>, Failure> {
     let all = all.iter().map(|&name| name.into());
-    let able: Vec<Subject> = all.filter(|&subject| on.may_contend_for(subject)).collect();
+    let able: Vec<Target> = all.filter(|&target| on.may_contend_for(target)).collect();
     let Some(List(asked)) = asked else { return Ok(able) };
-    let asked: Vec<Subject> = asked.iter().map(|&name| name.into()).collect();
-    match asked.iter().find(|&&subject| !on.may_contend_for(subject)) {
+    let asked: Vec<Target> = asked.iter().map(|&name| name.into()).collect();
+    match asked.iter().find(|&&target| !on.may_contend_for(target)) {
         None => Ok(asked),
-        Some(&subject) => Err(keeps_others_out(subject, &format!("{}s for goroutines", subject.kind()), &able)),
+        Some(&target) => Err(keeps_others_out(target, &format!("{}s for goroutines", target.kind()), &able)),
     }
 }
 
 /// Why goroutines may not contend for it, and for what they may, if there is anything.
-pub fn keeps_others_out(subject: Subject, rest: &str, able: &[Subject]) -> Failure {
+pub fn keeps_others_out(target: Target, rest: &str, able: &[Target]) -> Failure {
     let able: Vec<_> = able.iter().map(|able| able.name()).collect();
     let rest = if able.is_empty() { String::new() } else { format!("; {rest}: {}", able.join(", ")) };
     Failure::Usage(format!(
         "who waits for {} blocks a thread, so the first goroutine of each worker would keep the others out to the end{rest}",
-        subject.name()
+        target.name()
     ))
 }
 
 impl Plan {
     /// What the command line says: which of all, with how many contenders, how much. `ncs` is for when it does not say.
-    pub fn new<N: Into<Subject> + Copy>(
+    pub fn new<N: Into<Target> + Copy>(
         bench: &'static str,
         all: &[N],
         asked: Option<&List<N>>,
@@ -142,7 +136,7 @@ impl Plan {
         let on = effort.on.contenders()?;
         Ok(Self {
             bench,
-            subjects: choose(on, all, asked)?,
+            targets: choose(on, all, asked)?,
             threads: threads.0.clone(),
             runs: effort.runs,
             on,
@@ -187,7 +181,7 @@ impl Plan {
     #[must_use]
     pub fn record(
         &self,
-        subject: Subject,
+        target: Target,
         threads: usize,
         run: usize,
         outcome: Outcome,
@@ -200,7 +194,7 @@ impl Plan {
         let wait = |of: fn(&Waits) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
         Record {
             bench: self.bench,
-            subject,
+            target,
             on: self.on,
             threads,
             run,
@@ -214,15 +208,15 @@ impl Plan {
             wait_p99_ns: wait(|waits| waits.value_at_quantile(0.99)),
             wait_p999_ns: wait(|waits| waits.value_at_quantile(0.999)),
             wait_max_ns: wait(Waits::max),
-            // Where a turn goes round nobody else has one.
-            gathered: self.is_gathered() && !matches!(subject, Subject::Floor(_)),
+            // Where a turn goes round, only contenders have a turn.
+            gathered: self.is_gathered() && !matches!(target, Target::Floor(_)),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
             longest_run: outcome.order.map(|order| order.longest_run),
             max_bypass: outcome.order.map(|order| order.max_bypass),
             max_bypass_waiting: outcome.order.map(|order| order.max_bypass_waiting),
             overtaken: outcome.order.and_then(|order| order.overtaken),
             per_thread: outcome.admissions,
-            permits: matches!(subject, Subject::Semaphore(_)).then_some(permits),
+            permits: matches!(target, Target::Semaphore(_)).then_some(permits),
             cs,
             ncs,
             seed,
@@ -237,40 +231,43 @@ impl Plan {
     /// What is to be said of the logged runs of locks, or of whatever it is, if there were any.
     #[must_use]
     pub fn logged_runs(&self, kind: &str, records: &[Record]) -> Option<String> {
-        let row = |subject: Subject, threads: usize| {
-            let ours = records.iter().filter(|r| r.subject == subject && r.threads == threads);
-            let labels = vec![subject.name().to_owned(), threads.to_string()];
+        let row = |target: Target, threads: usize| {
+            let ours = records.iter().filter(|r| r.target == target && r.threads == threads);
+            let labels = vec![target.name().to_owned(), threads.to_string()];
             logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() }
         };
-        let rows = self.threads.iter().flat_map(|&threads| self.subjects.iter().map(move |&s| row(s, threads)));
+        let rows = self.threads.iter().flat_map(|&threads| self.targets.iter().map(move |&s| row(s, threads)));
         logged::text(&[kind, "T"], &rows.collect::<Vec<_>>())
     }
 
     /// What runs with this many contenders.
-    fn subjects_for(&self, threads: usize) -> impl Iterator<Item = Subject> {
-        self.subjects.iter().copied().filter(move |subject| subject.is_for(threads))
+    fn targets_for(&self, threads: usize) -> impl Iterator<Item = Target> {
+        self.targets.iter().copied().filter(move |target| target.is_for(threads))
     }
 
     /// How many runs that makes.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.runs * self.threads.iter().map(|&threads| self.subjects_for(threads).count()).sum::<usize>()
+        self.runs * self.threads.iter().map(|&threads| self.targets_for(threads).count()).sum::<usize>()
     }
 
     /// Makes one.
-    pub fn make(&self, subject: Subject, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
-        subject.with(Run { on: self.on, threads, workload }).map_err(|error| self.cannot_start(threads, &error))
+    pub fn make(&self, target: Target, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
+        target
+            .with(Run { on: self.on, threads, workload })
+            .measure()
+            .map_err(|error| self.cannot_start(threads, &error))
     }
 
-    /// Makes the logged run that follows one, if there is to be one, by doing a job on what is measured.
+    /// Makes the logged run that follows one, if there is to be one, in an arena that `prepare` makes.
     pub fn metrics(
         &self,
         threads: usize,
         workload: Workload,
-        job: impl FnOnce(LoggedRun) -> io::Result<Logged>,
+        prepare: impl FnOnce(Run) -> Prepared,
     ) -> Result<Option<Metrics>, Failure> {
         let Some(Logging { window }) = self.logging else { return Ok(None) };
-        let logged = job(LoggedRun(Run { on: self.on, threads, workload }));
+        let logged = prepare(Run { on: self.on, threads, workload }).log();
         let logged = logged.map_err(|error| self.cannot_start(threads, &error))?;
         Ok(Some(Metrics::new(logged, window)))
     }
@@ -281,15 +278,15 @@ impl Plan {
         Failure::Run(format!("cannot start {threads} {}: {error}", self.on))
     }
 
-    /// Makes them. The subjects take turns, so that whatever changes on the machine in the meantime befalls all alike.
+    /// Makes them. The targets take turns, so that whatever changes on the machine in the meantime befalls all alike.
     pub fn measure(&self, output: Output, progress: &ProgressBar) -> Result<Vec<Record>, Failure> {
         let mut records = Vec::with_capacity(self.total());
         for number in 1..=self.runs {
             for &threads in &self.threads {
-                for subject in self.subjects_for(threads) {
-                    let outcome = self.make(subject, threads, self.workload)?;
-                    let metrics = self.metrics(threads, self.workload, |run| subject.with(run))?;
-                    let record = self.record(subject, threads, number, outcome, metrics);
+                for target in self.targets_for(threads) {
+                    let outcome = self.make(target, threads, self.workload)?;
+                    let metrics = self.metrics(threads, self.workload, |run| target.with(run))?;
+                    let record = self.record(target, threads, number, outcome, metrics);
                     output.record(&record)?;
                     records.push(record);
                     progress.inc(1);

@@ -1,7 +1,9 @@
 //! Threads, or goroutines, that contend for one readers-writer lock, each of which draws whether it reads or writes.
 //!
-//! Inside, who reads looks at two words, who writes changes them: see the driver's room for it.
+//! Inside, a reader looks at two words, a writer changes them: see the driver's room for it.
 
+use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
+use clap::Args;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -9,27 +11,48 @@ use serde::Serialize;
 use super::logged;
 use super::plan::Plan;
 use super::summary::solitude;
-use crate::admissions::Metrics;
-use crate::cli::RwbenchArgs;
-use crate::contenders::Contenders;
-use crate::driver::{Outcome, Workload};
-use crate::failure::Failure;
-use crate::metrics::{gini, jain, median, min_max};
+use crate::measure::admissions::Metrics;
+
+use crate::measure::metrics::{gini, jain, median, min_max};
+use crate::measure::usage::disturbance;
+use crate::measure::waits::Waits;
 use crate::output::Output;
-use crate::rw_locks::RwLockName;
-use crate::sections::CriticalSections;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
-use crate::usage::disturbance;
-use crate::waits::Waits;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::run::driver::{Outcome, Workload};
+use crate::run::sections::CriticalSections;
+use crate::targets::rw_locks::RwLockName;
+use crate::targets::target::Target;
+
+/// Options of `rwbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct RwbenchArgs {
+    /// Readers-writer locks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<RwLockName>)]
+    pub locks: Option<List<RwLockName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,8", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// Of a thousand visits, how many are to write
+    #[arg(long, value_name = "N,N", default_value = "0,1,10,100,500", value_parser = numbers::<0, 1000>)]
+    pub writes: List<usize>,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
 
 /// What is written of a run.
 #[derive(Clone, Serialize, Debug)]
 struct Record {
     bench: &'static str,
     #[serde(flatten)]
-    subject: Subject,
+    target: Target,
     #[serde(flatten)]
     on: Contenders,
     threads: usize,
@@ -107,12 +130,12 @@ struct Ratio {
 }
 
 const NAME: &str = "rwbench";
-const GO: Subject = Subject::RwLock(RwLockName::Go);
-const SHARDED: Subject = Subject::RwLock(RwLockName::Sharded);
+const GO: Target = Target::RwLock(RwLockName::Go);
+const SHARDED: Target = Target::RwLock(RwLockName::Sharded);
 
 fn record(
     plan: &Plan,
-    subject: Subject,
+    target: Target,
     threads: usize,
     share: usize,
     run: usize,
@@ -133,7 +156,7 @@ fn record(
     );
     Record {
         bench: NAME,
-        subject,
+        target,
         on: plan.on,
         threads,
         writes_in_1000: share,
@@ -171,8 +194,8 @@ fn record(
 }
 
 impl Summary {
-    fn new(records: &[Record], subject: Subject, threads: usize, share: usize) -> Self {
-        let of_cell = |r: &&Record| r.subject == subject && r.threads == threads && r.writes_in_1000 == share;
+    fn new(records: &[Record], target: Target, threads: usize, share: usize) -> Self {
+        let of_cell = |r: &&Record| r.target == target && r.threads == threads && r.writes_in_1000 == share;
         let ours: Vec<&Record> = records.iter().filter(of_cell).collect();
         let over = |of: &dyn Fn(&Record) -> f64| median(ours.iter().map(|r| of(r)).filter(|x| !x.is_nan()));
         let wait = |of: fn(&WaitFields) -> Option<u64>| over(&|r| of(&r.waits).map_or(f64::NAN, |ns| ns as f64));
@@ -195,10 +218,10 @@ fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<Record>,
         for &threads in &plan.threads {
             for &share in shares {
                 let workload = Workload { writes: share as u32, ..plan.workload };
-                for &subject in &plan.subjects {
-                    let outcome = plan.make(subject, threads, workload)?;
-                    let metrics = plan.metrics(threads, workload, |run| subject.with(run))?;
-                    let record = record(plan, subject, threads, share, run, outcome, metrics);
+                for &target in &plan.targets {
+                    let outcome = plan.make(target, threads, workload)?;
+                    let metrics = plan.metrics(threads, workload, |run| target.with(run))?;
+                    let record = record(plan, target, threads, share, run, outcome, metrics);
                     output.record(&record)?;
                     records.push(record);
                     progress.inc(1);
@@ -216,9 +239,9 @@ fn table(plan: &Plan, shares: &[usize], records: &[Record]) -> Table {
     let mut table = Table::new(1, words.into_iter().chain(waits));
     for &threads in &plan.threads {
         for &share in shares {
-            for &subject in &plan.subjects {
-                let s = Summary::new(records, subject, threads, share);
-                let words = [subject.name().to_owned(), threads.to_string(), share.to_string()];
+            for &target in &plan.targets {
+                let s = Summary::new(records, target, threads, share);
+                let words = [target.name().to_owned(), threads.to_string(), share.to_string()];
                 let rates = [s.throughput, s.reads, s.writes].map(units::rate);
                 let waits = s.read_waits.into_iter().chain(s.write_waits).map(units::time);
                 table.row(words.into_iter().chain(rates).chain([units::ratio(s.min_max)]).chain(waits));
@@ -233,11 +256,10 @@ fn logged_runs(plan: &Plan, shares: &[usize], records: &[Record]) -> Option<Stri
     let mut rows = Vec::new();
     for &threads in &plan.threads {
         for &share in shares {
-            for &subject in &plan.subjects {
-                let ours = records
-                    .iter()
-                    .filter(|r| r.subject == subject && r.threads == threads && r.writes_in_1000 == share);
-                let labels = vec![subject.name().to_owned(), threads.to_string(), share.to_string()];
+            for &target in &plan.targets {
+                let ours =
+                    records.iter().filter(|r| r.target == target && r.threads == threads && r.writes_in_1000 == share);
+                let labels = vec![target.name().to_owned(), threads.to_string(), share.to_string()];
                 rows.push(logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() });
             }
         }
@@ -255,7 +277,7 @@ impl Crossover {
 
 /// For each number of contenders; none, if not both were measured.
 fn crossovers(plan: &Plan, shares: &[usize], records: &[Record]) -> Vec<Crossover> {
-    if ![GO, SHARDED].iter().all(|subject| plan.subjects.contains(subject)) {
+    if ![GO, SHARDED].iter().all(|target| plan.targets.contains(target)) {
         return Vec::new();
     }
     let of_threads = |&threads: &usize| {

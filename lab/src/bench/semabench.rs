@@ -2,26 +2,50 @@
 //! generator that they share while it has the permit, and a step of its own while it has not. And two floors beside
 //! them.
 
+use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers, permits};
+use clap::Args;
 use std::path::Path;
 use std::thread;
 
 use super::plan::Plan;
 use super::summary::Summaries;
 use super::uncontended;
-use crate::cli::SemabenchArgs;
-use crate::contenders::Contenders;
-use crate::failure::Failure;
-use crate::floors::FloorName;
-use crate::metrics::geometric_mean;
-use crate::output::Output;
-use crate::report::{Report, ReportFile};
-use crate::semaphores::SemaphoreName;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
 
-const TWO_RMWS: Subject = Subject::Floor(FloorName::TwoRmws);
-const HANDOVER: Subject = Subject::Floor(FloorName::Handover);
+use super::page::Report;
+use crate::measure::metrics::geometric_mean;
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::report::ReportFile;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::floors::FloorName;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
+
+/// Options of `semabench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct SemabenchArgs {
+    /// Semaphores, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<SemaphoreName>)]
+    pub semaphores: Option<List<SemaphoreName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,4,8,16,32,64", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// Permits. With more than one no generator is shared, and no order is counted
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = permits())]
+    pub permits: u32,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
+
+const TWO_RMWS: Target = Target::Floor(FloorName::TwoRmws);
+const HANDOVER: Target = Target::Floor(FloorName::Handover);
 
 /// Of the measurements without contention, for each run with it.
 const ROUNDS: usize = 3;
@@ -33,8 +57,8 @@ pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Resul
     plan.workload.permits = args.permits;
     let report = report.map(ReportFile::create).transpose()?;
     let rounds = ROUNDS * plan.runs;
-    let alone: Vec<Subject> = [TWO_RMWS].into_iter().chain(plan.subjects.iter().copied()).collect();
-    plan.subjects.insert(0, HANDOVER);
+    let alone: Vec<Target> = [TWO_RMWS].into_iter().chain(plan.targets.iter().copied()).collect();
+    plan.targets.insert(0, HANDOVER);
     let progress = output.progress(plan.bench, rounds * alone.len() + plan.total());
     let alone = uncontended::measure(plan.on, &alone, &[TWO_RMWS], rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
@@ -63,19 +87,19 @@ fn overview(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
     let baseline_mean = baseline.map_or(f64::NAN, |baseline| mean(summaries, baseline));
     let words = ["semaphore", "FIFO", "alone", "x floor"].map(str::to_owned);
     let throughputs = summaries.threads.iter().map(|t| format!("T={t}"));
-    let over = format!("/ {}", baseline.map_or(units::NOTHING, Subject::name));
+    let over = format!("/ {}", baseline.map_or(units::NOTHING, Target::name));
     let order = ["min/max", "max bypass waiting", "overtaken"].map(|column| format!("{column} T={most}"));
     let header = words.into_iter().chain(throughputs).chain(["geomean".to_owned(), over]).chain(order);
     let mut table = Table::new(2, header);
-    let contended = |subject: Subject| summaries.subjects.contains(&subject);
-    for subject in [TWO_RMWS].into_iter().chain(summaries.subjects.iter().copied()) {
-        let solo = alone.iter().find(|record| record.subject == subject);
+    let contended = |target: Target| summaries.targets.contains(&target);
+    for target in [TWO_RMWS].into_iter().chain(summaries.targets.iter().copied()) {
+        let solo = alone.iter().find(|record| record.target == target);
         let (ns, ratio) = solo.map_or((f64::NAN, f64::NAN), |record| (record.ns, record.ratio.unwrap_or(f64::NAN)));
-        let summary = |t: usize| contended(subject).then(|| summaries.get(subject, t));
+        let summary = |t: usize| contended(target).then(|| summaries.get(target, t));
         let of = |t: usize, of: fn(&super::summary::Summary) -> f64| summary(t).map_or(f64::NAN, of);
-        let words = [subject.name(), if subject.is_fifo() { "yes" } else { "no" }].map(str::to_owned);
+        let words = [target.name(), if target.is_fifo() { "yes" } else { "no" }].map(str::to_owned);
         let throughputs = summaries.threads.iter().map(|&t| units::rate(of(t, |s| s.throughput)));
-        let mean = if contended(subject) { mean(summaries, subject) } else { f64::NAN };
+        let mean = if contended(target) { mean(summaries, target) } else { f64::NAN };
         let row = words
             .into_iter()
             .chain([units::time(ns), units::ratio(ratio)])
@@ -92,9 +116,9 @@ fn overview(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
 }
 
 /// The geometric mean of the throughputs with more than one contender. None of them: not a number.
-fn mean(summaries: &Summaries, subject: Subject) -> f64 {
+fn mean(summaries: &Summaries, target: Target) -> f64 {
     let several = summaries.threads.iter().filter(|&&threads| threads > 1);
-    geometric_mean(several.map(|&threads| summaries.get(subject, threads).throughput))
+    geometric_mean(several.map(|&threads| summaries.get(target, threads).throughput))
 }
 
 /// What the rows and columns mean.

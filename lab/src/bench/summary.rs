@@ -1,31 +1,31 @@
-//! What many runs come to: medians, ratios, and who beats whom.
+//! Summaries of many runs: medians, ratios, and comparisons.
 
 use std::fmt::Write as _;
 
 use super::plan::{Plan, Record};
-use crate::compose::remark_on_price;
-use crate::contenders::Contenders;
-use crate::locks::LockName;
-use crate::metrics::{geometric_mean, median};
+use crate::measure::metrics::{geometric_mean, median};
+use crate::measure::usage::disturbance;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::compose::remark_on_price;
+use crate::targets::locks::LockName;
 #[cfg(target_os = "linux")]
-use crate::semaphores::SemaphoreName;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
-use crate::usage::disturbance;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
 
 /// What others are compared with: the lock, and the semaphore, that most programs would use instead.
-const BASELINES: &[Subject] = &[
-    Subject::Lock(LockName::ParkingLot012),
+const BASELINES: &[Target] = &[
+    Target::Lock(LockName::ParkingLot012),
     #[cfg(target_os = "linux")]
-    Subject::Semaphore(SemaphoreName::SemT),
+    Target::Semaphore(SemaphoreName::SemT),
 ];
 
-/// The medians over the runs of one subject with one number of contenders. What was not measured is not a number.
+/// The medians over the runs of one target with one number of contenders. What was not measured is not a number.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// What was contended for.
-    pub subject: Subject,
+    pub target: Target,
     /// How many contended.
     pub threads: usize,
     /// Acquisitions per second.
@@ -52,27 +52,27 @@ pub struct Summary {
     pub overtaken: f64,
 }
 
-/// The summaries of all subjects with all numbers of contenders.
+/// The summaries of all targets with all numbers of contenders.
 #[derive(Clone, Debug)]
 pub struct Summaries {
     /// What contended.
     pub on: Contenders,
     /// What was contended for, in the order in which it was asked for.
-    pub subjects: Vec<Subject>,
+    pub targets: Vec<Target>,
     /// The numbers of contenders, likewise.
     pub threads: Vec<usize>,
-    /// By number of contenders, then by subject.
+    /// By number of contenders, then by target.
     pub all: Vec<Summary>,
     /// How many processors others used meanwhile, on average over the runs.
     pub other_cpus: Option<f64>,
 }
 
 impl Summary {
-    fn new(subject: Subject, threads: usize, records: &[Record]) -> Self {
-        let ours = || records.iter().filter(|r| r.subject == subject && r.threads == threads);
+    fn new(target: Target, threads: usize, records: &[Record]) -> Self {
+        let ours = || records.iter().filter(|r| r.target == target && r.threads == threads);
         let over = |of: fn(&Record) -> f64| median(ours().map(of).filter(|x| !x.is_nan()));
         Self {
-            subject,
+            target,
             threads,
             throughput: over(|r| r.throughput),
             min_max: over(|r| r.min_max),
@@ -93,7 +93,7 @@ fn number(measured: Option<u64>) -> f64 {
     measured.map_or(f64::NAN, |n| n as f64)
 }
 
-/// A warning, if there were several who never met.
+/// A warning, if there were several contenders that never met.
 #[must_use]
 pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
     const WARNING: &str =
@@ -108,31 +108,31 @@ impl Summaries {
         let all = plan
             .threads
             .iter()
-            .flat_map(|&threads| plan.subjects.iter().map(move |&subject| Summary::new(subject, threads, records)))
+            .flat_map(|&threads| plan.targets.iter().map(move |&target| Summary::new(target, threads, records)))
             .collect();
         let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
         let other_cpus = others.map(|sum| sum / records.len() as f64);
-        Self { on: plan.on, subjects: plan.subjects.clone(), threads: plan.threads.clone(), all, other_cpus }
+        Self { on: plan.on, targets: plan.targets.clone(), threads: plan.threads.clone(), all, other_cpus }
     }
 
     /// One of them. It was asked for, so it is there.
     #[must_use]
-    pub fn get(&self, subject: Subject, threads: usize) -> &Summary {
-        let found = self.all.iter().find(|s| s.subject == subject && s.threads == threads);
-        found.expect("there is a summary of every subject with every number")
+    pub fn get(&self, target: Target, threads: usize) -> &Summary {
+        let found = self.all.iter().find(|s| s.target == target && s.threads == threads);
+        found.expect("there is a summary of every target with every number")
     }
 
     /// "lock" or "semaphore".
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.subjects.iter().map(|subject| subject.kind()).find(|&kind| kind != "floor").unwrap_or("floor")
+        self.targets.iter().map(|target| target.kind()).find(|&kind| kind != "floor").unwrap_or("floor")
     }
 
     /// What the others are compared with: the usual one, or else the first.
     #[must_use]
-    pub fn baseline(&self) -> Option<Subject> {
-        let not_floors = || self.subjects.iter().copied().filter(|subject| !matches!(subject, Subject::Floor(_)));
-        not_floors().find(|subject| BASELINES.contains(subject)).or_else(|| not_floors().next())
+    pub fn baseline(&self) -> Option<Target> {
+        let not_floors = || self.targets.iter().copied().filter(|target| !matches!(target, Target::Floor(_)));
+        not_floors().find(|target| BASELINES.contains(target)).or_else(|| not_floors().next())
     }
 
     /// All medians.
@@ -154,9 +154,9 @@ impl Summaries {
                 "max between",
             ],
         );
-        for s in self.all.iter().filter(|s| s.subject.is_for(s.threads)) {
+        for s in self.all.iter().filter(|s| s.target.is_for(s.threads)) {
             table.row([
-                s.subject.name().to_owned(),
+                s.target.name().to_owned(),
                 s.threads.to_string(),
                 units::rate(s.throughput),
                 units::ratio(s.min_max),
@@ -176,25 +176,25 @@ impl Summaries {
     #[must_use]
     pub fn ratios(&self) -> Option<(String, Table)> {
         let baseline = self.baseline()?;
-        if self.subjects.len() == 1 {
+        if self.targets.len() == 1 {
             return None;
         }
         let columns = self.threads.iter().map(|t| format!("T={t}"));
         let mut table =
             Table::new(1, [self.kind().to_owned()].into_iter().chain(columns).chain(["geometric mean".to_owned()]));
-        for &subject in &self.subjects {
-            let ratio = |&threads| self.get(subject, threads).throughput / self.get(baseline, threads).throughput;
+        for &target in &self.targets {
+            let ratio = |&threads| self.get(target, threads).throughput / self.get(baseline, threads).throughput;
             let ratios: Vec<f64> = self.threads.iter().map(ratio).collect();
             let mean = geometric_mean(ratios.iter().copied());
             let cells = ratios.into_iter().chain([mean]).map(units::ratio);
-            table.row([subject.name().to_owned()].into_iter().chain(cells));
+            table.row([target.name().to_owned()].into_iter().chain(cells));
         }
         Some((format!("Throughput, as a ratio to that of {}:", baseline.name()), table))
     }
 
     /// What else there is to say.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        let price = remark_on_price(self.subjects.iter().copied());
+        let price = remark_on_price(self.targets.iter().copied());
         let solitude = solitude(self.on, &self.threads);
         self.verdict().into_iter().chain(price).chain(solitude).chain(disturbance(self.other_cpus))
     }
@@ -202,20 +202,20 @@ impl Summaries {
     /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not
     /// meet.
     fn verdict(&self) -> Option<String> {
-        const GO: Subject = Subject::Lock(LockName::Go);
-        let is_peer = |subject: Subject| matches!(subject, Subject::Lock(lock) if lock.is_peer());
-        if !self.subjects.contains(&GO) || !self.subjects.iter().any(|&subject| is_peer(subject)) {
+        const GO: Target = Target::Lock(LockName::Go);
+        let is_peer = |target: Target| matches!(target, Target::Lock(lock) if lock.is_peer());
+        if !self.targets.contains(&GO) || !self.targets.iter().any(|&target| is_peer(target)) {
             return None;
         }
         let mut text = "Better than go in both throughput and p99.9 wait:".to_owned();
         let mut nobody = true;
         for &threads in &self.threads {
             let go = self.get(GO, threads);
-            let better = |subject: &&Subject| {
-                let peer = self.get(**subject, threads);
-                is_peer(**subject) && peer.throughput > go.throughput && peer.p999 < go.p999
+            let better = |target: &&Target| {
+                let peer = self.get(**target, threads);
+                is_peer(**target) && peer.throughput > go.throughput && peer.p999 < go.p999
             };
-            let names: Vec<_> = self.subjects.iter().filter(better).map(|subject| subject.name()).collect();
+            let names: Vec<_> = self.targets.iter().filter(better).map(|target| target.name()).collect();
             if !names.is_empty() {
                 let _ = write!(text, " T={threads}: {};", names.join(", "));
                 nobody = false;

@@ -1,5 +1,8 @@
 //! One thread, or goroutine, that locks and unlocks, or acquires and releases.
 
+use crate::options::{List, MAX_RUNS, OnArgs, list, number};
+use crate::targets::compose::LockSpec;
+use clap::Args;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -7,24 +10,40 @@ use crossbeam_utils::CachePadded;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::cli::{List, UncontendedArgs};
-use crate::compose::remark_on_price;
-use crate::contenders::Contenders;
-use crate::entrance::{Entrance, EntranceJob, Errand};
-use crate::failure::Failure;
-use crate::locks::LockName;
-use crate::metrics::median;
+use crate::measure::metrics::median;
 use crate::output::Output;
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::compose::remark_on_price;
+use crate::targets::lockable::{Access, Lockable, LockableJob};
+use crate::targets::locks::LockName;
+use crate::targets::target::Target;
+
+/// Options of `uncontended`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct UncontendedArgs {
+    /// Locks, by name, or composed: see 'list' [default: all but those for study: stages, old policies, small locks]
+    #[arg(long, value_name = "A,B", value_parser = list::<LockSpec>)]
+    pub locks: Option<List<LockSpec>>,
+
+    /// Rounds of about 20 ms for each lock, the locks taking turns
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
+    pub rounds: usize,
+
+    /// What it runs on.
+    #[command(flatten)]
+    pub on: OnArgs,
+}
 
 /// How long each is measured in a round.
 pub const ROUND: Duration = Duration::from_millis(20);
 
 /// The locks that others must measure up to: the usual ones, by their usual release.
-pub const PEERS: [Subject; 3] =
-    [Subject::Lock(LockName::Std), Subject::Lock(LockName::ParkingLot012), Subject::Lock(LockName::ParkingLot013)];
+pub const PEERS: [Target; 3] =
+    [Target::Lock(LockName::Std), Target::Lock(LockName::ParkingLot012), Target::Lock(LockName::ParkingLot013)];
 
 /// What came of one.
 #[derive(Clone, Serialize, Debug)]
@@ -32,7 +51,7 @@ pub struct Record {
     bench: &'static str,
     /// What.
     #[serde(flatten)]
-    pub subject: Subject,
+    pub target: Target,
     #[serde(flatten)]
     on: Contenders,
     rounds: usize,
@@ -45,25 +64,25 @@ pub struct Record {
 }
 
 /// Nanoseconds of one pair, over a time.
-pub(super) struct Pairs(pub(super) Duration);
+pub struct Pairs(pub Duration);
 
-impl EntranceJob for Pairs {
+impl LockableJob for Pairs {
     type Out = f64;
 
-    fn run<E: Entrance>(self, setup: &E::Setup) -> f64 {
+    fn run<E: Lockable>(self, setup: &E::Setup) -> f64 {
         /// Between two looks at the time, which are lost among so many.
         const BATCH: u32 = 10_000;
 
-        let entrance = CachePadded::new(E::new(setup, 1, 1));
+        let target = CachePadded::new(E::new(setup, 1, 1));
         // From here on the compiler must take it for one that others know of, as one in a static is.
-        let entrance: &E = black_box(&entrance);
+        let target: &E = black_box(&target);
         let start = Instant::now();
         let mut pairs = 0_u64;
         loop {
             for _ in 0..BATCH {
-                let pass = entrance.enter(0, Errand::Write);
+                let guard = target.enter(0, Access::Write);
                 // SAFETY: entered above, on this thread.
-                unsafe { entrance.leave(0, pass) };
+                unsafe { target.leave(0, guard) };
             }
             pairs += u64::from(BATCH);
             let elapsed = start.elapsed();
@@ -77,31 +96,31 @@ impl EntranceJob for Pairs {
 /// Measures them, taking turns. Their ratios are to the fastest of `references`.
 pub fn measure(
     on: Contenders,
-    subjects: &[Subject],
-    references: &[Subject],
+    targets: &[Target],
+    references: &[Target],
     rounds: usize,
     output: Output,
     progress: &ProgressBar,
 ) -> Result<Vec<Record>, Failure> {
-    let mut times = vec![Vec::with_capacity(rounds); subjects.len()];
+    let mut times = vec![Vec::with_capacity(rounds); targets.len()];
     for _ in 0..rounds {
-        for (&subject, times) in subjects.iter().zip(&mut times) {
-            times.push(on.alone(move || subject.with(Pairs(ROUND))));
+        for (&target, times) in targets.iter().zip(&mut times) {
+            times.push(on.alone(move || target.with(Pairs(ROUND))));
             progress.inc(1);
         }
     }
     let medians: Vec<f64> = times.iter().map(|times| median(times.iter().copied())).collect();
-    let fastest = subjects
+    let fastest = targets
         .iter()
         .zip(&medians)
-        .filter(|(subject, _)| references.contains(subject))
+        .filter(|(target, _)| references.contains(target))
         .map(|(_, &ns)| ns)
         .reduce(f64::min);
-    let mut records = Vec::with_capacity(subjects.len());
-    for ((&subject, times), ns) in subjects.iter().zip(&times).zip(medians) {
+    let mut records = Vec::with_capacity(targets.len());
+    for ((&target, times), ns) in targets.iter().zip(&times).zip(medians) {
         let ns_min = times.iter().copied().fold(f64::INFINITY, f64::min);
         let ratio = fastest.map(|fastest| ns / fastest);
-        let record = Record { bench: "uncontended", subject, on, rounds, ns, ns_min, ratio };
+        let record = Record { bench: "uncontended", target, on, rounds, ns, ns_min, ratio };
         output.record(&record)?;
         records.push(record);
     }
@@ -111,9 +130,9 @@ pub fn measure(
 /// Measures and prints.
 pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
     let on = args.on.contenders()?;
-    // All of them, on goroutines too: nobody waits.
-    let locks: Vec<Subject> = match &args.locks {
-        None => LockName::usual().into_iter().map(Subject::from).collect(),
+    // All of them, on goroutines too: no contender waits.
+    let locks: Vec<Target> = match &args.locks {
+        None => LockName::usual().into_iter().map(Target::from).collect(),
         Some(List(specs)) => specs.iter().map(|&spec| spec.into()).collect(),
     };
     let progress = output.progress("uncontended", args.rounds * locks.len());
@@ -122,7 +141,7 @@ pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
     let mut table = Table::new(1, ["lock", "lock + unlock", "best round", "ratio"]);
     for r in &records {
         let ratio = units::ratio(r.ratio.unwrap_or(f64::NAN));
-        table.row([r.subject.name(), &units::time(r.ns), &units::time(r.ns_min), &ratio]);
+        table.row([r.target.name(), &units::time(r.ns), &units::time(r.ns_min), &ratio]);
     }
     output.text(format_args!("uncontended on {on}: medians of {} rounds of {ROUND:?}\n\n{table}\n", args.rounds))?;
     output.text("ratio: to the fastest of std, parking_lot_0_12 and parking_lot_0_13.")?;

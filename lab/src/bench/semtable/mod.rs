@@ -4,11 +4,13 @@
 //! 251 * 8 = 2008 bytes apart. Go's benchmark steps by 251 elements of an array of 32-bit counters, which are 1004
 //! bytes, half of that: its two colliding addresses are 125 buckets apart, and its many fall into two buckets.
 //!
-//! Go's two cases queue all waiters, then dequeue them in that order: whoever is woken is the first of all. `steady.rs` has two more,
+//! Go's two cases queue all waiters, then dequeue them in that order: the waiter that is woken is the first of all. `steady.rs` has two more,
 //! in which the queues of Go's past show what they are slow at. They are measured with `--queue`.
 
 mod steady;
 
+use crate::options::{List, MAX_RUNS, list, number, numbers};
+use clap::Args;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,15 +19,38 @@ use serde::Serialize;
 use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{BUCKETS, Order};
 
-use crate::cli::{List, SemtableArgs};
-use crate::failure::Failure;
-use crate::growth::{self, Point, Verdict};
-use crate::metrics::median;
+use crate::measure::growth::{self, Point, Verdict};
+use crate::measure::metrics::median;
 use crate::output::Output;
-use crate::queues::QueueName;
-use crate::report::{self, Page, ReportFile};
-use crate::table::Table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::report::{self, Page, ReportFile};
+use crate::output::table::Table;
+use crate::output::units;
+use crate::targets::queues::QueueName;
+
+/// Options of `semtable`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct SemtableArgs {
+    /// Numbers of waiters [default: from 1000 to 64000, doubling; for the cases that '--queue' adds, to 16000]
+    #[arg(long, value_name = "N,N", value_parser = numbers::<2, MAX_WAITERS>)]
+    pub ns: Option<List<usize>>,
+
+    /// Queues, by name, to be measured in two more cases, in which each shows what it is slow at, taking turns [default:
+    /// none; Go's cases are measured on the treap]
+    #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
+    pub queue: Option<List<QueueName>>,
+
+    /// Repetitions of each
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// There is no choice, and it is refused, with the reason
+    #[arg(long, hide = true)]
+    pub on: Option<String>,
+}
+
+const MAX_WAITERS: usize = 1 << 20;
 
 /// The least distance of two addresses of one bucket.
 const STRIDE: usize = BUCKETS * 8;
@@ -33,7 +58,7 @@ const STRIDE: usize = BUCKETS * 8;
 /// Any address will do: nothing is ever read there.
 const BASE: usize = 0x10_0000;
 
-/// Numbers of waiters, if nobody says.
+/// Numbers of waiters, by default.
 const NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
 
 /// In the steady cases: to fill a list of 64,000 addresses, each new, takes a minute.
@@ -262,7 +287,7 @@ fn page(go: &[Record], steady: Option<&Steady>) -> Result<Page, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queues::bucket;
+    use crate::targets::queues::bucket;
 
     #[test]
     fn the_addresses_collide() {

@@ -4,9 +4,9 @@
 //! | case | one operation | one-level | two-level | treap |
 //! |---|---|---|---|---|
 //! | `TwoLocks` | wakes the one waiter of B; n - 1 came before it, and wait for A: Go issue 17953 | n steps | 2 | 2 |
-//! | `ManyLocks` | wakes one of n, who wait for as many locks | n / 2 | n / 2 | log n |
+//! | `ManyLocks` | wakes one of n waiters, which wait for n locks | n / 2 | n / 2 | log n |
 //!
-//! (Steps expected in `ManyLocks`; who comes back to it walks past all addresses once more where there are two levels,
+//! (Steps expected in `ManyLocks`; a returning waiter walks past all addresses once more where there are two levels,
 //! as it must find out that its own is not among them.) The waiters are queued in no order of memory, as goroutines'
 //! stacks are in none; so a step is likely to miss the cache once there are many.
 
@@ -19,12 +19,12 @@ use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{Order, Table};
 
 use super::{BASE, Case, Record, STRIDE};
-use crate::failure::Failure;
-use crate::metrics::median;
+use crate::measure::metrics::median;
 use crate::output::Output;
-use crate::queues::{QueueJob, QueueName, with_queue};
-use crate::table;
-use crate::units;
+use crate::output::failure::Failure;
+use crate::output::table;
+use crate::output::units;
+use crate::targets::queues::{QueueJob, QueueName, with_queue};
 
 /// How long each is measured in a run, at least.
 const AT_LEAST: Duration = Duration::from_millis(10);
@@ -59,7 +59,7 @@ impl Fill {
         let Self { case, n } = self;
         let mut queue = DetachedQueue::of((0..n).map(|waiter| address(case, n, waiter)));
         let mut random = Mt::new(SEED);
-        // The last one stays last: the one who waits for B.
+        // The last waiter stays last: the waiter for B.
         let mut order: Vec<usize> = (0..n).collect();
         for left in (1..n).rev() {
             order.swap(left - 1, below(&mut random, left));
@@ -106,7 +106,7 @@ impl<Q: BucketQueue> Queued<Q> {
         self.queue.queue_one(waiter, Order::Fifo);
     }
 
-    /// Who is to be woken.
+    /// The waiter to be woken.
     fn choose(&mut self) -> usize {
         match self.case {
             Case::TwoLocks => self.n - 1,
@@ -176,7 +176,7 @@ pub fn table(records: &[Record]) -> table::Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queues::bucket;
+    use crate::targets::queues::bucket;
 
     #[test]
     fn the_addresses_collide() {

@@ -15,8 +15,8 @@ use super::pool::{ItemPool, PoolJob, PoolName, with_pool};
 use super::round::{Round, Timed};
 use super::wait_group::{Group, WaitGroupJob, WaitGroupName, with_wait_group};
 use super::{cond, once, pool, rw_mutex, wait_group};
-use crate::rounds::WORK;
-use crate::rw_locks::{RwJob, RwLockName, with_rw_lock};
+use crate::run::rounds::WORK;
+use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
 /// What belongs together in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -63,7 +63,7 @@ pub struct Bench {
     pub name: &'static str,
     /// Where it belongs.
     pub family: Family,
-    /// Who takes part.
+    /// The contestants.
     pub contestants: Vec<Contestant>,
     /// With how many threads, if that is not a choice.
     fixed_threads: Option<usize>,
@@ -101,7 +101,7 @@ fn rw_mutexes() -> Vec<Bench> {
 fn wait_groups() -> Vec<Bench> {
     let bench = |name, contestants| Bench::new(Family::WaitGroup, name, contestants);
     let mut uncontended = over!(wait_groups, |G, round| wait_group::uncontended::<G>(round));
-    // Who waits for crossbeam's gives it up: it cannot be waited for again and again.
+    // A waiter for crossbeam's gives it up: it cannot be waited for again and again.
     uncontended.retain(|contestant| contestant.name != WaitGroupName::Crossbeam.name());
     vec![
         bench("WaitGroupUncontended", uncontended),
@@ -209,7 +209,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::bench::syncbench::Role;
+    use crate::bench::syncbench::contestant::Role;
 
     #[test]
     fn names_are_different_and_are_found() {

@@ -5,7 +5,7 @@ use sudog_sync::{Cond, Mutex};
 use super::contestant::{Contestant, Role};
 use super::round::{Round, Timed};
 
-/// The one contestant, with so many who wait.
+/// The one contestant, with this many waiters.
 pub fn contestants(waiters: usize) -> Vec<Contestant> {
     vec![Contestant::new("sudog", Role::Ours, move |round| barrier(round, waiters))]
 }
@@ -14,7 +14,7 @@ pub fn contestants(waiters: usize) -> Vec<Contestant> {
 pub fn barrier(round: &Round, waiters: usize) -> Timed {
     let (arrived, changed, n) = (Mutex::new(0), Cond::new(), round.n);
     round.each(waiters + 1, move |_| {
-        // Nobody comes twice to one barrier, as who is there waits for it. So all come n times, and none is left alone.
+        // No thread comes twice to one barrier, as it waits there. So all come n times, and none is left alone.
         for _ in 0..n {
             let mut arrived = arrived.lock();
             *arrived += 1;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::round::{Round, Timed};
 
-/// What somebody is in the comparison.
+/// The role of a contestant in the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -5,7 +5,7 @@
 //!
 //! | family | an operation of | ours | peers |
 //! |---|---|---|---|
-//! | [`rw_mutex`] | [`RawRwLock`](sudog_sync::RawRwLock) | all of [`RwLockName`](crate::rw_locks::RwLockName) that are | the others |
+//! | [`rw_mutex`] | [`RawRwLock`](sudog_sync::RawRwLock) | all of [`RwLockName`](crate::targets::rw_locks::RwLockName) that are | the others |
 //! | [`wait_group`] | [`Group`](wait_group::Group) | `WaitGroup` | crossbeam's, where it can do the same |
 //! | [`once`] | [`RunOnce`](once::RunOnce) | `Once` | `std`'s, `parking_lot`'s |
 //! | [`pool`] | [`ItemPool`](pool::ItemPool) | `Pool` | a `Vec` in a mutex, `opool` |
@@ -25,17 +25,39 @@ pub mod rw_mutex;
 mod summary;
 pub mod wait_group;
 
-pub use benches::{Bench, BenchName, Family};
-pub use contestant::{Contestant, Role};
-pub use round::{Round, Timed};
+pub use benches::BenchName;
 
+use crate::options::{List, MAX_RUNS, MAX_THREADS, list, number, numbers, seconds};
+use clap::Args;
 use indicatif::ProgressBar;
+use std::time::Duration;
 
 use self::summary::{Cell, Record, means, tables};
-use crate::cli::SyncbenchArgs;
-use crate::failure::Failure;
+
+use crate::measure::usage::{Counts, disturbance};
 use crate::output::Output;
-use crate::usage::{Counts, disturbance};
+use crate::output::failure::Failure;
+
+/// Options of `syncbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct SyncbenchArgs {
+    /// Benchmarks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<BenchName>)]
+    pub benches: Option<List<BenchName>>,
+
+    /// Numbers of threads that divide the operations among themselves
+    #[arg(long, value_name = "N,N", default_value = "1,2", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// How long a run takes at least
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = seconds)]
+    pub min_time: Duration,
+
+    /// Runs of each, those that are compared taking turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+}
 
 const NAME: &str = "syncbench";
 

@@ -8,7 +8,7 @@ use sudog_sync::Once;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::registry::registry;
+use crate::targets::registry::registry;
 
 /// What does something once.
 pub trait RunOnce: Send + Sync + 'static {
@@ -79,7 +79,7 @@ macro_rules! call_once {
 
 call_once!(std::sync::Once, parking_lot_0_12::Once, parking_lot_0_13::Once);
 
-/// What a `Once` must do at least. It does not keep two apart who come first at the same time.
+/// What a `Once` must do at least. It does not keep two threads apart that come first at the same time.
 pub struct AcquireLoad(AtomicU32);
 
 impl RunOnce for AcquireLoad {

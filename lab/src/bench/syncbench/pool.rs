@@ -12,7 +12,7 @@ use sudog_sync::pool::NoNew;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::registry::registry;
+use crate::targets::registry::registry;
 
 /// What items there are in a pool: a word each, behind which is another.
 pub type Free = Box<u64>;
@@ -93,7 +93,7 @@ impl ItemPool for Pool<Free, NoNew> {
     }
 }
 
-/// What one writes who has no pool.
+/// A program without a pool.
 pub struct MutexVec(Mutex<Vec<Free>>);
 
 impl MutexVec {

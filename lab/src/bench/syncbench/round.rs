@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use crate::contenders::{Contenders, Gate};
-use crate::rounds::{MAX_N, Portion, grown};
+use crate::run::contenders::{Contenders, Gate};
+use crate::run::rounds::{MAX_N, Portion, grown};
 
 /// How long a round took; it fails if the threads cannot be had.
 pub type Timed = io::Result<Duration>;
@@ -27,24 +27,12 @@ impl Round {
         // Few enough for all to end at about the same time, and enough that taking a grain costs nothing.
         let grain = (self.n / (64 * self.threads as u64)).clamp(1, 10_000);
         let (taken, n) = (Arc::new(AtomicU64::new(0)), self.n);
-        self.each(self.threads, move |me| body(me, &mut Portion::new(Arc::clone(&taken), grain, n)))
+        each(self.threads, Box::new(move |me| body(me, &mut Portion::new(Arc::clone(&taken), grain, n))))
     }
 
-    /// So many threads do `body`, each with its number.
+    /// `threads` threads run `body`, each with its number.
     pub fn each(&self, threads: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Timed {
-        let work = move |me, gate: &Gate| {
-            if gate.wait() {
-                body(me);
-            }
-            Instant::now()
-        };
-        let conduct = |gate: &Gate| {
-            let start = Instant::now();
-            gate.open(true);
-            start
-        };
-        let (start, ends) = Contenders::Threads.fan_out(threads, work, conduct)?;
-        Ok(ends.into_iter().max().map_or(Duration::ZERO, |end| end - start))
+        each(threads, Box::new(body))
     }
 
     /// Where the keys of a thread begin that no other has.
@@ -71,6 +59,23 @@ pub fn measure(
         }
         *enough = grown(n, elapsed.as_nanos(), min_time.as_nanos()) as u64;
     }
+}
+
+/// [`Round::each`], compiled once: each thread calls `body` once, which has the measured loop in it.
+fn each(threads: usize, body: Box<dyn Fn(usize) + Send + Sync>) -> Timed {
+    let work = move |me, gate: &Gate| {
+        if gate.wait() {
+            body(me);
+        }
+        Instant::now()
+    };
+    let conduct = |gate: &Gate| {
+        let start = Instant::now();
+        gate.open(true);
+        start
+    };
+    let (start, ends) = Contenders::Threads.fan_out(threads, work, conduct)?;
+    Ok(ends.into_iter().max().map_or(Duration::ZERO, |end| end - start))
 }
 
 #[cfg(test)]

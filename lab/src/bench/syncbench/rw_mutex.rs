@@ -7,8 +7,8 @@ use sudog_sync::RawRwLock;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::rounds::steps;
-use crate::rw_locks::RwLockName;
+use crate::run::rounds::steps;
+use crate::targets::rw_locks::RwLockName;
 
 impl RwLockName {
     /// What it is in the comparison.
@@ -22,7 +22,7 @@ impl RwLockName {
     }
 }
 
-/// Everybody has a lock of his own: two reads and a write. One after the other, not one in the other as in Go: the mutex
+/// Each thread has a lock of its own: two reads and a write. One after the other, not one in the other as in Go: the mutex
 /// among the contestants could not do that.
 pub fn uncontended<L: RawRwLock + 'static>(round: &Round) -> Timed {
     round.parallel(|_, portion| {

@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::NAME;
 use super::benches::{BenchName, Family};
 use super::contestant::Role;
-use crate::metrics::{geometric_mean, median};
-use crate::table::Table;
-use crate::units;
+use crate::measure::metrics::{geometric_mean, median};
+use crate::output::table::Table;
+use crate::output::units;
 
 /// The runs of one benchmark with one number of threads.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Record {
     pub name: BenchName,
     /// Where that belongs.
     pub family: Family,
-    /// Who.
+    /// The contestant.
     pub contestant: &'static str,
     /// What it is in the comparison.
     pub role: Role,
@@ -69,7 +69,7 @@ impl Cell {
             those.map(|(_, &ns)| ns).reduce(f64::min)
         };
         let (peer, floor) = (fastest(Role::Peer), fastest(Role::Floor));
-        let record = |((contestant, times), &ns): ((&super::Contestant, &Vec<f64>), &f64)| Record {
+        let record = |((contestant, times), &ns): ((&super::contestant::Contestant, &Vec<f64>), &f64)| Record {
             bench: NAME,
             name: self.bench,
             family: self.bench.family,

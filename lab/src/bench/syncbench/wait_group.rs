@@ -8,7 +8,7 @@ use sudog_sync::WaitGroup;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::registry::registry;
+use crate::targets::registry::registry;
 
 /// What counts tasks.
 pub trait Group: Send + Sync + 'static {
@@ -105,7 +105,7 @@ impl Group for TwoRmws {
     }
 }
 
-/// Everybody has one of his own: one task, and a wait.
+/// Each thread has one of its own: one task, and a wait.
 pub fn uncontended<G: Group>(round: &Round) -> Timed {
     round.parallel(|_, portion| {
         let group = CachePadded::new(G::new());

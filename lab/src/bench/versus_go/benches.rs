@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::bodies::round::Round;
 use super::bodies::{create, load, pingpong, sema, sync};
-use crate::rounds::WORK;
+use crate::run::rounds::WORK;
 
 /// What belongs together in a mean.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]

@@ -10,8 +10,8 @@ use sudog_runtime::goroutine;
 use super::benches::Name;
 use super::bodies::round;
 use super::reading::Reading;
-use crate::cli::ChildArgs;
-use crate::failure::Failure;
+use crate::bench::versus_go::ChildArgs;
+use crate::output::failure::Failure;
 
 /// The command that is one of these processes.
 pub const COMMAND: &str = "versus-go-child";

@@ -6,7 +6,7 @@ use std::{env, fs, io};
 
 use super::child::{self, Limits};
 use super::reading::Reading;
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 /// The variable that says where Go is.
 const VARIABLE: &str = "SUDOG_GO";

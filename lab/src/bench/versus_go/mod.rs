@@ -10,7 +10,10 @@ pub mod go;
 pub mod reading;
 pub mod records;
 
+use crate::options::{List, MAX_RUNS, list as items, number, numbers, seconds};
+use clap::Args;
 use std::env::consts::{ARCH, OS};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -18,12 +21,73 @@ use self::benches::Name;
 use self::child::{Limits, run_ours};
 use self::go::{Go, Program};
 use self::records::{Record, means, records, table};
-use crate::cli::VersusGoArgs;
-use crate::failure::Failure;
+
+use crate::measure::usage::Counts;
 use crate::output::Output;
-use crate::table::Table;
-use crate::units;
-use crate::usage::Counts;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+
+const MILLION: usize = 1_000_000;
+const MAX_COUNT: usize = 100_000_000;
+/// The runtime has no more.
+const MAX_WORKERS: usize = 256;
+
+/// How much is measured.
+#[derive(Args, Clone, Debug)]
+pub struct Extent {
+    /// Numbers of workers: GOMAXPROCS for Go
+    #[arg(long, value_name = "N,N", default_value = "1,2", value_parser = numbers::<1, MAX_WORKERS>)]
+    pub workers: List<usize>,
+
+    /// How long a run takes at least
+    #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
+    pub min_time: Duration,
+
+    /// How many goroutines Million makes
+    #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
+    pub count: usize,
+}
+
+/// Options of `versus-go`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct VersusGoArgs {
+    /// Show the benchmarks that there are, and measure nothing
+    #[arg(long)]
+    pub list: bool,
+
+    /// Benchmarks, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = items::<Name>)]
+    pub bench: Option<List<Name>>,
+
+    /// Runs of each benchmark with each number of workers, Go and sudog taking turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What is measured
+    #[command(flatten)]
+    pub extent: Extent,
+}
+
+/// Options of `versus-go-child`.
+#[derive(Args, Clone, Debug)]
+pub struct ChildArgs {
+    /// Which benchmark
+    pub bench: Name,
+
+    /// How many workers this process must have
+    #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
+    pub workers: usize,
+
+    /// How long it takes at least
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub min_time: Duration,
+
+    /// How many goroutines Million makes
+    #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
+    pub count: usize,
+}
 
 /// What was measured with what.
 #[derive(Serialize)]
@@ -91,7 +155,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
     }
     let chosen = args.bench.as_ref().map_or_else(|| Name::all().collect(), |list| list.0.clone());
     let is_idle = |bench: &&Name| !args.extent.workers.0.iter().any(|&workers| bench.runs_at(workers));
-    // Nobody expects all to run everywhere; but who names one wants to see it.
+    // Not all run everywhere; but a benchmark that is named must run.
     if let (Some(idle), Some(_)) = (chosen.iter().find(is_idle), &args.bench) {
         return Err(Failure::Usage(format!("{} needs workers: {}", idle.name, idle.workers())));
     }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::units;
+use crate::output::units;
 
 /// What one run of one benchmark says.
 #[derive(Clone, PartialEq, Debug)]

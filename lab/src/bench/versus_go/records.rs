@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::benches::{Group, Name};
 use super::reading::{Reading, Unit};
-use crate::metrics::{geometric_mean, median};
-use crate::table::Table;
-use crate::units;
+use crate::measure::metrics::{geometric_mean, median};
+use crate::output::table::Table;
+use crate::output::units;
 
 /// What came of one quantity of one benchmark.
 #[derive(Clone, Serialize, Debug)]

@@ -34,7 +34,7 @@ fn fill<M: ConcurrentMap>(map: &M, keys: u64) {
     (0..2 * keys).for_each(|n| _ = black_box(map.load(n % keys)));
 }
 
-/// Of `hits` + `misses` numbers, those that are keys; the others are numbers that nobody had before.
+/// Of `hits` + `misses` numbers, those that are keys; the others are new numbers.
 fn key(n: u64, hits: u64, misses: u64) -> (u64, bool) {
     let place = n % (hits + misses);
     if place < hits { (place, true) } else { (n, false) }
@@ -79,7 +79,7 @@ pub fn load_and_delete_unique<M: ConcurrentMap>(round: &Round) -> Timed {
     mix::<M>(round, |_| (), |map, n| _ = black_box(map.load_and_delete(n)))
 }
 
-/// One key: whoever has removed it stores it.
+/// One key: the thread that has removed it stores it.
 pub fn load_and_delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
     mix::<M>(
         round,
@@ -214,7 +214,7 @@ pub fn compare_and_swap<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64)
     )
 }
 
-/// One key: whoever has removed it stores it.
+/// One key: the thread that has removed it stores it.
 pub fn compare_and_delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
     mix::<M>(
         round,
@@ -227,7 +227,7 @@ pub fn compare_and_delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
     )
 }
 
-/// So many in so many are there, unless somebody has just removed them, who stores them again.
+/// So many in so many are there, unless a thread has just removed them and is about to store them again.
 pub fn compare_and_delete<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
     mix::<M>(
         round,

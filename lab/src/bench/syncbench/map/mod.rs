@@ -8,7 +8,7 @@ pub use adapters::{Dashmap, Locked, Ours, Papaya, Scc};
 pub use hasher::Mix;
 
 use super::contestant::Role;
-use crate::registry::registry;
+use crate::targets::registry::registry;
 
 /// A map with the methods of Go's. Each method is one of the map that is compared, where that has it.
 pub trait ConcurrentMap: Send + Sync + 'static {

@@ -16,7 +16,7 @@ pub fn ping_pong(round: &mut Round) {
     there_and_back(round.n, Placement::Any, Duration::ZERO);
 }
 
-/// There and back to the next worker. In Go nobody can be put there: it is where its scheduler puts it.
+/// There and back to the next worker. In Go a goroutine cannot be placed: its scheduler decides.
 pub fn across(round: &mut Round, busy: Duration) {
     there_and_back(round.n, Placement::Worker(1 % max_procs()), busy);
 }
@@ -39,7 +39,7 @@ fn there_and_back(n: usize, other: Placement, busy: Duration) {
     }
 }
 
-/// There and back beside somebody who always has something to do. What part of the time he gets is the other figure.
+/// There and back beside a goroutine that is always busy. Its share of the time is the other figure.
 pub fn ping_pong_hog(round: &mut Round) {
     const TURN: Duration = Duration::from_micros(10);
 

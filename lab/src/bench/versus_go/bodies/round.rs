@@ -9,7 +9,7 @@ use sudog_sync::WaitGroup;
 
 use crate::bench::versus_go::benches::Bench;
 use crate::bench::versus_go::reading::Reading;
-use crate::rounds::{MAX_N, Portion, grown};
+use crate::run::rounds::{MAX_N, Portion, grown};
 
 /// What the body of a benchmark is given.
 #[derive(Debug)]

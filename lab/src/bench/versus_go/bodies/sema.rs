@@ -12,7 +12,7 @@ use super::round::Round;
 use super::shared;
 
 /// The rule of Go's `TestSemaHandoff`: a release with handoff should leave the processor to the waiter as well, so the
-/// waiter should get on before the releaser, although others are there who always want to run. It wants two thirds of
+/// waiter should get on before the releaser, although other goroutines always want to run. It wants two thirds of
 /// the rounds for the waiter.
 pub fn handoff(round: &mut Round) {
     const ROUNDS: usize = 10_000;

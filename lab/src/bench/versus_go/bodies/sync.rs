@@ -10,9 +10,9 @@ use sudog_sync::{Cond, GoMutex, Mutex, WaitGroup};
 use super::round::Round;
 use super::shared;
 use super::work::Baton;
-use crate::rounds::steps;
+use crate::run::rounds::steps;
 
-/// Everybody has a mutex of his own.
+/// Each goroutine has a mutex of its own.
 pub fn mutex_uncontended(round: &mut Round) {
     round.parallel(1, |portion| {
         let mu = CachePadded::new(GoMutex::new());
@@ -49,7 +49,7 @@ fn transfer(accounts: &Accounts) {
     accounts.1 += 100;
 }
 
-/// Spinning is of no use here: there is always somebody else to run. One turn in four locks; the others touch memory
+/// Spinning is of no use here: another goroutine can always run. One turn in four locks; the others touch memory
 /// and give way by waiting for a new goroutine.
 pub fn mutex_no_spin(round: &mut Round) {
     let accounts = Accounts::default();
@@ -70,7 +70,7 @@ pub fn mutex_no_spin(round: &mut Round) {
     });
 }
 
-/// Spinning is of use here: the mutex is held for short, and everybody has much to do without it.
+/// Spinning is of use here: the mutex is held for short, and each goroutine has much to do without it.
 pub fn mutex_spin(round: &mut Round) {
     let accounts = Accounts::default();
     round.parallel(1, move |portion| {
@@ -89,7 +89,7 @@ fn touch(data: &mut [u64]) {
     }
 }
 
-/// Everybody has a wait group of his own.
+/// Each goroutine has a wait group of its own.
 pub fn wait_group_uncontended(round: &mut Round) {
     round.parallel(1, |portion| {
         let wg = CachePadded::new(WaitGroup::new());
@@ -148,7 +148,7 @@ pub fn wait_group_actually_wait(round: &mut Round) {
 
 /// A barrier of `waiters` + 1 goroutines: the last to come wakes the others.
 pub fn cond(round: &mut Round, waiters: usize) {
-    /// Instead of how many have arrived: nobody else will.
+    /// Instead of the number of arrivals: no more will come.
     const OVER: usize = usize::MAX;
 
     let (arrived, changed, done) = (shared(Mutex::new(0)), shared(Cond::new()), shared(WaitGroup::new()));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sudog_sync::WaitGroup;
 
-use crate::rounds::steps;
+use crate::run::rounds::steps;
 
 /// Takes a processor for so long: counted in steps, so time in which it does not run does not count.
 pub fn burn(time: Duration) {
@@ -39,7 +39,7 @@ pub fn spin(time: Duration) {
 pub struct Baton(WaitGroup);
 
 impl Baton {
-    /// One that nobody has given.
+    /// A default.
     #[must_use]
     pub fn new() -> Self {
         let wg = WaitGroup::new();

@@ -1,0 +1,152 @@
+//! Bypass: which contender came later and was first.
+//!
+//! The bypass of a wait is the number of admissions of others that were requested after its request and came before its
+//! entry. The request is the moment before the call. The place in line, the doorway, is taken a little later: a contender that was
+//! overtaken in between has not been overtaken in line. So what is counted here is an upper bound of the bypass by
+//! doorways; nearly all of the difference is contenders that had to leave the processor there. `cargo lab bypass` has
+//! the bypass by doorways, of locks that have tickets.
+
+use serde::Serialize;
+
+use super::History;
+use crate::measure::metrics::quantile;
+
+/// Of all waits, those that the end cut short included: as many as they had reached by then.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct Bypass {
+    /// 99 in 100 were not more.
+    pub p99: u64,
+    /// The most.
+    pub max: u64,
+    /// How many were 0; how many 1; 2 or 3; 4 to 7; and so on, up to the last that is not 0.
+    pub log2_histogram: Vec<u64>,
+}
+
+/// Nothing, if no contender waited.
+#[must_use]
+pub fn bypass(history: &History) -> Option<Bypass> {
+    let mut all = bypasses(history);
+    all.sort_unstable();
+    let max = *all.last()?;
+    let mut log2_histogram = vec![0; bucket(max) + 1];
+    all.iter().for_each(|&n| log2_histogram[bucket(n)] += 1);
+    Some(Bypass { p99: quantile(&all, 990)?, max, log2_histogram })
+}
+
+fn bucket(n: u64) -> usize {
+    (u64::BITS - n.leading_zeros()) as usize
+}
+
+/// Of each admission, in their order; then of those that still waited at the end.
+///
+/// The admissions are gone through in their order, and the times of their requests put into a tree that counts: then
+/// those that came later than one's own are those that have overtaken it. Equal times are in no order, and not counted.
+fn bypasses(history: &History) -> Vec<u64> {
+    let mut requests: Vec<u64> = history.admissions.iter().map(|admission| admission.request).collect();
+    requests.sort_unstable();
+    let not_after = |request: u64| requests.partition_point(|&other| other <= request);
+    let mut admitted = Counts::new(requests.len());
+    let mut overtaken_by = Vec::with_capacity(history.admissions.len() + history.pending.len());
+    for (n, admission) in history.admissions.iter().enumerate() {
+        let rank = not_after(admission.request);
+        overtaken_by.push(n as u64 - admitted.below(rank));
+        admitted.add(rank - 1);
+    }
+    let all = requests.len();
+    overtaken_by.extend(history.pending.iter().map(|pending| (all - not_after(pending.request)) as u64));
+    overtaken_by
+}
+
+/// How many there are of each number, with sums over all below one: a Fenwick tree.
+struct Counts(Box<[u32]>);
+
+impl Counts {
+    fn new(numbers: usize) -> Self {
+        Self(vec![0; numbers + 1].into())
+    }
+
+    fn add(&mut self, number: usize) {
+        let mut node = number + 1;
+        while node < self.0.len() {
+            self.0[node] += 1;
+            node += node & node.wrapping_neg();
+        }
+    }
+
+    fn below(&self, number: usize) -> u64 {
+        let (mut node, mut sum) = (number, 0);
+        while node > 0 {
+            sum += u64::from(self.0[node]);
+            node -= node & node.wrapping_neg();
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::history;
+    use super::super::{Admission, Pending};
+    use super::*;
+
+    #[test]
+    fn in_the_order_of_requests_nobody_is_bypassed() {
+        let fifo = history(2, &[(0, 0, 5, 10), (1, 1, 10, 20), (0, 11, 20, 30)]);
+        let expected = Bypass { p99: 0, max: 0, log2_histogram: vec![3] };
+        assert_eq!(bypass(&fifo), Some(expected));
+    }
+
+    #[test]
+    fn each_who_came_later_and_was_first_counts() {
+        // 1 asks first, and gets in after four admissions of 0 and 2 that were asked for later; 0 asked before it once.
+        let turns = [(0, 0, 1, 5), (0, 6, 7, 8), (2, 7, 9, 10), (0, 9, 11, 12), (0, 13, 14, 15), (1, 2, 16, 20)];
+        let mut history = history(4, &turns);
+        assert_eq!(bypasses(&history), [0, 0, 0, 0, 0, 4]);
+        history.pending.push(Pending { contender: 3, request: 8 });
+        assert_eq!(bypasses(&history), [0, 0, 0, 0, 0, 4, 2]);
+        let expected = Bypass { p99: 4, max: 4, log2_histogram: vec![5, 0, 1, 1] };
+        assert_eq!(bypass(&history), Some(expected));
+    }
+
+    #[test]
+    fn of_nothing_there_is_nothing() {
+        assert_eq!(bypass(&history(3, &[])), None);
+    }
+
+    #[test]
+    fn buckets_are_powers_of_two() {
+        assert_eq!([0, 1, 2, 3, 4, 7, 8, u64::MAX].map(bucket), [0, 1, 2, 2, 3, 3, 4, 64]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Of the definition, word for word. Times are few, so that there are ties.
+        #[test]
+        fn it_is_its_definition(
+            turns in proptest::collection::vec((0_u32..4, 0_u64..40), 0..80),
+            pending in proptest::collection::vec(0_u64..40, 0..4),
+        ) {
+            // A contender's requests come in the order of its admissions, as it makes one at a time.
+            let mut latest = [0; 4];
+            let turn = |(n, (contender, request)): (usize, (u32, u64))| {
+                let latest = &mut latest[contender as usize];
+                *latest = request.max(*latest);
+                Admission { contender, request: *latest, entry: 100 + 2 * n as u64, release: 101 + 2 * n as u64 }
+            };
+            let admissions: Vec<Admission> = turns.into_iter().enumerate().map(turn).collect();
+            let late = |(n, request)| Pending { contender: 4 + n as u32, request };
+            let pending: Vec<Pending> = pending.into_iter().enumerate().map(late).collect();
+
+            let mut expected = Vec::new();
+            let waits = admissions.iter().map(|a| (a.contender, a.request, a.entry));
+            for (contender, request, entry) in waits.chain(pending.iter().map(|p| (p.contender, p.request, u64::MAX))) {
+                let passes = |b: &&Admission| b.contender != contender && b.request > request && b.entry < entry;
+                expected.push(admissions.iter().filter(passes).count() as u64);
+            }
+            prop_assert_eq!(bypasses(&History { admissions, pending, ..history(8, &[]) }), expected);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Fairness in windows: how evenly the admissions fell on the contenders in each stretch of the order, as a whole run
+//! can be even while no part of it is.
+
+use serde::Serialize;
+
+use super::History;
+use crate::measure::metrics::{jain, median, min_max};
+
+/// Over disjoint windows of as many admissions each. What is left at the end is in none.
+#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
+pub struct Windows {
+    /// In each.
+    pub admissions: usize,
+    /// How many there were.
+    pub windows: usize,
+    /// Jain's index, in the window in which it was lowest.
+    pub jain_worst: f64,
+    /// The same in the middle.
+    pub jain_median: f64,
+    /// The smallest share over the largest, in the window in which it was lowest.
+    pub min_max_worst: f64,
+    /// The same in the middle.
+    pub min_max_median: f64,
+}
+
+/// Rounds of all contenders in a window, by default: so that chance alone leaves the shares nearly even.
+const ROUNDS: usize = 64;
+
+/// In windows of so many admissions, or of 64 for each contender. Nothing, if there is not one window.
+#[must_use]
+pub fn windows(history: &History, admissions: Option<usize>) -> Option<Windows> {
+    let admissions = admissions.unwrap_or(ROUNDS * history.contenders);
+    let mut shares = vec![0; history.contenders];
+    let (mut jains, mut min_maxes) = (Vec::new(), Vec::new());
+    for window in history.admissions.chunks_exact(admissions) {
+        shares.fill(0);
+        window.iter().for_each(|admission| shares[admission.contender as usize] += 1);
+        jains.push(jain(&shares));
+        min_maxes.push(min_max(&shares));
+    }
+    let worst = |of: &[f64]| of.iter().copied().min_by(f64::total_cmp);
+    Some(Windows {
+        admissions,
+        windows: jains.len(),
+        jain_worst: worst(&jains)?,
+        jain_median: median(jains),
+        min_max_worst: worst(&min_maxes)?,
+        min_max_median: median(min_maxes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::order;
+    use super::*;
+
+    #[test]
+    fn even_as_a_whole_and_in_no_part() {
+        let history = order(2, &[0, 0, 0, 0, 1, 1, 1, 1, 0, 1, 0, 1, 0]);
+        let expected = Windows {
+            admissions: 4,
+            windows: 3,
+            jain_worst: 0.5,
+            jain_median: 0.5,
+            min_max_worst: 0.0,
+            min_max_median: 0.0,
+        };
+        assert_eq!(windows(&history, Some(4)), Some(expected));
+        let whole = windows(&history, Some(12)).unwrap();
+        assert_eq!((whole.windows, whole.jain_worst, whole.min_max_worst), (1, 1.0, 1.0));
+    }
+
+    #[test]
+    fn the_worst_is_not_the_middle() {
+        let uneven = windows(&order(2, &[0, 1, 0, 0, 1, 0]), Some(2)).unwrap();
+        assert_eq!((uneven.jain_worst, uneven.jain_median), (0.5, 1.0));
+        assert_eq!((uneven.min_max_worst, uneven.min_max_median), (0.0, 1.0));
+    }
+
+    #[test]
+    fn a_window_of_its_own_accord() {
+        assert_eq!(windows(&order(2, &[0; 127]), None), None);
+        assert_eq!(windows(&order(2, &[0; 128]), None).unwrap().admissions, 128);
+    }
+}

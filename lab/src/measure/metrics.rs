@@ -1,0 +1,139 @@
+//! Numbers about shares: how evenly the admissions fell on the contenders.
+
+/// The smallest share over the largest: 1 if all are equal, 0 if a contender got nothing.
+///
+/// No contender got anything at all: 1, as in all of these, for that is even too.
+#[must_use]
+pub fn min_max(shares: &[u64]) -> f64 {
+    match (shares.iter().min(), shares.iter().max()) {
+        (Some(&min), Some(&max)) if max > 0 => min as f64 / max as f64,
+        _ => 1.0,
+    }
+}
+
+/// Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among which the shares, if equal, would be as
+/// uneven. 1 if all are equal, 1/n if one got everything.
+#[must_use]
+pub fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|&x| x as f64).sum();
+    let squares: f64 = shares.iter().map(|&x| (x as f64).powi(2)).sum();
+    if squares == 0.0 { 1.0 } else { sum.powi(2) / (shares.len() as f64 * squares) }
+}
+
+/// Gini's coefficient, sum |xi - xj| / (2 n^2 mean): 0 if all are equal, 1 - 1/n if one got everything.
+#[must_use]
+pub fn gini(shares: &[u64]) -> f64 {
+    let mut sorted = shares.to_vec();
+    sorted.sort_unstable();
+    let n = sorted.len() as f64;
+    let sum: f64 = sorted.iter().map(|&x| x as f64).sum();
+    if sum == 0.0 {
+        return 0.0;
+    }
+    // The sum over all pairs, in one pass: in sorted order the i-th of n is added i times and taken off n - 1 - i
+    // times, and each pair counts twice.
+    let pairs: f64 = sorted.iter().enumerate().map(|(i, &x)| 2.0 * (2.0 * i as f64 - n + 1.0) * x as f64).sum();
+    pairs / (2.0 * n * sum)
+}
+
+/// The middle value, or the mean of the two in the middle. Of nothing: not a number.
+#[must_use]
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+/// The least of these values, which are sorted, that so many in a thousand do not exceed. Of nothing: nothing.
+#[must_use]
+pub fn quantile(sorted: &[u64], per_mille: usize) -> Option<u64> {
+    let rank = (sorted.len() * per_mille).div_ceil(1000);
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+/// The n-th root of the product of n values. Of nothing: not a number.
+#[must_use]
+pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let logs: Vec<f64> = values.into_iter().map(f64::ln).collect();
+    (logs.iter().sum::<f64>() / logs.len() as f64).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+    }
+
+    #[test]
+    fn even_shares() {
+        for shares in [&[7][..], &[5, 5, 5]] {
+            close(min_max(shares), 1.0);
+            close(jain(shares), 1.0);
+            close(gini(shares), 0.0);
+        }
+    }
+
+    #[test]
+    fn one_takes_all() {
+        let shares = [0, 0, 0, 12];
+        close(min_max(&shares), 0.0);
+        close(jain(&shares), 0.25);
+        close(gini(&shares), 0.75);
+    }
+
+    #[test]
+    fn all_zero_is_even() {
+        for shares in [&[0][..], &[0, 0], &[]] {
+            close(min_max(shares), 1.0);
+            close(jain(shares), 1.0);
+            close(gini(shares), 0.0);
+        }
+    }
+
+    #[test]
+    fn gini_is_its_definition() {
+        let shares = [3_u64, 1, 4, 1, 5, 9, 2, 6];
+        let (n, mean) = (shares.len() as f64, shares.iter().sum::<u64>() as f64 / shares.len() as f64);
+        let pairs: u64 = shares.iter().flat_map(|&x| shares.iter().map(move |&y| x.abs_diff(y))).sum();
+        close(gini(&shares), pairs as f64 / (2.0 * n * n * mean));
+    }
+
+    #[test]
+    fn uneven_shares() {
+        close(min_max(&[1, 4]), 0.25);
+        close(jain(&[1, 3]), 16.0 / 20.0);
+        close(gini(&[1, 3]), 0.25);
+    }
+
+    #[test]
+    fn no_overflow() {
+        close(jain(&[u64::MAX, u64::MAX]), 1.0);
+        close(gini(&[u64::MAX, u64::MAX]), 0.0);
+    }
+
+    #[test]
+    fn quantiles_are_values() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!([0, 500, 990, 991, 999, 1000].map(|n| quantile(&hundred, n).unwrap()), [1, 50, 99, 100, 100, 100]);
+        assert_eq!([1, 500, 1000].map(|n| quantile(&[7], n)), [Some(7); 3]);
+        assert_eq!(quantile(&[], 500), None);
+    }
+
+    #[test]
+    fn middles() {
+        close(median([3.0]), 3.0);
+        close(median([9.0, 1.0, 2.0]), 2.0);
+        close(median([4.0, 1.0]), 2.5);
+        assert!(median([]).is_nan());
+        close(geometric_mean([2.0, 8.0]), 4.0);
+        assert!(geometric_mean([]).is_nan());
+    }
+}

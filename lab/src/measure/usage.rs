@@ -1,0 +1,118 @@
+//! What the operating system counts: for this process and its children, and for the whole machine.
+
+use std::time::{Duration, Instant};
+
+/// A warning, if the machine was not ours alone. On two processors of which one is taken, threads take turns on the
+/// other and hardly ever meet: that is another benchmark.
+#[must_use]
+pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {
+    const TOLERABLE: f64 = 0.1;
+    let others = other_cpus.filter(|&cpus| cpus > TOLERABLE)?;
+    Some(format!("Others used {others:.2} processors meanwhile, so the figures are not to be relied upon."))
+}
+
+/// The processors and the switches that a run took; and what other processes took meanwhile, which disturb it.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// How often a thread was switched from because it waited.
+    pub voluntary_switches: u64,
+    /// How often because another thread was to run.
+    pub involuntary_switches: u64,
+    /// How many processors the process used, on average.
+    pub cpus: f64,
+    /// How many were used otherwise; nothing, if that cannot be told. To a hundredth of a second, so of a short run it
+    /// says little.
+    pub other_cpus: Option<f64>,
+}
+
+/// The counts at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    time: Instant,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    cpu: Duration,
+    /// Of the whole machine.
+    busy: Option<Duration>,
+}
+
+impl Counts {
+    /// What is to be said if others have disturbed us since.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        disturbance(self.usage_until_now().other_cpus)
+    }
+
+    /// Now. Of all threads and of all child processes that have been waited for.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn now() -> Self {
+        let [ours, children] = [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN].map(|who| {
+            // SAFETY: an all-zero rusage is a valid one.
+            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+            // SAFETY: `usage` is an rusage to be filled. It cannot fail for these two.
+            unsafe { libc::getrusage(who, &raw mut usage) };
+            usage
+        });
+        let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        let cpu = |usage: libc::rusage| duration(usage.ru_utime) + duration(usage.ru_stime);
+        Self {
+            time: Instant::now(),
+            voluntary_switches: (ours.ru_nvcsw + children.ru_nvcsw) as u64,
+            involuntary_switches: (ours.ru_nivcsw + children.ru_nivcsw) as u64,
+            cpu: cpu(ours) + cpu(children),
+            busy: busy(),
+        }
+    }
+
+    /// Now. Nothing is counted here.
+    #[cfg(not(unix))]
+    #[must_use]
+    pub fn now() -> Self {
+        Self { time: Instant::now(), voluntary_switches: 0, involuntary_switches: 0, cpu: Duration::ZERO, busy: None }
+    }
+
+    /// From then until now.
+    #[must_use]
+    pub fn usage_until_now(self) -> Usage {
+        let now = Self::now();
+        let seconds = (now.time - self.time).as_secs_f64();
+        let cpu = now.cpu.saturating_sub(self.cpu);
+        let busy = now.busy.zip(self.busy).map(|(now, then)| now.saturating_sub(then));
+        Usage {
+            voluntary_switches: now.voluntary_switches - self.voluntary_switches,
+            involuntary_switches: now.involuntary_switches - self.involuntary_switches,
+            cpus: cpu.as_secs_f64() / seconds,
+            other_cpus: busy.map(|busy| busy.saturating_sub(cpu).as_secs_f64() / seconds),
+        }
+    }
+}
+
+/// How long all processors together have been busy since the machine was started. What a hypervisor has taken away
+/// counts, as it is not ours.
+#[cfg(unix)]
+fn busy() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two already.
+    let times: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
+    let ticks = [0, 1, 2, 5, 6, 7].into_iter().map(|column| times.get(column).copied()).sum::<Option<u64>>()?;
+    // SAFETY: it only looks up a constant.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_use_is_counted_as_ours() {
+        let counts = Counts::now();
+        while counts.time.elapsed() < Duration::from_millis(20) {}
+        let usage = counts.usage_until_now();
+        assert!(usage.cpus >= 0.0 && usage.cpus.is_finite());
+        if cfg!(target_os = "linux") {
+            assert!(usage.other_cpus.is_some());
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What the system says of one thread: how often it slept, and how often it called the system.
+//!
+//! | | counts | where |
+//! |---|---|---|
+//! | [`SleepCounter`] | voluntary switches, by `getrusage(RUSAGE_THREAD)` | Linux |
+//! | [`CallCounter`] | system calls, by the trace point `raw_syscalls:sys_enter` | Linux, if the user may use it |
+//!
+//! System calls could also be counted where our locks make them, in the runtime's futex. But that would be ours alone,
+//! and only the calls that go that way; by the trace point those of every lock are counted alike, whatever they are.
+
+/// Counts the sleeps of the thread that made it.
+///
+/// The system is asked only after a wait that was longer than a sleep can be short, so short waits cost a comparison.
+/// All voluntary switches since the last time that it was asked are taken to be of that wait. The few that are not, as
+/// of a release that sleeps, are told as if they were.
+#[derive(Clone, Debug)]
+pub struct SleepCounter {
+    /// What the system said when it was last asked; nothing, if nothing counts.
+    switches: Option<u64>,
+    sleeps: Sleeps,
+    calls_made: u64,
+}
+
+/// Sleeps in waits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sleeps {
+    /// All.
+    pub all: u64,
+    /// In each wait, those beyond the first. Each comes after a wake-up in vain, or after one from another place, if the
+    /// lock lets one wait in two.
+    pub beyond_first: u64,
+}
+
+impl Sleeps {
+    /// One wait, with so many sleeps.
+    fn record(&mut self, sleeps: u64) {
+        self.all += sleeps;
+        self.beyond_first += sleeps.saturating_sub(1);
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { all: self.all + other.all, beyond_first: self.beyond_first + other.beyond_first }
+    }
+}
+
+impl SleepCounter {
+    /// No wait with a sleep in it is shorter, in ticks: 1 to 2 us of a processor's counter, 4 us of the system's clock.
+    const SHORT: u64 = 4096;
+
+    /// Of the calling thread, from now on; or, if it is not one contender's, none.
+    #[must_use]
+    pub fn start(is_contender: bool) -> Self {
+        let switches = if is_contender { voluntary_switches() } else { None };
+        Self { switches, sleeps: Sleeps::default(), calls_made: u64::from(switches.is_some()) }
+    }
+
+    /// After a wait of so many ticks.
+    #[inline]
+    pub fn waited(&mut self, ticks: u64) {
+        if ticks > Self::SHORT {
+            self.ask();
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self) {
+        let Some(before) = self.switches else { return };
+        self.calls_made += 1;
+        if let Some(now) = voluntary_switches() {
+            self.sleeps.record(now - before);
+            self.switches = Some(now);
+        }
+    }
+
+    /// So far; nothing, if nothing counts.
+    #[must_use]
+    pub fn counted(&self) -> Option<Sleeps> {
+        self.switches.map(|_| self.sleeps)
+    }
+
+    /// How often it asked the system.
+    #[must_use]
+    pub fn calls_made(&self) -> u64 {
+        self.calls_made
+    }
+}
+
+/// Of the calling thread, since it began.
+#[cfg(target_os = "linux")]
+fn voluntary_switches() -> Option<u64> {
+    // SAFETY: an all-zero rusage is a valid one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is an rusage to be filled.
+    let failed = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0;
+    (!failed).then_some(usage.ru_nvcsw as u64)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn voluntary_switches() -> Option<u64> {
+    None
+}
+
+/// Counts the system calls of the thread that opened it.
+#[derive(Debug)]
+pub struct CallCounter {
+    #[cfg(target_os = "linux")]
+    counter: perf::Counter,
+    /// What it showed at the beginning.
+    before: u64,
+}
+
+impl CallCounter {
+    /// Of the calling thread; or, if it is not one contender's, none. Fails with the reason.
+    #[cfg(target_os = "linux")]
+    pub fn open(is_contender: bool) -> Result<Self, String> {
+        if !is_contender {
+            return Err("only those of threads are counted".into());
+        }
+        Ok(Self { counter: perf::Counter::of_system_calls()?, before: 0 })
+    }
+
+    /// Fails with the reason.
+    #[cfg(not(target_os = "linux"))]
+    pub fn open(_: bool) -> Result<Self, String> {
+        Err(format!("nobody counts them on {}", std::env::consts::OS))
+    }
+
+    /// From now on.
+    #[must_use]
+    pub fn start(mut self) -> Self {
+        self.before = self.read().unwrap_or(0);
+        self
+    }
+
+    /// From the start until now.
+    pub fn until_now(&self) -> Result<u64, String> {
+        // The call that reads it is counted before it is read.
+        self.read().map(|now| now.saturating_sub(self.before + 1))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read(&self) -> Result<u64, String> {
+        self.counter.read().map_err(|error| format!("cannot read the counter: {error}"))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read(&self) -> Result<u64, String> {
+        Err("there is none".into())
+    }
+}
+
+/// Linux's counters of events.
+#[cfg(target_os = "linux")]
+mod perf {
+    use std::fs::{self, File};
+    use std::io::{self, Read};
+    use std::os::fd::FromRawFd;
+
+    /// The first version of the kernel's structure, which every kernel takes.
+    #[repr(C)]
+    struct Attributes {
+        kind: u32,
+        size: u32,
+        config: u64,
+        sample_period: u64,
+        sample_type: u64,
+        read_format: u64,
+        flags: u64,
+        wakeup_events: u32,
+        bp_type: u32,
+        config1: u64,
+    }
+
+    const TRACE_POINT: u32 = 2;
+
+    /// An event of the thread that opened it, counted from then on.
+    #[derive(Debug)]
+    pub struct Counter(File);
+
+    impl Counter {
+        pub fn of_system_calls() -> Result<Self, String> {
+            const FOLDERS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+            let path = |folder: &str| format!("{folder}/events/raw_syscalls/sys_enter/id");
+            let id = FOLDERS.iter().find_map(|folder| fs::read_to_string(path(folder)).ok()?.trim().parse().ok());
+            let id = id.ok_or_else(|| format!("{} cannot be read", path(FOLDERS[0])))?;
+            Self::open(TRACE_POINT, id).map_err(|error| format!("perf_event_open: {error}"))
+        }
+
+        fn open(kind: u32, config: u64) -> io::Result<Self> {
+            let attributes = Attributes {
+                kind,
+                size: size_of::<Attributes>() as u32,
+                config,
+                sample_period: 0,
+                sample_type: 0,
+                read_format: 0,
+                flags: 0,
+                wakeup_events: 0,
+                bp_type: 0,
+                config1: 0,
+            };
+            const THIS_THREAD: libc::pid_t = 0;
+            const ANY: libc::c_int = -1;
+            const CLOSE_ON_EXEC: libc::c_ulong = 8;
+            // SAFETY: `attributes` lives during the call, is laid out as the kernel has it, and says how long it is.
+            let fd = unsafe {
+                libc::syscall(libc::SYS_perf_event_open, &raw const attributes, THIS_THREAD, ANY, ANY, CLOSE_ON_EXEC)
+            };
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: it has just been opened, and no other owner knows it.
+            Ok(Self(unsafe { File::from_raw_fd(fd as i32) }))
+        }
+
+        pub fn read(&self) -> io::Result<u64> {
+            let mut count = [0; 8];
+            (&self.0).read_exact(&mut count)?;
+            Ok(u64::from_ne_bytes(count))
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::time::Duration;
+
+        /// The trace point is for the privileged. That a thread is switched from is an event of the same kind.
+        #[test]
+        fn events_of_this_thread_are_counted() {
+            const SOFTWARE: u32 = 1;
+            const CONTEXT_SWITCHES: u64 = 3;
+            let Ok(counter) = Counter::open(SOFTWARE, CONTEXT_SWITCHES) else { return };
+            let before = counter.read().unwrap();
+            (0..3).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+            assert!(counter.read().unwrap() >= before + 3);
+        }
+
+        #[test]
+        fn the_structure_is_the_kernels() {
+            assert_eq!(size_of::<Attributes>(), 64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sleep_of_a_wait_is_not_futile() {
+        let mut sleeps = Sleeps::default();
+        [0, 1, 3].iter().for_each(|&n| sleeps.record(n));
+        assert_eq!(sleeps, Sleeps { all: 4, beyond_first: 2 });
+        assert_eq!(sleeps.and(sleeps), Sleeps { all: 8, beyond_first: 4 });
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn only_long_waits_ask() {
+        let mut counter = SleepCounter::start(true);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        counter.waited(SleepCounter::SHORT);
+        assert_eq!((counter.counted(), counter.calls_made()), (Some(Sleeps::default()), 1));
+        counter.waited(SleepCounter::SHORT + 1);
+        assert!(counter.counted().unwrap().all >= 1 && counter.calls_made() == 2);
+    }
+
+    #[test]
+    fn of_those_who_are_no_threads_nothing_is_counted() {
+        let mut counter = SleepCounter::start(false);
+        counter.waited(u64::MAX);
+        assert_eq!((counter.counted(), counter.calls_made()), (None, 0));
+        assert!(CallCounter::open(false).is_err());
+    }
+
+    #[test]
+    fn calls_are_counted_or_it_is_said_why_not() {
+        match CallCounter::open(true).map(CallCounter::start) {
+            Err(why) => assert!(!why.is_empty()),
+            Ok(counter) => {
+                (0..5).for_each(|_| std::thread::sleep(std::time::Duration::from_micros(1)));
+                assert!(counter.until_now().unwrap() >= 5);
+            }
+        }
+    }
+}

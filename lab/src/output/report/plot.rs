@@ -1,0 +1,232 @@
+//! Plots as SVG: curves, over the number of contenders or of waiters.
+
+use std::fmt::Write;
+
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::prelude::*;
+
+use super::page::{Escaped, figures};
+use crate::measure::growth::Point;
+use crate::output::failure::Failure;
+use crate::output::units;
+use crate::targets::locks::LockName;
+use crate::targets::queues::QueueName;
+use crate::targets::rw_locks::RwLockName;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
+
+/// Readable on white and on black.
+const COLOURS: [RGBColor; 18] = [
+    RGBColor(0xe0, 0x3b, 0x3b),
+    RGBColor(0xf0, 0x8c, 0x1e),
+    RGBColor(0xb5, 0x8a, 0x00),
+    RGBColor(0xd6, 0x4f, 0xa8),
+    RGBColor(0x1f, 0x86, 0xe0),
+    RGBColor(0x1d, 0x9a, 0x55),
+    RGBColor(0x62, 0xb0, 0x2c),
+    RGBColor(0x8a, 0x5c, 0xe6),
+    RGBColor(0x0f, 0xa3, 0xb1),
+    RGBColor(0x8c, 0x7b, 0x6b),
+    RGBColor(0xff, 0x7a, 0x6e),
+    RGBColor(0x9c, 0x4a, 0x1a),
+    RGBColor(0x8f, 0x9a, 0x1c),
+    RGBColor(0xa8, 0x35, 0x6d),
+    RGBColor(0x6e, 0x9f, 0xd8),
+    RGBColor(0x5a, 0x63, 0xc9),
+    RGBColor(0x2f, 0x7f, 0x7a),
+    RGBColor(0xc0, 0x8a, 0xe8),
+];
+
+/// What the others are measured by.
+const FLOOR: RGBColor = RGBColor(0x90, 0x90, 0x90);
+
+pub(super) const SIZE: (u32, u32) = (640, 380);
+
+/// What the page's style sheet replaces by the colour of its text.
+pub(super) const INK: RGBColor = BLACK;
+
+/// The colours of what is in one plot. Of what has a name of its own it is the same in all plots; what is composed has
+/// the colours that are free there, in turn.
+pub fn colours(targets: &[Target]) -> Vec<RGBColor> {
+    let usual: Vec<_> = targets.iter().map(|&target| usual_colour(target)).collect();
+    let mut free: Vec<_> = COLOURS.iter().filter(|&&colour| !usual.contains(&Some(colour))).collect();
+    if free.is_empty() {
+        free = COLOURS.iter().collect();
+    }
+    let mut free = free.into_iter().cycle();
+    usual.into_iter().map(|usual| usual.unwrap_or_else(|| *free.next().expect("there are colours"))).collect()
+}
+
+/// The same in all plots; nothing, if there is no such.
+fn usual_colour(target: Target) -> Option<RGBColor> {
+    let place = match target {
+        Target::Lock(lock) => LockName::ALL.iter().position(|&known| known == lock),
+        Target::RwLock(lock) => RwLockName::ALL.iter().position(|&known| known == lock),
+        Target::Semaphore(semaphore) => SemaphoreName::ALL.iter().position(|&known| known == semaphore),
+        Target::Floor(_) => return Some(FLOOR),
+        Target::Composed(_) => None,
+    };
+    place.map(|place| COLOURS[place % COLOURS.len()])
+}
+
+/// Curves in one plot.
+#[derive(Clone, Debug)]
+pub struct Curves {
+    /// What the horizontal axis says. It is logarithmic.
+    pub x: &'static str,
+    /// The base of its logarithms: what its ticks are powers of.
+    pub base: f64,
+    /// What the vertical axis says.
+    pub y: &'static str,
+    /// How a number on it looks.
+    pub label: fn(f64) -> String,
+    /// Whether it is logarithmic: what is not above zero cannot be shown then.
+    pub logarithmic: bool,
+    /// The curves.
+    pub curves: Vec<Curve>,
+}
+
+/// One of several.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Its colour.
+    pub colour: RGBColor,
+    /// What it goes through, in any order.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A legend, and a plot for each case with a curve for each queue: the time over the number of waiters.
+pub fn queue_plots(points: &[Point], y: &'static str) -> Result<String, Failure> {
+    let mut cases: Vec<&'static str> = points.iter().map(|p| p.case).collect();
+    cases.dedup();
+    let queues = || QueueName::ALL.iter().filter(|queue| points.iter().any(|p| p.queue == **queue));
+    let legend = legend(queues().map(|&queue| (queue.name(), queue.about(), colour_of_queue(queue))));
+    let plot = |case: &'static str| {
+        let curve = |&queue| {
+            let ours = points.iter().filter(|p| p.case == case && p.queue == queue);
+            Curve { colour: colour_of_queue(queue), points: ours.map(|p| (p.n as f64, p.ns)).collect() }
+        };
+        let curves = queues().map(curve).collect();
+        let svg = Curves { x: "n", base: 10.0, y, label: units::time, logarithmic: true, curves }.svg()?;
+        Ok((case, svg))
+    };
+    let plots: Result<Vec<_>, Failure> = cases.into_iter().map(plot).collect();
+    Ok(legend + &figures(plots?))
+}
+
+/// The treap's is that of the first lock in other plots: ours.
+fn colour_of_queue(queue: QueueName) -> RGBColor {
+    COLOURS[match queue {
+        QueueName::Treap => 0,
+        QueueName::TwoLevel => 1,
+        QueueName::OneLevel => 4,
+    }]
+}
+
+/// Names, what they are, and their colours.
+pub fn legend<'a>(items: impl IntoIterator<Item = (&'a str, &'a str, RGBColor)>) -> String {
+    let mut html = String::from("<ul class=\"legend\">");
+    for (name, about, RGBColor(r, g, b)) in items {
+        let (name, about) = (Escaped(name), Escaped(about));
+        let _ = write!(html, "<li title=\"{about}\"><span style=\"background:rgb({r},{g},{b})\"></span>{name}</li>");
+    }
+    html + "</ul>\n"
+}
+
+/// The axes of a plot and the lines behind it: what they say, and how a number on the vertical one looks.
+pub(super) fn axes<'a, X, Y>(
+    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+    x: &str,
+    y: &str,
+    label: fn(f64) -> String,
+) -> Result<(), Box<dyn std::error::Error>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .x_desc(x)
+        .y_desc(y)
+        .x_label_formatter(&|&place| format!("{place:.0}"))
+        .y_label_formatter(&|&value| label(value))
+        .axis_style(INK)
+        .bold_line_style(INK.mix(0.15))
+        .light_line_style(TRANSPARENT)
+        .label_style(("sans-serif", 13, &INK))
+        .draw()?;
+    Ok(())
+}
+
+impl Curves {
+    /// Draws them.
+    pub fn svg(mut self) -> Result<String, Failure> {
+        let logarithmic = self.logarithmic;
+        for curve in &mut self.curves {
+            curve.points.retain(|&(_, value)| value.is_finite() && (!logarithmic || value > 0.0));
+            curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        let values = || self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
+        let least = values().fold(f64::INFINITY, f64::min);
+        let most = values().fold(f64::NEG_INFINITY, f64::max);
+        let drawn = match (least > most, logarithmic) {
+            (true, _) => return Ok("<p>Nothing was measured.</p>".to_owned()),
+            (false, true) => self.draw((least / 1.5..most * 1.5).log_scale()),
+            (false, false) => self.draw(0.0..most.max(1.0) * 1.05),
+        };
+        drawn.map_err(|error| Failure::Run(format!("cannot draw a plot: {error}")))
+    }
+
+    fn draw<Y>(&self, y: Y) -> Result<String, Box<dyn std::error::Error>>
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let places = || self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
+        let fewest = places().fold(f64::INFINITY, f64::min);
+        let most = places().fold(f64::NEG_INFINITY, f64::max);
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            let mut chart = ChartBuilder::on(&area)
+                .margin(10)
+                .x_label_area_size(40)
+                .y_label_area_size(80)
+                .build_cartesian_2d((fewest / 1.1..most * 1.1).log_scale().base(self.base), y)?;
+            axes(&mut chart, self.x, self.y, self.label)?;
+            for curve in &self.curves {
+                let style = curve.colour.stroke_width(2);
+                chart.draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
+            }
+            area.present()?;
+        }
+        Ok(svg)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::targets::compose::LockSpec;
+
+    fn targets(names: &[String]) -> Vec<Target> {
+        names.iter().map(|name| name.parse::<LockSpec>().unwrap().into()).collect()
+    }
+
+    #[test]
+    fn lines_of_one_plot_differ() {
+        let composed = (1..16).map(|b| format!("sliding(go,b={b})"));
+        let names: Vec<_> = composed.chain(["go", "std"].map(str::to_owned)).collect();
+        let colours = colours(&targets(&names));
+        assert!((0..colours.len()).all(|n| !colours[..n].contains(&colours[n])), "{colours:?}");
+        assert_eq!(colours[15], self::colours(&[LockName::Go.into()])[0], "a lock keeps its own");
+    }
+
+    #[test]
+    fn there_is_a_colour_for_any_number() {
+        let composed: Vec<_> = (1..=31).map(|b| format!("sliding(go,b={b})")).collect();
+        assert_eq!(colours(&targets(&composed)).len(), 31);
+        let all: Vec<Target> = LockName::ALL.iter().map(|&lock| lock.into()).chain(targets(&composed[..1])).collect();
+        assert_eq!(colours(&all).len(), LockName::ALL.len() + 1);
+    }
+}

@@ -1,0 +1,299 @@
+//! What contends: threads, or goroutines. The benches are written once, for both.
+//!
+//! | | threads | goroutines |
+//! |---|---|---|
+//! | run on | what the system gives them | as many workers as were asked for |
+//! | are spread | by the system | evenly, and for good: a goroutine stays on the worker that it began on |
+//! | stand at the [`Gate`] | asleep: spinning contenders would keep others from getting there | giving way to each other, so that all are ready when it opens |
+//! | end | when they see that they are to | likewise: nothing interrupts a goroutine |
+//!
+//! In both cases the caller, which keeps the time, is a thread and not a worker. So the system sees to it that it runs,
+//! whatever the contenders do; it does so for every thread, and for no goroutine.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+#[cfg(unix)]
+use sudog_runtime::goroutine::{Builder, Placement, gosched, max_procs, set_max_procs};
+
+use crate::targets::target::Target;
+
+/// The kinds of contenders.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Kind {
+    /// See [`Contenders::Threads`].
+    #[default]
+    Threads,
+    /// See [`Contenders::Goroutines`].
+    Goroutines,
+}
+
+/// What contends.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(tag = "on", rename_all = "lowercase")]
+pub enum Contenders {
+    /// Threads of the operating system.
+    Threads,
+    /// Goroutines, on workers.
+    #[cfg(unix)]
+    Goroutines {
+        /// How many workers: in the whole process, so all that run at a time must agree.
+        workers: usize,
+    },
+}
+
+/// Where contenders wait until all are there.
+#[derive(Debug)]
+pub struct Gate {
+    contenders: Contenders,
+    /// Closed until it is known whether all contenders could be had; then that.
+    open: OnceLock<bool>,
+    arrived: AtomicUsize,
+}
+
+/// What a contender runs, with its number.
+type Body = dyn Fn(usize, &Gate) + Send + Sync;
+
+/// Waits for a contender to end.
+type Join<T> = Box<dyn FnOnce() -> thread::Result<T>>;
+
+impl Contenders {
+    /// So many workers, or as many as the runtime would have by itself. Fails where there are no goroutines.
+    pub fn goroutines(workers: Option<usize>) -> Result<Self, String> {
+        #[cfg(unix)]
+        return Ok(Self::Goroutines { workers: workers.unwrap_or_else(max_procs) });
+        #[cfg(not(unix))]
+        return Err(format!("there are no goroutines on {}, on {workers:?} workers or any", std::env::consts::OS));
+    }
+
+    /// Whether these may contend for it.
+    ///
+    /// Goroutines may not for one that blocks threads. They would come to no harm by it here, as none gives way while
+    /// it holds the lock. But none would give way at all: on each worker the first would run until the stop, and keep
+    /// all others out. However many contend, that measures as many threads as there are workers.
+    #[must_use]
+    pub fn may_contend_for(self, target: Target) -> bool {
+        self == Self::Threads || !target.blocks_threads()
+    }
+
+    /// Whether they are goroutines, of which only one runs at a time.
+    #[must_use]
+    pub fn have_one_worker(self) -> bool {
+        match self {
+            Self::Threads => false,
+            #[cfg(unix)]
+            Self::Goroutines { workers } => workers == 1,
+        }
+    }
+
+    /// Runs `body` on `n` contenders, each with its number, and returns their results. Each must wait at the gate, once.
+    /// When all have arrived, the caller runs `conduct`, which must open the gate and make the contenders end.
+    ///
+    /// Fails if `n` contenders cannot be started. Those that have started pass the gate, which tells them.
+    ///
+    /// This layer only collects typed results: see [`Self::run_all`].
+    pub fn fan_out<T, R>(
+        self,
+        n: usize,
+        body: impl Fn(usize, &Gate) -> T + Send + Sync + 'static,
+        conduct: impl FnOnce(&Gate) -> R,
+    ) -> io::Result<(R, Vec<T>)>
+    where
+        T: Send + 'static,
+    {
+        let results: Arc<[Mutex<Option<T>>]> = (0..n).map(|_| Mutex::new(None)).collect();
+        let theirs = Arc::clone(&results);
+        let body = move |number: usize, gate: &Gate| {
+            let result = body(number, gate);
+            *theirs[number].lock().expect("storing a result does not panic") = Some(result);
+        };
+        let mut conducted = None;
+        let mut conduct = Some(conduct);
+        let mut conduct = |gate: &Gate| conducted = conduct.take().map(|conduct| conduct(gate));
+        self.run_all(n, Arc::new(body), &mut conduct)?;
+        let result = |slot: &Mutex<Option<T>>| slot.lock().expect("storing a result does not panic").take();
+        let results = results.iter().map(|slot| result(slot).expect("every contender has stored its result")).collect();
+        Ok((conducted.expect("all contenders have arrived, so `conduct` was called"), results))
+    }
+
+    /// The part of [`Self::fan_out`] that knows no types: compiled once, not once for each lock under measurement.
+    /// `body` is called once per contender, so the indirect call is outside everything that is timed.
+    fn run_all(self, n: usize, body: Arc<Body>, conduct: &mut dyn FnMut(&Gate)) -> io::Result<()> {
+        let gate = Arc::new(Gate { contenders: self, open: OnceLock::new(), arrived: AtomicUsize::new(0) });
+        let mut contenders = Vec::with_capacity(n);
+        let mut missing = None;
+        for number in 0..n {
+            let (body, gate) = (Arc::clone(&body), Arc::clone(&gate));
+            match self.spawn(number, move || body(number, &gate)) {
+                Ok(contender) => contenders.push(contender),
+                Err(error) => {
+                    missing = Some(error);
+                    break;
+                }
+            }
+        }
+        let conducted = match missing {
+            None => {
+                gate.wait_for(n);
+                conduct(&gate);
+                Ok(())
+            }
+            Some(error) => {
+                gate.open(false);
+                Err(error)
+            }
+        };
+        contenders.into_iter().for_each(|join| join().expect("a contender does not panic"));
+        conducted
+    }
+
+    /// Does something as the only contender: on this thread, or as a goroutine.
+    pub fn alone<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> T {
+        match self {
+            Self::Threads => body(),
+            #[cfg(unix)]
+            Self::Goroutines { .. } => {
+                let join = self.spawn(0, body).expect("a goroutine can always be had");
+                join().expect("a contender does not panic")
+            }
+        }
+    }
+
+    /// Makes one of them sleep, which calls this.
+    pub fn sleep(self, time: Duration) {
+        match self {
+            Self::Threads => thread::sleep(time),
+            #[cfg(unix)]
+            Self::Goroutines { .. } => sudog_runtime::goroutine::sleep(time),
+        }
+    }
+
+    fn spawn<T: Send + 'static>(self, number: usize, body: impl FnOnce() -> T + Send + 'static) -> io::Result<Join<T>> {
+        let name = format!("contender {number}");
+        match self {
+            Self::Threads => {
+                let handle = thread::Builder::new().name(name).spawn(body)?;
+                Ok(Box::new(|| handle.join()))
+            }
+            #[cfg(unix)]
+            Self::Goroutines { workers } => {
+                set_max_procs(workers);
+                // Were they not placed, the first worker to look would begin, and keep, more than its share.
+                let place = Placement::Worker(number % workers);
+                let handle = Builder::new().name(name).on(place).spawn(body);
+                Ok(Box::new(|| handle.join()))
+            }
+        }
+    }
+}
+
+impl Gate {
+    /// Waits until all are there; false, if they will not be.
+    #[must_use]
+    pub fn wait(&self) -> bool {
+        self.arrived.fetch_add(1, Ordering::Relaxed);
+        match self.contenders {
+            Contenders::Threads => *self.open.wait(),
+            #[cfg(unix)]
+            Contenders::Goroutines { .. } => loop {
+                if let Some(&all) = self.open.get() {
+                    return all;
+                }
+                gosched();
+            },
+        }
+    }
+
+    /// Lets them go; with false, home. Once.
+    pub fn open(&self, all: bool) {
+        self.open.set(all).expect("the gate is opened once");
+    }
+
+    fn wait_for(&self, n: usize) {
+        while self.arrived.load(Ordering::Relaxed) < n {
+            thread::yield_now();
+        }
+    }
+}
+
+/// What they are and how many run them: as in "on threads", "on goroutines (2 workers)".
+impl fmt::Display for Contenders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Threads => f.write_str("threads"),
+            #[cfg(unix)]
+            Self::Goroutines { workers: 1 } => f.write_str("goroutines (1 worker)"),
+            #[cfg(unix)]
+            Self::Goroutines { workers } => write!(f, "goroutines ({workers} workers)"),
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "threads" => Ok(Self::Threads),
+            "goroutines" => Ok(Self::Goroutines),
+            _ => Err("only 'threads' and 'goroutines' can contend"),
+        }
+    }
+}
+
+/// The number of workers is the process's, and tests are beside each other.
+#[cfg(test)]
+pub(crate) const TEST_WORKERS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::targets::locks::LockName;
+
+    #[test]
+    fn threads_bring_home_what_they_have() {
+        let (conducted, brought) = Contenders::Threads
+            .fan_out(5, |number, gate| (number, gate.wait()), |gate| gate.open(true))
+            .expect("five threads can be had");
+        assert_eq!(conducted, ());
+        assert_eq!(brought, [0, 1, 2, 3, 4].map(|number| (number, true)));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn goroutines_are_spread_over_the_workers() {
+        use std::collections::HashSet;
+        use sudog_runtime::goroutine::on_goroutine;
+
+        const WORKERS: usize = TEST_WORKERS;
+        let home = |_, gate: &Gate| {
+            let before = (on_goroutine(), thread::current().id());
+            assert!(gate.wait());
+            (before, (on_goroutine(), thread::current().id()))
+        };
+        let goroutines = Contenders::goroutines(Some(WORKERS)).unwrap();
+        let (caller, homes) = goroutines
+            .fan_out(10, home, |gate| {
+                gate.open(true);
+                (on_goroutine(), thread::current().id())
+            })
+            .unwrap();
+        assert_eq!(caller, (false, thread::current().id()));
+        assert!(homes.iter().all(|(before, after)| before == after && before.0));
+        let threads: Vec<_> = homes.iter().map(|((_, thread), _)| *thread).collect();
+        assert_eq!(threads.iter().collect::<HashSet<_>>().len(), WORKERS);
+        assert!((WORKERS..10).all(|number| threads[number] == threads[number - WORKERS]));
+        assert!(goroutines.alone(on_goroutine));
+    }
+
+    #[test]
+    fn a_thread_may_contend_for_anything() {
+        assert!(LockName::ALL.iter().all(|&lock| Contenders::Threads.may_contend_for(lock.into())));
+    }
+}

@@ -1,0 +1,263 @@
+//! What is inside: the critical section.
+//!
+//! | | [`Exclusive`]: one at a time | [`Shared`]: several | [`ReadersWriter`]: one writes, or several read |
+//! |---|---|---|---|
+//! | accesses | not asked for: all write | the same | drawn |
+//! | generator that is advanced there | one that all share | the contender's own: a shared one would be a lock itself | the same |
+//! | what else is done there | | | a reader looks at two words, a writer changes them |
+//! | the order of admissions | counted | not: to count it would be to make one | the same |
+
+use std::cell::UnsafeCell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rand_mt::Mt;
+
+use super::Workload;
+use crate::targets::lockable::{Access, PerAccess};
+
+/// What a contender carries.
+pub struct ContenderState {
+    pub me: usize,
+    /// Its own generator.
+    pub random: Mt,
+    /// A cheaper one, for the accesses.
+    drawn: u64,
+}
+
+const SPREAD: u64 = 6_364_136_223_846_793_005;
+
+impl ContenderState {
+    pub fn new(me: usize, seed: u32) -> Self {
+        let seed = seed.wrapping_add(me as u32 + 1);
+        Self { me, random: Mt::new(seed), drawn: u64::from(seed).wrapping_mul(SPREAD) }
+    }
+
+    /// True for so many in a thousand.
+    #[inline]
+    fn draw(&mut self, in_a_thousand: u32) -> bool {
+        // Knuth's congruential generator. Only the upper half is random enough.
+        self.drawn = self.drawn.wrapping_mul(SPREAD).wrapping_add(1_442_695_040_888_963_407);
+        (self.drawn >> 32) * 1000 < u64::from(in_a_thousand) << 32
+    }
+}
+
+/// What is inside.
+pub trait CriticalSection: Send + Sync + 'static {
+    /// Whether the order of admissions is counted.
+    const IN_ORDER: bool;
+
+    fn new(workload: &Workload) -> Self;
+
+    /// What the contender comes for next.
+    fn access(contender: &mut ContenderState, workload: &Workload) -> Access;
+
+    /// How many have been admitted, for contenders outside; 0 if they are not counted.
+    fn admissions(&self) -> u64;
+
+    /// Does what is to be done inside; or, if the contender is to leave at once, nothing. Returns how many have been
+    /// admitted before; 0 if they are not counted.
+    ///
+    /// # Safety
+    ///
+    /// The contender has been let in, by an target that lets in as many at a time as this section is for.
+    unsafe fn visit(&self, contender: &mut ContenderState, access: Access, stays: bool, cs: u32) -> u64;
+
+    /// The longest run of admissions of one contender, if that has been counted. There have been this many in all.
+    fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64>;
+}
+
+/// For one at a time.
+pub struct Exclusive {
+    /// Admissions so far. Written by the contender inside only.
+    seq: AtomicU64,
+    shared: UnsafeCell<Guarded>,
+}
+
+// SAFETY: `shared` is touched by the contender inside only; the rest is atomic.
+unsafe impl Sync for Exclusive {}
+
+struct Guarded {
+    last_admitted: usize,
+    current_run: u64,
+    longest_run: u64,
+    random: Mt,
+}
+
+impl Guarded {
+    #[inline]
+    fn admit(&mut self, contender: usize) {
+        if self.last_admitted == contender {
+            self.current_run += 1;
+        } else {
+            self.last_admitted = contender;
+            self.current_run = 1;
+        }
+        self.longest_run = self.longest_run.max(self.current_run);
+    }
+}
+
+impl CriticalSection for Exclusive {
+    const IN_ORDER: bool = true;
+
+    fn new(workload: &Workload) -> Self {
+        let shared =
+            Guarded { last_admitted: usize::MAX, current_run: 0, longest_run: 0, random: Mt::new(workload.seed) };
+        Self { seq: AtomicU64::new(0), shared: UnsafeCell::new(shared) }
+    }
+
+    #[inline]
+    fn access(_: &mut ContenderState, _: &Workload) -> Access {
+        Access::Write
+    }
+
+    fn admissions(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    unsafe fn visit(&self, contender: &mut ContenderState, _: Access, stays: bool, cs: u32) -> u64 {
+        // SAFETY: no other contender is inside, by the contract, and the reference does not leave.
+        let shared = unsafe { &mut *self.shared.get() };
+        let seq = self.seq.load(Ordering::Relaxed);
+        if stays {
+            self.seq.store(seq + 1, Ordering::Relaxed);
+            shared.admit(contender.me);
+            steps(&mut shared.random, cs);
+        }
+        seq
+    }
+
+    fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64> {
+        assert_eq!(admissions.write, *self.seq.get_mut(), "two were in the critical section at once");
+        Some(self.shared.get_mut().longest_run)
+    }
+}
+
+/// For several at a time.
+pub struct Shared;
+
+impl CriticalSection for Shared {
+    const IN_ORDER: bool = false;
+
+    fn new(_: &Workload) -> Self {
+        Self
+    }
+
+    #[inline]
+    fn access(_: &mut ContenderState, _: &Workload) -> Access {
+        Access::Write
+    }
+
+    fn admissions(&self) -> u64 {
+        0
+    }
+
+    #[inline]
+    unsafe fn visit(&self, contender: &mut ContenderState, _: Access, stays: bool, cs: u32) -> u64 {
+        if stays {
+            steps(&mut contender.random, cs);
+        }
+        0
+    }
+
+    fn longest_run(&mut self, _: PerAccess<u64>) -> Option<u64> {
+        None
+    }
+}
+
+/// For one that writes, or several that read.
+///
+/// The words are equal but for a moment in a write, and count the writes. They are changed by loads and stores, so two
+/// writers at once lose a write; and a reader beside a writer may see that moment.
+pub struct ReadersWriter {
+    words: [AtomicU64; 2],
+    torn: AtomicBool,
+}
+
+impl CriticalSection for ReadersWriter {
+    const IN_ORDER: bool = false;
+
+    fn new(_: &Workload) -> Self {
+        Self { words: [0, 0].map(AtomicU64::new), torn: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    fn access(contender: &mut ContenderState, workload: &Workload) -> Access {
+        if contender.draw(workload.writes) { Access::Write } else { Access::Read }
+    }
+
+    fn admissions(&self) -> u64 {
+        0
+    }
+
+    #[inline]
+    unsafe fn visit(&self, contender: &mut ContenderState, access: Access, stays: bool, cs: u32) -> u64 {
+        if stays {
+            let [first, last] = &self.words;
+            let seen = first.load(Ordering::Relaxed);
+            if access == Access::Write {
+                first.store(seen + 1, Ordering::Relaxed);
+            }
+            steps(&mut contender.random, cs);
+            let also_seen = last.load(Ordering::Relaxed);
+            if access == Access::Write {
+                last.store(also_seen + 1, Ordering::Relaxed);
+            }
+            if seen != also_seen {
+                self.torn.store(true, Ordering::Relaxed);
+            }
+        }
+        0
+    }
+
+    fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64> {
+        assert!(!*self.torn.get_mut(), "one wrote while another was inside");
+        assert_eq!(self.words.each_mut().map(|word| *word.get_mut()), [admissions.write; 2], "two wrote at once");
+        None
+    }
+}
+
+#[inline]
+pub fn steps(random: &mut Mt, n: u32) {
+    for _ in 0..n {
+        black_box(random.next_u32());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_in_a_thousand() {
+        const DRAWS: u32 = 1_000_000;
+        let mut contender = ContenderState::new(0, 1);
+        for share in [0, 1, 10, 500, 1000] {
+            let drawn = (0..DRAWS).filter(|_| contender.draw(share)).count() as f64;
+            let expected = f64::from(DRAWS) * f64::from(share) / 1000.0;
+            // Six standard deviations.
+            assert!(
+                (drawn - expected).abs() <= 6.0 * (expected * (1.0 - f64::from(share) / 1000.0)).sqrt(),
+                "{share}: {drawn}"
+            );
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "one wrote while another was inside")]
+    fn a_reader_beside_a_writer_is_noticed() {
+        let mut section = ReadersWriter { words: [1, 0].map(AtomicU64::new), torn: AtomicBool::new(false) };
+        // SAFETY: this section relies on nothing.
+        unsafe { section.visit(&mut ContenderState::new(0, 1), Access::Read, true, 1) };
+        section.words[1].store(1, Ordering::Relaxed);
+        section.longest_run(PerAccess { read: 1, write: 1 });
+    }
+
+    #[test]
+    #[should_panic(expected = "two wrote at once")]
+    fn a_lost_write_is_noticed() {
+        let mut section = ReadersWriter { words: [1, 1].map(AtomicU64::new), torn: AtomicBool::new(false) };
+        section.longest_run(PerAccess { read: 0, write: 2 });
+    }
+}

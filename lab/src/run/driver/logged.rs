@@ -1,0 +1,226 @@
+//! A run that is logged: the same contenders, target and section, and a log instead of the recorder of waits.
+//!
+//! The times are those of the processors' counters. Of the two that decide what is dead time, a release and the next
+//! entry, the first is read before the release that lets the next one in, and written to the log before it; the second
+//! after that entry. So they are in the order of the admissions as far as the processors agree about the time.
+//!
+//! Where one is let in at a time the contenders come to a shut target, and history begins when it opens. A run that is
+//! logged may be as short as its log, so the first contender would else have all of it, or much of it, before the others
+//! have begun. A request that was made before the start counts from the start: what a contender waited for before that is
+//! not the lock. So nothing is known of the order in which they came, and none of those first ones has bypassed another.
+//! Only what the system counts has their way to the target in it: a sleep of each.
+//!
+//! A request is read before the call. Others see nothing of the call earlier than that: on x86-64 neither a store nor a
+//! locked instruction takes effect before the reading ahead of it has retired; the system's clock is read by a call.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Instant;
+
+use sudog_runtime::event::clock::{self, ticks};
+
+use super::{AnyArena, Prepared, Run, gather};
+use crate::measure::admissions::{Logged, Wakeups};
+use crate::measure::log::{Log, Pool, merge};
+use crate::measure::ticks::Ticks;
+use crate::measure::wakeups::Sleeps;
+use crate::run::contenders::Gate;
+use crate::targets::lockable::PerAccess;
+
+/// What the contenders of a logged run share, besides the arena.
+pub(super) struct LogOfRun {
+    pub(super) pool: Pool,
+    /// When they were told to stop, and whether because the log was full.
+    stopped: OnceLock<(u64, bool)>,
+}
+
+/// What one contender of a logged run returns.
+pub(super) struct LoggedTally {
+    pub(super) log: Log,
+    pub(super) reads: u64,
+    pub(super) sleeps: Option<Sleeps>,
+    pub(super) calls: Result<u64, String>,
+}
+
+impl Prepared {
+    /// Makes the run, and logs it. Its length is the most that it takes: it ends when the log is full. Where one is let
+    /// in at a time, all have come to the target before the first is let in, whatever
+    /// [`Workload::gathered`](super::Workload::gathered) says. Fails if the contenders cannot be started.
+    pub fn log(self) -> io::Result<Logged> {
+        let pool = Pool::new(self.run.threads, self.run.workload.duration);
+        self.log_into(pool)
+    }
+
+    fn log_into(self, pool: Pool) -> io::Result<Logged> {
+        let Self { run, mut arena } = self;
+        let before = clock::Reading::now();
+        let log_of_run = Arc::new(LogOfRun { pool, stopped: OnceLock::new() });
+        let (theirs, their_log) = (Arc::clone(&arena), Arc::clone(&log_of_run));
+        let work = move |me, gate: &Gate| theirs.work_logged(me, &run, gate, &their_log);
+        let conduct = |gate: &Gate| log_of_run.conduct(&*arena, gate, &run);
+        let ((start, (stop, log_full)), tallies) = run.on.fan_out(run.threads, work, conduct)?;
+        let (mut logs, mut reads, mut sleeps, mut calls) = (Vec::new(), 0, Some(Sleeps::default()), Ok(0));
+        for tally in tallies {
+            logs.push(tally.log);
+            reads += tally.reads;
+            sleeps = sleeps.zip(tally.sleeps).map(|(sum, its)| sum.and(its));
+            calls = calls.and_then(|sum| Ok(sum + tally.calls?));
+        }
+        let arena = Arc::get_mut(&mut arena).expect("the contenders have ended");
+        let history = merge(logs, arena.is_in_order(), start, stop, &before.scale());
+        let acquisitions = history.admissions.len() as u64;
+        // Checks that no contender was inside that should not have been.
+        arena.longest_run(PerAccess { read: reads, write: acquisitions - reads });
+        let each = |n: u64| (acquisitions > 0).then(|| n as f64 / acquisitions as f64);
+        let wakeups = Wakeups {
+            sleeps_per_acquisition: sleeps.and_then(|sleeps| each(sleeps.all)),
+            futile_wakeups_per_acquisition: sleeps.and_then(|sleeps| each(sleeps.beyond_first)),
+            syscalls_per_acquisition: calls.as_ref().ok().and_then(|&calls| each(calls)),
+            why_no_syscalls: calls.err(),
+        };
+        Ok(Logged { history, log_full, wakeups })
+    }
+}
+
+impl LogOfRun {
+    /// Starts the contenders, and stops them, if they have not stopped by themselves. Returns when both were: the start is
+    /// when the first could go in.
+    fn conduct(&self, arena: &dyn AnyArena, gate: &Gate, run: &Run) -> (u64, (u64, bool)) {
+        let opened = ticks();
+        let started = gather(arena, gate, run, || (ticks(), Instant::now()));
+        let (start, clock) = started.unwrap_or_else(|| (opened, Instant::now()));
+        while self.stopped.get().is_none() && clock.elapsed() < run.workload.duration {
+            thread::sleep(Ticks::PERIOD);
+        }
+        (start, self.stop(arena.stop(), false))
+    }
+
+    /// For good. Returns when, and why, it was first done.
+    pub(super) fn stop(&self, stop: &AtomicBool, log_full: bool) -> (u64, bool) {
+        let first = *self.stopped.get_or_init(|| (ticks(), log_full));
+        // Relaxed, as the loads of it: it says nothing but itself, and the thread that sets it sees it.
+        stop.store(true, Ordering::Relaxed);
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::measure::admissions::Metrics;
+    use crate::run::contenders::{Contenders, TEST_WORKERS};
+    use crate::run::driver::Workload;
+    use crate::run::sections::CriticalSections;
+    use crate::targets::floors::FloorName;
+    use crate::targets::locks::LockName;
+    use crate::targets::rw_locks::RwLockName;
+    use crate::targets::semaphores::SemaphoreName;
+    use crate::targets::target::Target;
+
+    const WORKLOAD: Workload = Workload {
+        duration: Duration::from_millis(20),
+        permits: 1,
+        writes: 100,
+        cs: CriticalSections::all(1),
+        ncs: 3,
+        seed: 1,
+        sample: 0,
+        gathered: false,
+    };
+
+    fn kinds() -> impl Iterator<Item = Contenders> {
+        [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
+    }
+
+    fn log(target: impl Into<Target>, on: Contenders, threads: usize, permits: u32) -> Logged {
+        let workload = Workload { permits, ..WORKLOAD };
+        target.into().with(Run { on, threads, workload }).log().unwrap()
+    }
+
+    #[test]
+    fn of_each_contender_the_log_is_in_the_order_of_time() {
+        for on in kinds() {
+            for target in [Target::from(LockName::Go), SemaphoreName::Ticket.into(), RwLockName::Go.into()] {
+                let Logged { history, .. } = log(target, on, 5, 1);
+                assert_eq!((history.contenders, history.in_order), (5, target.kind() != "rwlock"));
+                for contender in 0..5 {
+                    let own = history.admissions.iter().filter(|admission| admission.contender == contender);
+                    let times: Vec<u64> = own.flat_map(|a| [a.request, a.entry, a.release]).collect();
+                    assert!(times.is_sorted() && times.last().is_none_or(|&last| last <= history.elapsed));
+                }
+                assert!(history.pending.len() <= 5);
+            }
+        }
+    }
+
+    #[test]
+    fn all_are_there_when_the_first_is_let_in() {
+        // A contender without a processor while they gather is late: so, once in a while.
+        const TIMES: usize = 100;
+        for on in kinds() {
+            for target in [Target::from(LockName::Lifo), SemaphoreName::Ticket.into()] {
+                if !on.may_contend_for(target) {
+                    continue;
+                }
+                let all_there = |_| {
+                    let Logged { history, .. } = log(target, on, 3, 1);
+                    let first = |n| history.admissions.iter().find(|admission| admission.contender == n);
+                    [0, 1, 2].map(first).into_iter().flatten().filter(|first| first.request == 0).count()
+                        + history.pending.iter().filter(|pending| pending.request == 0).count()
+                        == 3
+                };
+                assert!((0..TIMES).any(all_there), "{}", target.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_contender_is_never_bypassed() {
+        for on in kinds() {
+            let metrics = Metrics::new(log(LockName::Go, on, 1, 1), None);
+            assert!(metrics.bypass.is_none_or(|bypass| bypass.max == 0));
+            assert_eq!(metrics.short_term.unwrap().longest_run, metrics.acquisitions);
+            assert_eq!(metrics.handover.unwrap().handover_max_ns, None);
+            assert_eq!((metrics.holds.hold_jain, metrics.holds.lot_jain), (1.0, Some(1.0)));
+            let is_thread = on == Contenders::Threads;
+            let counted = is_thread && cfg!(target_os = "linux") && metrics.acquisitions > 0;
+            assert_eq!(metrics.wakeups.sleeps_per_acquisition.is_some(), counted);
+            assert!(is_thread || metrics.wakeups.syscalls_per_acquisition.is_none());
+        }
+    }
+
+    #[test]
+    fn a_turn_goes_round_in_order() {
+        for on in kinds() {
+            let metrics = Metrics::new(log(Target::Floor(FloorName::Handover), on, 5, 1), Some(10));
+            let order = metrics.short_term.unwrap();
+            assert!(order.longest_run <= 1 && order.same_again.is_none_or(|part| part == 0.0), "{order:?}");
+            assert!(order.mttr.is_none_or(|time| time == 5.0) && order.lwss.is_none_or(|n| n == 5.0), "{order:?}");
+            let even = metrics.windows.is_none_or(|w| w.min_max_worst == 1.0 && w.jain_worst == 1.0);
+            assert!(even, "{:?}", metrics.windows);
+        }
+    }
+
+    #[test]
+    fn several_inside_have_no_order() {
+        for on in kinds() {
+            let metrics = Metrics::new(log(SemaphoreName::Benaphore, on, 5, 3), None);
+            assert!(metrics.bypass.is_none() && metrics.short_term.is_none() && metrics.holds.lot_jain.is_none());
+        }
+    }
+
+    #[test]
+    fn a_full_log_ends_the_run() {
+        let workload = Workload { duration: Duration::from_secs(60), ..WORKLOAD };
+        let run = Run { on: Contenders::Threads, threads: 3, workload };
+        let pool = Pool::new(3, Duration::ZERO);
+        let logged = Target::from(LockName::Go).with(run).log_into(pool).unwrap();
+        assert!(logged.log_full);
+        let of = |n| logged.history.admissions.iter().filter(|admission| admission.contender == n).count();
+        assert!([0, 1, 2].map(of).contains(&1024), "one has filled its chunk");
+    }
+}

@@ -1,0 +1,177 @@
+//! The contenders, and the log of their admissions.
+
+use std::cell::{Cell, UnsafeCell};
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog_locks::capacitor::{Admission, Wrapped};
+use sudog_sync::RawLock;
+
+use super::doorway::Doorway;
+use super::history::{Entry, History};
+use crate::run::contenders::{Contenders, Gate};
+
+/// An inner lock, on the way to which one in a thousand is kept for a while: half of them give way, the others sleep.
+///
+/// So some are late between arrival and lock, as they would be by chance if there were time to wait for it. Contenders that
+/// only try, which at the gate is between its two looks, are kept before and after.
+///
+/// One that tries and has it notes how many have announced themselves by then, as the gate must not miss them.
+pub struct Stalls<L> {
+    inner: L,
+    on: bool,
+    announced: Arc<Announced>,
+}
+
+/// How many have announced themselves: known when the lock has its capacitor.
+type Announced = OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>;
+
+thread_local! {
+    /// How many had, when this thread last had the inner lock by trying.
+    static NOTED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// One in so many.
+const SELDOM: u32 = 1000;
+const OFTEN: u32 = 32;
+
+/// The longest, in microseconds.
+const SLEEP: u32 = 200;
+
+impl<L> Stalls<L> {
+    /// Without `on`, no contender is kept.
+    pub fn new(inner: L, on: bool) -> Self {
+        Self { inner, on, announced: Arc::default() }
+    }
+}
+
+/// One in so many gives way, or sleeps.
+fn stall(one_in: u32) {
+    thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
+    let seed = DRAWN.with(|drawn| (&raw const *drawn).addr() as u64);
+    // Knuth's congruential generator, a different one for each thread. Only the upper half is random enough.
+    let drawn = DRAWN.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+    DRAWN.set(drawn);
+    let draw = (drawn >> 33) as u32;
+    match draw % (2 * one_in) {
+        0 => thread::yield_now(),
+        1 => thread::sleep(Duration::from_micros(u64::from(1 + draw / (2 * one_in) % SLEEP))),
+        _ => {}
+    }
+}
+
+// SAFETY: passes every call on.
+unsafe impl<L: RawLock> RawLock for Stalls<L> {
+    type Guard = L::Guard;
+
+    const DEADLINES: bool = L::DEADLINES;
+
+    fn new() -> Self {
+        Self::new(L::new(), true)
+    }
+
+    #[inline]
+    fn lock(&self) -> L::Guard {
+        if self.on {
+            stall(SELDOM);
+        }
+        self.inner.lock()
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<L::Guard> {
+        if self.on {
+            stall(SELDOM);
+        }
+        let guard = self.inner.try_lock()?;
+        NOTED.set(self.announced.get().map_or(0, |announced| announced()));
+        if self.on {
+            stall(SELDOM);
+        }
+        Some(guard)
+    }
+
+    fn try_lock_until(&self, deadline: Instant) -> Option<L::Guard> {
+        self.inner.try_lock_until(deadline)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, guard: L::Guard) {
+        // SAFETY: the same contract.
+        unsafe { self.inner.unlock(guard) };
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.inner.is_locked()
+    }
+}
+
+/// A lock, and what it protects: the log.
+struct Logged<L, C, A> {
+    lock: Wrapped<Stalls<L>, C, A>,
+    log: UnsafeCell<History>,
+    most: usize,
+    rests: bool,
+}
+
+// SAFETY: the log is touched by the owner of the lock only; the rest can be shared.
+unsafe impl<L: RawLock, C: Doorway, A: Admission + Default> Sync for Logged<L, C, A> {}
+
+impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
+    /// The life of a contender: until there are enough. So each is late once, and ends.
+    fn work(&self) {
+        let mut go_on = true;
+        while go_on {
+            let pass = self.lock.lock();
+            let entry = pass.ticket().map_or_else(|| Entry::Past { began: NOTED.get() }, C::entry);
+            {
+                // SAFETY: we have the lock, and the reference does not leave.
+                let History { admitted, late } = unsafe { &mut *self.log.get() };
+                go_on = admitted.len() < self.most;
+                let log = if go_on { admitted } else { late };
+                log.push(entry);
+            }
+            // SAFETY: acquired above, on this thread.
+            unsafe { self.lock.unlock(pass) };
+            if self.rests {
+                stall(OFTEN);
+            }
+        }
+    }
+}
+
+/// The first `most` admissions of so many threads that do nothing else, and the late contenders. With `rests` they rest
+/// at times: a gate opens only when no contender is in the capacitor.
+pub fn history<L, C, A>(
+    inner: Stalls<L>,
+    capacitor: C,
+    admission: A,
+    threads: usize,
+    most: usize,
+    rests: bool,
+) -> io::Result<History>
+where
+    L: RawLock + 'static,
+    C: Doorway + 'static,
+    A: Admission + Default + 'static,
+{
+    let announced = Arc::clone(&inner.announced);
+    let lock = Wrapped::with(inner, capacitor, admission);
+    let log = History { admitted: Vec::with_capacity(most), late: Vec::with_capacity(threads) };
+    let logged = Arc::new(Logged { lock, log: UnsafeCell::new(log), most, rests });
+    let theirs = Arc::downgrade(&logged);
+    let count = move || theirs.upgrade().map_or(0, |logged| logged.lock.capacitor().announced());
+    assert!(announced.set(Box::new(count)).is_ok(), "it is set once");
+    let theirs = Arc::clone(&logged);
+    let work = move |_, gate: &Gate| {
+        if gate.wait() {
+            theirs.work();
+        }
+    };
+    Contenders::Threads.fan_out(threads, work, |gate| gate.open(true))?;
+    let logged = Arc::into_inner(logged).expect("the contenders have ended");
+    Ok(logged.log.into_inner())
+}

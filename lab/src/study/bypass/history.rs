@@ -1,0 +1,290 @@
+//! How often each was overtaken, from the order of the admissions.
+//!
+//! W *bypasses* V if W came later, and was admitted before V. Later is: W's arrival began after V's had ended. That is
+//! told by numbers:
+//!
+//! | W | is later than V, which has arrived, if |
+//! |---|---|
+//! | has arrived | `W.began > V.ended` |
+//! | went past the gate | `W.began > V.announced` |
+//!
+//! An arrival of which only the place is known, its ticket, begins and ends there. A contender that went past the gate has no place,
+//! so is not bypassed; nor did it wait. Of it is asked more than the bound does: its beginning is the moment when it
+//! had the inner lock, before its second look. No contender that was announced by then may still be waiting; so those that it
+//! bypasses are counted apart, and must be none.
+//!
+//! A contender that got in only after the log was full bypasses none in it. Those in it may have bypassed such a one, and a contender
+//! that starves to the end is bypassed by most of them: so it counts, as far as the log goes.
+
+/// One admission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// Of one that has arrived.
+    Arrived {
+        /// When its arrival began.
+        began: u32,
+        /// When it had its place.
+        ended: u32,
+        /// The same, as far as contenders that go past the gate can tell.
+        announced: u32,
+    },
+    /// Of one that went past the gate.
+    Past {
+        /// How many had announced themselves when it had the inner lock.
+        began: u32,
+    },
+}
+
+impl Entry {
+    /// One whose place is all that is known.
+    #[must_use]
+    pub const fn at(place: u32) -> Self {
+        Self::Arrived { began: place, ended: place, announced: place }
+    }
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct History {
+    /// The admissions, in their order.
+    pub admitted: Vec<Entry>,
+    /// The contenders that were admitted after these: one of each, its last.
+    pub late: Vec<Entry>,
+}
+
+/// How many have this number at most, of those that have been counted. A Fenwick tree.
+struct Below(Vec<u32>);
+
+impl Below {
+    fn new(most: u32) -> Self {
+        Self(vec![0; most as usize + 2])
+    }
+
+    fn count(&mut self, number: u32) {
+        let mut place = number as usize + 1;
+        while place < self.0.len() {
+            self.0[place] += 1;
+            place += place & place.wrapping_neg();
+        }
+    }
+
+    fn at_most(&self, number: u32) -> u32 {
+        let mut place = (number as usize + 1).min(self.0.len() - 1);
+        let mut sum = 0;
+        while place > 0 {
+            sum += self.0[place];
+            place &= place - 1;
+        }
+        sum
+    }
+}
+
+/// How often one was bypassed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Bypassed {
+    /// By contenders that had arrived.
+    pub by_arrived: u32,
+    /// By contenders that went past the gate.
+    pub by_past: u32,
+}
+
+impl Bypassed {
+    /// By all.
+    #[must_use]
+    pub const fn times(self) -> u32 {
+        self.by_arrived + self.by_past
+    }
+}
+
+/// How often each that has arrived was bypassed, in the order of their admission; then the late ones. In
+/// O(n log n).
+#[must_use]
+pub fn bypasses(History { admitted, late }: &History) -> Vec<Bypassed> {
+    let most = |past: bool| {
+        let began = admitted.iter().filter_map(|entry| match *entry {
+            Entry::Arrived { began, .. } if !past => Some(began),
+            Entry::Past { began } if past => Some(began),
+            _ => None,
+        });
+        began.max().unwrap_or(0)
+    };
+    let (mut arrived, mut past) = (Below::new(most(false)), Below::new(most(true)));
+    let (mut have_arrived, mut have_passed) = (0, 0);
+    let mut bypasses = Vec::with_capacity(admitted.len() + late.len());
+    for (n, entry) in admitted.iter().chain(late).enumerate() {
+        let counts = n < admitted.len();
+        match *entry {
+            Entry::Arrived { began, ended, announced } => {
+                bypasses.push(Bypassed {
+                    by_arrived: have_arrived - arrived.at_most(ended),
+                    by_past: have_passed - past.at_most(announced),
+                });
+                if counts {
+                    arrived.count(began);
+                    have_arrived += 1;
+                }
+            }
+            Entry::Past { began } if counts => {
+                past.count(began);
+                have_passed += 1;
+            }
+            Entry::Past { .. } => {}
+        }
+    }
+    bypasses
+}
+
+/// What a run comes to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bypass {
+    /// The most.
+    pub max: u32,
+    /// What 99 in 100 do not exceed.
+    pub p99: u32,
+    /// The mean.
+    pub mean: f64,
+    /// How many were bypassed 0 times, once, and so on up to the bound.
+    pub histogram: Vec<u64>,
+    /// How many were bypassed more often.
+    pub beyond: u64,
+    /// Bypasses by contenders that went past the gate.
+    pub by_past: u64,
+}
+
+impl Bypass {
+    /// Of those of [`bypasses`].
+    #[must_use]
+    pub fn of(bypasses: &[Bypassed], bound: u64) -> Self {
+        let by_past = bypasses.iter().map(|bypassed| u64::from(bypassed.by_past)).sum();
+        let mut bypasses: Vec<u32> = bypasses.iter().map(|bypassed| bypassed.times()).collect();
+        let mut histogram = vec![0; bound as usize + 1];
+        let mut beyond = 0;
+        for &bypass in &bypasses {
+            *histogram.get_mut(bypass as usize).unwrap_or(&mut beyond) += 1;
+        }
+        bypasses.sort_unstable();
+        let n = bypasses.len();
+        let at = |rank: usize| bypasses.get(rank.saturating_sub(1)).copied().unwrap_or(0);
+        let sum: u64 = bypasses.iter().map(|&bypass| u64::from(bypass)).sum();
+        Self {
+            max: at(n),
+            p99: at((99 * n).div_ceil(100)),
+            mean: sum as f64 / n.max(1) as f64,
+            histogram,
+            beyond,
+            by_past,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_mt::Mt;
+
+    use super::*;
+
+    fn history(admitted: &[Entry], late: &[Entry]) -> History {
+        History { admitted: admitted.to_vec(), late: late.to_vec() }
+    }
+
+    fn times(admitted: &[Entry]) -> Vec<u32> {
+        bypasses(&history(admitted, &[])).into_iter().map(Bypassed::times).collect()
+    }
+
+    fn places(places: &[u32]) -> Vec<u32> {
+        times(&places.iter().map(|&place| Entry::at(place)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn by_places() {
+        assert!(places(&[]).is_empty());
+        assert_eq!(places(&[0, 1, 2, 3]), [0, 0, 0, 0]);
+        assert_eq!(places(&[3, 2, 1, 0]), [0, 1, 2, 3]);
+        assert_eq!(places(&[1, 2, 0, 5, 4, 3]), [0, 0, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn past_the_gate() {
+        // Ticket 0 waits, ticket 1 waits; one that saw one ticket, and one that saw both, are faster.
+        let admitted = [Entry::Past { began: 1 }, Entry::Past { began: 2 }, Entry::at(1), Entry::at(0)];
+        assert_eq!(
+            bypasses(&history(&admitted, &[])),
+            [(0, 1), (1, 2)].map(|(by_arrived, by_past)| Bypassed { by_arrived, by_past })
+        );
+        // It saw no contender: not later than the first.
+        assert_eq!(times(&[Entry::Past { began: 0 }, Entry::at(0)]), [0]);
+    }
+
+    #[test]
+    fn what_overlaps_is_not_later() {
+        let arrived = |began, ended| Entry::Arrived { began, ended, announced: began };
+        assert_eq!(times(&[arrived(3, 9), arrived(2, 3)]), [0, 0]);
+        assert_eq!(times(&[arrived(4, 9), arrived(2, 3)]), [0, 1]);
+    }
+
+    #[test]
+    fn who_is_late_is_bypassed_and_bypasses_nobody() {
+        let late = |admitted: &[Entry], late: &[Entry]| {
+            bypasses(&history(admitted, late)).into_iter().skip(admitted.len()).map(Bypassed::times).collect::<Vec<_>>()
+        };
+        let admitted = [1, 2, 4, 3].map(Entry::at);
+        // Ticket 0 starves to the end; 7 comes before 5, and is not in the log.
+        assert_eq!(late(&admitted, &[7, 0, 5].map(Entry::at)), [0, 4, 0]);
+        let past = [Entry::at(1), Entry::Past { began: 3 }];
+        let bypassed = Bypassed { by_arrived: 1, by_past: 1 };
+        assert_eq!(
+            bypasses(&history(&past, &[Entry::Past { began: 9 }, Entry::at(0)])),
+            [Bypassed::default(), bypassed]
+        );
+    }
+
+    /// The definition, word by word.
+    fn naive(History { admitted, late }: &History) -> Vec<u32> {
+        let is_later = |w: &Entry, (v_ended, v_announced)| match *w {
+            Entry::Arrived { began, .. } => began > v_ended,
+            Entry::Past { began } => began > v_announced,
+        };
+        let arrived = admitted.iter().chain(late).enumerate().filter_map(|(n, entry)| match *entry {
+            Entry::Arrived { ended, announced, .. } => Some((n, (ended, announced))),
+            Entry::Past { .. } => None,
+        });
+        let before = |n: usize| &admitted[..n.min(admitted.len())];
+        arrived.map(|(n, v)| before(n).iter().filter(|w| is_later(w, v)).count() as u32).collect()
+    }
+
+    #[test]
+    fn it_is_its_definition() {
+        for seed in 0..200 {
+            let mut random = Mt::new(seed);
+            let mut draw = |below: u32| random.next_u32() % below;
+            let late = draw(8);
+            let mut admitted: Vec<Entry> = (0..late + draw(60))
+                .map(|_| match draw(4) {
+                    0 => Entry::Past { began: draw(40) },
+                    1 => Entry::at(draw(40)),
+                    _ => Entry::Arrived { began: draw(40), ended: draw(40), announced: draw(40) },
+                })
+                .collect();
+            let late = admitted.split_off(admitted.len() - late as usize);
+            let history = History { admitted, late };
+            let times: Vec<_> = bypasses(&history).into_iter().map(Bypassed::times).collect();
+            assert_eq!(times, naive(&history), "{history:?}");
+        }
+    }
+
+    #[test]
+    fn what_it_comes_to() {
+        let of = |times: &[u32]| {
+            let bypassed: Vec<_> = times.iter().map(|&by_arrived| Bypassed { by_arrived, by_past: 0 }).collect();
+            Bypass::of(&bypassed, 3)
+        };
+        let bypass = of(&[0, 3, 1, 0, 9]);
+        assert_eq!((bypass.max, bypass.p99, bypass.beyond, bypass.histogram), (9, 9, 1, vec![2, 1, 0, 1]));
+        assert!((bypass.mean - 2.6).abs() < 1e-12);
+        let many = of(&[vec![0; 99], vec![7]].concat());
+        assert_eq!((many.max, many.p99), (7, 0));
+        assert_eq!(of(&[]).max, 0);
+        let past = Bypass::of(&[Bypassed { by_arrived: 1, by_past: 2 }; 3], 3);
+        assert_eq!((past.max, past.by_past, past.beyond), (3, 6, 0));
+    }
+}

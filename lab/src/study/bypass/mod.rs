@@ -1,0 +1,394 @@
+//! How often a waiter is overtaken, exactly: by the numbers that arrivals have, and the order in which
+//! they are admitted. And whether that is within what is promised.
+//!
+//! What is measured are the primitives of the library in [`Wrapped`](sudog_locks::capacitor::Wrapped), with a number for
+//! each arrival: see [`doorway`] for where it comes from, and [`history`] for what is counted. To make bypass likely
+//! there are more contenders than the limit, so that an inner lock always has a choice, and at times one is kept on its
+//! way to it. Where there is a gate they also rest at times, or it would stay shut, or one would have it to itself.
+//!
+//! The platoon over the benaphore, which is the library's default, does not number arrivals: it is measured by the clock, so from
+//! when one has been let through to the lock. Of waiters for a credit nothing is seen there. What is promised of
+//! platoons is measured in full over the other two semaphores, whose tickets are the places in line.
+//!
+//! Two that promise nothing are there for comparison: lanes that are counted each for itself, and a semaphore without a
+//! capacitor. That more is found there shows that it would be found.
+
+mod contest;
+mod doorway;
+pub mod history;
+
+use crate::options::{List, MAX_THREADS, number};
+use crate::study::capacitor::{inner_locks, limit};
+use clap::Args;
+use std::io;
+
+use serde::Serialize;
+use sudog_locks::capacitor::{
+    Admission, Always, ArriveDepart, Gated, LaneChoice, Multilane, Platoon, SeparateLanes, SlidingWindow,
+};
+use sudog_locks::waiting_array::{Benaphore, Ticket};
+use sudog_locks::waiting_array::{BucketWait, GrantWait};
+
+use self::contest::Stalls;
+use self::doorway::{ByClock, ByTicket, Doorway, Permits};
+use self::history::{Bypass, Entry, History, bypasses};
+
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::targets::compose::name::{Admit, Front, Recipe, Wait};
+use crate::targets::compose::{DynLock, UNBOXED};
+use crate::targets::locks::LockName;
+use crate::targets::semaphores::SemaphoreName;
+
+/// Options of `bypass`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct BypassArgs {
+    /// Inner locks, by name [default: reciprocating,ticket,lifo,mcs,clh,tts]
+    #[arg(long, value_name = "A,B", value_parser = inner_locks)]
+    pub locks: Option<List<LockName>>,
+
+    /// How many threads contend: more than the bypass limit, or no contender waits before the lock
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = number::<2, MAX_THREADS>)]
+    pub threads: usize,
+
+    /// The bypass limit
+    #[arg(long, value_name = "N", default_value = "4", value_parser = limit)]
+    pub b: u32,
+
+    /// Acquisitions of each
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = number::<1, MAX_ACQUISITIONS>)]
+    pub acquisitions: usize,
+
+    /// Whether one arrival in a thousand is kept from the lock for a while, on its way from the capacitor
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
+    pub stall: bool,
+}
+
+/// The log of so many, and what is counted in it, are half a gigabyte.
+const MAX_ACQUISITIONS: usize = 10_000_000;
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it is 'on' or 'off'"),
+    }
+}
+
+const LANES: u32 = 2;
+
+/// What is before the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Case {
+    Platoon,
+    PlatoonTicket,
+    PlatoonTwa,
+    PlatoonGated,
+    Window,
+    WindowGated,
+    Together,
+    Separate(LaneChoice),
+    /// Not a capacitor.
+    Permits,
+}
+
+const CASES: [Case; 10] = [
+    Case::Platoon,
+    Case::PlatoonTicket,
+    Case::PlatoonTwa,
+    Case::PlatoonGated,
+    Case::Window,
+    Case::WindowGated,
+    Case::Together,
+    Case::Separate(LaneChoice::InTurn),
+    Case::Separate(LaneChoice::ByThread),
+    Case::Separate(LaneChoice::AtRandom),
+];
+
+/// The inner lock of the control: one that always overtakes.
+const CONTROL: (LockName, Case) = (LockName::Lifo, Case::Permits);
+
+impl Case {
+    /// The same, by name.
+    fn name(self, inner: LockName, limit: u32) -> String {
+        let (sema, wait, lanes) = (SemaphoreName::Ticket, Wait::Park, LANES);
+        let (front, admit) = match self {
+            Self::Platoon => (Front::Platoon { sema: SemaphoreName::Benaphore }, Admit::Always),
+            Self::PlatoonTicket => (Front::Platoon { sema }, Admit::Always),
+            Self::PlatoonTwa => (Front::Platoon { sema: SemaphoreName::Twa }, Admit::Always),
+            Self::PlatoonGated => (Front::Platoon { sema }, Admit::Gated),
+            Self::Window => (Front::Window { wait }, Admit::Always),
+            Self::WindowGated => (Front::Window { wait }, Admit::Gated),
+            Self::Together => (Front::Together { lanes }, Admit::Always),
+            Self::Separate(dealing) => (Front::Separate { sema, lanes, dealing }, Admit::Always),
+            Self::Permits => return format!("{}, no capacitor: {limit} permits", inner.name()),
+        };
+        Recipe { inner, limit, front, admit }.to_string()
+    }
+
+    /// Whether it is measured by the clock: see [`ByClock`].
+    const fn is_by_clock(self) -> bool {
+        matches!(self, Self::Platoon | Self::Separate(_))
+    }
+
+    /// What is claimed for it, or would have to be: by the library, by the paper, or not at all.
+    const fn bound(self, limit: u32) -> u64 {
+        match self {
+            Self::Together | Self::Separate(_) => (LANES * limit) as u64 - 1,
+            _ => limit as u64 - 1,
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy)]
+struct Run {
+    case: Case,
+    limit: u32,
+    threads: usize,
+    acquisitions: usize,
+    stall: bool,
+}
+
+/// What it brings home: what happened; and what the capacitor promises.
+type Outcome = (History, Option<u64>);
+
+impl Run {
+    /// Makes it. The inner lock is in a box, whichever it is: nothing is timed here but the order of admissions, and the
+    /// capacitors stand before the box.
+    fn make(self, inner: LockName) -> io::Result<Outcome> {
+        let (inner, limit) = (DynLock::of(inner), self.limit);
+        match self.case {
+            Case::Platoon => self.before(inner, ByClock::new(Platoon::<Benaphore>::with_limit(limit)), Always),
+            Case::PlatoonTicket => self.before(inner, ByTicket::<GrantWait>::with_limit(limit), Always),
+            Case::PlatoonTwa => self.before(inner, ByTicket::<BucketWait>::with_limit(limit), Always),
+            Case::PlatoonGated => self.before(inner, ByTicket::<GrantWait>::with_limit(limit), Gated),
+            Case::Window => self.before(inner, SlidingWindow::new(limit), Always),
+            Case::WindowGated => self.before(inner, SlidingWindow::new(limit), Gated),
+            Case::Together => self.before(inner, Multilane::with_lanes(LANES, limit), Always),
+            Case::Separate(dealing) => {
+                let lanes: SeparateLanes<Ticket> = SeparateLanes::with_lanes(LANES, limit, dealing);
+                self.before(inner, ByClock::new(lanes), Always)
+            }
+            Case::Permits => self.before(inner, Permits::with_limit(limit), Always),
+        }
+    }
+
+    fn before<C, A>(self, inner: DynLock, doorway: C, admission: A) -> io::Result<Outcome>
+    where
+        C: Doorway + 'static,
+        A: Admission + Default + 'static,
+    {
+        let promise = doorway.bound();
+        let rests = self.stall && A::GATED;
+        let inner = Stalls::new(inner, self.stall);
+        let history = contest::history(inner, doorway, admission, self.threads, self.acquisitions, rests)?;
+        Ok((history, promise))
+    }
+}
+
+/// What is written of one.
+#[derive(Serialize)]
+struct Record {
+    bench: &'static str,
+    lock: String,
+    inner: LockName,
+    threads: usize,
+    b: u32,
+    stall: bool,
+    acquisitions: usize,
+    /// Of these, those that went past the gate.
+    past: usize,
+    /// Of the contenders that were late for these, how many had arrived: they may have been bypassed, too, and count below.
+    late: usize,
+    /// Whether it is measured by the clock: then nothing is seen of the bypasses of contenders that wait for the capacitor.
+    by_clock: bool,
+    max: u32,
+    p99: u32,
+    mean: f64,
+    /// How many were bypassed 0 times, once, and so on up to the bound.
+    histogram: Vec<u64>,
+    beyond: u64,
+    /// Bypasses by contenders that went past the gate: none, if it is right.
+    by_past: u64,
+    bound: u64,
+    /// Whether the bound is promised by the library.
+    promised: bool,
+    /// Not known, if it is not promised, and nothing beyond it was found.
+    holds: Option<bool>,
+}
+
+impl Record {
+    fn new(inner: LockName, run: Run, (history, promise): &Outcome) -> Self {
+        let bound = promise.unwrap_or(run.case.bound(run.limit));
+        let bypasses = bypasses(history);
+        let arrived = |entries: &[Entry]| entries.iter().filter(|entry| matches!(entry, Entry::Arrived { .. })).count();
+        let acquisitions = history.admitted.len();
+        let Bypass { max, p99, mean, histogram, beyond, by_past } = Bypass::of(&bypasses, bound);
+        let exceeded = beyond > 0 || by_past > 0;
+        Self {
+            bench: "bypass",
+            lock: run.case.name(inner, run.limit),
+            inner,
+            threads: run.threads,
+            b: run.limit,
+            stall: run.stall,
+            acquisitions,
+            past: acquisitions - arrived(&history.admitted),
+            late: arrived(&history.late),
+            by_clock: run.case.is_by_clock(),
+            max,
+            p99,
+            mean,
+            histogram,
+            beyond,
+            by_past,
+            bound,
+            promised: promise.is_some(),
+            holds: (promise.is_some() || exceeded).then_some(!exceeded),
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.promised, self.holds) {
+            (true, Some(true)) => "holds",
+            (true, _) => "BROKEN",
+            (false, Some(false)) => "no bound: exceeded",
+            (false, _) => "no bound: not exceeded",
+        }
+    }
+}
+
+/// Measures, prints, and fails if a promise is broken.
+pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
+    let locks = args.locks.as_ref().map_or(UNBOXED, |list| &list.0);
+    let all = || locks.iter().flat_map(|&inner| CASES.map(|case| (inner, case))).chain([CONTROL]);
+    let progress = output.progress("bypass", all().count());
+    let mut records = Vec::new();
+    for (inner, case) in all() {
+        let &BypassArgs { b: limit, threads, acquisitions, stall, .. } = args;
+        let run = Run { case, limit, threads, acquisitions, stall };
+        let outcome =
+            run.make(inner).map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
+        let record = Record::new(inner, run, &outcome);
+        output.record(&record)?;
+        records.push(record);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    print(args, &records, output)?;
+
+    let broken: Vec<_> = records.iter().filter(|r| r.promised && r.holds == Some(false)).collect();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    let broken: Vec<_> = broken
+        .iter()
+        .map(|r| match r.beyond {
+            0 => format!("{}: {} times past the gate", r.lock, r.by_past),
+            _ => format!("{}: {} > {}", r.lock, r.max, r.bound),
+        })
+        .collect();
+    Err(Failure::Run(format!("bypassed beyond what is promised: {}", broken.join("; "))))
+}
+
+fn print(args: &BypassArgs, records: &[Record], output: Output) -> Result<(), Failure> {
+    let kept = if args.stall { "one arrival in 1000 is kept on its way to the lock" } else { "nobody is kept" };
+    output.text(format_args!(
+        "bypass on threads: {} that contend, {} acquisitions of each, B = {}; {kept}\n",
+        args.threads, args.acquisitions, args.b
+    ))?;
+    let header =
+        ["lock", "", "bound", "max", "p99", "mean", "past the gate", "bypassed 0, 1, 2... times", "more often"];
+    let mut table = Table::new(2, header);
+    for record in records {
+        let counts: Vec<_> = record.histogram.iter().map(|&n| units::count(n as f64)).collect();
+        table.row([
+            record.lock.clone(),
+            record.verdict().to_owned(),
+            record.bound.to_string(),
+            record.max.to_string(),
+            record.p99.to_string(),
+            units::ratio(record.mean),
+            units::ratio(record.past as f64 / record.acquisitions.max(1) as f64),
+            counts.join(" "),
+            units::count(record.beyond as f64),
+        ]);
+    }
+    output.text(format_args!("{table}\n"))?;
+    output
+        .text("Bypassed: others whose arrival began after one's own had ended, and who had the lock before it did.")?;
+    output.text(
+        "past the gate: the part of the acquisitions that did not arrive. They are not bypassed, nor may they bypass.",
+    )?;
+    output.text(
+        "Over the benaphore, and in lanes counted separately, nobody is numbered: by a clock it is counted from when one has \
+         been let through, so nothing is seen of those who wait for the capacitor.",
+    )?;
+    for record in records.iter().filter(|record| !record.promised) {
+        let Record { lock, max, bound, .. } = record;
+        output.text(match record.holds {
+            Some(false) => format!("{lock}: a counterexample, bypassed {max} times, where {bound} would be the bound."),
+            _ => format!("{lock}: no counterexample to a bound of {bound} in this run."),
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Case {
+        fn is_gated(self) -> bool {
+            matches!(self, Self::PlatoonGated | Self::WindowGated)
+        }
+    }
+
+    fn record(inner: LockName, case: Case, acquisitions: usize) -> Record {
+        let run = Run { case, limit: 2, threads: 5, acquisitions, stall: true };
+        Record::new(inner, run, &run.make(inner).unwrap())
+    }
+
+    #[test]
+    fn what_is_promised_holds() {
+        for inner in [LockName::Lifo, LockName::Tts, LockName::Std] {
+            for case in CASES {
+                let record = record(inner, case, 2_000);
+                assert_eq!(record.promised, !matches!(case, Case::Separate(_)), "{case:?}");
+                assert!(!record.promised || record.holds == Some(true), "{}: {}", record.lock, record.max);
+                let counted = record.histogram.iter().sum::<u64>() + record.beyond;
+                assert_eq!(counted as usize + record.past, 2_000 + record.late);
+                assert!(record.late <= 5 && (record.late == 5 || case.is_gated()), "{}: {}", record.lock, record.late);
+                assert_eq!(record.bound, case.bound(2), "{case:?}");
+                assert!(record.past == 0 || case.is_gated(), "{case:?}");
+            }
+        }
+    }
+
+    /// One in two thousand sleeps on its way to the lock, and the others do not wait for it.
+    #[test]
+    fn without_a_capacitor_somebody_is_bypassed_for_long() {
+        let (inner, case) = CONTROL;
+        assert!((0..100).any(|_| record(inner, case, 20_000).holds == Some(false)));
+    }
+
+    /// A window that lets one more through than it says.
+    #[test]
+    fn a_broken_promise_is_noticed() {
+        let history = |admitted: &[Entry], late: &[Entry]| History { admitted: admitted.into(), late: late.into() };
+        let run = Run { case: Case::Window, limit: 2, threads: 3, acquisitions: 3, stall: false };
+        let late = history(&[1, 2].map(Entry::at), &[Entry::at(0)]); // it starved to the end
+        for history in [history(&[1, 2, 0].map(Entry::at), &[]), late] {
+            let record = Record::new(LockName::Tts, run, &(history, Some(1)));
+            assert_eq!((record.max, record.beyond, record.holds, record.verdict()), (2, 1, Some(false), "BROKEN"));
+        }
+        // Within the bound; but no contender goes past the gate while another is in the capacitor.
+        let history = history(&[Entry::Past { began: 1 }, Entry::at(0)], &[]);
+        let record = Record::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)));
+        assert_eq!((record.max, record.beyond, record.by_past, record.holds), (1, 0, 1, Some(false)));
+    }
+}

@@ -1,0 +1,150 @@
+//! Figure 1 of the paper, with the window beside it: four curves for each inner lock.
+
+use plotters::style::RGBColor;
+
+use super::{Measured, mutexbench, platoon, window};
+use crate::bench::summary::{Summaries, Summary};
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::report::{
+    Page, ReportFile, TwoCurves, TwoScales, definitions, deliver, facts, figures, legend, table as html_table,
+};
+use crate::output::table::Table;
+use crate::output::units;
+use crate::study::capacitor::CapacitorArgs;
+use crate::targets::compose::LockSpec;
+use crate::targets::compose::name::Admit;
+use crate::targets::locks::LockName;
+
+/// The paper's, and a part that it leaves to chance.
+const THROUGH: f64 = 0.01;
+
+const CONTENDERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+
+/// A curve of each plot: the paper's colours, and one for ours.
+struct Variant {
+    name: &'static str,
+    about: &'static str,
+    colour: RGBColor,
+    of: fn(&CapacitorArgs, LockName) -> LockSpec,
+}
+
+const VARIANTS: [Variant; 4] = [
+    Variant {
+        name: "bare",
+        about: "the inner lock alone",
+        colour: RGBColor(0xe0, 0x3b, 0x3b),
+        of: |_, inner| LockSpec::Name(inner),
+    },
+    Variant {
+        name: "platoon",
+        about: "in the paper's capacitor: everybody goes through platoons",
+        colour: RGBColor(0x1f, 0x86, 0xe0),
+        of: |args, inner| platoon(inner, args.b, args.sema, Admit::Always),
+    },
+    Variant {
+        name: "platoon, one in a hundred",
+        about: "the same for one in a hundred, drawn at random; the others go past it, and nobody is bounded",
+        colour: RGBColor(0xd6, 0x4f, 0xa8),
+        of: |args, inner| platoon(inner, args.b, args.sema, Admit::Fractional(THROUGH)),
+    },
+    Variant {
+        name: "window, gate",
+        about: "behind the sliding window and the gate",
+        colour: RGBColor(0x1d, 0x9a, 0x55),
+        of: |args, inner| window(inner, args.b, Admit::Gated),
+    },
+];
+
+/// What is in one plot: an inner lock, in each variant.
+struct Family {
+    inner: LockName,
+    variants: [LockSpec; VARIANTS.len()],
+}
+
+/// Measures and prints; with a file, writes a report as well.
+pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, output: Output) -> Result<(), Failure> {
+    let family = |&inner| Family { inner, variants: VARIANTS.map(|variant| (variant.of)(args, inner)) };
+    let families: Vec<Family> = locks.iter().map(family).collect();
+    let specs = families.iter().flat_map(|family| family.variants).collect();
+    let Measured { plan, summaries, logged } = mutexbench("capacitor", args, locks, specs, &CONTENDERS, output)?;
+    output.text(format_args!("{}; B = {}\n", plan.headline(), args.b))?;
+    for family in &families {
+        let inner = family.inner;
+        output.text(format_args!("{}: {}\n{}\n", inner.name(), inner.about(), table(family, &summaries)))?;
+    }
+    if let Some(logged) = logged {
+        output.text(format_args!("{logged}\n"))?;
+    }
+    for Variant { name, about, .. } in &VARIANTS {
+        output.text(format_args!("{name}: {about}."))?;
+    }
+    for remark in summaries.remarks() {
+        output.text(remark)?;
+    }
+    match file {
+        None => Ok(()),
+        Some(file) => write(args, &families, &summaries, file, output),
+    }
+}
+
+/// A row for each number of contenders.
+fn table(family: &Family, summaries: &Summaries) -> Table {
+    let columns = VARIANTS.iter().flat_map(|variant| [variant.name, "min/max"]);
+    let mut table = Table::new(0, ["T"].into_iter().chain(columns));
+    for &threads in &summaries.threads {
+        let cells = family.variants.iter().flat_map(|&variant| {
+            let summary = summaries.get(variant.into(), threads);
+            [units::rate(summary.throughput), units::ratio(summary.min_max)]
+        });
+        table.row([threads.to_string()].into_iter().chain(cells));
+    }
+    table
+}
+
+/// Writes the page: a plot for each inner lock, and its figures below.
+fn write(
+    args: &CapacitorArgs,
+    families: &[Family],
+    summaries: &Summaries,
+    file: ReportFile,
+    output: Output,
+) -> Result<(), Failure> {
+    let mut page = Page::new(
+        "Locks in capacitors",
+        format!(
+            "A capacitor bounds how often one who waits is overtaken, here {} times. Each plot is of one lock: its \
+             throughput in solid lines, on the left, and how evenly it falls on the contenders in dotted ones, on the \
+             right. Every figure is a median over runs in which those of one plot took turns.",
+            args.b - 1
+        ),
+    );
+    page.section("Where it was measured", facts(&summaries.on));
+    page.section("The locks", legend(VARIANTS.iter().map(|variant| (variant.name, variant.about, variant.colour))));
+    for family in families {
+        let inner = family.inner;
+        let curves = VARIANTS.iter().zip(family.variants).map(|(Variant { colour, .. }, variant)| {
+            let medians = || summaries.threads.iter().map(|&threads| summaries.get(variant.into(), threads));
+            let points = |of: fn(&Summary) -> f64| medians().map(|s| (s.threads as f64, of(s))).collect();
+            TwoCurves { colour: *colour, left: points(|s| s.throughput), right: points(|s| s.min_max) }
+        });
+        let plot = TwoScales {
+            x: "contenders",
+            left: "acquisitions per second",
+            label: units::rate,
+            right: "min/max",
+            curves: curves.collect(),
+        };
+        page.section(inner.name(), figures([(inner.about(), plot.svg()?)]));
+        page.html(html_table(&table(family, summaries)));
+    }
+    for remark in summaries.remarks() {
+        page.paragraph(&remark);
+    }
+    let meanings = VARIANTS.iter().map(|variant| (variant.name, variant.about)).chain([
+        ("T", "how many contend"),
+        ("min/max", "the acquisitions of the one that got the fewest over those of the one that got the most"),
+    ]);
+    page.section("What the columns mean", definitions(meanings));
+    deliver(file, &page.render(), output)
+}

@@ -1,0 +1,156 @@
+//! What capacitors do to locks: the paper's figure, and what is ours beside it; what they cost alone; and how much
+//! depends on the bypass limit.
+//!
+//! | | measured on | how |
+//! |---|---|---|
+//! | [`figure`] | compositions by name | MutexBench over the number of contenders |
+//! | [`sweep`] | the same | MutexBench over the bypass limit |
+//! | [`tax`] | exact types, no other jumps than those of the lock | one contender |
+//!
+//! Source: Dave Dice, *Capacitors*, figure 1.
+
+mod figure;
+mod sweep;
+mod tax;
+
+use crate::options::{EffortArgs, List, MAX_RUNS, MAX_THREADS, list, number, numbers};
+use crate::targets::compose::items;
+use crate::targets::compose::name::{MAX_WINDOW, sema};
+use clap::Args;
+use std::path::Path;
+
+use indicatif::ProgressBar;
+
+use crate::bench::plan::{Plan, keeps_others_out};
+use crate::bench::summary::Summaries;
+
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::report::ReportFile;
+use crate::targets::compose::name::{Admit, Front, Recipe, Wait};
+use crate::targets::compose::{LockSpec, UNBOXED};
+use crate::targets::locks::LockName;
+use crate::targets::semaphores::SemaphoreName;
+
+/// Options of `capacitor`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct CapacitorArgs {
+    /// Inner locks, by name [default: reciprocating,ticket,lifo,mcs,tts; with --tax and --sweep clh, too]
+    #[arg(long, value_name = "A,B", value_parser = inner_locks)]
+    pub locks: Option<List<LockName>>,
+
+    /// Numbers of contenders, threads or goroutines [default: 1,2,4,8,16,32; with --sweep 16]
+    #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: Option<List<usize>>,
+
+    /// The bypass limit
+    #[arg(long, value_name = "N", default_value = "4", value_parser = limit)]
+    pub b: u32,
+
+    /// What platoons wait for; the tax is always that of the benaphore
+    #[arg(long, value_name = "NAME", default_value = "benaphore", value_parser = sema)]
+    pub sema: SemaphoreName,
+
+    /// Only the tax: what a capacitor costs one contender alone
+    #[arg(long, conflicts_with_all = NOT_OF_THE_TAX)]
+    pub tax: bool,
+
+    /// Only the sweep: bypass limits from 1 to 31
+    #[arg(long, conflicts_with_all = NOT_OF_THE_SWEEP)]
+    pub sweep: bool,
+
+    /// Rounds of the tax, of about 20 ms for each lock, taking turns
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
+    pub rounds: usize,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
+
+/// What it does not read: there is one contender, one lock, and the semaphore is always the same.
+const NOT_OF_THE_TAX: [&str; 12] =
+    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "ungathered", "metrics", "window"];
+
+/// What it does not read.
+const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
+
+/// Inner locks. These commands compose by themselves.
+pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
+    match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
+        Some(item) => Err(format!("'{item}' is composed; what is asked for here are inner locks, as 'go'")),
+        None => list(text),
+    }
+}
+
+/// One that all capacitors can have.
+pub fn limit(text: &str) -> Result<u32, String> {
+    const MOST: usize = MAX_WINDOW as usize;
+    number::<1, MOST>(text).map(|limit| limit as u32)
+}
+
+/// Those of the paper's figure, in its order.
+const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Tts];
+
+/// Measures and prints; with a path, writes a report as well.
+pub fn run(args: &CapacitorArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let locks = |usual: &[LockName]| args.locks.as_ref().map_or_else(|| usual.to_vec(), |list| list.0.clone());
+    if report.is_some() && (args.tax || args.sweep) {
+        return Err(Failure::Usage("the report is of the figure: without '--tax' and '--sweep'".into()));
+    }
+    if args.sweep {
+        return sweep::run(args, &locks(UNBOXED), output);
+    }
+    if args.tax {
+        return tax::run(args, &locks(UNBOXED), output);
+    }
+    let report = report.map(ReportFile::create).transpose()?;
+    figure::run(args, &locks(&FIGURE), report, output)?;
+    output.text("")?;
+    tax::run(args, &locks(UNBOXED), output)
+}
+
+/// Platoons before a lock.
+fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> LockSpec {
+    LockSpec::Composed(Recipe { inner, limit, front: Front::Platoon { sema }, admit }.into())
+}
+
+/// The window before a lock.
+fn window(inner: LockName, limit: u32, admit: Admit) -> LockSpec {
+    LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait: Wait::Park }, admit }.into())
+}
+
+/// What came of MutexBench.
+struct Measured {
+    plan: Plan,
+    summaries: Summaries,
+    /// What is to be said of the logged runs, if there were any.
+    logged: Option<String>,
+}
+
+/// MutexBench on these, which take turns, with so many contenders unless it is said. They are made of inner locks.
+fn mutexbench(
+    bench: &'static str,
+    args: &CapacitorArgs,
+    inner: &[LockName],
+    locks: Vec<LockSpec>,
+    threads: &[usize],
+    output: Output,
+) -> Result<Measured, Failure> {
+    let threads = args.threads.clone().unwrap_or_else(|| List(threads.to_vec()));
+    let locks = List(locks);
+    let on = args.effort.on.contenders()?;
+    let may = |inner: &LockName| on.may_contend_for((*inner).into());
+    if let Some(&inner) = inner.iter().find(|inner| !may(inner)) {
+        let able: Vec<_> = LockName::ALL.iter().filter(|lock| may(lock)).map(|&lock| lock.into()).collect();
+        return Err(keeps_others_out(inner.into(), "inner locks for goroutines, with '--locks'", &able));
+    }
+    let plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
+    let progress: ProgressBar = output.progress(plan.bench, plan.total());
+    let records = plan.measure(output, &progress)?;
+    progress.finish_and_clear();
+    let summaries = Summaries::new(&plan, &records);
+    let logged = plan.logged_runs(summaries.kind(), &records);
+    Ok(Measured { plan, summaries, logged })
+}

@@ -1,0 +1,165 @@
+//! What a capacitor costs a single contender.
+//!
+//! Of a few nanoseconds a jump is a good part, so the types are exact here: what is compiled is what a user of the
+//! library would have. An inner lock that is not one of [`UNBOXED`] is in its box, bare as well as wrapped.
+
+use serde::Serialize;
+use sudog_locks::capacitor::{Admission, Always, ArriveDepart, Gated, Platoon, SlidingWindow, Wrapped};
+use sudog_locks::waiting_array::Benaphore;
+use sudog_sync::RawLock;
+
+use crate::bench::uncontended::{Pairs, ROUND};
+use crate::measure::metrics::median;
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::study::capacitor::CapacitorArgs;
+use crate::targets::compose::name::Admit;
+use crate::targets::compose::{InnerJob, LockSpec, UNBOXED, with_inner};
+use crate::targets::lockable::{LockableJob, Locked};
+use crate::targets::locks::LockName;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
+
+/// What is before the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Variant {
+    Bare,
+    Platoon,
+    PlatoonGated,
+    Window,
+    WindowGated,
+}
+
+const VARIANTS: [Variant; 5] =
+    [Variant::Bare, Variant::Platoon, Variant::PlatoonGated, Variant::Window, Variant::WindowGated];
+
+impl Variant {
+    /// The same, by name.
+    fn spec(self, inner: LockName, limit: u32) -> LockSpec {
+        match self {
+            Self::Bare => LockSpec::Name(inner),
+            Self::Platoon => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Always),
+            Self::PlatoonGated => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Gated),
+            Self::Window => super::window(inner, limit, Admit::Always),
+            Self::WindowGated => super::window(inner, limit, Admit::Gated),
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Platoon => "platoon",
+            Self::PlatoonGated => "platoon, gate",
+            Self::Window => "window",
+            Self::WindowGated => "window, gate",
+        }
+    }
+}
+
+/// Nanoseconds of a pair, in one round.
+struct Round {
+    variant: Variant,
+    limit: u32,
+}
+
+impl InnerJob for Round {
+    type Out = f64;
+
+    fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> f64 {
+        fn bare<L: RawLock + 'static>(make: impl Fn() -> L + 'static) -> f64 {
+            Pairs(ROUND).run::<Locked<L>>(&make)
+        }
+
+        fn wrapped<L: RawLock + 'static, C: ArriveDepart + 'static, A: Admission + Default + 'static>(
+            limit: u32,
+            inner: impl Fn() -> L + 'static,
+        ) -> f64 {
+            bare(move || Wrapped::with(inner(), C::with_limit(limit), A::default()))
+        }
+
+        match self.variant {
+            Variant::Bare => bare(make),
+            Variant::Platoon => wrapped::<L, Platoon<Benaphore>, Always>(self.limit, make),
+            Variant::PlatoonGated => wrapped::<L, Platoon<Benaphore>, Gated>(self.limit, make),
+            Variant::Window => wrapped::<L, SlidingWindow, Always>(self.limit, make),
+            Variant::WindowGated => wrapped::<L, SlidingWindow, Gated>(self.limit, make),
+        }
+    }
+}
+
+/// What is written of one.
+#[derive(Serialize)]
+struct Record {
+    bench: &'static str,
+    #[serde(flatten)]
+    target: Target,
+    inner: LockName,
+    /// Whether the types are those that a user would have; or else the inner lock is in a box.
+    exact: bool,
+    #[serde(flatten)]
+    on: Contenders,
+    rounds: usize,
+    /// Of a pair of lock and unlock: the median over the rounds.
+    ns: f64,
+    ns_min: f64,
+    /// `ns` over that of the inner lock alone.
+    ratio: f64,
+}
+
+/// Measures and prints.
+pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(), Failure> {
+    let on = args.effort.on.contenders()?;
+    let progress = output.progress("capacitor: the tax", args.rounds * locks.len() * VARIANTS.len());
+    let mut times = vec![[const { Vec::new() }; VARIANTS.len()]; locks.len()];
+    for _ in 0..args.rounds {
+        for (&inner, times) in locks.iter().zip(&mut times) {
+            for (variant, times) in VARIANTS.into_iter().zip(times) {
+                let round = Round { variant, limit: args.b };
+                times.push(on.alone(move || with_inner(inner, round)));
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+
+    let titles = VARIANTS.iter().flat_map(|variant| match variant {
+        Variant::Bare => vec![variant.title()],
+        _ => vec![variant.title(), "/ bare"],
+    });
+    let mut table = Table::new(1, ["lock"].into_iter().chain(titles));
+    for (&inner, times) in locks.iter().zip(&times) {
+        let [bare, ..] = times;
+        let bare = median(bare.iter().copied());
+        let mut row = vec![inner.name().to_owned()];
+        for (variant, times) in VARIANTS.into_iter().zip(times) {
+            let ns = median(times.iter().copied());
+            row.push(units::time(ns));
+            if variant != Variant::Bare {
+                row.push(units::ratio(ns / bare));
+            }
+            output.record(&Record {
+                bench: "capacitor-tax",
+                target: variant.spec(inner, args.b).into(),
+                inner,
+                exact: UNBOXED.contains(&inner),
+                on,
+                rounds: args.rounds,
+                ns,
+                ns_min: times.iter().copied().fold(f64::INFINITY, f64::min),
+                ratio: ns / bare,
+            })?;
+        }
+        table.row(row);
+    }
+    output.text(format_args!(
+        "The tax, alone on {on}: lock and unlock, medians of {} rounds of {ROUND:?}; B = {}\n\n{table}\n",
+        args.rounds, args.b
+    ))?;
+    output.text("platoon: everybody goes through platoons over the benaphore. window: through the window.")?;
+    output.text("gate: whoever finds nobody there goes past it.")?;
+    let boxed: Vec<_> = locks.iter().filter(|inner| !UNBOXED.contains(inner)).map(|inner| inner.name()).collect();
+    if boxed.is_empty() { Ok(()) } else { output.text(format_args!("In a box, bare as well: {}.", boxed.join(", "))) }
+}

@@ -1,0 +1,326 @@
+//! Two contended locks in one bucket of the semaphore table, and the queues that the bucket can have: how the time grows
+//! with the number of waiters. `program.rs` has the program.
+
+mod program;
+
+use crate::options::{List, MAX_RUNS, MAX_THREADS, MAX_WORKERS, OnArgs, list, number, numbers};
+use crate::run::contenders::Kind;
+use clap::Args;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use self::program::{Outcome, Placement, Run};
+
+use crate::measure::growth::{self, Growth, Point, Verdict};
+use crate::measure::metrics::median;
+use crate::measure::usage::disturbance;
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::report::{self, Page, ReportFile};
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::queues::{QueueName, with_queue};
+
+/// Options of `collide`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct CollideArgs {
+    /// Queues, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
+    pub queue: Option<List<QueueName>>,
+
+    /// Numbers of contenders that lock A and B [default: 100,300,1000,3000,10000; of threads up to 1000]
+    #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_COLLIDING>)]
+    pub ns: Option<List<usize>>,
+
+    /// How often each of them does. In Go issue 17953: 10
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
+    pub rounds: usize,
+
+    /// Hogs: contenders that lock B only. In Go issue 17953: 100
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<1, MAX_THREADS>)]
+    pub hogs: usize,
+
+    /// Runs of each, taking turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What contends: threads or goroutines
+    #[arg(long, value_name = "WHAT", default_value = COLLIDING)]
+    pub on: Kind,
+
+    /// How many workers run the goroutines [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
+    pub workers: Option<usize>,
+}
+
+impl CollideArgs {
+    /// What contends.
+    #[must_use]
+    pub fn on(&self) -> OnArgs {
+        OnArgs { on: self.on, workers: self.workers }
+    }
+}
+
+/// Where there are any: of threads not enough can wait.
+const COLLIDING: &str = if cfg!(unix) { "goroutines" } else { "threads" };
+const MAX_COLLIDING: usize = 1 << 20;
+
+/// How many lock A, by default.
+const GOROUTINES: &[usize] = &[100, 300, 1000, 3000, 10_000];
+
+/// Ten times as many threads cannot be had everywhere, nor would they be anywhere.
+const THREADS: &[usize] = &[100, 300, 1000];
+
+/// A run that takes so long is not repeated: so long a time is no matter of chance.
+const LONG: Duration = Duration::from_secs(4);
+
+/// What is written of a run.
+#[derive(Clone, Serialize, Debug)]
+struct Record {
+    bench: &'static str,
+    placement: Placement,
+    queue: QueueName,
+    #[serde(flatten)]
+    on: Contenders,
+    n: usize,
+    rounds: usize,
+    hogs: usize,
+    run: usize,
+    /// The whole.
+    seconds: f64,
+    /// How often A and B were locked, but for the hogs.
+    locks: usize,
+    ns_per_lock: f64,
+    hog_locks: u64,
+    in_line_of_a: f64,
+    in_line_of_b: f64,
+    cpus: f64,
+    other_cpus: Option<f64>,
+}
+
+/// What to measure.
+struct Plan<'a> {
+    on: Contenders,
+    queues: &'a [QueueName],
+    ns: &'a [usize],
+    rounds: usize,
+    hogs: usize,
+    runs: usize,
+}
+
+/// Everything that was measured of one n, placement and queue.
+struct Row {
+    placement: Placement,
+    queue: QueueName,
+    n: usize,
+    runs: usize,
+    seconds: f64,
+    ns_per_lock: f64,
+    in_line: [f64; 2],
+}
+
+impl<'a> Plan<'a> {
+    fn new(args: &'a CollideArgs) -> Result<Self, Failure> {
+        let on = args.on().contenders()?;
+        let usual = if on == Contenders::Threads { THREADS } else { GOROUTINES };
+        let plan = Self {
+            on,
+            queues: args.queue.as_ref().map_or(QueueName::ALL, |list| &list.0),
+            ns: args.ns.as_ref().map_or(usual, |list| &list.0),
+            rounds: args.rounds,
+            hogs: args.hogs,
+            runs: args.runs,
+        };
+        let threads = plan.ns.iter().max().map_or(0, |n| n + plan.hogs);
+        if on == Contenders::Threads && threads > MAX_THREADS {
+            return Err(Failure::Usage(format!("{threads} threads, with the hogs: there can be {MAX_THREADS}")));
+        }
+        Ok(plan)
+    }
+
+    fn measure(&self, output: Output) -> Result<Vec<Record>, Failure> {
+        let steps = self.runs * self.ns.len() * Placement::ALL.len() * self.queues.len();
+        let progress = output.progress("collide", steps);
+        let mut records: Vec<Record> = Vec::new();
+        let mut long = HashMap::new();
+        for run in 1..=self.runs {
+            for &n in self.ns {
+                for placement in Placement::ALL {
+                    for &queue in self.queues {
+                        progress.inc(1);
+                        let is_long = long.entry((n, placement.name(), queue)).or_insert(false);
+                        if *is_long {
+                            continue;
+                        }
+                        let Self { on, rounds, hogs, .. } = *self;
+                        let outcome = with_queue(queue, Run { on, placement, n, rounds, hogs })
+                            .map_err(|error| Failure::Run(format!("cannot start {} {on}: {error}", n + hogs)))?;
+                        *is_long = outcome.elapsed >= LONG;
+                        let record = self.record((placement, queue, n), run, &outcome);
+                        output.record(&record)?;
+                        records.push(record);
+                    }
+                }
+            }
+        }
+        progress.finish_and_clear();
+        Ok(records)
+    }
+
+    fn record(&self, (placement, queue, n): (Placement, QueueName, usize), run: usize, outcome: &Outcome) -> Record {
+        let (seconds, locks) = (outcome.elapsed.as_secs_f64(), 2 * n * self.rounds);
+        Record {
+            bench: "collide",
+            placement,
+            queue,
+            on: self.on,
+            n,
+            rounds: self.rounds,
+            hogs: self.hogs,
+            run,
+            seconds,
+            locks,
+            ns_per_lock: seconds * 1e9 / locks as f64,
+            hog_locks: outcome.hog_locks,
+            in_line_of_a: outcome.in_line_of_a,
+            in_line_of_b: outcome.in_line_of_b,
+            cpus: outcome.usage.cpus,
+            other_cpus: outcome.usage.other_cpus,
+        }
+    }
+
+    fn rows(&self, records: &[Record]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for placement in Placement::ALL {
+            for &queue in self.queues {
+                for &n in self.ns {
+                    let ours = || records.iter().filter(|r| r.placement == placement && r.queue == queue && r.n == n);
+                    rows.push(Row {
+                        placement,
+                        queue,
+                        n,
+                        runs: ours().count(),
+                        seconds: median(ours().map(|r| r.seconds)),
+                        ns_per_lock: median(ours().map(|r| r.ns_per_lock)),
+                        in_line: [median(ours().map(|r| r.in_line_of_a)), median(ours().map(|r| r.in_line_of_b))],
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    fn headline(&self) -> String {
+        let Self { on, rounds, hogs, runs, .. } = self;
+        let times = if *rounds == 1 { "once".to_owned() } else { format!("{rounds} times") };
+        format!(
+            "collide on {on}: medians of {runs} runs. n of them, each {times}: lock A; lock B; unlock B; unlock \
+             A. And {hogs} hogs, until those are done: lock B; give way; unlock B. (Not as in Go issue 17953: hogs give \
+             way while they have B, as nothing interrupts a goroutine; the mutexes are in starvation mode from the \
+             start; and all stand in line when the clock starts.)"
+        )
+    }
+}
+
+/// How it grows, and which queue loses.
+struct Findings {
+    points: Vec<Point>,
+    growths: Vec<Growth>,
+    verdict: Option<Verdict>,
+}
+
+impl Findings {
+    fn new(rows: &[Row]) -> Self {
+        let point = |r: &Row| Point { case: r.placement.name(), queue: r.queue, n: r.n, ns: r.seconds * 1e9 };
+        let points: Vec<_> = rows.iter().map(point).collect();
+        let growths = growth::growths("collide-growth", &points);
+        let verdict = Verdict::new("collide-verdict", &points);
+        Self { points, growths, verdict }
+    }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(
+        2,
+        ["placement", "queue", "n", "runs", "total time", "a lock operation", "in line of A", "in line of B"],
+    );
+    for r in rows {
+        let words = [r.placement.name(), r.queue.name()].map(str::to_owned);
+        let numbers = [r.n.to_string(), r.runs.to_string(), units::time(r.seconds * 1e9), units::time(r.ns_per_lock)];
+        table.row(words.into_iter().chain(numbers).chain(r.in_line.map(units::count)));
+    }
+    table
+}
+
+/// Measures and prints; with a path, writes a report as well.
+pub fn run(args: &CollideArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let plan = Plan::new(args)?;
+    let report = report.map(ReportFile::create).transpose()?;
+    let records = plan.measure(output)?;
+    let rows = plan.rows(&records);
+    let findings = Findings::new(&rows);
+    findings.growths.iter().try_for_each(|growth| output.record(growth))?;
+    findings.verdict.iter().try_for_each(|verdict| output.record(verdict))?;
+
+    output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&rows)))?;
+    output.text(format_args!("The total time grows as n to the:\n{}\n", growth::table(&findings.growths)))?;
+    REMARKS.iter().try_for_each(|remark| output.text(remark))?;
+    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
+    let others = others.map(|sum| sum / records.len() as f64);
+    let remarks: Vec<_> = findings.verdict.iter().map(Verdict::line).chain(disturbance(others)).collect();
+    remarks.iter().try_for_each(|remark| output.text(remark))?;
+    match report {
+        None => Ok(()),
+        Some(file) => report::deliver(file, &page(&plan, &rows, &findings, &remarks)?.render(), output),
+    }
+}
+
+const REMARKS: [&str; 3] = [
+    "colliding: A and B in one bucket. apart: in two, where a queue holds those who wait for one lock only: a control.",
+    "A lock operation: the total time over how often A and B were locked, but for the hogs.",
+    "In line: how many waited, on average over the rounds. A run of 4 s and more is not repeated.",
+];
+
+fn page(plan: &Plan<'_>, rows: &[Row], findings: &Findings, remarks: &[String]) -> Result<Page, Failure> {
+    let mut page = Page::new(
+        "Two contended locks in one bucket",
+        "Many wait for A, and whoever unlocks B has to find the first of those who wait for B. If both are in one bucket, \
+         and that is one list, it walks past all who wait for A: the time grows with the square of their number. Less is \
+         better.",
+    );
+    page.section("Where it was measured", report::facts(&plan.on));
+    page.paragraph(&plan.headline());
+    page.section("Total time", report::queue_plots(&findings.points, "total time")?);
+    REMARKS.iter().for_each(|remark| page.paragraph(remark));
+    remarks.iter().for_each(|remark| page.paragraph(remark));
+    page.section("In figures", report::table(&table(rows)));
+    page.section("Growth", report::table(&growth::table(&findings.growths)));
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::List;
+    use crate::run::contenders::Kind;
+
+    #[test]
+    fn too_many_threads_are_refused() {
+        let args = |hogs| CollideArgs {
+            queue: None,
+            ns: Some(List(vec![MAX_THREADS])),
+            rounds: 1,
+            hogs,
+            runs: 1,
+            on: Kind::Threads,
+            workers: None,
+        };
+        assert!(Plan::new(&args(0)).is_ok());
+        assert!(matches!(Plan::new(&args(1)), Err(Failure::Usage(why)) if why.contains("4097 threads")));
+    }
+}

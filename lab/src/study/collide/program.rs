@@ -1,0 +1,244 @@
+//! The program of Go issue 17953: many wait for one lock, and another lock of the same bucket is contended, too.
+//!
+//! ```text
+//!   n goroutines, each a number of rounds            hogs, until those are done
+//!     lock A; lock B; unlock B; unlock A               lock B; unlock B
+//!
+//!   one bucket:  A A A A A A A A ... A A  B B B B    who unlocks B looks for the first B
+//! ```
+//!
+//! The issue's locks are elements 0 and `-offset` of an array of `sync.RWMutex`. 251 is an offset at which they share a
+//! bucket, whatever the size of an element, as long as that is a multiple of 8 bytes: a bucket is `(addr >> 3) % 251`.
+//! Here they are elements 0 and 251, too; or, as a control, 0 and 125.
+//!
+//! Four things are not as in the issue, so that all queues have the same to do, run after run:
+//!
+//! * The locks are mutexes: of a `RWMutex` that has no readers it is the mutex among writers that is waited for.
+//! * They are in starvation mode from the start ([`policy::Fifo`]): each unlock hands over to the first in line. In
+//!   Go's normal mode a hog takes the lock again and again until a waiter has waited for a millisecond: how long a run
+//!   takes is then a matter of how many such milliseconds fall into it, which differs from run to run a hundredfold.
+//! * A hog gives way once in each of its rounds, while it has B: nothing interrupts a goroutine, and hogs that are not
+//!   in line contend for nothing. In Go they are preempted there. (For a thread it is `yield`.)
+//! * B is locked by the time-keeping thread until all stand in line, and that is when the clock starts. Otherwise
+//!   those that come first find the lock free, and are done before the others begin.
+//!
+//! So for each time that A is locked, each hog has B once, and those that are done with their rounds leave the line.
+//!
+//! One owner at a time runs, and hands over to the next: on several workers mostly to another worker, which takes ten
+//! times what a short walk does. On one worker there is little but the queue.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use sudog_runtime::goroutine::gosched;
+use sudog_runtime::sema::{BUCKETS, Table};
+use sudog_sync::GoMutex;
+use sudog_sync::mutex::policy;
+use sudog_sync::semaphore::TableSema;
+
+use crate::measure::usage::{Counts, Usage};
+use crate::run::contenders::{Contenders, Gate};
+use crate::targets::queues::QueueJob;
+
+/// A lock whose waiters are in a table.
+type Lock<T> = GoMutex<TableSema<T>, policy::Fifo>;
+
+/// Where B is.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// In the bucket of A.
+    Colliding,
+    /// In another one: a control.
+    Apart,
+}
+
+impl Placement {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Colliding, Self::Apart];
+
+    /// The name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Colliding => "colliding",
+            Self::Apart => "apart",
+        }
+    }
+
+    /// The issue's offset: how many elements after A.
+    const fn offset(self) -> usize {
+        match self {
+            Self::Colliding => BUCKETS,
+            Self::Apart => BUCKETS / 2,
+        }
+    }
+}
+
+/// One run to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// What contends.
+    pub on: Contenders,
+    /// Where B is.
+    pub placement: Placement,
+    /// How many go for A.
+    pub n: usize,
+    /// How often each.
+    pub rounds: usize,
+    /// How many go for B alone.
+    pub hogs: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// From when all stood in line until the last round was over.
+    pub elapsed: Duration,
+    /// How often hogs had B. With those that are still in line at the end.
+    pub hog_locks: u64,
+    /// How many waited for A, on average over the rounds.
+    pub in_line_of_a: f64,
+    /// How many waited for B.
+    pub in_line_of_b: f64,
+    /// What it took.
+    pub usage: Usage,
+}
+
+/// What one brings home.
+#[derive(Clone, Copy, Default, Debug)]
+struct Tally {
+    hog_locks: u64,
+    in_line_of_a: u64,
+    in_line_of_b: u64,
+}
+
+struct Arena<T> {
+    run: Run,
+    locks: Box<[Lock<T>]>,
+    /// Contenders that are not done yet, but for the hogs.
+    left: AtomicUsize,
+    end: OnceLock<Instant>,
+}
+
+impl QueueJob for Run {
+    type Out = io::Result<Outcome>;
+
+    fn run<T: Table>(self) -> Self::Out {
+        let arena = Arc::new(Arena::<T>::new(self));
+        let theirs = Arc::clone(&arena);
+        let ((elapsed, counts), tallies) =
+            self.on.fan_out(self.hogs + self.n, move |me, gate| theirs.work(me, gate), |gate| arena.conduct(gate))?;
+        let sum = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>();
+        let rounds = (self.n * self.rounds) as f64;
+        Ok(Outcome {
+            elapsed,
+            hog_locks: sum(|tally| tally.hog_locks),
+            in_line_of_a: sum(|tally| tally.in_line_of_a) as f64 / rounds,
+            in_line_of_b: sum(|tally| tally.in_line_of_b) as f64 / rounds,
+            usage: counts.usage_until_now(),
+        })
+    }
+}
+
+impl<T: Table> Arena<T> {
+    fn new(run: Run) -> Self {
+        const {
+            let size = size_of::<Lock<T>>();
+            assert!(size.is_multiple_of(8), "or 251 elements are no multiple of 251 * 8 bytes");
+            assert!(!(size / 8 * Placement::Apart.offset()).is_multiple_of(BUCKETS), "it would be no control");
+        }
+        Self {
+            run,
+            locks: (0..=BUCKETS).map(|_| Lock::const_new()).collect(),
+            left: AtomicUsize::new(run.n),
+            end: OnceLock::new(),
+        }
+    }
+
+    fn a(&self) -> &Lock<T> {
+        &self.locks[0]
+    }
+
+    fn b(&self) -> &Lock<T> {
+        &self.locks[self.run.placement.offset()]
+    }
+
+    fn conduct(&self, gate: &Gate) -> (Duration, Counts) {
+        self.b().lock();
+        gate.open(true);
+        // One has A, and waits for B with the hogs.
+        while (self.a().waiters() as usize) < self.run.n - 1 || (self.b().waiters() as usize) < self.run.hogs + 1 {
+            thread::sleep(Duration::from_micros(100));
+        }
+        let (counts, start) = (Counts::now(), Instant::now());
+        self.b().unlock();
+        (*self.end.wait() - start, counts)
+    }
+
+    fn work(&self, me: usize, gate: &Gate) -> Tally {
+        let mut tally = Tally::default();
+        if !gate.wait() {
+            return tally;
+        }
+        let (a, b) = (self.a(), self.b());
+        if me < self.run.hogs {
+            while self.end.get().is_none() {
+                b.lock();
+                gosched();
+                b.unlock();
+                tally.hog_locks += 1;
+            }
+            return tally;
+        }
+        for _ in 0..self.run.rounds {
+            a.lock();
+            b.lock();
+            tally.in_line_of_a += u64::from(a.waiters());
+            tally.in_line_of_b += u64::from(b.waiters());
+            b.unlock();
+            a.unlock();
+        }
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.end.set(Instant::now()).expect("there is one who is the last");
+        }
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::targets::queues::{QueueName, Treap, bucket, with_queue};
+
+    #[test]
+    fn the_locks_collide_or_not() {
+        for placement in Placement::ALL {
+            let run = Run { on: Contenders::Threads, placement, n: 1, rounds: 1, hogs: 1 };
+            let arena = Arena::<Treap>::new(run);
+            // The semaphores are as far apart as the locks, and lie in them where the locks' first bytes do, or later.
+            let [a, b] = [arena.a(), arena.b()].map(|lock| std::ptr::from_ref(lock).addr());
+            for inside in (0..size_of::<Lock<Treap>>()).step_by(4) {
+                assert_eq!(bucket(a + inside) == bucket(b + inside), placement == Placement::Colliding);
+            }
+        }
+    }
+
+    #[test]
+    fn all_stand_in_line() {
+        let on = Contenders::Threads;
+        for &queue in QueueName::ALL {
+            for placement in Placement::ALL {
+                let run = Run { on, placement, n: 8, rounds: 3, hogs: 2 };
+                let outcome = with_queue(queue, run).unwrap();
+                // At the start 7 wait for A, and they have it one after another; later, that is open.
+                assert!(outcome.in_line_of_a * 24.0 >= 27.9, "{outcome:?}");
+                assert!(outcome.hog_locks >= 2, "{outcome:?}");
+            }
+        }
+    }
+}

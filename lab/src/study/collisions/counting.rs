@@ -1,0 +1,113 @@
+//! Counting wake-ups in vain, from outside: by the policy, which waiters ask anew each time that they begin to wait.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use sudog_locks::waiting_array::WaitPolicy;
+
+thread_local!(static WAITS_BEGUN: Cell<u64> = const { Cell::new(0) });
+
+/// How many waits this thread has begun.
+#[inline]
+pub fn waits_begun() -> u64 {
+    WAITS_BEGUN.get()
+}
+
+/// A policy as `P`, that counts the waits begun by each thread.
+///
+/// A waiter that is near its turn (and the first in line is, with `NEAR` at least 1) looks at the grant; if its turn
+/// has not come it asks its policy, with `iter` 0, for how long to look, and then waits by its protocol. Whenever that
+/// ends it looks again; it asks with 0 again if its turn has still not come, and does not ask at all if it has. So for
+/// one that is the first in line all along, *waits begun, less one, are the times that it was got up in vain*.
+///
+/// | protocol | what else gets it up, besides a wake of its bucket |
+/// |---|---|
+/// | chains | nothing |
+/// | buckets | that the bucket's word has changed before it sleeps: its sequence, or the bit of the first to sleep there; that four seconds have passed |
+///
+/// Those behind the first in line do not ask, so they are not counted; nor are goroutines, which share a thread.
+pub struct Counting<P>(PhantomData<P>);
+
+impl<P: WaitPolicy> WaitPolicy for Counting<P> {
+    const PARKS: bool = P::PARKS;
+
+    #[inline]
+    fn pass_time(iter: u32) -> bool {
+        if iter == 0 {
+            WAITS_BEGUN.set(WAITS_BEGUN.get() + 1);
+        }
+        P::pass_time(iter)
+    }
+}
+
+/// Sleeps without a second look. Contenders that look for a while before they sleep find their turn in that time, as long as
+/// a pair has two processors; but it is sleepers that collisions are about.
+pub struct AtOnce;
+
+impl WaitPolicy for AtOnce {
+    const PARKS: bool = true;
+
+    #[inline]
+    fn pass_time(_: u32) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
+    use sudog_locks::waiting_array::Benaphore;
+    use sudog_locks::waiting_array::{BucketWait, ChainWait, MixedHash, TicketWait};
+
+    use super::*;
+
+    /// Sleeps at once, and tells how often it has been asked.
+    struct Telling<const N: usize>;
+
+    static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+    impl<const N: usize> WaitPolicy for Telling<N> {
+        const PARKS: bool = true;
+
+        fn pass_time(_: u32) -> bool {
+            TOLD[N].fetch_add(1, Ordering::Relaxed);
+            false
+        }
+    }
+
+    /// Gets up the waiter of a semaphore in vain, some times, by wakes of all 64 buckets.
+    fn in_vain<W: TicketWait, const N: usize>() {
+        const TIMES: u32 = 3;
+        let sema = Benaphore::<W>::with_permits(0);
+        thread::scope(|s| {
+            let waiter = s.spawn(|| {
+                let before = waits_begun();
+                sema.acquire_many(1).unwrap();
+                waits_begun() - before
+            });
+            while TOLD[N].load(Ordering::Relaxed) < 1 + TIMES {
+                W::wake(0, 0..64);
+                thread::yield_now();
+            }
+            sema.post(1);
+            let begun = waiter.join().unwrap();
+            assert!(begun > u64::from(TIMES), "{begun}");
+            assert_eq!(begun, u64::from(TOLD[N].load(Ordering::Relaxed)));
+        });
+    }
+
+    #[test]
+    fn each_wake_in_vain_begins_a_wait() {
+        in_vain::<ChainWait<Counting<Telling<0>>, 1, MixedHash<64>>, 0>();
+        in_vain::<BucketWait<Counting<Telling<1>>, 1, MixedHash<64>>, 1>();
+    }
+
+    #[test]
+    fn who_does_not_wait_begins_no_wait() {
+        let before = waits_begun();
+        Benaphore::<ChainWait<Counting<Telling<0>>>>::with_permits(1).acquire_many(1).unwrap();
+        assert_eq!(waits_begun(), before);
+    }
+}

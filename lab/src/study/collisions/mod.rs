@@ -1,0 +1,398 @@
+//! What many semaphores do to each other in one waiting array.
+//!
+//! Two threads hand a permit back and forth by two semaphores: the thread that has it posts the other's, and waits for its own.
+//! So of each pair one waits at any time, the only waiter of its semaphore, and asleep; and many pairs go forward in
+//! step:
+//!
+//! ```text
+//!   first array    | A of pair 0 | A of pair 1 | …      128 bytes each
+//!   second array   | B of pair 0 | B of pair 1 | …
+//! ```
+//!
+//! One that is got up though its turn has not come was got up for another semaphore's sake; or by a poster that woke the
+//! ticket after the one granted, as it does, but so late that this one was waited for by then.
+//!
+//! `counting.rs` says how that is counted, `entrainment.rs` computes what part of the waiters share a bucket.
+
+mod counting;
+mod entrainment;
+
+use crate::options::{List, MAX_RUNS, MAX_THREADS, list, number, numbers, seconds};
+use clap::Args;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use serde::Serialize;
+use sudog_locks::waiting_array::Benaphore;
+use sudog_locks::waiting_array::{
+    BucketWait, ChainWait, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash, TicketWait,
+};
+
+use self::counting::{AtOnce, Counting, waits_begun};
+
+use crate::measure::metrics::median;
+use crate::measure::usage::{Counts, Usage, disturbance};
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::{Contenders, Gate};
+use crate::targets::registry::registry;
+
+/// Options of `collisions`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct CollisionsArgs {
+    /// Numbers of pairs of threads, each of which hands a permit back and forth by two semaphores
+    #[arg(long, value_name = "N,N", default_value = "1,4,16,64,256", value_parser = numbers::<1, MAX_PAIRS>)]
+    pub ns: List<usize>,
+
+    /// Hashes, by name and number of buckets [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<HashName>)]
+    pub hashes: Option<List<HashName>>,
+
+    /// How they wait, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<ProtocolName>)]
+    pub protocols: Option<List<ProtocolName>>,
+
+    /// How long a run takes
+    #[arg(long, value_name = "S", default_value = "0.1", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Runs of each, taking turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+}
+
+const MAX_PAIRS: usize = MAX_THREADS / 2;
+
+registry! {
+    /// The name of a hash, with its number of buckets.
+    enum HashName;
+    /// Something to do with a hash, whichever it is.
+    trait HashJob over TicketHash;
+    fn with_hash;
+    unknown "hash";
+
+    Plain64 = "plain-64": PlainHash<64>, "the address as it is; 64 buckets";
+    Mixed64 = "mixed-64": MixedHash<64>, "the address mixed; 64 buckets";
+    Paired64 = "paired-64": PairedHash<64>, "mixed, two tickets to a bucket; 64 buckets";
+    Orbits64 = "orbits-64": OrbitHash<64>, "mixed, page by page; 64 buckets";
+    Plain2048 = "plain-2048": PlainHash<2048>, "the address as it is; 2048 buckets";
+    Mixed2048 = "mixed-2048": MixedHash<2048>, "the address mixed; 2048 buckets";
+    Paired2048 = "paired-2048": PairedHash<2048>, "mixed, two tickets to a bucket; 2048 buckets";
+    Orbits2048 = "orbits-2048": OrbitHash<2048>, "mixed, page by page; 2048 buckets";
+}
+
+/// A way to wait, for any hash.
+pub trait Protocol {
+    /// With this hash, counting, and asleep at once.
+    type On<H: TicketHash>: TicketWait;
+}
+
+/// See [`ChainWait`].
+pub struct Chains;
+
+/// See [`BucketWait`].
+pub struct Buckets;
+
+impl Protocol for Chains {
+    type On<H: TicketHash> = ChainWait<Counting<AtOnce>, 1, H>;
+}
+
+impl Protocol for Buckets {
+    type On<H: TicketHash> = BucketWait<Counting<AtOnce>, 1, H>;
+}
+
+registry! {
+    /// The name of a way to wait.
+    enum ProtocolName;
+    /// Something to do with a way to wait, whichever it is.
+    trait ProtocolJob over Protocol;
+    fn with_protocol;
+    unknown "protocol";
+
+    Chains = "chains": Chains, "the benaphore, whose waiters sleep in chains";
+    Buckets = "buckets": Buckets, "the benaphore, whose waiters sleep on buckets";
+}
+
+/// One run to be made.
+#[derive(Clone, Copy)]
+struct Run {
+    protocol: ProtocolName,
+    hash: HashName,
+    pairs: usize,
+    duration: Duration,
+}
+
+/// What one thread brings home, and what all together do.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    acquisitions: u64,
+    /// Those that did not find a permit.
+    waited: u64,
+    futile: u64,
+}
+
+/// What is written of a run.
+#[derive(Clone, Serialize, Debug)]
+struct Record {
+    bench: &'static str,
+    protocol: ProtocolName,
+    hash: HashName,
+    pairs: usize,
+    threads: usize,
+    run: usize,
+    seconds: f64,
+    acquisitions: u64,
+    throughput: f64,
+    waited: u64,
+    futile: u64,
+    futile_per_acquisition: f64,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    cpus: f64,
+    other_cpus: Option<f64>,
+}
+
+/// The semaphores, of each pair's first and second, 128 bytes apart; and the end.
+struct Arena<W> {
+    semaphores: [Box<[CachePadded<Benaphore<W>>]>; 2],
+    stop: CachePadded<AtomicBool>,
+}
+
+impl Run {
+    fn threads(&self) -> usize {
+        2 * self.pairs
+    }
+
+    fn make(self) -> io::Result<(Duration, Tally, Usage)> {
+        with_hash(self.hash, self)
+    }
+
+    fn with<W: TicketWait>(self) -> io::Result<(Duration, Tally, Usage)> {
+        let one = |permits| CachePadded::new(Benaphore::<W>::with_permits(permits));
+        // One of each pair begins.
+        let semaphores = [1, 0].map(|permits| (0..self.pairs).map(|_| one(permits)).collect());
+        let arena = Arc::new(Arena { semaphores, stop: CachePadded::new(AtomicBool::new(false)) });
+        let theirs = Arc::clone(&arena);
+        let work = move |me, gate: &Gate| theirs.work(me, gate);
+        let conduct = |gate: &Gate| {
+            let (counts, start) = (Counts::now(), Instant::now());
+            gate.open(true);
+            thread::sleep(self.duration);
+            let elapsed = start.elapsed();
+            arena.stop.store(true, Ordering::Relaxed);
+            (counts, elapsed)
+        };
+        let ((counts, elapsed), tallies) = Contenders::Threads.fan_out(self.threads(), work, conduct)?;
+        Ok((elapsed, tallies.into_iter().fold(Tally::default(), Tally::and), counts.usage_until_now()))
+    }
+
+    fn record(&self, run: usize, (elapsed, tally, usage): (Duration, Tally, Usage)) -> Record {
+        let seconds = elapsed.as_secs_f64();
+        Record {
+            bench: "collisions",
+            protocol: self.protocol,
+            hash: self.hash,
+            pairs: self.pairs,
+            threads: self.threads(),
+            run,
+            seconds,
+            acquisitions: tally.acquisitions,
+            throughput: tally.acquisitions as f64 / seconds,
+            waited: tally.waited,
+            futile: tally.futile,
+            futile_per_acquisition: tally.futile as f64 / tally.acquisitions as f64,
+            voluntary_switches: usage.voluntary_switches,
+            involuntary_switches: usage.involuntary_switches,
+            cpus: usage.cpus,
+            other_cpus: usage.other_cpus,
+        }
+    }
+}
+
+impl HashJob for Run {
+    type Out = io::Result<(Duration, Tally, Usage)>;
+
+    fn run<H: TicketHash>(self) -> Self::Out {
+        struct With<H>(Run, std::marker::PhantomData<H>);
+        impl<H: TicketHash> ProtocolJob for With<H> {
+            type Out = io::Result<(Duration, Tally, Usage)>;
+
+            fn run<P: Protocol>(self) -> Self::Out {
+                self.0.with::<P::On<H>>()
+            }
+        }
+        with_protocol(self.protocol, With::<H>(self, std::marker::PhantomData))
+    }
+}
+
+impl<W: TicketWait> Arena<W> {
+    /// The life of one of a pair.
+    fn work(&self, me: usize, gate: &Gate) -> Tally {
+        let [ours, theirs] = [me, me + 1].map(|side| &self.semaphores[side % 2][me / 2]);
+        let mut tally = Tally::default();
+        let mut running = gate.wait();
+        while running {
+            let before = waits_begun();
+            ours.acquire_many(1).expect("nobody closes it");
+            // Asked with the permit, so at the end the other one gets it once more, and leaves.
+            running = !self.stop.load(Ordering::Relaxed);
+            theirs.post(1);
+            if running {
+                let begun = waits_begun() - before;
+                tally = tally.and(Tally { acquisitions: 1, waited: begun.min(1), futile: begun.saturating_sub(1) });
+            }
+        }
+        tally
+    }
+}
+
+impl Tally {
+    fn and(self, other: Self) -> Self {
+        Self {
+            acquisitions: self.acquisitions + other.acquisitions,
+            waited: self.waited + other.waited,
+            futile: self.futile + other.futile,
+        }
+    }
+}
+
+/// What to measure.
+struct Plan<'a> {
+    ns: &'a [usize],
+    hashes: &'a [HashName],
+    protocols: &'a [ProtocolName],
+    duration: Duration,
+    runs: usize,
+}
+
+impl Plan<'_> {
+    fn rows(&self) -> impl Iterator<Item = (ProtocolName, HashName)> {
+        self.protocols.iter().flat_map(|&protocol| self.hashes.iter().map(move |&hash| (protocol, hash)))
+    }
+
+    fn measure(&self, output: Output) -> Result<Vec<Record>, Failure> {
+        let progress = output.progress("collisions", self.runs * self.ns.len() * self.rows().count());
+        let mut records = Vec::new();
+        for number in 1..=self.runs {
+            for &pairs in self.ns {
+                for (protocol, hash) in self.rows() {
+                    let run = Run { protocol, hash, pairs, duration: self.duration };
+                    let outcome = run
+                        .make()
+                        .map_err(|error| Failure::Run(format!("cannot start {} threads: {error}", run.threads())))?;
+                    let record = run.record(number, outcome);
+                    output.record(&record)?;
+                    records.push(record);
+                    progress.inc(1);
+                }
+            }
+        }
+        progress.finish_and_clear();
+        Ok(records)
+    }
+
+    fn table(&self, records: &[Record], of: fn(&Record) -> f64, show: fn(f64) -> String) -> Table {
+        let mut table = Table::new(2, self.header(["protocol", "hash"]));
+        for (protocol, hash) in self.rows() {
+            let cell = |&n: &usize| {
+                let ours = records.iter().filter(|r| r.protocol == protocol && r.hash == hash && r.pairs == n);
+                show(median(ours.map(of)))
+            };
+            table.row([protocol.name(), hash.name()].map(str::to_owned).into_iter().chain(self.ns.iter().map(cell)));
+        }
+        table
+    }
+
+    /// What is computed, and what chance would make of it.
+    fn computed(&self, records: &[entrainment::Record]) -> Table {
+        let mut table = Table::new(1, self.header(["hash"]));
+        let mut chances: Vec<usize> = Vec::new();
+        for of_hash in records.chunks(self.ns.len()) {
+            let name = of_hash[0].hash.name().to_owned();
+            table.row([name].into_iter().chain(of_hash.iter().map(|r| units::ratio(r.shared))));
+        }
+        for of_hash in records.chunks(self.ns.len()) {
+            let buckets = of_hash[0].buckets;
+            if !chances.contains(&buckets) {
+                chances.push(buckets);
+                let name = format!("by chance, {buckets}");
+                table.row([name].into_iter().chain(of_hash.iter().map(|r| units::ratio(r.by_chance))));
+            }
+        }
+        table
+    }
+
+    fn header<const N: usize>(&self, words: [&str; N]) -> impl Iterator<Item = String> {
+        words.map(str::to_owned).into_iter().chain(self.ns.iter().map(|n| format!("n={n}")))
+    }
+}
+
+/// Measures and prints.
+pub fn run(args: &CollisionsArgs, output: Output) -> Result<(), Failure> {
+    let plan = Plan {
+        ns: &args.ns.0,
+        hashes: args.hashes.as_ref().map_or(HashName::ALL, |list| &list.0),
+        protocols: args.protocols.as_ref().map_or(ProtocolName::ALL, |list| &list.0),
+        duration: args.seconds,
+        runs: args.runs,
+    };
+    let records = plan.measure(output)?;
+    let computed: Vec<_> =
+        plan.hashes.iter().flat_map(|&hash| plan.ns.iter().map(move |&n| entrainment::record(hash, n))).collect();
+    computed.iter().try_for_each(|record| output.record(record))?;
+
+    output.text(format_args!(
+        "collisions: medians of {} runs of {:?}; n pairs of threads, each of which hands a permit back and forth\n",
+        args.runs, args.seconds
+    ))?;
+    for (title, of, show) in QUANTITIES {
+        output.text(format_args!("{title}:\n{}\n", plan.table(&records, of, show)))?;
+    }
+    output.text(format_args!(
+        "Computed: the part of n waiters that share a bucket, their semaphores {} bytes apart, their tickets the \
+         same:\n{}\n",
+        entrainment::SPACING,
+        plan.computed(&computed)
+    ))?;
+    REMARKS.iter().try_for_each(|remark| output.text(remark))?;
+    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
+    disturbance(others.map(|sum| sum / records.len() as f64)).map_or(Ok(()), |warning| output.text(warning))
+}
+
+const REMARKS: [&str; 4] = [
+    "Futile: a waiter was got up, and its turn had not come. Counted for the first in line, as all are here.",
+    "With n=1 there is nobody to collide with: a post also wakes the ticket after the one granted, and does so late.",
+    "On buckets also: it found its bucket changed on its way to sleep, which spares it the sleep.",
+    "In step, those who share a bucket once share one at every ticket, whatever the hash: all walk alike.",
+];
+
+/// A quantity: its title, where it comes from, how it looks.
+type Quantity = (&'static str, fn(&Record) -> f64, fn(f64) -> String);
+
+const QUANTITIES: [Quantity; 2] = [
+    ("Futile wake-ups per acquisition", |record| record.futile_per_acquisition, units::ratio),
+    ("Acquisitions per second, of all together", |record| record.throughput, units::rate),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_ends() {
+        for &hash in HashName::ALL {
+            for &protocol in ProtocolName::ALL {
+                let run = Run { protocol, hash, pairs: 3, duration: Duration::from_millis(20) };
+                let (_, tally, _) = run.make().unwrap();
+                assert!(tally.waited <= tally.acquisitions && (tally.waited > 0 || tally.futile == 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Go issue 33747: many goroutines that need a mutex for a hundredth of their time.
+//!
+//! Once a waiter has waited for a millisecond, each unlock hands the mutex over. If the unlocking goroutine goes on to its
+//! work outside, a waiter of the same processor runs when that work is done; all this time the mutex is its own, and
+//! no contender uses it. So waiters have always waited for more than a millisecond, and it does not end: two are at
+//! work, however many processors there are. Since 1.14 the unlocking goroutine gives way, and the waiter has the rest of
+//! its time slice.
+//!
+//! In the issue it begins at about 28 processors, where by chance enough goroutines meet at the mutex. Where there are
+//! two, two at work are all there can be. So here it is staged:
+//!
+//! * *Processors are simulated.* Work outside is sleep, of the worker and not of the goroutine: the worker is taken, as a
+//!   processor would be, and its goroutines wait. Work under the mutex is done.
+//! * *Chance is helped.* At the start a contender holds the mutex for some milliseconds (a page fault, a thread that lost
+//!   its processor), and all come to stand in line. What is measured is whether they ever get out of it.
+//!
+//! Goroutines here stay on their workers, where Go's move to the processor of the goroutine that readies them. So giving way helps
+//! if the waiter is of the same worker, and else not: less than in Go. On threads no thread gives way, and each waits for
+//! no work outside: there the policies are alike.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use serde::Serialize;
+use sudog_sync::GoMutex;
+use sudog_sync::mutex::policy::Policy;
+use sudog_sync::semaphore::RuntimeSema;
+
+use super::on_workers;
+use crate::measure::metrics::median;
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::{Contenders, Gate};
+use crate::study::history::HistoryArgs;
+use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
+
+/// How many are simulated, by default: one sees it with so many.
+const PROCESSORS: usize = 8;
+
+/// One run under one policy.
+#[derive(Clone, Copy)]
+struct Scene {
+    on: Contenders,
+    contenders: usize,
+    duration: Duration,
+    stall: Duration,
+    inside: Duration,
+    outside: Duration,
+}
+
+/// What came of it.
+struct Ending {
+    elapsed: Duration,
+    operations: u64,
+    /// In how many of the conductor's looks the mutex was in starvation mode.
+    starving: f64,
+}
+
+/// What is written of it.
+#[derive(Clone, Serialize, Debug)]
+struct Record {
+    bench: &'static str,
+    story: &'static str,
+    issue: u32,
+    policy: PolicyName,
+    #[serde(flatten)]
+    on: Contenders,
+    contenders: usize,
+    run: usize,
+    cost_ns: u128,
+    stall_ns: u128,
+    ratio: f64,
+    operations: u64,
+    ns_per_op: f64,
+    /// The part of the time in which the mutex was in starvation mode.
+    starving: f64,
+}
+
+impl PolicyJob for Scene {
+    type Out = std::io::Result<Ending>;
+
+    fn run<P: Policy + 'static>(self) -> Self::Out {
+        let mutex = Arc::new(GoMutex::<RuntimeSema, P>::const_new());
+        let over = Arc::new(AtomicBool::new(false));
+        let counts: Arc<[CachePadded<AtomicU64>]> = (0..self.contenders).map(|_| CachePadded::default()).collect();
+        let done = || counts.iter().map(|count| count.load(Relaxed)).sum::<u64>();
+        let theirs = (Arc::clone(&mutex), Arc::clone(&over), Arc::clone(&counts));
+        let body = move |number: usize, gate: &Gate| {
+            let (mutex, over, counts) = &theirs;
+            let running = gate.wait();
+            while running && !over.load(Relaxed) {
+                thread::sleep(self.outside);
+                mutex.lock();
+                let start = Instant::now();
+                while start.elapsed() < self.inside {}
+                mutex.unlock();
+                counts[number].fetch_add(1, Relaxed); // on a line of its own
+            }
+        };
+        let conduct = |gate: &Gate| {
+            mutex.lock();
+            gate.open(true);
+            thread::sleep(self.stall);
+            mutex.unlock();
+            let start = Instant::now();
+            let before = done();
+            let (mut looks, mut starving) = (0, 0);
+            while start.elapsed() < self.duration {
+                thread::sleep(Duration::from_millis(1));
+                looks += 1;
+                starving += u32::from(mutex.is_starving());
+            }
+            let (elapsed, operations) = (start.elapsed(), done() - before);
+            over.store(true, Relaxed);
+            Ending { elapsed, operations, starving: f64::from(starving) / f64::from(looks.max(1)) }
+        };
+        let (ending, _) = self.on.fan_out(self.contenders, body, conduct)?;
+        Ok(ending)
+    }
+}
+
+/// The policies take turns.
+pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result<(), Failure> {
+    const COMPARED: [PolicyName; 4] = [PolicyName::Go1_8, PolicyName::Go1_9, PolicyName::Go1_14, PolicyName::Threads];
+    let (inside, outside) = (args.cost.mul_f64(args.ratio), args.cost.mul_f64(1.0 - args.ratio));
+    let on = on_workers(args, on, PROCESSORS)?;
+    let numbers = &args.contenders.0;
+    let progress = output.progress("history: the collapse", args.runs * numbers.len() * COMPARED.len());
+    let mut records = Vec::new();
+    for run in 1..=args.runs {
+        for &contenders in numbers {
+            for policy in COMPARED {
+                let scene = Scene { on, contenders, duration: args.seconds, stall: args.stall, inside, outside };
+                let ending = with_policy(policy, scene)
+                    .map_err(|error| Failure::Run(format!("cannot start {contenders} contenders: {error}")))?;
+                let record = Record {
+                    bench: "history",
+                    story: "collapse",
+                    issue: 33747,
+                    policy,
+                    on,
+                    contenders,
+                    run,
+                    cost_ns: args.cost.as_nanos(),
+                    stall_ns: args.stall.as_nanos(),
+                    ratio: args.ratio,
+                    operations: ending.operations,
+                    ns_per_op: ending.elapsed.as_nanos() as f64 / ending.operations as f64,
+                    starving: ending.starving,
+                };
+                output.record(&record)?;
+                records.push(record);
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+
+    let of = |policy: PolicyName, contenders: usize, of: fn(&Record) -> f64| {
+        median(records.iter().filter(|r| r.policy == policy && r.contenders == contenders).map(of))
+    };
+    let names = COMPARED.iter().map(|policy| policy.name().to_owned());
+    let starving = COMPARED[1..].iter().map(|policy| format!("starving {}", policy.name()));
+    let header =
+        ["contenders".to_owned()].into_iter().chain(names).chain(["go-1.9 / go-1.14".to_owned()]).chain(starving);
+    let mut table = Table::new(0, header);
+    let mut worst = (f64::NAN, 0);
+    for &n in numbers {
+        let ratio = of(PolicyName::Go1_9, n, |r| r.ns_per_op) / of(PolicyName::Go1_14, n, |r| r.ns_per_op);
+        if worst.0.is_nan() || ratio > worst.0 {
+            worst = (ratio, n);
+        }
+        let times = COMPARED.map(|policy| units::time(of(policy, n, |r| r.ns_per_op)));
+        let starving = COMPARED[1..].iter().map(|&policy| units::ratio(of(policy, n, |r| r.starving)));
+        table.row([n.to_string()].into_iter().chain(times).chain([units::ratio(ratio)]).chain(starving));
+    }
+    output.text(format_args!(
+        "Go issue 33747 on {on}: each works for {:?}, {} of it under the mutex, which somebody held for {:?} when \
+         they came. Time per round of anybody from then on, and the part of that time in which the mutex is in starvation \
+         mode; medians of {} runs of {:?}.\n\n{table}\n",
+        args.cost, args.ratio, args.stall, args.runs, args.seconds
+    ))?;
+    output.text(format_args!(
+        "Without giving way (1.9) a round takes at most {} times what it takes with it (1.14), at {} contenders.\n",
+        units::ratio(worst.0),
+        worst.1
+    ))
+}

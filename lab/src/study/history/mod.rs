@@ -1,0 +1,120 @@
+//! Two stories of the Go mutex, told again with the policies that it had then.
+//!
+//! | story | what happened | what it changed |
+//! |---|---|---|
+//! | [`hog`]: Go issue 13086 | a goroutine that holds the mutex for long and locks it again at once keeps others out for seconds | 1.9: starvation mode |
+//! | [`collapse`]: Go issue 33747 | with starvation mode, many contenders can bring the mutex to a crawl that feeds itself | 1.14: the unlocking goroutine gives way |
+
+mod collapse;
+mod hog;
+
+use crate::measure::usage::Counts;
+use crate::options::{List, MAX_RUNS, MAX_THREADS, OnArgs, check, duration, number, numbers, seconds, some_time};
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::run::contenders::Contenders;
+use clap::Args;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A story of [`HistoryArgs`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoryName {
+    /// Go issue 13086.
+    Hog,
+    /// Go issue 33747.
+    Collapse,
+}
+
+impl FromStr for StoryName {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "hog" => Ok(Self::Hog),
+            "collapse" => Ok(Self::Collapse),
+            _ => Err("the stories are 'hog' and 'collapse'"),
+        }
+    }
+}
+
+/// Options of `history`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct HistoryArgs {
+    /// One story: hog (issue 13086) or collapse (issue 33747) [default: both]
+    #[arg(long, value_name = "STORY")]
+    pub story: Option<StoryName>,
+
+    /// The hog: for how long it holds the mutex
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = some_time)]
+    pub hold: Duration,
+
+    /// The hog: when its victim is given up
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_time)]
+    pub limit: Duration,
+
+    /// The collapse: how long each works in a round
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = some_time)]
+    pub cost: Duration,
+
+    /// The collapse: the part of it that is under the mutex
+    #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
+    pub ratio: f64,
+
+    /// The collapse: how long a contender holds the mutex at the start
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
+    pub stall: Duration,
+
+    /// The collapse: numbers of contenders
+    #[arg(long, value_name = "N,N", default_value = "8,32,64,128,256", value_parser = numbers::<1, MAX_THREADS>)]
+    pub contenders: List<usize>,
+
+    /// The collapse: how long a run takes
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Runs of each, taking turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What contends.
+    #[command(flatten)]
+    pub on: OnArgs,
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let part: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
+    check(part, 0.0..=1.0)?;
+    Ok(part)
+}
+
+/// Tells the stories that were asked for.
+pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
+    let on = args.on.contenders()?;
+    let tells = |story| args.story.is_none_or(|only| only == story);
+    if tells(StoryName::Collapse) && args.on.workers == Some(1) {
+        return Err(Failure::Usage(
+            "on one worker goroutines that only work do not meet: nothing interrupts them".into(),
+        ));
+    }
+    let counts = Counts::now();
+    if tells(StoryName::Hog) {
+        hog::tell(args, on, output)?;
+    }
+    if tells(StoryName::Collapse) {
+        collapse::tell(args, on, output)?;
+    }
+    counts.warning().map_or(Ok(()), |warning| output.text(warning))
+}
+
+/// Goroutines on as many workers as were asked for, or else on as many as the story needs.
+fn on_workers(args: &HistoryArgs, on: Contenders, workers: usize) -> Result<Contenders, Failure> {
+    match on {
+        Contenders::Threads => Ok(on),
+        #[cfg(unix)]
+        Contenders::Goroutines { .. } => {
+            Contenders::goroutines(Some(args.on.workers.unwrap_or(workers))).map_err(Failure::Usage)
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The commands that study one question each.
+
+pub mod bypass;
+pub mod capacitor;
+pub mod collide;
+pub mod collisions;
+pub mod history;
+pub mod stages;
+pub mod starvation;

@@ -1,0 +1,267 @@
+//! MutexBench over the eight stages of the Go mutex: what each of them bought.
+
+use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
+use clap::Args;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use sudog_runtime::Instant;
+use sudog_sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7, V8};
+use sudog_sync::semaphore::RuntimeSema;
+use sudog_sync::{Order, RawLock, Semaphore, Wake};
+
+use crate::bench::logged;
+use crate::bench::plan::{Plan, Record};
+
+use crate::measure::metrics::median;
+use crate::measure::usage::disturbance;
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::driver::Run;
+use crate::targets::lockable::{LockableJob, Locked};
+use crate::targets::locks::LockName;
+use crate::targets::registry::registry;
+use crate::targets::target::Target;
+
+/// Options of `stages`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct StagesArgs {
+    /// Stages, by name [default: all]
+    #[arg(long, value_name = "A,B", value_parser = list::<StageName>)]
+    pub stages: Option<List<StageName>>,
+
+    /// Numbers of contenders, threads or goroutines
+    #[arg(long, value_name = "N,N", default_value = "1,2,4,16", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: List<usize>,
+
+    /// How much, and of what.
+    #[command(flatten)]
+    pub effort: EffortArgs,
+}
+
+registry! {
+    /// The name of a stage.
+    enum StageName;
+    /// Something to do with a stage, whichever it is.
+    trait StageJob over RawLock;
+    fn with_stage;
+    unknown "stage";
+
+    V1 = "v1": V1<Counted>, "a semaphore of one";
+    V2 = "v2": V2<Counted>, "+ a locked flag: a free mutex is taken without the semaphore";
+    V3 = "v3": V3<Counted>, "+ spinning before sleeping";
+    V4 = "v4": V4<Counted>, "+ a count of waiters: an unlock that nobody waits for is one step";
+    V5 = "v5": V5<Counted>, "+ the woken bit: one waiter awake is enough";
+    V6 = "v6": V6<Counted>, "+ LIFO: who is beaten goes back to the head of the line";
+    V7 = "v7": V7<Counted>, "+ starvation mode: nobody waits for long after a millisecond";
+    V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: go-1.14";
+}
+
+/// [`RuntimeSema`], which counts what is slow: sleeps, and handoffs. One run at a time.
+pub struct Counted(RuntimeSema);
+
+/// Waits that came to a wake-up: all that did not find a permit at once.
+static WAKES: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+static HANDOFFS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+
+// SAFETY: passes every call on.
+unsafe impl Semaphore for Counted {
+    const LIFO: bool = RuntimeSema::LIFO;
+    const FIFO: bool = RuntimeSema::FIFO;
+    const HANDOFF: bool = RuntimeSema::HANDOFF;
+    const DEADLINES: bool = RuntimeSema::DEADLINES;
+
+    fn new(permits: u32) -> Self {
+        Self(RuntimeSema::new(permits))
+    }
+
+    #[inline]
+    fn acquire(&self, order: Order) {
+        if !self.0.try_acquire() {
+            WAKES.fetch_add(1, Relaxed);
+            self.0.acquire(order);
+        }
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        self.0.try_acquire()
+    }
+
+    #[inline]
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        self.0.acquire_until(order, deadline)
+    }
+
+    #[inline]
+    fn release(&self, wake: Wake) {
+        if wake != Wake::Normal {
+            HANDOFFS.fetch_add(1, Relaxed);
+        }
+        self.0.release(wake);
+    }
+}
+
+/// What is written of a run: a stage, with so many contenders.
+#[derive(Clone, Serialize, Debug)]
+struct StageRecord {
+    stage: StageName,
+    #[serde(flatten)]
+    record: Record,
+    /// How often a contender slept until it was woken.
+    wakes: u64,
+    /// How often an unlock gave the lock to a waiter.
+    handoffs: u64,
+    /// How often the system switched threads.
+    ctx_switches: u64,
+}
+
+/// A run, on a stage.
+struct OnStage<J>(J);
+
+impl<J: LockableJob> StageJob for OnStage<J> {
+    type Out = J::Out;
+
+    fn run<L: RawLock + 'static>(self) -> J::Out {
+        self.0.run::<Locked<L>>(&L::new)
+    }
+}
+
+impl StageName {
+    /// The same lock, in the other benches.
+    const fn lock(self) -> LockName {
+        match self {
+            Self::V1 => LockName::V1,
+            Self::V2 => LockName::V2,
+            Self::V3 => LockName::V3,
+            Self::V4 => LockName::V4,
+            Self::V5 => LockName::V5,
+            Self::V6 => LockName::V6,
+            Self::V7 => LockName::V7,
+            Self::V8 => LockName::Go114,
+        }
+    }
+}
+
+/// The stages take turns.
+fn measure(
+    plan: &Plan,
+    stages: &[StageName],
+    output: Output,
+    progress: &ProgressBar,
+) -> Result<Vec<StageRecord>, Failure> {
+    let mut records = Vec::new();
+    for number in 1..=plan.runs {
+        for &threads in &plan.threads {
+            for &stage in stages {
+                let counts = || (WAKES.load(Relaxed), HANDOFFS.load(Relaxed));
+                let before = counts();
+                let run = Run { on: plan.on, threads, workload: plan.workload };
+                let outcome =
+                    with_stage(stage, OnStage(run)).measure().map_err(|error| plan.cannot_start(threads, &error))?;
+                let after = counts();
+                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, OnStage(run)))?;
+                let record = StageRecord {
+                    stage,
+                    wakes: after.0 - before.0,
+                    handoffs: after.1 - before.1,
+                    ctx_switches: outcome.usage.voluntary_switches + outcome.usage.involuntary_switches,
+                    record: plan.record(Target::Lock(stage.lock()), threads, number, outcome, metrics),
+                };
+                output.record(&record)?;
+                records.push(record);
+                progress.inc(1);
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// One row for each stage and number of contenders, side by side: by number, then by stage.
+fn table(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Table {
+    let header = ["stage", "T", "throughput", "/ stage before", "wakes", "handoffs", "switches"];
+    let mut table = Table::new(1, header.into_iter().chain(["p99.9", "max wait", "min/max"]));
+    for &threads in &plan.threads {
+        let mut before = f64::NAN;
+        for &stage in stages {
+            let over = |of: fn(&StageRecord) -> f64| {
+                median(records.iter().filter(|r| r.stage == stage && r.record.threads == threads).map(of))
+            };
+            let throughput = over(|r| r.record.throughput);
+            let each = |of: fn(&StageRecord) -> f64| format!("{:.4}", over(of));
+            table.row([
+                stage.name().to_owned(),
+                threads.to_string(),
+                units::rate(throughput),
+                units::ratio(throughput / before),
+                each(|r| r.wakes as f64 / r.record.acquisitions as f64),
+                each(|r| r.handoffs as f64 / r.record.acquisitions as f64),
+                each(|r| r.ctx_switches as f64 / r.record.acquisitions as f64),
+                units::time(over(|r| r.record.wait_p999_ns.map_or(f64::NAN, |ns| ns as f64))),
+                units::time(over(|r| r.record.wait_max_ns.map_or(f64::NAN, |ns| ns as f64))),
+                units::ratio(over(|r| r.record.min_max)),
+            ]);
+            before = throughput;
+        }
+    }
+    table
+}
+
+/// What is to be said of the logged runs, if there were any.
+fn logged_runs(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Option<String> {
+    let row = |stage: StageName, threads: usize| {
+        let ours = records.iter().filter(|r| r.stage == stage && r.record.threads == threads);
+        let labels = vec![stage.name().to_owned(), threads.to_string()];
+        logged::Row { labels, runs: ours.filter_map(|r| r.record.metrics.as_ref()).collect() }
+    };
+    let rows = plan.threads.iter().flat_map(|&threads| stages.iter().map(move |&stage| row(stage, threads)));
+    logged::text(&["stage", "T"], &rows.collect::<Vec<_>>())
+}
+
+/// Measures and prints.
+pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
+    let plan = Plan::new("stages", LockName::ALL, None, &args.threads, &args.effort, 0)?;
+    let stages = args.stages.as_ref().map_or(StageName::ALL, |list| &list.0);
+    let progress = output.progress(plan.bench, plan.runs * plan.threads.len() * stages.len());
+    let records = measure(&plan, stages, output, &progress)?;
+    progress.finish_and_clear();
+    output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, stages, &records)))?;
+    if let Some(logged) = logged_runs(&plan, stages, &records) {
+        output.text(format_args!("{logged}\n"))?;
+    }
+    output
+        .text("wakes, handoffs, switches: per acquisition. A wake is a sleep on the semaphore that came to its end.")?;
+    for &stage in stages {
+        output.text(format_args!("{}: {}.", stage.name(), stage.about()))?;
+    }
+    let others: Option<f64> = records.iter().map(|r| r.record.other_cpus).sum();
+    disturbance(others.map(|sum| sum / records.len() as f64)).map_or(Ok(()), |warning| output.text(warning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sleeps_is_counted() {
+        let before = WAKES.load(Relaxed);
+        let semaphore = Counted::new(1);
+        semaphore.acquire(Order::Fifo);
+        assert_eq!(WAKES.load(Relaxed), before, "there was a permit");
+        std::thread::scope(|s| {
+            let waiter = s.spawn(|| semaphore.acquire(Order::Fifo));
+            while WAKES.load(Relaxed) == before {
+                std::thread::yield_now();
+            }
+            semaphore.release(Wake::Handoff);
+            waiter.join().unwrap();
+        });
+        assert!(HANDOFFS.load(Relaxed) > 0 && !semaphore.try_acquire());
+    }
+}

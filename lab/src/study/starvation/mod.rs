@@ -1,0 +1,366 @@
+//! Starvation mode, seen: which contenders waited, which overtook which, when the mutex changed its mode.
+//!
+//! A contender that has the mutex nearly always and some that want it now and then contend, see [`contest`]; what the mutex and
+//! its semaphore report of it is made into a [`history`]: a picture for a page, one in letters, and figures. And
+//! something is proved: that each handoff went to the waiter that had waited longest.
+
+pub mod contest;
+pub mod history;
+mod line;
+mod text;
+mod timeline;
+
+use crate::options::{OnArgs, duration, number, seconds, some_time};
+use clap::Args;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use sudog_runtime::event::{Event, Kind, Who};
+
+pub use self::line::Verdict;
+
+use self::contest::{Contender, Contest, Outcome};
+use self::history::{History, Lane};
+
+use self::timeline::timeline;
+use crate::measure::metrics::median;
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::report::{Picture, ReportFile, default_path};
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::targets::policies::PolicyName;
+
+/// More would not be seen in a picture.
+const MAX_CONTENDERS: usize = 64;
+
+/// Options of `starvation`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct StarvationArgs {
+    /// What the mutex does: go-1.8, go-1.9, go-1.14, fifo, threads
+    #[arg(long, value_name = "NAME", default_value = "go-1.14")]
+    pub policy: PolicyName,
+
+    /// How many have the mutex nearly always
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_CONTENDERS>)]
+    pub hogs: usize,
+
+    /// How many want it now and then
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number::<1, MAX_CONTENDERS>)]
+    pub victims: usize,
+
+    /// How long a hog holds the mutex
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
+    pub hold: Duration,
+
+    /// How long a victim holds it
+    #[arg(long, value_name = "TIME", default_value = "10us", value_parser = duration)]
+    pub victim_hold: Duration,
+
+    /// How long a hog is busy with something else before it wants the mutex again
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = duration)]
+    pub pause: Duration,
+
+    /// How long a victim sleeps before it wants it again
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
+    pub victim_pause: Duration,
+
+    /// How long it takes
+    #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// How much of it is drawn, from a little before starvation mode begins
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = some_time)]
+    pub window: Duration,
+
+    /// Where to write the picture alone, besides the report
+    #[arg(long, value_name = "PATH")]
+    pub svg: Option<PathBuf>,
+
+    /// What contends.
+    #[command(flatten)]
+    pub on: OnArgs,
+}
+
+/// What is written of an event.
+#[derive(Serialize)]
+struct EventRecord<'a> {
+    bench: &'static str,
+    event: &'static str,
+    at_ns: u64,
+    who: String,
+    contender: &'a str,
+    role: &'static str,
+    /// Of contenders that sleep and are woken: what this sleep is known by.
+    waiter: Option<usize>,
+}
+
+/// What is written of the whole.
+#[derive(Serialize)]
+struct Summary<'a> {
+    bench: &'static str,
+    summary: bool,
+    policy: PolicyName,
+    #[serde(flatten)]
+    on: Contenders,
+    hogs: usize,
+    victims: usize,
+    hold_ns: u64,
+    victim_hold_ns: u64,
+    pause_ns: u64,
+    victim_pause_ns: u64,
+    seconds: f64,
+    contenders: Vec<ContenderRecord<'a>>,
+    handoffs: usize,
+    handoffs_to_the_longest_waiting: usize,
+    handoffs_to_one_who_had_passed: usize,
+    handoffs_to_another: usize,
+    handoffs_not_judged: usize,
+    starving_enters: usize,
+    starving_exits: usize,
+    starving_ns: u64,
+    barges: usize,
+    spin_wins: usize,
+    wakes: usize,
+    requeues: usize,
+    stolen_tokens: usize,
+    dropped: u64,
+}
+
+/// What is written of one contender.
+#[derive(Serialize)]
+struct ContenderRecord<'a> {
+    contender: &'a str,
+    role: &'static str,
+    acquisitions: u64,
+    share: f64,
+    wait_p50_ns: Option<u64>,
+    wait_max_ns: Option<u64>,
+}
+
+const NAME: &str = "starvation";
+
+impl Contest {
+    fn of(args: &StarvationArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            policy: args.policy,
+            hogs: args.hogs,
+            victims: args.victims,
+            hold: args.hold,
+            victim_hold: args.victim_hold,
+            pause: args.pause,
+            victim_pause: args.victim_pause,
+            duration: args.seconds,
+            on: args.on.contenders()?,
+        })
+    }
+
+    fn headline(&self) -> String {
+        let time = |time: Duration| units::time(ns(time) as f64);
+        let people = |n: usize, role: &str| format!("{n} {role}{}", if n == 1 { "" } else { "s" });
+        format!(
+            "{NAME} on {}: {}, {}; {}: {}.\n\
+             A hog holds the mutex for {} and wants it again {}; a victim holds it for {} and wants it again after {}.",
+            self.on,
+            people(self.hogs, "hog"),
+            people(self.victims, "victim"),
+            self.policy.name(),
+            self.policy.about(),
+            time(self.hold),
+            if self.pause.is_zero() { "at once".to_owned() } else { format!("after {}", time(self.pause)) },
+            time(self.victim_hold),
+            time(self.victim_pause)
+        )
+    }
+}
+
+/// Runs it, shows it, writes the report.
+pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let contest = Contest::of(args)?;
+    let report = report.map_or_else(|| default_path("starvation.html"), |path| Ok(path.to_owned()))?;
+    let file = ReportFile::create(&report)?;
+    let svg = args.svg.as_deref().map(ReportFile::create).transpose()?;
+
+    let contenders = contest.contenders();
+    let outcome =
+        contest.hold().map_err(|e| Failure::Run(format!("cannot start {} {}: {e}", contenders.len(), contest.on)))?;
+    let history = History::new(&outcome.events, &contenders, outcome.dropped, outcome.elapsed);
+    let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
+    record(&contest, &contenders, &names, &outcome, &history, output)?;
+
+    let window = history.window(args.window);
+    let (table, remarks) = (table(&names, &outcome, &history), remarks(&contest, &outcome, &history));
+    output.text(format_args!("{}\n", contest.headline()))?;
+    output.text(format_args!("{}\n\n{table}\n", text::text(&history, &contenders, window)))?;
+    for remark in &remarks {
+        output.text(remark)?;
+    }
+    let picture = timeline(&history, &names, window);
+    if let Some(svg) = svg {
+        svg.commit(&picture)?;
+    }
+    Picture { headline: &contest.headline(), svg: &picture, table: &table, remarks: &remarks, on: contest.on }
+        .write(file, output)
+}
+
+fn record(
+    contest: &Contest,
+    contenders: &[Contender],
+    names: &[String],
+    outcome: &Outcome,
+    history: &History,
+    output: Output,
+) -> Result<(), Failure> {
+    let contender = |who: Who| history.lanes.iter().position(|lane| lane.who == Some(who));
+    for event in &outcome.events {
+        if let Some(n) = contender(event.who) {
+            output.record(&EventRecord {
+                bench: NAME,
+                event: event.kind.name(),
+                at_ns: ns(event.at),
+                who: event.who.to_string(),
+                contender: &names[n],
+                role: contenders[n].role.name(),
+                waiter: waiter(event),
+            })?;
+        }
+    }
+    let all = outcome.acquisitions.iter().sum::<u64>().max(1);
+    let of_contender = |n: usize| {
+        let Lane { waits, .. } = &history.lanes[n];
+        ContenderRecord {
+            contender: &names[n],
+            role: contenders[n].role.name(),
+            acquisitions: outcome.acquisitions[n],
+            share: outcome.acquisitions[n] as f64 / all as f64,
+            wait_p50_ns: (!waits.is_empty()).then(|| middle(waits) as u64),
+            wait_max_ns: waits.iter().copied().max().map(ns),
+        }
+    };
+    output.record(&Summary {
+        bench: NAME,
+        summary: true,
+        policy: contest.policy,
+        on: contest.on,
+        hogs: contest.hogs,
+        victims: contest.victims,
+        hold_ns: ns(contest.hold),
+        victim_hold_ns: ns(contest.victim_hold),
+        pause_ns: ns(contest.pause),
+        victim_pause_ns: ns(contest.victim_pause),
+        seconds: history.end.as_secs_f64(),
+        contenders: (0..contenders.len()).map(of_contender).collect(),
+        handoffs: history.handoffs.len(),
+        handoffs_to_the_longest_waiting: history.judged(Verdict::Longest),
+        handoffs_to_one_who_had_passed: history.judged(Verdict::Passed),
+        handoffs_to_another: history.judged(Verdict::Another),
+        handoffs_not_judged: history.judged(Verdict::Unknown),
+        starving_enters: history.count(Kind::StarvingEnter),
+        starving_exits: history.count(Kind::StarvingExit),
+        starving_ns: ns(history.time_starving()),
+        barges: history.count(Kind::Barge),
+        spin_wins: history.count(Kind::SpinWin),
+        wakes: history.count(Kind::Wake),
+        requeues: history.count(Kind::Requeue),
+        stolen_tokens: history.count(Kind::StolenToken),
+        dropped: outcome.dropped,
+    })
+}
+
+/// What a sleep is known by; contenders use the field to name themselves.
+fn waiter(event: &Event) -> Option<usize> {
+    let of_a_sleep = [Kind::Sleep, Kind::Requeue, Kind::Wake, Kind::Handoff, Kind::Leave].contains(&event.kind);
+    of_a_sleep.then_some(event.waiter)
+}
+
+fn table(names: &[String], outcome: &Outcome, history: &History) -> Table {
+    let all = outcome.acquisitions.iter().sum::<u64>().max(1);
+    let header = ["", "events of", "acquisitions", "share", "median wait", "longest wait"];
+    let mut table = Table::new(2, header);
+    for ((name, lane), &acquisitions) in names.iter().zip(&history.lanes).zip(&outcome.acquisitions) {
+        let longest = lane.waits.iter().copied().max().map_or(f64::NAN, |wait| ns(wait) as f64);
+        table.row([
+            name.clone(),
+            lane.who.map_or_else(|| units::NOTHING.to_owned(), |who| who.to_string()),
+            acquisitions.to_string(),
+            format!("{:.1} %", 100.0 * acquisitions as f64 / all as f64),
+            units::time(middle(&lane.waits)),
+            units::time(longest),
+        ]);
+    }
+    table
+}
+
+/// In nanoseconds.
+fn middle(waits: &[Duration]) -> f64 {
+    median(waits.iter().map(|&wait| ns(wait) as f64))
+}
+
+fn remarks(contest: &Contest, outcome: &Outcome, history: &History) -> Vec<String> {
+    let time = |time: Duration| units::time(ns(time) as f64);
+    let count = |kind| history.count(kind);
+    let mut remarks = vec![
+        format!(
+            "Starvation mode: turned on {} times, off {}; for {} of {}.",
+            count(Kind::StarvingEnter),
+            count(Kind::StarvingExit),
+            time(history.time_starving()),
+            time(history.end)
+        ),
+        format!(
+            "Overtaken by newcomers (barges): {}; taken after a spin: {}; woken to compete: {}, beaten and back in line: \
+             {}.",
+            count(Kind::Barge),
+            count(Kind::SpinWin),
+            count(Kind::Wake),
+            count(Kind::Requeue)
+        ),
+        check(history),
+    ];
+    if contest.policy == PolicyName::Threads {
+        remarks.push(
+            "Under this policy the mutex mostly goes to the successor, which is awake: only handoffs to a sleeping waiter \
+             are counted."
+                .to_owned(),
+        );
+    }
+    if contest.on.have_one_worker() {
+        remarks.push(
+            "On one worker a goroutine that is busy keeps the others from running: they seldom come to want the mutex."
+                .to_owned(),
+        );
+    }
+    if outcome.dropped > 0 {
+        remarks.push(format!(
+            "{} events had no room, the oldest: waits and counts are of what is left. Acquisitions are complete.",
+            outcome.dropped
+        ));
+    }
+    remarks
+}
+
+/// What is proved, in a sentence or two.
+fn check(history: &History) -> String {
+    let judged = |verdict| history.judged(verdict);
+    let all = history.handoffs.len();
+    let mut text = match (all, judged(Verdict::Another)) {
+        (0, _) => return "No handoffs.".to_owned(),
+        (_, 0) => format!("Handoffs: {all}, to the one who had waited longest: {}.", judged(Verdict::Longest)),
+        (_, wrong) => format!("WRONG: of {all} handoffs {wrong} went to one who had not waited longest."),
+    };
+    if judged(Verdict::Passed) > 0 {
+        text += &format!(" To one who had passed those on its way into the line: {}.", judged(Verdict::Passed));
+    }
+    if judged(Verdict::Unknown) > 0 {
+        text += &format!(" Not judged, as events are missing: {}.", judged(Verdict::Unknown));
+    }
+    text
+}
+
+fn ns(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}

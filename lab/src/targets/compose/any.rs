@@ -1,0 +1,480 @@
+//! Capacitors and admissions that are chosen at run time.
+//!
+//! Enums and not boxes. A window is a jump away, that always goes the same way; what is over a semaphore a call and two
+//! jumps, as copies of all of them in each loop that is measured would take minutes to compile. Tickets are those of
+//! the primitive, or 0 if it has none.
+
+use std::time::Instant;
+
+use sudog_locks::capacitor::{
+    Admission, Always, ArriveDepart, Fractional, Gated, Multilane, Path, Platoon, SeparateLanes, SlidingWindow,
+    WindowTicket,
+};
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_sync::Semaphore;
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
+
+use super::name::{Admit, Front, Wait};
+use crate::targets::semaphores::SemaphoreName;
+
+/// Any primitive over a semaphore.
+#[derive(Debug)]
+pub enum Over<S> {
+    /// Platoons.
+    Platoon(Platoon<S>),
+    /// Platoons behind a gate: arrivals announce themselves.
+    Announced(Platoon<S>),
+    /// Lanes that are counted each for itself.
+    Separate(SeparateLanes<S>),
+}
+
+impl<S: Semaphore> Over<S> {
+    fn new(front: Front, limit: u32, gated: bool) -> Self {
+        match front {
+            Front::Separate { lanes, dealing, .. } => Self::Separate(SeparateLanes::with_lanes(lanes, limit, dealing)),
+            _ if gated => Self::Announced(Platoon::with_limit(limit)),
+            _ => Self::Platoon(Platoon::with_limit(limit)),
+        }
+    }
+}
+
+/// Passes a call on to whichever it is.
+macro_rules! on {
+    ($which:expr, $c:ident => $does:expr) => {
+        match $which {
+            Self::Platoon($c) | Self::Announced($c) => $does,
+            Self::Separate($c) => $does,
+        }
+    };
+}
+
+impl<S: Semaphore> ArriveDepart for Over<S> {
+    type Ticket = u32;
+
+    /// Not all semaphores have them.
+    const DEADLINES: bool = false;
+    const GATE: bool = true;
+
+    fn with_limit(limit: u32) -> Self {
+        Self::Announced(Platoon::with_limit(limit))
+    }
+
+    fn limit(&self) -> u32 {
+        on!(self, c => c.limit())
+    }
+
+    fn bound(&self) -> Option<u64> {
+        on!(self, c => c.bound())
+    }
+
+    #[inline]
+    fn arrive(&self) -> u32 {
+        match self {
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.arrive(),
+            Self::Separate(lanes) => return lanes.arrive(),
+        }
+        0
+    }
+
+    #[inline]
+    fn try_arrive(&self) -> Option<u32> {
+        match self {
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.try_arrive().map(|()| 0),
+            Self::Separate(lanes) => lanes.try_arrive(),
+        }
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
+        match self {
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.arrive_until(deadline).map(|()| 0),
+            Self::Separate(lanes) => lanes.arrive_until(deadline),
+        }
+    }
+
+    #[inline]
+    fn depart(&self, ticket: u32) {
+        match self {
+            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.depart(()),
+            Self::Separate(lanes) => lanes.depart(ticket),
+        }
+    }
+
+    #[inline]
+    fn depart_and_retract(&self, ticket: u32) {
+        match self {
+            Self::Platoon(platoon) => platoon.depart(()),
+            Self::Announced(platoon) => platoon.depart_and_retract(()),
+            Self::Separate(lanes) => lanes.depart_and_retract(ticket),
+        }
+    }
+
+    /// [`AnyAdmission`] always asks for it; it costs something where there is a gate only.
+    #[inline]
+    fn announce(&self) {
+        if let Self::Announced(platoon) = self {
+            platoon.announce();
+        }
+    }
+
+    #[inline]
+    fn retract(&self) {
+        if let Self::Announced(platoon) = self {
+            platoon.retract();
+        }
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        on!(self, c => c.is_idle())
+    }
+}
+
+/// Makes the enum over the semaphores. `$d` is the sign of a macro in a macro.
+macro_rules! any_over {
+    ($d:tt $($Sema:ident: $S:ty;)+) => {
+        /// Any primitive, over any semaphore that serves in order.
+        #[derive(Debug)]
+        #[allow(missing_docs)] // the names of the semaphores
+        pub enum AnyOver {
+            $($Sema(Over<$S>),)+
+        }
+
+        impl AnyOver {
+            const fn can_have(sema: SemaphoreName) -> bool {
+                matches!(sema, $(SemaphoreName::$Sema)|+)
+            }
+
+            fn new(sema: SemaphoreName, front: Front, limit: u32, gated: bool) -> Self {
+                match sema {
+                    $(SemaphoreName::$Sema => Self::$Sema(Over::new(front, limit, gated)),)+
+                    #[allow(unreachable_patterns)] // where all of them serve in order
+                    _ => panic!("{} does not serve in order", sema.name()),
+                }
+            }
+        }
+
+        /// Passes a call on to whichever it is.
+        macro_rules! over_any {
+            ($d which:expr, $d c:ident => $d does:expr) => {
+                match $d which {
+                    $(AnyOver::$Sema($d c) => $d does,)+
+                }
+            };
+        }
+    };
+}
+
+any_over! { $
+    Runtime: RuntimeSema;
+    ParkingLotCore: ParkingLotSema;
+    Benaphore: Benaphore;
+    BenaphoreTwa: Benaphore<BucketWait>;
+    Ticket: Ticket;
+    Twa: Twa;
+    TwaFar: Twa<SpinThenPark, 0>;
+    TwaChain: TwaChain;
+    TwaChannel: TwaChannel;
+    TwaLocation: TwaLocation;
+    TicketSpin: Ticket<Spin>;
+    TwaSpin: Twa<Spin, 1, PlainHash>;
+    TwaChainSpin: TwaChain<Spin>;
+    TwaYield: Twa<SpinThenYield>;
+    TwaChainYield: TwaChain<SpinThenYield>;
+}
+
+impl ArriveDepart for AnyOver {
+    type Ticket = u32;
+
+    /// Not all do.
+    const DEADLINES: bool = false;
+    const GATE: bool = true;
+
+    fn with_limit(limit: u32) -> Self {
+        Self::Benaphore(Over::with_limit(limit))
+    }
+
+    fn limit(&self) -> u32 {
+        over_any!(self, c => c.limit())
+    }
+
+    fn bound(&self) -> Option<u64> {
+        over_any!(self, c => c.bound())
+    }
+
+    #[inline(never)]
+    fn arrive(&self) -> u32 {
+        over_any!(self, c => c.arrive())
+    }
+
+    #[inline(never)]
+    fn try_arrive(&self) -> Option<u32> {
+        over_any!(self, c => c.try_arrive())
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
+        over_any!(self, c => c.arrive_until(deadline))
+    }
+
+    #[inline(never)]
+    fn depart(&self, ticket: u32) {
+        over_any!(self, c => c.depart(ticket));
+    }
+
+    #[inline(never)]
+    fn depart_and_retract(&self, ticket: u32) {
+        over_any!(self, c => c.depart_and_retract(ticket));
+    }
+
+    #[inline(never)]
+    fn announce(&self) {
+        over_any!(self, c => c.announce());
+    }
+
+    #[inline(never)]
+    fn retract(&self) {
+        over_any!(self, c => c.retract());
+    }
+
+    #[inline(never)]
+    fn is_idle(&self) -> bool {
+        over_any!(self, c => c.is_idle())
+    }
+}
+
+/// Lanes that are counted together, whose tickets are not asked for.
+#[derive(Debug)]
+pub struct AnyLanes(Multilane);
+
+impl ArriveDepart for AnyLanes {
+    type Ticket = u32;
+
+    const DEADLINES: bool = false;
+    const GATE: bool = false;
+
+    fn with_limit(limit: u32) -> Self {
+        Self(Multilane::with_limit(limit))
+    }
+
+    fn limit(&self) -> u32 {
+        self.0.limit()
+    }
+
+    fn bound(&self) -> Option<u64> {
+        self.0.bound()
+    }
+
+    #[inline(never)]
+    fn arrive(&self) -> u32 {
+        self.0.arrive() as u32
+    }
+
+    #[inline(never)]
+    fn try_arrive(&self) -> Option<u32> {
+        self.0.try_arrive().map(|ticket| ticket as u32)
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
+        self.0.arrive_until(deadline).map(|ticket| ticket as u32)
+    }
+
+    /// Whose departure it is makes no difference to it.
+    #[inline(never)]
+    fn depart(&self, ticket: u32) {
+        self.0.depart(u64::from(ticket));
+    }
+}
+
+/// Any primitive.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // one at a time, and another box would be another line to fetch
+pub enum AnyCapacitor {
+    /// The window, before which they sleep.
+    Window(SlidingWindow),
+    /// The window, before which they yield.
+    WindowYield(SlidingWindow<SpinThenYield>),
+    /// The window, before which they spin.
+    WindowSpin(SlidingWindow<Spin>),
+    /// Lanes that are counted together.
+    Together(AnyLanes),
+    /// One over a semaphore.
+    Over(AnyOver),
+}
+
+impl AnyCapacitor {
+    /// Whether a primitive can be had over this semaphore: it must serve first come, first served, newcomers included.
+    #[must_use]
+    pub const fn can_have(sema: SemaphoreName) -> bool {
+        AnyOver::can_have(sema)
+    }
+
+    /// As it is described.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such thing. What has been parsed there is.
+    #[must_use]
+    pub fn new(front: Front, limit: u32, admit: Admit) -> Self {
+        match front {
+            Front::Window { wait: Wait::Park } => Self::Window(SlidingWindow::with_limit(limit)),
+            Front::Window { wait: Wait::Yield } => Self::WindowYield(SlidingWindow::with_limit(limit)),
+            Front::Window { wait: Wait::Spin } => Self::WindowSpin(SlidingWindow::with_limit(limit)),
+            Front::Together { lanes } => Self::Together(AnyLanes(Multilane::with_lanes(lanes, limit))),
+            Front::Platoon { sema } | Front::Separate { sema, .. } => {
+                Self::Over(AnyOver::new(sema, front, limit, admit == Admit::Gated))
+            }
+        }
+    }
+}
+
+/// Passes a call on to whichever it is.
+macro_rules! any {
+    ($which:expr, $c:ident => $does:expr) => {
+        match $which {
+            Self::Window($c) => $does,
+            Self::WindowYield($c) => $does,
+            Self::WindowSpin($c) => $does,
+            Self::Together($c) => $does,
+            Self::Over($c) => $does,
+        }
+    };
+}
+
+/// A ticket of whichever it is.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyTicket {
+    /// The window's.
+    Window(WindowTicket),
+    /// That of another.
+    Other(u32),
+}
+
+impl ArriveDepart for AnyCapacitor {
+    type Ticket = AnyTicket;
+
+    /// Not all do.
+    const DEADLINES: bool = false;
+    const GATE: bool = true;
+
+    fn with_limit(limit: u32) -> Self {
+        Self::Window(SlidingWindow::new(limit))
+    }
+
+    fn limit(&self) -> u32 {
+        any!(self, c => c.limit())
+    }
+
+    fn bound(&self) -> Option<u64> {
+        any!(self, c => c.bound())
+    }
+
+    #[inline]
+    fn arrive(&self) -> AnyTicket {
+        match self {
+            Self::Window(window) => AnyTicket::Window(window.arrive()),
+            Self::WindowYield(window) => AnyTicket::Window(window.arrive()),
+            Self::WindowSpin(window) => AnyTicket::Window(window.arrive()),
+            Self::Together(lanes) => AnyTicket::Other(lanes.arrive()),
+            Self::Over(over) => AnyTicket::Other(over.arrive()),
+        }
+    }
+
+    #[inline]
+    fn try_arrive(&self) -> Option<AnyTicket> {
+        match self {
+            Self::Window(window) => window.try_arrive().map(AnyTicket::Window),
+            Self::WindowYield(window) => window.try_arrive().map(AnyTicket::Window),
+            Self::WindowSpin(window) => window.try_arrive().map(AnyTicket::Window),
+            Self::Together(lanes) => lanes.try_arrive().map(AnyTicket::Other),
+            Self::Over(over) => over.try_arrive().map(AnyTicket::Other),
+        }
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<AnyTicket> {
+        match self {
+            Self::Window(window) => window.arrive_until(deadline).map(AnyTicket::Window),
+            Self::WindowYield(window) => window.arrive_until(deadline).map(AnyTicket::Window),
+            Self::WindowSpin(window) => window.arrive_until(deadline).map(AnyTicket::Window),
+            Self::Together(lanes) => lanes.arrive_until(deadline).map(AnyTicket::Other),
+            Self::Over(over) => over.arrive_until(deadline).map(AnyTicket::Other),
+        }
+    }
+
+    #[inline]
+    fn depart(&self, ticket: AnyTicket) {
+        match (self, ticket) {
+            (Self::Window(window), AnyTicket::Window(ticket)) => window.depart(ticket),
+            (Self::WindowYield(window), AnyTicket::Window(ticket)) => window.depart(ticket),
+            (Self::WindowSpin(window), AnyTicket::Window(ticket)) => window.depart(ticket),
+            (Self::Together(lanes), AnyTicket::Other(ticket)) => lanes.depart(ticket),
+            (Self::Over(over), AnyTicket::Other(ticket)) => over.depart(ticket),
+            _ => unreachable!("a ticket of another"),
+        }
+    }
+
+    #[inline]
+    fn depart_and_retract(&self, ticket: AnyTicket) {
+        match (self, ticket) {
+            (Self::Over(over), AnyTicket::Other(ticket)) => over.depart_and_retract(ticket),
+            _ => self.depart(ticket), // whose announcements are nothing
+        }
+    }
+
+    #[inline]
+    fn announce(&self) {
+        any!(self, c => c.announce());
+    }
+
+    #[inline]
+    fn retract(&self) {
+        any!(self, c => c.retract());
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        any!(self, c => c.is_idle())
+    }
+}
+
+/// Any admission.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyAdmission {
+    /// [`Always`].
+    Always(Always),
+    /// [`Gated`].
+    Gated(Gated),
+    /// [`Fractional`].
+    Fractional(Fractional),
+}
+
+impl AnyAdmission {
+    /// As it is described.
+    #[must_use]
+    pub fn new(admit: Admit) -> Self {
+        match admit {
+            Admit::Always => Self::Always(Always),
+            Admit::Gated => Self::Gated(Gated),
+            Admit::Fractional(part) => Self::Fractional(Fractional::new(part)),
+        }
+    }
+}
+
+impl Admission for AnyAdmission {
+    /// One of them is. For the others [`AnyCapacitor`] knows that nothing is to be announced.
+    const GATED: bool = true;
+
+    #[inline]
+    fn path(&self) -> Path {
+        match self {
+            Self::Always(admission) => admission.path(),
+            Self::Gated(admission) => admission.path(),
+            Self::Fractional(admission) => admission.path(),
+        }
+    }
+}
+
+impl Default for AnyAdmission {
+    fn default() -> Self {
+        Self::Always(Always)
+    }
+}

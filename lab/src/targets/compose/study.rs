@@ -1,0 +1,54 @@
+//! Capacitors around locks, as types: what is checked as a lock, and no more than that. In the benches they are
+//! composed by name.
+
+use sudog_locks::capacitor::{Always, Capacitor, Fractional, Gated, Multilane, SeparateLanes, Sliding, Wrapped};
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
+use sudog_locks::waiting_array::{Benaphore, Twa};
+use sudog_sync::semaphore::RuntimeSema;
+use sudog_sync::{GoMutex, RawLock};
+
+use super::inner::DynLock;
+use super::{AnyAdmission, AnyCapacitor};
+use crate::targets::registry::registry;
+
+registry! {
+    /// The name of a lock in a capacitor.
+    enum StudyName;
+    /// Something to do with a lock in a capacitor, whichever it is.
+    trait StudyJob over RawLock;
+    fn with_study;
+    unknown "lock in a capacitor";
+
+    CapacitorGo = "capacitor-go": Capacitor<GoMutex>,
+        "platoons before the Go mutex";
+    CapacitorGoGated = "capacitor-go-gated": Capacitor<GoMutex, RuntimeSema, Gated>,
+        "the same over the runtime's semaphore, with the gate";
+    CapacitorGoFractional = "capacitor-go-fractional": Capacitor<GoMutex, Twa, Fractional>,
+        "the same over the TWA semaphore, for one in a hundred";
+    SlidingGo = "sliding-go": Sliding<GoMutex>,
+        "the window and the gate before the Go mutex";
+    SlidingGoAlways = "sliding-go-always": Sliding<GoMutex, Always>,
+        "the window before the Go mutex";
+    MultilaneGo = "multilane-go": Wrapped<GoMutex, Multilane, Always>,
+        "lanes that are counted together before the Go mutex";
+    SeparateGo = "separate-go": Wrapped<GoMutex, SeparateLanes<Benaphore>, Always>,
+        "lanes that are counted each for itself before the Go mutex";
+    CapacitorTts = "capacitor-tts": Capacitor<Tts>,
+        "platoons before test-and-test-and-set";
+    SlidingTts = "sliding-tts": Sliding<Tts>,
+        "the window and the gate before test-and-test-and-set";
+    CapacitorLifo = "capacitor-lifo": Capacitor<Lifo, RuntimeSema, Gated>,
+        "platoons and the gate before last come, first served";
+    SlidingLifo = "sliding-lifo": Sliding<Lifo>,
+        "the window and the gate before last come, first served";
+    SlidingMcs = "sliding-mcs": Sliding<Mcs>,
+        "the window and the gate before MCS";
+    SlidingClh = "sliding-clh": Sliding<Clh>,
+        "the window and the gate before CLH";
+    SlidingTicket = "sliding-ticket": Sliding<TicketLock, Always>,
+        "the window before the ticket lock";
+    SlidingReciprocating = "sliding-reciprocating": Sliding<Reciprocating>,
+        "the window and the gate before the reciprocating lock";
+    Boxed = "boxed": Wrapped<DynLock, AnyCapacitor, AnyAdmission>,
+        "what a name is made into";
+}

@@ -1,0 +1,320 @@
+//! The locks under comparison: ours, and adapters that make every peer a [`RawLock`].
+
+mod parking_lot;
+#[cfg(unix)]
+mod pthread;
+mod std_mutex;
+
+pub use parking_lot::{ParkingLot012, ParkingLot013};
+#[cfg(unix)]
+pub use pthread::Pthread;
+pub use std_mutex::StdMutex;
+
+use serde::Serialize;
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenYield, TicketLock, Tts};
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+#[cfg(target_os = "linux")]
+use sudog_sync::semaphore::FutexSema;
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog_sync::{
+    GoMutex, RawLock,
+    mutex::{policy, stages},
+};
+
+use crate::targets::registry::registry;
+
+registry! {
+    /// The name of a lock.
+    enum LockName;
+    /// Something to do with a lock, whichever it is.
+    trait Job over RawLock;
+    fn with_lock;
+    unknown "lock";
+
+    Go = "go": GoMutex<RuntimeSema>,
+        "the Go mutex with the default policy, over the runtime's semaphore table";
+    Go114 = "go-1.14": GoMutex<RuntimeSema, policy::Go>,
+        "the Go mutex with Go's own constants, over the runtime's semaphore table";
+    GoParkingLotCore = "go+parking_lot_core": GoMutex<ParkingLotSema>,
+        "the Go mutex with the default policy, over parking_lot_core's table";
+    #[cfg(target_os = "linux")]
+    GoFutex = "go+futex": GoMutex<FutexSema>,
+        "the Go mutex with the default policy, over the kernel's futex table";
+    GoBenaphore = "go+benaphore": GoMutex<Benaphore>,
+        "the Go mutex with the default policy, over the benaphore";
+    GoTicket = "go+ticket": GoMutex<Ticket>,
+        "the Go mutex with the default policy, over the ticket semaphore";
+    GoTwa = "go+twa": GoMutex<Twa>,
+        "the Go mutex with the default policy, over the TWA semaphore";
+    GoTwaChain = "go+twa-chain": GoMutex<TwaChain>,
+        "the Go mutex with the default policy, over waiting chains";
+    GoTwaChannel = "go+twa-channel": GoMutex<TwaChannel>,
+        "the Go mutex with the default policy, over waiting channels";
+    GoTwaLocation = "go+twa-location": GoMutex<TwaLocation>,
+        "the Go mutex with the default policy, over waiting locations";
+    Std = "std": StdMutex,
+        "std::sync::Mutex, poisoning included";
+    ParkingLot012 = "parking_lot_0_12": ParkingLot012<false>,
+        "parking_lot 0.12, unlock";
+    ParkingLot012Fair = "parking_lot_0_12_fair": ParkingLot012<true>,
+        "parking_lot 0.12, unlock_fair";
+    ParkingLot013 = "parking_lot_0_13": ParkingLot013<false>,
+        "parking_lot 0.13, unlock";
+    ParkingLot013Fair = "parking_lot_0_13_fair": ParkingLot013<true>,
+        "parking_lot 0.13, unlock_fair";
+    #[cfg(unix)]
+    Pthread = "pthread": Pthread,
+        "pthread_mutex_t of the C library, default attributes";
+    Go19 = "go-1.9": GoMutex<RuntimeSema, policy::Go1_9>,
+        "the Go mutex of 1.9 to 1.13: who hands over does not give way";
+    Go18 = "go-1.8": GoMutex<RuntimeSema, policy::Go1_8>,
+        "the Go mutex of 1.8: no starvation mode";
+    GoFifo = "go-fifo": GoMutex<RuntimeSema, policy::Fifo>,
+        "the Go mutex, first come, first served";
+    V1 = "v1": stages::V1<RuntimeSema>,
+        "the Go mutex, stage 1: a semaphore of one";
+    V2 = "v2": stages::V2<RuntimeSema>,
+        "the Go mutex, stage 2: a flag, and a semaphore";
+    V3 = "v3": stages::V3<RuntimeSema>,
+        "the Go mutex, stage 3: spins before it sleeps";
+    V4 = "v4": stages::V4<RuntimeSema>,
+        "the Go mutex, stage 4: counts those who sleep";
+    V5 = "v5": stages::V5<RuntimeSema>,
+        "the Go mutex, stage 5: wakes one at a time";
+    V6 = "v6": stages::V6<RuntimeSema>,
+        "the Go mutex, stage 6: who has waited stays at the head";
+    V7 = "v7": stages::V7<RuntimeSema>,
+        "the Go mutex, stage 7: starvation mode; stage 8 is go-1.14";
+    Tts = "tts": Tts,
+        "test-and-test-and-set; spins, then parks";
+    Ticket = "ticket": TicketLock,
+        "the ticket lock; spins, then yields";
+    Mcs = "mcs": Mcs,
+        "the MCS queue lock; spins, then parks";
+    Clh = "clh": Clh,
+        "the CLH queue lock; spins, then parks";
+    Lifo = "lifo": Lifo,
+        "last come, first served; spins, then parks";
+    Reciprocating = "reciprocating": Reciprocating,
+        "the Reciprocating lock; spins, then parks";
+    TtsSpin = "tts-spin": Tts<Spin>,
+        "test-and-test-and-set; spins, as in the books";
+    TtsYield = "tts-yield": Tts<SpinThenYield>,
+        "test-and-test-and-set; spins, then yields";
+    TicketSpin = "ticket-spin": TicketLock<Spin>,
+        "the ticket lock; spins, as in the books";
+    McsSpin = "mcs-spin": Mcs<Spin>,
+        "the MCS queue lock; spins, as in the books";
+    McsYield = "mcs-yield": Mcs<SpinThenYield>,
+        "the MCS queue lock; spins, then yields";
+    ClhSpin = "clh-spin": Clh<Spin>,
+        "the CLH queue lock; spins, as in the books";
+    LifoSpin = "lifo-spin": Lifo<Spin>,
+        "last come, first served; spins";
+    ReciprocatingSpin = "reciprocating-spin": Reciprocating<Spin>,
+        "the Reciprocating lock; spins, as in the paper";
+}
+
+impl LockName {
+    /// The stages of the Go mutex that are no more than that.
+    pub const STAGES: &[Self] = &[Self::V1, Self::V2, Self::V3, Self::V4, Self::V5, Self::V6, Self::V7];
+
+    /// The Go mutex under policies that are for study.
+    pub const POLICIES: &[Self] = &[Self::Go19, Self::Go18, Self::GoFifo];
+
+    /// The queue and spin locks, with each way to wait.
+    pub const SPIN: &[Self] = &[
+        Self::Tts,
+        Self::Ticket,
+        Self::Mcs,
+        Self::Clh,
+        Self::Lifo,
+        Self::Reciprocating,
+        Self::TtsSpin,
+        Self::TtsYield,
+        Self::TicketSpin,
+        Self::McsSpin,
+        Self::McsYield,
+        Self::ClhSpin,
+        Self::LifoSpin,
+        Self::ReciprocatingSpin,
+    ];
+
+    /// All but those for study.
+    #[must_use]
+    pub fn usual() -> Vec<Self> {
+        let for_study = |lock: &Self| [Self::STAGES, Self::POLICIES, Self::SPIN].iter().any(|s| s.contains(lock));
+        Self::ALL.iter().copied().filter(|lock| !for_study(lock)).collect()
+    }
+
+    /// Those of `compare`. There is time for one lock over a waiting array, and that is the one to use. The early
+    /// stages of the Go mutex, its early policies, and the queue and spin locks are for study.
+    pub const COMPARED: &[Self] = &[
+        Self::Go,
+        Self::Go114,
+        Self::GoParkingLotCore,
+        #[cfg(target_os = "linux")]
+        Self::GoFutex,
+        Self::GoBenaphore,
+        Self::Std,
+        Self::ParkingLot012,
+        Self::ParkingLot012Fair,
+        Self::ParkingLot013,
+        Self::ParkingLot013Fair,
+        #[cfg(unix)]
+        Self::Pthread,
+    ];
+
+    /// Whether it is a peer's lock: neither a Go mutex nor another one of ours.
+    #[must_use]
+    pub fn is_peer(self) -> bool {
+        !self.name().starts_with("go") && !Self::STAGES.contains(&self) && !Self::SPIN.contains(&self)
+    }
+
+    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    #[must_use]
+    pub const fn blocks_threads(self) -> bool {
+        // Whatever is over a semaphore of ours waits as a goroutine.
+        !matches!(
+            self,
+            Self::Go
+                | Self::Go114
+                | Self::Go19
+                | Self::Go18
+                | Self::GoFifo
+                | Self::GoBenaphore
+                | Self::GoTicket
+                | Self::GoTwa
+                | Self::GoTwaChain
+                | Self::GoTwaChannel
+                | Self::GoTwaLocation
+                | Self::V1
+                | Self::V2
+                | Self::V3
+                | Self::V4
+                | Self::V5
+                | Self::V6
+                | Self::V7
+        )
+    }
+}
+
+/// What a lock can and cannot do.
+#[derive(Clone, Copy, Serialize, Debug)]
+pub struct LockFacts {
+    /// Its size; what it keeps elsewhere is not counted.
+    pub bytes: usize,
+    /// [`RawLock::DEADLINES`].
+    pub deadlines: bool,
+    /// See [`LockName::blocks_threads`].
+    pub blocks_threads: bool,
+}
+
+impl LockFacts {
+    /// The facts of one lock.
+    #[must_use]
+    pub fn of(name: LockName) -> Self {
+        struct Ask(LockName);
+        impl Job for Ask {
+            type Out = LockFacts;
+            fn run<L: RawLock>(self) -> LockFacts {
+                LockFacts { bytes: size_of::<L>(), deadlines: L::DEADLINES, blocks_threads: self.0.blocks_threads() }
+            }
+        }
+        with_lock(name, Ask(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compare_has_all_but_waiting_arrays_and_what_is_for_study() {
+        let left_out = |lock: &LockName| lock.name().starts_with("go+t");
+        let rest: Vec<_> = LockName::usual().into_iter().filter(|lock| !left_out(lock)).collect();
+        assert_eq!(LockName::COMPARED, rest);
+    }
+
+    #[test]
+    fn a_forgotten_guard_leaves_a_lock_that_can_be_moved_and_dropped() {
+        struct Forget;
+        impl Job for Forget {
+            type Out = ();
+            fn run<L: RawLock>(self) {
+                let lock = L::new();
+                let guard = lock.lock();
+                let moved = Box::new(lock);
+                assert!(moved.is_locked() && moved.try_lock().is_none());
+                drop(moved);
+                drop(guard);
+            }
+        }
+        LockName::ALL.iter().for_each(|&name| with_lock(name, Forget));
+    }
+
+    /// A goroutine holds the lock, another one of the same worker waits for it.
+    #[test]
+    #[cfg(unix)]
+    fn what_blocks_threads_is_known() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::time::{Duration, Instant};
+        use sudog_runtime::goroutine::{Builder, Placement, gosched, run_local};
+
+        /// Whether the waiter gets the lock, which it can only if the holder can run meanwhile. Else it is out of time.
+        struct Wait(Duration);
+        impl Job for Wait {
+            type Out = bool;
+            fn run<L: RawLock + 'static>(self) -> bool {
+                run_local(|| {
+                    let (lock, waits) = (Arc::new(L::new()), Arc::new(AtomicBool::new(false)));
+                    let guard = lock.lock();
+                    let theirs = (Arc::clone(&lock), Arc::clone(&waits));
+                    let waiter = Builder::new().on(Placement::Here).spawn(move || {
+                        let (lock, waits) = theirs;
+                        waits.store(true, Ordering::Relaxed);
+                        let guard = lock.try_lock_until(Instant::now() + self.0);
+                        // SAFETY: acquired above, on this thread.
+                        guard.map(|guard| unsafe { lock.unlock(guard) }).is_some()
+                    });
+                    while !waits.load(Ordering::Relaxed) {
+                        gosched();
+                    }
+                    // SAFETY: acquired above, on this thread.
+                    unsafe { lock.unlock(guard) };
+                    waiter.join().unwrap()
+                })
+            }
+        }
+        for &name in LockName::ALL {
+            let facts = LockFacts::of(name);
+            match facts.blocks_threads {
+                false => assert!(with_lock(name, Wait(Duration::from_secs(20))), "{} blocks threads", name.name()),
+                // While it polls, others run.
+                true if facts.deadlines => {
+                    assert!(!with_lock(name, Wait(Duration::from_millis(10))), "{} blocks no thread", name.name());
+                }
+                true => {}
+            }
+        }
+    }
+
+    #[test]
+    fn asking_whether_it_is_locked_changes_nothing() {
+        struct Ask;
+        impl Job for Ask {
+            type Out = ();
+            fn run<L: RawLock>(self) {
+                let lock = L::new();
+                assert!(!lock.is_locked());
+                let guard = lock.try_lock().expect("nobody holds it");
+                assert!(lock.is_locked());
+                // SAFETY: acquired above, on this thread.
+                unsafe { lock.unlock(guard) };
+                assert!(!lock.is_locked());
+            }
+        }
+        LockName::ALL.iter().for_each(|&name| with_lock(name, Ask));
+    }
+}

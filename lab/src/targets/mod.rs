@@ -1,0 +1,12 @@
+//! What is measured: locks, readers-writer locks, semaphores and floors, by name.
+
+pub mod compose;
+pub mod floors;
+pub mod lockable;
+pub mod locks;
+pub mod policies;
+pub mod queues;
+pub mod registry;
+pub mod rw_locks;
+pub mod semaphores;
+pub mod target;

@@ -1,0 +1,25 @@
+//! The policies of the Go mutex, by name: what it was in Go's versions, and what it is here.
+
+use sudog_sync::mutex::policy::{self, Policy};
+
+use crate::targets::registry::registry;
+
+registry! {
+    /// The name of a policy.
+    enum PolicyName;
+    /// Something to do with a policy, whichever it is.
+    trait PolicyJob over Policy;
+    fn with_policy;
+    unknown "policy";
+
+    Go1_8 = "go-1.8": policy::Go1_8,
+        "Go 1.8: no starvation mode, and who is beaten goes to the end of the line";
+    Go1_9 = "go-1.9": policy::Go1_9,
+        "Go 1.9 to 1.13: starvation mode after 1 ms, whose handovers do not give way";
+    Go1_14 = "go-1.14": policy::Go,
+        "Go since 1.14: who hands over gives way";
+    Fifo = "fifo": policy::Fifo,
+        "first come, first served";
+    Threads = "threads": policy::Threads,
+        "the default: one thread watches, and has the mutex after 100 us";
+}

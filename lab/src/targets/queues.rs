@@ -1,0 +1,58 @@
+//! The registry of the queues that a bucket of the semaphore table can have: each with a table of its own, so that what
+//! is measured of one is not disturbed by another, nor by the runtime's own table.
+
+use sudog_runtime::sema::queue::{OneLevelList, Treap as TreapQueue, TwoLevelList};
+use sudog_runtime::sema::{BUCKETS, SemTable, Table};
+
+use crate::targets::registry::registry;
+
+registry! {
+    /// The name of a queue.
+    enum QueueName;
+    /// Something to do with a queue, whichever it is: the `Queue` of a [`Table`].
+    trait QueueJob over Table;
+    fn with_queue;
+    unknown "queue";
+
+    OneLevel = "one-level": OneLevel, "one list of all waiters: Go's, until 1.8";
+    TwoLevel = "two-level": TwoLevel, "a list of addresses, each with a line: CL 36792, in no release of Go";
+    Treap = "treap": Treap, "a treap of addresses, each with a line: Go's, since 1.9";
+}
+
+macro_rules! table {
+    ($(#[$doc:meta])* $Name:ident: $Queue:ty) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub enum $Name {}
+
+        // SAFETY: a static.
+        unsafe impl Table for $Name {
+            type Queue = $Queue;
+
+            fn table() -> &'static SemTable<BUCKETS, $Queue> {
+                static TABLE: SemTable<BUCKETS, $Queue> = SemTable::const_new();
+                &TABLE
+            }
+        }
+    };
+}
+
+table! {
+    /// A table of [`OneLevelList`]s.
+    OneLevel: OneLevelList
+}
+table! {
+    /// A table of [`TwoLevelList`]s.
+    TwoLevel: TwoLevelList
+}
+table! {
+    /// A table of [treaps](TreapQueue).
+    Treap: TreapQueue
+}
+
+/// The bucket of an address, as in Go.
+#[must_use]
+#[cfg(test)]
+pub const fn bucket(addr: usize) -> usize {
+    (addr >> 3) % BUCKETS
+}

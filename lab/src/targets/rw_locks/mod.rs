@@ -1,0 +1,166 @@
+//! The readers-writer locks under comparison: ours, and adapters that make every peer a [`RawRwLock`].
+
+mod crossbeam;
+mod exclusive;
+mod parking_lot;
+mod std_rw_lock;
+
+pub use crossbeam::CrossbeamSharded;
+pub use exclusive::Exclusive;
+pub use parking_lot::{RwParkingLot012, RwParkingLot013};
+pub use std_rw_lock::StdRwLock;
+
+use std::sync::{TryLockError, TryLockResult};
+
+use serde::Serialize;
+use sudog_sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
+use sudog_sync::{GoMutex, GoRwMutex, RawRwLock};
+
+use crate::targets::registry::registry;
+
+registry! {
+    /// The name of a readers-writer lock.
+    enum RwLockName;
+    /// Something to do with a readers-writer lock, whichever it is.
+    trait RwJob over RawRwLock;
+    fn with_rw_lock;
+    unknown "readers-writer lock";
+
+    Go = "go": GoRwMutex,
+        "Go's RWMutex";
+    PhaseFair = "phase-fair": PhaseFairRwMutex,
+        "Go's RWMutex, whose writers go first come, first served";
+    Sharded = "sharded": ShardedRwMutex,
+        "readers count themselves in eight shards, and writers visit them all";
+    Mutex = "mutex": Exclusive<GoMutex>,
+        "the Go mutex, for readers as well: what a readers-writer lock has to beat";
+    Std = "std": StdRwLock,
+        "std::sync::RwLock, poisoning included";
+    ParkingLot012 = "parking_lot_0_12": RwParkingLot012,
+        "parking_lot 0.12, unlocked without fairness";
+    ParkingLot013 = "parking_lot_0_13": RwParkingLot013,
+        "parking_lot 0.13, unlocked without fairness";
+    Crossbeam = "crossbeam": CrossbeamSharded,
+        "ShardedLock of crossbeam-utils: eight of std's, of which readers take one and writers all";
+}
+
+impl RwLockName {
+    /// Whether it is a peer's.
+    #[must_use]
+    pub const fn is_peer(self) -> bool {
+        matches!(self, Self::Std | Self::ParkingLot012 | Self::ParkingLot013 | Self::Crossbeam)
+    }
+
+    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    #[must_use]
+    pub const fn blocks_threads(self) -> bool {
+        // Whatever is over a semaphore of ours waits as a goroutine.
+        self.is_peer()
+    }
+}
+
+/// What a readers-writer lock can and cannot do.
+#[derive(Clone, Copy, Serialize, Debug)]
+pub struct RwLockFacts {
+    /// Its size; what it keeps elsewhere is not counted.
+    pub bytes: usize,
+    /// [`RawRwLock::DEADLINES`].
+    pub deadlines: bool,
+    /// See [`RwLockName::blocks_threads`].
+    pub blocks_threads: bool,
+}
+
+impl RwLockFacts {
+    /// The facts of one.
+    #[must_use]
+    pub fn of(name: RwLockName) -> Self {
+        struct Ask(RwLockName);
+        impl RwJob for Ask {
+            type Out = RwLockFacts;
+            fn run<L: RawRwLock>(self) -> RwLockFacts {
+                RwLockFacts { bytes: size_of::<L>(), deadlines: L::DEADLINES, blocks_threads: self.0.blocks_threads() }
+            }
+        }
+        with_rw_lock(name, Ask(name))
+    }
+}
+
+/// What `std` and those that imitate it say to a caller that tries, without the poison.
+#[inline]
+fn tried<G>(result: TryLockResult<G>) -> Option<G> {
+    match result {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// Everything that a lock promises to one thread; readers exclude readers if there is but a mutex.
+    #[test]
+    fn who_excludes_whom() {
+        struct Promises {
+            readers_share: bool,
+        }
+        impl RwJob for Promises {
+            type Out = ();
+            fn run<L: RawRwLock>(self) {
+                let lock = L::new();
+                let locked = |readers: bool, writer: bool| {
+                    assert_eq!((lock.is_locked(), lock.is_locked_exclusive()), (readers || writer, writer));
+                };
+                let soon = || Instant::now() + Duration::from_millis(1);
+                locked(false, false);
+                let read = lock.rlock();
+                locked(self.readers_share, !self.readers_share);
+                assert!(lock.try_lock().is_none() && lock.try_lock_until(soon()).is_none());
+                for more in [lock.try_rlock(), lock.try_rlock_until(soon())] {
+                    assert_eq!(more.is_some(), self.readers_share);
+                    // SAFETY: each acquired above, on this thread.
+                    more.into_iter().for_each(|guard| unsafe { lock.runlock(guard) });
+                }
+                // SAFETY: acquired above, on this thread.
+                unsafe { lock.runlock(read) };
+                locked(false, false);
+                for write in [Some(lock.lock()), lock.try_lock(), lock.try_lock_until(soon())] {
+                    let Some(write) = write else { continue }; // those after the first were tried while it was held
+                    locked(false, true);
+                    assert!(lock.try_rlock().is_none() && lock.try_rlock_until(soon()).is_none());
+                    // SAFETY: acquired above, on this thread.
+                    let read = unsafe { lock.downgrade(write) };
+                    assert!(lock.is_locked() && lock.try_lock().is_none());
+                    // SAFETY: as above.
+                    unsafe { lock.runlock(read) };
+                    locked(false, false);
+                }
+                let write = lock.try_lock().expect("nobody has it");
+                // SAFETY: acquired above, on this thread.
+                unsafe { lock.unlock(write) };
+                locked(false, false);
+            }
+        }
+        for &name in RwLockName::ALL {
+            with_rw_lock(name, Promises { readers_share: name != RwLockName::Mutex });
+        }
+    }
+
+    #[test]
+    fn a_forgotten_guard_leaves_a_lock_that_can_be_moved_and_dropped() {
+        struct Forget;
+        impl RwJob for Forget {
+            type Out = ();
+            fn run<L: RawRwLock>(self) {
+                let (read, written) = (L::new(), L::new());
+                std::mem::forget((read.rlock(), written.lock()));
+                let [read, written] = [read, written].map(Box::new);
+                assert!(read.is_locked() && written.is_locked_exclusive());
+                assert!(read.try_lock().is_none() && written.try_rlock().is_none());
+            }
+        }
+        RwLockName::ALL.iter().for_each(|&name| with_rw_lock(name, Forget));
+    }
+}

@@ -1,0 +1,115 @@
+//! The semaphores that locks are built on, by name.
+
+#[cfg(target_os = "linux")]
+mod sem_t;
+
+#[cfg(target_os = "linux")]
+pub use sem_t::SemT;
+
+use serde::Serialize;
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_sync::Semaphore;
+#[cfg(target_os = "linux")]
+use sudog_sync::semaphore::FutexSema;
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
+
+use crate::targets::registry::registry;
+
+registry! {
+    /// The name of a semaphore.
+    enum SemaphoreName;
+    /// Something to do with a semaphore, whichever it is.
+    trait SemaphoreJob over Semaphore;
+    fn with_semaphore;
+    unknown "semaphore";
+
+    Runtime = "runtime": RuntimeSema,
+        "Go's runtime semaphore: waiters in the global table of sudog treaps";
+    ParkingLotCore = "parking_lot_core": ParkingLotSema,
+        "waiters in parking_lot_core's table";
+    #[cfg(target_os = "linux")]
+    Futex = "futex": FutexSema,
+        "waiters in the kernel's futex table";
+    Benaphore = "benaphore": Benaphore,
+        "a count in front of a line of tickets; waiters sleep in chains";
+    BenaphoreTwa = "benaphore+twa": Benaphore<BucketWait>,
+        "a count in front of a line of tickets; waiters watch buckets";
+    Ticket = "ticket": Ticket,
+        "listing 1: all watch the grant, and yield";
+    Twa = "twa": Twa,
+        "listing 2: waiters watch and sleep on buckets, the next one the grant";
+    TwaFar = "twa-far": Twa<SpinThenPark, 0>,
+        "listing 2 with a threshold of 0: nobody watches the grant";
+    TwaChain = "twa-chain": TwaChain,
+        "listing 3: waiters sleep in chains";
+    TwaChannel = "twa-channel": TwaChannel,
+        "listing 4: waiters sleep in chains until a sequence changes";
+    TwaLocation = "twa-location": TwaLocation,
+        "listing 5: waiters enlist at locations";
+    TicketSpin = "ticket-spin": Ticket<Spin>,
+        "listing 1 as printed: all watch the grant, and spin";
+    TwaSpin = "twa-spin": Twa<Spin, 1, PlainHash>,
+        "listing 2 as printed: waiters spin on buckets, the next one on the grant";
+    TwaChainSpin = "twa-chain-spin": TwaChain<Spin>,
+        "listing 3, spinning";
+    TwaYield = "twa-yield": Twa<SpinThenYield>,
+        "listing 2, yielding";
+    TwaChainYield = "twa-chain-yield": TwaChain<SpinThenYield>,
+        "listing 3, yielding";
+    #[cfg(target_os = "linux")]
+    SemT = "sem_t": SemT,
+        "sem_t of the C library";
+}
+
+impl SemaphoreName {
+    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    #[must_use]
+    pub fn blocks_threads(self) -> bool {
+        match self {
+            Self::ParkingLotCore => true,
+            #[cfg(target_os = "linux")]
+            Self::Futex | Self::SemT => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a semaphore can and cannot do: the constants of [`Semaphore`], and more.
+#[derive(Clone, Copy, Serialize, Debug)]
+pub struct SemaphoreFacts {
+    /// Its size; what it keeps elsewhere is not counted.
+    pub bytes: usize,
+    /// [`Semaphore::LIFO`].
+    pub lifo: bool,
+    /// [`Semaphore::FIFO`].
+    pub fifo: bool,
+    /// [`Semaphore::HANDOFF`].
+    pub handoff: bool,
+    /// [`Semaphore::DEADLINES`].
+    pub deadlines: bool,
+    /// See [`SemaphoreName::blocks_threads`].
+    pub blocks_threads: bool,
+}
+
+impl SemaphoreFacts {
+    /// The facts of one semaphore.
+    #[must_use]
+    pub fn of(name: SemaphoreName) -> Self {
+        struct Ask(SemaphoreName);
+        impl SemaphoreJob for Ask {
+            type Out = SemaphoreFacts;
+            fn run<S: Semaphore>(self) -> SemaphoreFacts {
+                SemaphoreFacts {
+                    bytes: size_of::<S>(),
+                    lifo: S::LIFO,
+                    fifo: S::FIFO,
+                    handoff: S::HANDOFF,
+                    deadlines: S::DEADLINES,
+                    blocks_threads: self.0.blocks_threads(),
+                }
+            }
+        }
+        with_semaphore(name, Ask(name))
+    }
+}

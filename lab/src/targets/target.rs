@@ -1,0 +1,191 @@
+//! What is measured: a lock, a readers-writer lock, a semaphore, or a floor.
+
+use serde::Serialize;
+use sudog_sync::{RawLock, RawRwLock, Semaphore};
+
+use crate::targets::compose::{Composition, LockSpec};
+use crate::targets::floors::{FloorJob, FloorName, with_floor};
+use crate::targets::lockable::{Lockable, LockableJob, Locked, Permitted, ReadWrite};
+use crate::targets::locks::{Job, LockName, with_lock};
+use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
+use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
+
+/// What is measured. In the records its kind is the name of the field, and its name the value.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// A lock.
+    Lock(LockName),
+    /// A lock, composed of others.
+    #[serde(rename = "lock")]
+    Composed(Composition),
+    /// A readers-writer lock.
+    RwLock(RwLockName),
+    /// A semaphore.
+    Semaphore(SemaphoreName),
+    /// A floor.
+    Floor(FloorName),
+}
+
+/// An target job that is done on the target of a lock, of a readers-writer lock, of a semaphore, or on a floor.
+struct Through<J>(J);
+
+impl<J: LockableJob> Job for Through<J> {
+    type Out = J::Out;
+
+    fn run<L: RawLock + 'static>(self) -> J::Out {
+        self.0.run::<Locked<L>>(&L::new)
+    }
+}
+
+impl<J: LockableJob> RwJob for Through<J> {
+    type Out = J::Out;
+
+    fn run<L: RawRwLock + 'static>(self) -> J::Out {
+        self.0.run::<ReadWrite<L>>(&())
+    }
+}
+
+impl<J: LockableJob> SemaphoreJob for Through<J> {
+    type Out = J::Out;
+
+    fn run<S: Semaphore + 'static>(self) -> J::Out {
+        self.0.run::<Permitted<S>>(&())
+    }
+}
+
+impl<J: LockableJob> FloorJob for Through<J> {
+    type Out = J::Out;
+
+    fn run<E: Lockable<Setup = ()>>(self) -> J::Out {
+        self.0.run::<E>(&())
+    }
+}
+
+impl Target {
+    /// Does a job on it.
+    pub fn with<J: LockableJob>(self, job: J) -> J::Out {
+        match self {
+            Self::Lock(name) => with_lock(name, Through(job)),
+            Self::RwLock(name) => with_rw_lock(name, Through(job)),
+            Self::Semaphore(name) => with_semaphore(name, Through(job)),
+            Self::Floor(name) => with_floor(name, Through(job)),
+            Self::Composed(composition) => composition.with(job),
+        }
+    }
+
+    /// Its name, on the command line and in the records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lock(name) => name.name(),
+            Self::RwLock(name) => name.name(),
+            Self::Semaphore(name) => name.name(),
+            Self::Floor(name) => name.name(),
+            Self::Composed(composition) => composition.name(),
+        }
+    }
+
+    /// What it is, in one line.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Lock(name) => name.about(),
+            Self::RwLock(name) => name.about(),
+            Self::Semaphore(name) => name.about(),
+            Self::Floor(name) => name.about(),
+            Self::Composed(composition) => composition.about(),
+        }
+    }
+
+    /// "lock", "rwlock", "semaphore" or "floor".
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Lock(_) | Self::Composed(_) => "lock",
+            Self::RwLock(_) => "rwlock",
+            Self::Semaphore(_) => "semaphore",
+            Self::Floor(_) => "floor",
+        }
+    }
+
+    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    #[must_use]
+    pub fn blocks_threads(self) -> bool {
+        match self {
+            Self::Lock(name) => name.blocks_threads(),
+            Self::RwLock(name) => name.blocks_threads(),
+            Self::Semaphore(name) => name.blocks_threads(),
+            Self::Floor(_) => false,
+            Self::Composed(composition) => composition.blocks_threads(),
+        }
+    }
+
+    /// Whether it serves first come, first served.
+    #[must_use]
+    pub fn is_fifo(self) -> bool {
+        match self {
+            Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) => false,
+            Self::Semaphore(name) => SemaphoreFacts::of(name).fifo,
+            Self::Floor(name) => name == FloorName::Handover,
+        }
+    }
+
+    /// Whether so many contenders are a benchmark of it. A floor is one of one thing only.
+    #[must_use]
+    pub fn is_for(self, contenders: usize) -> bool {
+        match self {
+            Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) | Self::Semaphore(_) => true,
+            Self::Floor(FloorName::TwoRmws) => contenders == 1,
+            Self::Floor(FloorName::Handover) => contenders > 1,
+        }
+    }
+}
+
+impl From<LockName> for Target {
+    fn from(name: LockName) -> Self {
+        Self::Lock(name)
+    }
+}
+
+impl From<Composition> for Target {
+    fn from(composition: Composition) -> Self {
+        Self::Composed(composition)
+    }
+}
+
+impl From<LockSpec> for Target {
+    fn from(spec: LockSpec) -> Self {
+        match spec {
+            LockSpec::Name(name) => name.into(),
+            LockSpec::Composed(composition) => composition.into(),
+        }
+    }
+}
+
+impl From<RwLockName> for Target {
+    fn from(name: RwLockName) -> Self {
+        Self::RwLock(name)
+    }
+}
+
+impl From<SemaphoreName> for Target {
+    fn from(name: SemaphoreName) -> Self {
+        Self::Semaphore(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_is_the_field() {
+        let composed: Composition = "sliding(go,b=2)".parse().unwrap();
+        let [lock, composed, rw_lock] = [LockName::Go.into(), composed.into(), RwLockName::Go.into()];
+        for target in [lock, composed, rw_lock, SemaphoreName::Twa.into(), Target::Floor(FloorName::TwoRmws)] {
+            let json = serde_json::to_value(target).unwrap();
+            assert_eq!(json[target.kind()], target.name(), "{json}");
+        }
+    }
+}
