@@ -5,6 +5,7 @@
 //! * [`goroutine`] has the goroutines.
 //! * [`sema`] is Go's runtime semaphore: a bare 32-bit counter anywhere in memory, and a global table of 251 buckets
 //!   where those who found the counter at zero wait by its address.
+//! * [`chan`] has channels and `select!`.
 //! * [`event`] is what the locks report of themselves, if they are told to.
 //! * [`spin`] is Go's rule for spinning before going to sleep.
 //! * [`fatal`](fn@fatal) ends the process as Go does when a lock is misused beyond repair.
@@ -14,6 +15,7 @@
 //!
 //! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.
 
+pub mod chan;
 pub mod event;
 mod fatal;
 mod g;
