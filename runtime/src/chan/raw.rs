@@ -242,6 +242,9 @@ impl<'a> Locked<'a> {
             let waiter = unsafe { waiter.as_ref() };
             // One that has lost its claim is in no queue now, and learns that under the lock.
             let taken = waiter.claim();
+            if !taken {
+                shim::mark("a waiter whose claim is taken is passed over");
+            }
             waiter.outcome.set(if taken { outcome } else { Outcome::Idle });
             taken
         });

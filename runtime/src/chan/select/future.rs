@@ -19,7 +19,6 @@ use super::order::Order;
 use super::{Chosen, Selecting, Waiters, wake};
 use crate::G;
 use crate::chan::waiters::{Claim, Waiter};
-use crate::sema::WaitError;
 
 /// Does the first of several sends and receives that can be done: what [`select_async!`](crate::select_async) awaits.
 ///
@@ -190,9 +189,10 @@ pub use until::SelectUntil;
 
 #[cfg(all(unix, not(sudog_loom)))]
 mod until {
-    use super::{CaseList, Context, Future, Pin, Poll, SelectFuture, WaitError, fmt};
+    use super::{CaseList, Context, Future, Pin, Poll, SelectFuture, fmt};
     use crate::Instant;
     use crate::goroutine::{SleepAsync, sleep_async};
+    use crate::sema::WaitError;
 
     /// [`SelectFuture`] that gives up at a deadline.
     #[must_use = "a future does nothing unless polled"]
