@@ -89,6 +89,16 @@ impl Raw {
         }
     }
 
+    /// By what the locks of several channels are ordered.
+    #[inline]
+    pub(super) fn rank(&self) -> usize {
+        #[cfg(not(sudog_loom))]
+        return std::ptr::from_ref(self).addr();
+        // An address is not the same in each execution.
+        #[cfg(sudog_loom)]
+        return self.model.serial();
+    }
+
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -330,17 +340,26 @@ impl State {
 #[cfg(sudog_loom)]
 mod model {
     use std::cell::UnsafeCell;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use crate::shim::{Mutex, MutexGuard};
 
     pub(super) struct Lock {
         mutex: Mutex<()>,
         guard: UnsafeCell<Option<MutexGuard<'static, ()>>>,
+        serial: usize,
     }
+
+    /// How many channels all executions have made.
+    static MADE: AtomicUsize = AtomicUsize::new(0);
 
     impl Lock {
         pub(super) fn new() -> Self {
-            Self { mutex: Mutex::new(()), guard: UnsafeCell::new(None) }
+            Self { mutex: Mutex::new(()), guard: UnsafeCell::new(None), serial: MADE.fetch_add(1, Relaxed) }
+        }
+
+        pub(super) fn serial(&self) -> usize {
+            self.serial
         }
 
         pub(super) fn lock(&self) {

@@ -73,25 +73,30 @@ pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(World
 struct Unpark {
     woken: AtomicBool,
     thread: Thread,
+    /// Not a step of the model. Loom's unpark also wakes a thread that is blocked by a mutex, which then panics.
+    parked: std::sync::atomic::AtomicBool,
 }
 
 impl Unpark {
     fn new() -> std::sync::Arc<Self> {
-        std::sync::Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() })
+        std::sync::Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current(), parked: false.into() })
     }
 
     fn wait(&self) {
-        while !self.woken.load(Acquire) {
+        // A read-modify-write, as a load could miss a store whose unpark has been.
+        while !self.woken.swap(false, Acquire) {
+            self.parked.store(true, Relaxed);
             thread::park();
         }
-        self.woken.store(false, Relaxed);
     }
 }
 
 impl std::task::Wake for Unpark {
     fn wake(self: std::sync::Arc<Self>) {
-        self.woken.store(true, Release);
-        self.thread.unpark();
+        self.woken.swap(true, Release);
+        if self.parked.swap(false, Relaxed) {
+            self.thread.unpark();
+        }
     }
 }
 

@@ -33,7 +33,9 @@ impl<'s> Order<'s> {
         }
         let locks = &mut locks[..n];
         if n > 1 {
-            locks.sort_unstable_by_key(|&index| address(&cases[usize::from(index)]));
+            locks.sort_unstable_by_key(|&index| {
+                cases[usize::from(index)].channel.map_or(0, |channel| channel.raw().rank())
+            });
         }
         Self { polls: &polls[..n], locks, what: None }
     }
@@ -80,10 +82,6 @@ impl<'s> Order<'s> {
             (!std::ptr::eq(std::mem::replace(&mut last, raw), raw)).then_some(raw)
         })
     }
-}
-
-fn address(case: &CaseRef<'_>) -> usize {
-    case.channel.map_or(0, |channel| std::ptr::from_ref(channel.raw()).addr())
 }
 
 thread_local! {
