@@ -21,11 +21,12 @@ pub(super) struct Ring<T> {
 impl<T> Ring<T> {
     /// `None` if so many values cannot be.
     pub(super) fn new(capacity: usize) -> Option<Self> {
-        let mut slots = Vec::new();
+        let mut slots = Vec::<UnsafeCell<MaybeUninit<T>>>::new();
         if capacity > MAX_LEN || slots.try_reserve_exact(capacity).is_err() {
             return None;
         }
-        slots.extend((0..capacity).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
+        // SAFETY: room for so many has just been reserved; and what is not initialised is a `MaybeUninit`.
+        unsafe { slots.set_len(capacity) };
         Some(Self { slots: slots.into(), head: Cell::new(0), tail: Cell::new(0) })
     }
 

@@ -17,6 +17,7 @@ use super::error::{RecvError, RecvLimitedError, SendError, SendLimitedError, Try
 use super::future::{RecvFuture, SendFuture};
 use super::iter::{IntoIter, Iter, TryIter};
 use super::limited::{self, Unreceived, Unsent};
+use super::raw::Dir;
 use super::recv::NotReceived;
 use super::send::NotSent;
 use crate::Instant;
@@ -253,6 +254,20 @@ macro_rules! end {
             #[must_use]
             pub fn is_full(&self) -> bool {
                 self.len() >= self.capacity()
+            }
+
+            /// How many wait here to send, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// old when it arrives.
+            #[must_use]
+            pub fn waiting_senders(&self) -> usize {
+                self.0.raw.waiting(Dir::Send)
+            }
+
+            /// How many wait here to receive, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// old when it arrives.
+            #[must_use]
+            pub fn waiting_receivers(&self) -> usize {
+                self.0.raw.waiting(Dir::Recv)
             }
 
             /// Whether it is closed: by [`close`](Self::close), or as one kind of end is gone. For tests and diagnostics,

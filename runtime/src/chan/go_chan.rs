@@ -11,6 +11,7 @@ use super::future::{RecvFuture, SendFuture};
 use super::iter::{IntoIter, Iter, TryIter};
 use super::limited::{self, Unreceived, Unsent};
 use super::port::send_on_closed;
+use super::raw::Dir;
 use super::recv::NotReceived;
 use super::select::nothing_comes;
 use super::send::NotSent;
@@ -376,6 +377,20 @@ macro_rules! methods {
             #[must_use]
             pub fn is_full(&self) -> bool {
                 self.len() >= self.capacity()
+            }
+
+            /// How many wait here to send, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// old when it arrives.
+            #[must_use]
+            pub fn waiting_senders(&self) -> usize {
+                self.shared().map_or(0, |core| core.raw.waiting(Dir::Send))
+            }
+
+            /// How many wait here to receive, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// old when it arrives.
+            #[must_use]
+            pub fn waiting_receivers(&self) -> usize {
+                self.shared().map_or(0, |core| core.raw.waiting(Dir::Recv))
             }
 
             /// Whether it has been closed. Not in Go, as the answer may be old when it arrives: for tests and

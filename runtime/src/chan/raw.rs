@@ -154,6 +154,15 @@ impl Raw {
         Locked { raw: self, word: word & !LOCKED }
     }
 
+    /// How many waiters are in a queue.
+    pub(super) fn waiting(&self, dir: Dir) -> usize {
+        let locked = self.lock();
+        // SAFETY: the lock is held.
+        let n = unsafe { self.queue(dir).len() };
+        locked.unlock();
+        n
+    }
+
     /// Takes a waiter out that gives up. False if a peer has taken it out, or has passed it over.
     ///
     /// # Safety

@@ -114,6 +114,14 @@ impl WaitQueue {
 
     /// # Safety
     ///
+    /// The lock is held.
+    pub(super) unsafe fn len(&self) -> usize {
+        // SAFETY: queued, hence alive, and the lock is held.
+        std::iter::successors(self.first.get(), |waiter| unsafe { waiter.as_ref() }.next.get()).count()
+    }
+
+    /// # Safety
+    ///
     /// - The lock is held.
     /// - The waiter is in no queue, and stays alive and in place until it is in none again.
     pub(super) unsafe fn push(&self, waiter: &Waiter) {

@@ -28,10 +28,11 @@ impl<'s> Order<'s> {
             let at = random_below(n as u32 + 1) as usize;
             polls[n] = polls[at];
             polls[at] = index as u16;
-            locks[n] = index as u16;
             n += 1;
         }
+        // From the shuffled order: what waits on one channel twice is queued there in any order.
         let locks = &mut locks[..n];
+        locks.copy_from_slice(&polls[..n]);
         if n > 1 {
             locks.sort_unstable_by_key(|&index| {
                 cases[usize::from(index)].channel.map_or(0, |channel| channel.raw().rank())
