@@ -1,5 +1,5 @@
-//! Go's concurrency for Rust: goroutines, `sync` and `context`. Threads, goroutines and async tasks share the same locks.
-//! Channels and `select` are not included yet.
+//! Go's concurrency for Rust: goroutines, channels, `select`, `sync` and `context`. Threads, goroutines and async tasks
+//! share the same channels and locks.
 //!
 //! A worker pool whose work ends with a context:
 //!
@@ -34,6 +34,7 @@
 //! * here: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; schedulers of one's own, async tasks;
 //! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
 //!   `Map`, atomics; and the traits and semaphores beneath, to be exchanged by a type parameter;
+//! * [`chan`]: channels and [`select!`](chan::select);
 //! * [`context`]: deadlines and cancellation, handed down from call to call;
 //! * [`time`]: sleep, timers, tickers;
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
@@ -67,6 +68,17 @@ pub mod runtime {
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{Goexit, goexit, gosched, max_procs, num_goroutine, set_max_procs};
     pub use sudog_runtime::sema;
+}
+
+/// Go's channels and `select`; and channels whose ends are counted.
+pub mod chan {
+    #[cfg(all(unix, not(sudog_loom)))]
+    pub use sudog_runtime::chan::SelectUntil;
+    pub use sudog_runtime::chan::{
+        Chan, GaveUp, IntoIter, Iter, MAX_CASES, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly, RecvPort,
+        Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort, Sender, TryIter,
+        TryRecvError, TrySendError, channel, select, select_async,
+    };
 }
 
 /// Go's package `sync`, and what its parts are made of.
@@ -115,6 +127,7 @@ struct Capacitors;
 /// What most programs import.
 #[cfg(not(sudog_loom))]
 pub mod prelude {
+    pub use crate::chan::{Chan, channel, select};
     #[cfg(unix)]
     pub use crate::context::{self, Context};
     pub use crate::sync::{

@@ -5,6 +5,7 @@
 //! * [`goroutine`] contains the goroutines.
 //! * [`sema`] is Go's runtime semaphore: a bare 32-bit counter anywhere in memory, and a global table of 251 buckets. A
 //!   caller that finds the counter at zero waits in the table, keyed by the counter's address.
+//! * [`chan`] has channels and `select!`.
 //! * [`event`] records what the locks do, if they are told to report it.
 //! * [`spin`] is Go's rule for spinning before sleeping.
 //! * [`fatal`](fn@fatal) ends the process as Go does when a lock is misused beyond repair.
@@ -14,6 +15,7 @@
 //!
 //! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.
 
+pub mod chan;
 pub mod event;
 mod fatal;
 mod g;

@@ -18,6 +18,7 @@ use super::notify_list::{Node, NotifyList};
 use super::queue::BucketQueue;
 use super::table::{Bucket, CancelIn};
 use super::{CountedLock, Sudog, SudogPtr};
+use crate::chan::Claim;
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
@@ -54,7 +55,7 @@ struct List {
 unsafe impl Send for List {}
 
 /// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped.
-pub(super) struct Registration {
+pub(crate) struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
     /// The remaining fields belong to the holder of the list's lock.
@@ -68,6 +69,7 @@ pub(super) struct Registration {
 enum Waiter {
     Sudog(*const dyn CancelIn, SudogPtr),
     Ticket(*const NotifyList, NonNull<Node>),
+    Claim(*const Claim, *const G),
 }
 
 impl Cancel {
@@ -108,6 +110,13 @@ impl Cancel {
                 }
                 // SAFETY: the waiter is inside a call on the list, and its node is alive.
                 Waiter::Ticket(list, node) => unsafe { (*list).cancel(node) },
+                Waiter::Claim(claim, g) => {
+                    // SAFETY: alive while the entry is.
+                    if unsafe { (*claim).take(Claim::CANCELLED) } {
+                        // SAFETY: what takes the claim readies the G, and nothing else does; nothing of it is used after.
+                        unsafe { G::ready(g) };
+                    }
+                }
             }
         }
     }
@@ -139,6 +148,18 @@ impl Cancel {
     }
 }
 
+impl Cancel {
+    /// An entry for a wait that ends by the taking of its claim, not yet listed.
+    ///
+    /// # Safety
+    ///
+    /// - `claim` and `g` outlive the result.
+    /// - What takes the claim readies the G, once; nothing else does. Its waiter waits for that.
+    pub(crate) unsafe fn claim_registration(&self, claim: &Claim, g: &G) -> Registration {
+        Registration::new(self, Waiter::Claim(claim, g))
+    }
+}
+
 impl Registration {
     fn new(cancel: &Cancel, waiter: Waiter) -> Self {
         Self {
@@ -152,7 +173,7 @@ impl Registration {
     }
 
     /// Lists the entry. Returns false if the handle has been cancelled already.
-    pub(super) fn enter(self: Pin<&Self>) -> bool {
+    pub(crate) fn enter(self: Pin<&Self>) -> bool {
         // SAFETY: `registration` was given a reference that outlives this value.
         let cancel = unsafe { &*self.cancel };
         let mut waiters = cancel.waiters.lock();

@@ -1,5 +1,6 @@
 //! Go's tests of `sync`, `context` and `golang.org/x/sync`: `tests/go/parity.tsv` is their list.
 
+mod chan;
 mod cond;
 mod context;
 mod err_group;

@@ -1,0 +1,220 @@
+//! Why a call on a channel has failed. What was to be sent comes back with the error.
+
+use std::fmt;
+
+use crate::sema::WaitError;
+
+/// [`Sender::send`](super::Sender::send): the channel is closed, or no receiver is left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SendError<T>(pub T);
+
+/// [`Sender::try_send`](super::Sender::try_send).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TrySendError<T> {
+    /// No room, and no receiver waits.
+    Full(T),
+    /// The channel is closed, or no receiver is left.
+    Closed(T),
+}
+
+/// [`Sender::send_limited`](super::Sender::send_limited).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendLimitedError<T> {
+    /// The channel is closed, or no receiver is left.
+    Closed(T),
+    /// The limit came first.
+    GaveUp(GaveUp<T>),
+}
+
+/// A send that gave up at its limit, with its value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct GaveUp<T> {
+    /// What was not sent.
+    pub value: T,
+    /// Which limit came first.
+    pub why: WaitError,
+}
+
+/// [`Receiver::recv`](super::Receiver::recv): the channel is closed, or no sender is left, and all values have been
+/// received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecvError;
+
+/// [`Chan::try_recv`](super::Chan::try_recv), [`Receiver::try_recv`](super::Receiver::try_recv).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TryRecvError {
+    /// No value, and no sender waits.
+    Empty,
+    /// The channel is closed, or no sender is left, and all values have been received.
+    Closed,
+}
+
+/// [`Receiver::recv_limited`](super::Receiver::recv_limited).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecvLimitedError {
+    /// The channel is closed, or no sender is left, and all values have been received.
+    Closed,
+    /// The limit came first. No value has been taken.
+    GaveUp(WaitError),
+}
+
+impl<T> SendError<T> {
+    /// What was not sent.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> TrySendError<T> {
+    /// What was not sent.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Full(value) | Self::Closed(value) => value,
+        }
+    }
+}
+
+impl<T> SendLimitedError<T> {
+    /// What was not sent.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Closed(value) | Self::GaveUp(GaveUp { value, .. }) => value,
+        }
+    }
+}
+
+/// For [`Context::limited`](../../sudog_sync/context/struct.Context.html#method.limited), which wants no more than the
+/// reason.
+impl<T> From<GaveUp<T>> for WaitError {
+    fn from(error: GaveUp<T>) -> Self {
+        error.why
+    }
+}
+
+impl<T> From<SendError<T>> for TrySendError<T> {
+    fn from(SendError(value): SendError<T>) -> Self {
+        Self::Closed(value)
+    }
+}
+
+impl<T> From<SendError<T>> for SendLimitedError<T> {
+    fn from(SendError(value): SendError<T>) -> Self {
+        Self::Closed(value)
+    }
+}
+
+impl From<RecvError> for TryRecvError {
+    fn from(_: RecvError) -> Self {
+        Self::Closed
+    }
+}
+
+impl From<RecvError> for RecvLimitedError {
+    fn from(_: RecvError) -> Self {
+        Self::Closed
+    }
+}
+
+const SEND_CLOSED: &str = "sending on a closed channel";
+const RECV_CLOSED: &str = "receiving on a closed channel that has no values left";
+
+fn gave_up(why: WaitError) -> &'static str {
+    match why {
+        WaitError::TimedOut => "the deadline passed first",
+        WaitError::Cancelled => "the wait was cancelled",
+    }
+}
+
+// `Debug` does not ask for that of the value, so that `unwrap` works for any.
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("SendError(..)")
+    }
+}
+
+impl<T> fmt::Debug for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+impl<T> fmt::Debug for SendLimitedError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(_) => f.pad("Closed(..)"),
+            Self::GaveUp(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<T> fmt::Debug for GaveUp<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GaveUp").field("why", &self.why).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(SEND_CLOSED)
+    }
+}
+
+impl<T> fmt::Display for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Full(_) => "sending on a full channel",
+            Self::Closed(_) => SEND_CLOSED,
+        })
+    }
+}
+
+impl<T> fmt::Display for SendLimitedError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(_) => f.pad(SEND_CLOSED),
+            Self::GaveUp(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl<T> fmt::Display for GaveUp<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(gave_up(self.why))
+    }
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(RECV_CLOSED)
+    }
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Empty => "receiving on an empty channel",
+            Self::Closed => RECV_CLOSED,
+        })
+    }
+}
+
+impl fmt::Display for RecvLimitedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Closed => RECV_CLOSED,
+            Self::GaveUp(why) => gave_up(*why),
+        })
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {}
+impl<T> std::error::Error for TrySendError<T> {}
+impl<T> std::error::Error for SendLimitedError<T> {}
+impl<T> std::error::Error for GaveUp<T> {}
+impl std::error::Error for RecvError {}
+impl std::error::Error for TryRecvError {}
+impl std::error::Error for RecvLimitedError {}

@@ -1,0 +1,287 @@
+//! Sending and receiving as futures: async tasks in the same queues as threads and goroutines.
+//!
+//! | stage | the waiter | on poll | on drop |
+//! |---|---|---|---|
+//! | `Apart` | is in no queue | tries, then queues: `Queued` | a send drops its value |
+//! | `Queued` | is in its queue, or taken by a peer that is about to ready it | registers the waker; readied: `Over` | leaves; a receive that was given a value gives it back |
+//! | `Over` | is in no queue | panics | nothing |
+//!
+//! The waker is registered after the channel has been unlocked, as a waker's `clone` is user code. A `ready` that comes
+//! before leaves a mark in the G.
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::core::{Offer, Take};
+use super::port::{RecvPort, SendPort};
+use super::raw::{Dir, Locked};
+use super::recv::leave_or_give_back;
+use super::select::case::Slot;
+use super::waiters::{Outcome, Waiter};
+use crate::G;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Apart,
+    Queued,
+    Over,
+}
+
+/// A waiter with its G, in a future.
+struct TaskWaiter {
+    stage: Cell<Stage>,
+    g: G,
+    /// Made as it is queued. In a cell: others write to it while it is.
+    waiter: UnsafeCell<MaybeUninit<Waiter>>,
+}
+
+impl TaskWaiter {
+    fn new() -> Self {
+        Self { stage: Cell::new(Stage::Apart), g: G::task(), waiter: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// # Safety
+    ///
+    /// - The stage is `Apart`.
+    /// - This and the slot stay where they are, alive, until the stage is `Over`.
+    unsafe fn queue(&self, locked: &mut Locked<'_>, dir: Dir, slot: *mut ()) {
+        // SAFETY: nothing else uses it: the stage is `Apart`.
+        let waiter = unsafe { (*self.waiter.get()).write(Waiter::new(&raw const self.g, slot)) };
+        // SAFETY: new; by the contract.
+        unsafe { locked.enqueue(dir, waiter) };
+        self.stage.set(Stage::Queued);
+    }
+
+    /// # Safety
+    ///
+    /// `queue` has been called.
+    unsafe fn waiter(&self) -> &Waiter {
+        // SAFETY: made by `queue`, and written to through its cells only.
+        unsafe { (*self.waiter.get()).assume_init_ref() }
+    }
+}
+
+/// Receives: made by [`Chan::recv_async`](super::Chan::recv_async) and its like.
+///
+/// It does nothing before it is first polled; then it receives, or joins the queue. It may be dropped at any time, and has
+/// taken nothing then: a value that it had just been given goes to the next receiver. That may take as long as a send
+/// that is under way on another thread.
+///
+/// Once it has been polled it must be polled again when its waker is woken, or dropped. One that is leaked stays in the
+/// queue for ever, and swallows a value.
+#[must_use = "a future does nothing unless polled"]
+pub struct RecvFuture<'a, P: RecvPort> {
+    port: &'a P,
+    wait: TaskWaiter,
+    slot: UnsafeCell<MaybeUninit<P::Item>>,
+    _pinned: PhantomPinned,
+}
+
+// SAFETY: what is in its wait is touched under the channel's lock while it is queued, by the peer that has taken it until
+// it readies it, and else by the owner of the future, which may be handed to another thread as any value. Its G is a task:
+// not bound to a thread, but a lock with a flag and a waker in it, which are `Send`. A value in its slot is sent with it.
+unsafe impl<P: RecvPort + Sync> Send for RecvFuture<'_, P> where P::Item: Send {}
+// SAFETY: nothing can be done with a shared reference to it.
+unsafe impl<P: RecvPort> Sync for RecvFuture<'_, P> {}
+
+impl<'a, P: RecvPort> RecvFuture<'a, P> {
+    pub(super) fn new(port: &'a P) -> Self {
+        let slot = UnsafeCell::new(MaybeUninit::uninit());
+        Self { port, wait: TaskWaiter::new(), slot, _pinned: PhantomPinned }
+    }
+
+    fn slot(&self) -> *mut P::Item {
+        self.slot.get().cast()
+    }
+}
+
+impl<P: RecvPort> Future for RecvFuture<'_, P> {
+    type Output = P::Received;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<P::Received> {
+        let this = self.as_ref().get_ref();
+        let Some(core) = this.port.core() else { return Poll::Pending };
+        match this.wait.stage.get() {
+            Stage::Apart => {
+                if core.is_closed_and_drained() {
+                    this.wait.stage.set(Stage::Over);
+                    return Poll::Ready(P::received(None));
+                }
+                let mut locked = core.raw.lock();
+                // SAFETY: the lock is this channel's; room for one.
+                match unsafe { core.take(&mut locked, this.slot()) } {
+                    Take::Got(peer) => {
+                        locked.unlock();
+                        this.wait.stage.set(Stage::Over);
+                        // Before the waking, which may panic: the value is dropped then.
+                        // SAFETY: there is one, after `Got`; read once.
+                        let value = unsafe { this.slot().read() };
+                        if let Some(peer) = peer {
+                            // SAFETY: taken out here, and not used after.
+                            unsafe { peer.wake() };
+                        }
+                        return Poll::Ready(P::received(Some(value)));
+                    }
+                    Take::Closed => {
+                        locked.unlock();
+                        this.wait.stage.set(Stage::Over);
+                        return Poll::Ready(P::received(None));
+                    }
+                    Take::Empty => {
+                        // SAFETY: `Apart`; pinned by `poll`, and `drop` takes it out of the queue before its memory can
+                        // be used for something else.
+                        unsafe { this.wait.queue(&mut locked, Dir::Recv, this.slot().cast()) };
+                        locked.unlock();
+                    }
+                }
+            }
+            Stage::Queued => {}
+            Stage::Over => panic!("a future was polled after it was ready"),
+        }
+        if !this.wait.g.poll_ready(cx.waker()) {
+            return Poll::Pending;
+        }
+        this.wait.stage.set(Stage::Over);
+        // SAFETY: queued above, or by a poll before.
+        Poll::Ready(P::received(match unsafe { this.wait.waiter() }.outcome.get() {
+            // SAFETY: its peer has put a value there; read once.
+            Outcome::Done => Some(unsafe { this.slot().read() }),
+            Outcome::Closed => None,
+            Outcome::Idle | Outcome::Queued => unreachable!("readied by no peer"),
+        }))
+    }
+}
+
+impl<P: RecvPort> Drop for RecvFuture<'_, P> {
+    fn drop(&mut self) {
+        if self.wait.stage.get() == Stage::Queued
+            && let Some(core) = self.port.core()
+        {
+            // SAFETY: queued, with this G and this slot.
+            unsafe { leave_or_give_back(core, self.wait.waiter(), &self.wait.g) };
+        }
+    }
+}
+
+/// Sends: made by [`Chan::send_async`](super::Chan::send_async) and its like.
+///
+/// It does nothing before it is first polled; then it sends, or joins the queue. It may be dropped at any time: its value
+/// has been received then, or is dropped with it. That may take as long as a receive that is under way on another thread.
+///
+/// Once it has been polled it must be polled again when its waker is woken, or dropped.
+#[must_use = "a future does nothing unless polled"]
+pub struct SendFuture<'a, P: SendPort> {
+    port: &'a P,
+    wait: TaskWaiter,
+    slot: Slot<P::Item>,
+    _pinned: PhantomPinned,
+}
+
+// SAFETY: as for `RecvFuture`.
+unsafe impl<P: SendPort + Sync> Send for SendFuture<'_, P> where P::Item: Send {}
+// SAFETY: nothing can be done with a shared reference to it.
+unsafe impl<P: SendPort> Sync for SendFuture<'_, P> {}
+
+impl<'a, P: SendPort> SendFuture<'a, P> {
+    pub(super) fn new(port: &'a P, value: P::Item) -> Self {
+        Self { port, wait: TaskWaiter::new(), slot: Slot::new(value), _pinned: PhantomPinned }
+    }
+
+    /// It has been readied: the slot learns whether the value is gone.
+    ///
+    /// # Safety
+    ///
+    /// It has been queued, and readied.
+    unsafe fn settle(&self) {
+        // SAFETY: queued.
+        if unsafe { self.wait.waiter() }.outcome.get() == Outcome::Done {
+            // SAFETY: a peer has taken it.
+            unsafe { self.slot.is_gone() };
+        }
+    }
+
+    fn over(&self) -> Poll<P::Sent> {
+        self.wait.stage.set(Stage::Over);
+        Poll::Ready(P::sent(self.slot.take().map_or(Ok(()), Err)))
+    }
+}
+
+impl<P: SendPort> Future for SendFuture<'_, P> {
+    type Output = P::Sent;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<P::Sent> {
+        let this = self.as_ref().get_ref();
+        let Some(core) = this.port.core() else { return Poll::Pending };
+        match this.wait.stage.get() {
+            Stage::Apart => {
+                let mut locked = core.raw.lock();
+                // SAFETY: the lock is this channel's; the slot has a value until this future is over.
+                match unsafe { core.offer(&mut locked, this.slot.value()) } {
+                    Offer::Sent(peer) => {
+                        locked.unlock();
+                        // SAFETY: so it is.
+                        unsafe { this.slot.is_gone() };
+                        this.wait.stage.set(Stage::Over);
+                        if let Some(peer) = peer {
+                            // SAFETY: taken out here, and not used after.
+                            unsafe { peer.wake() };
+                        }
+                        return this.over();
+                    }
+                    Offer::Closed => {
+                        locked.unlock();
+                        return this.over();
+                    }
+                    Offer::Full => {
+                        // SAFETY: `Apart`; pinned by `poll`, and `drop` takes it out of the queue before its memory can
+                        // be used for something else.
+                        unsafe { this.wait.queue(&mut locked, Dir::Send, this.slot.value().cast()) };
+                        locked.unlock();
+                    }
+                }
+            }
+            Stage::Queued => {}
+            Stage::Over => panic!("a future was polled after it was ready"),
+        }
+        if !this.wait.g.poll_ready(cx.waker()) {
+            return Poll::Pending;
+        }
+        // SAFETY: queued and readied.
+        unsafe { this.settle() };
+        this.over()
+    }
+}
+
+impl<P: SendPort> Drop for SendFuture<'_, P> {
+    fn drop(&mut self) {
+        if self.wait.stage.get() == Stage::Queued
+            && let Some(core) = self.port.core()
+        {
+            // SAFETY: put into this queue.
+            if unsafe { core.raw.leave(Dir::Send, self.wait.waiter()) } {
+                crate::shim::mark("a sender that gives up leaves its queue");
+                return;
+            }
+            self.wait.g.await_ready();
+            // SAFETY: queued and readied.
+            unsafe { self.settle() };
+        }
+    }
+}
+
+impl<P: RecvPort> fmt::Debug for RecvFuture<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("RecvFuture { .. }")
+    }
+}
+
+impl<P: SendPort> fmt::Debug for SendFuture<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("SendFuture { .. }")
+    }
+}

@@ -1,0 +1,525 @@
+//! Go's channel: one handle, cloned at will, and its directional views.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use super::error::{GaveUp, TryRecvError};
+use super::future::{RecvFuture, SendFuture};
+use super::iter::{IntoIter, Iter, TryIter};
+use super::limited::{self, Unreceived, Unsent};
+use super::port::send_on_closed;
+use super::raw::Dir;
+use super::recv::NotReceived;
+use super::select::nothing_comes;
+use super::send::NotSent;
+use crate::Instant;
+use crate::sema::{WaitError, WaitLimit};
+
+/// Go's `chan T`: values go from goroutine to goroutine through it, first in, first out. Threads and async tasks may use
+/// it too.
+///
+/// It is a handle, cheap to clone, and all clones are the same channel. The channel is closed by [`Chan::close`] only.
+/// When the last handle is dropped, the values that are left are dropped.
+///
+/// Misuse panics with Go's words: `send on closed channel`, `close of closed channel`, `close of nil channel`.
+///
+/// Its capacity is how many values it keeps for receivers to come. Without capacity a send waits for its receiver: the
+/// value goes from the one to the other.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)]
+/// sudog_runtime::goroutine::run(|| {
+///     use sudog_runtime::chan::Chan;
+///     use sudog_runtime::goroutine::go;
+///
+///     let squares = Chan::new(0);
+///     let results = squares.clone();
+///     go(move || {
+///         for n in 1..=3 {
+///             results.send(n * n);
+///         }
+///         results.close();
+///     });
+///     let sum: i32 = squares.iter().sum();
+///     assert_eq!(sum, 14);
+/// });
+/// ```
+pub struct Chan<T>(Option<Arc<Core<T>>>);
+
+/// Go's `chan<- T`: a [`Chan`] that only sends.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::chan::{Chan, SendOnly};
+///
+/// fn produce(out: SendOnly<u32>) {
+///     out.send(1);
+///     out.close();
+/// }
+/// let ch = Chan::new(1);
+/// produce(ch.send_only());
+/// assert_eq!(ch.iter().collect::<Vec<_>>(), [1]);
+/// ```
+pub struct SendOnly<T>(Chan<T>);
+
+/// Go's `<-chan T`: a [`Chan`] that only receives, and cannot close.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::chan::{Chan, RecvOnly};
+///
+/// fn sum(values: RecvOnly<u32>) -> u32 {
+///     values.iter().sum()
+/// }
+/// let ch = Chan::new(2);
+/// ch.send(1);
+/// ch.send(2);
+/// ch.close();
+/// assert_eq!(sum(ch.recv_only()), 3);
+/// ```
+pub struct RecvOnly<T>(Chan<T>);
+
+impl<T> Chan<T> {
+    /// Go's `make(chan T, capacity)`.
+    ///
+    /// # Panics
+    ///
+    /// `makechan: size out of range`, if there cannot be so many values.
+    #[track_caller]
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self(Some(Arc::new(Core::new(capacity))))
+    }
+
+    /// Go's nil channel: sends and receives wait for ever, a case of a select with it is never ready, and to close it
+    /// panics. Also the `Default`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::chan::{Chan, TryRecvError};
+    ///
+    /// let never = Chan::<u32>::nil();
+    /// assert_eq!(never.try_recv(), Err(TryRecvError::Empty));
+    /// assert!(never.is_nil());
+    /// ```
+    #[must_use]
+    pub const fn nil() -> Self {
+        Self(None)
+    }
+
+    /// Whether it is the nil channel.
+    #[must_use]
+    pub const fn is_nil(&self) -> bool {
+        self.0.is_none()
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> Option<&Core<T>> {
+        self.0.as_deref()
+    }
+
+    /// Closes it: receivers get the values that are left, and then `None`; sends panic, also those that wait now. Go's
+    /// `close`.
+    ///
+    /// Whatever the caller has done before, a receiver that gets `None` sees.
+    ///
+    /// # Panics
+    ///
+    /// `close of closed channel`; `close of nil channel`. And as the waker of a waiting task does, when all waiters have
+    /// been woken.
+    #[track_caller]
+    pub fn close(&self) {
+        let Some(core) = self.shared() else { panic!("close of nil channel") };
+        assert!(core.close(), "close of closed channel");
+        crate::goroutine::safepoint();
+    }
+
+    /// A view that only sends.
+    #[must_use]
+    pub fn send_only(&self) -> SendOnly<T> {
+        SendOnly(self.clone())
+    }
+
+    /// A view that only receives.
+    #[must_use]
+    pub fn recv_only(&self) -> RecvOnly<T> {
+        RecvOnly(self.clone())
+    }
+}
+
+/// The methods of all that send, of all that receive, and of all: each handle has its share.
+macro_rules! methods {
+    (send $Handle:ident) => {
+        impl<T> $Handle<T> {
+            /// Sends; waits for room, or for a receiver. Go's `ch <- value`.
+            ///
+            /// A goroutine that has run for long gives way here, before.
+            ///
+            /// # Panics
+            ///
+            /// `send on closed channel`, also if it is closed while the send waits.
+            #[inline]
+            #[track_caller]
+            pub fn send(&self, value: T) {
+                match self.shared() {
+                    Some(core) => {
+                        if let Err((_, value)) = core.send(value, None) {
+                            send_on_closed(value);
+                        }
+                    }
+                    None => {
+                        nothing_comes("chan send (nil chan)", &WaitLimit::default());
+                    }
+                }
+            }
+
+            /// Sends if that need not wait. Go's `select` with one send and a `default`.
+            ///
+            /// # Errors
+            ///
+            /// The value, if there is no room, and no receiver waits.
+            ///
+            /// # Panics
+            ///
+            /// `send on closed channel`.
+            #[inline]
+            #[track_caller]
+            pub fn try_send(&self, value: T) -> Result<(), T> {
+                let Some(core) = self.shared() else { return Err(value) };
+                match core.try_send(value) {
+                    Ok(()) => Ok(()),
+                    Err((NotSent::Closed, value)) => send_on_closed(value),
+                    Err((_, value)) => Err(value),
+                }
+            }
+
+            /// [`send`](Self::send) that gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or both.
+            ///
+            /// # Errors
+            ///
+            /// Which came first, with the value.
+            ///
+            /// # Panics
+            ///
+            /// As `send`.
+            #[track_caller]
+            pub fn send_limited(&self, value: T, limit: &WaitLimit<'_>) -> Result<(), GaveUp<T>> {
+                match limited::send(self.shared(), value, limit) {
+                    Ok(()) => Ok(()),
+                    Err(Unsent::Closed(value)) => send_on_closed(value),
+                    Err(Unsent::GaveUp(error)) => Err(error),
+                }
+            }
+
+            /// [`send`](Self::send) that gives up at a deadline.
+            ///
+            /// # Errors
+            ///
+            /// The deadline came first: the value.
+            ///
+            /// # Panics
+            ///
+            /// As `send`.
+            #[track_caller]
+            pub fn send_until(&self, value: T, deadline: Instant) -> Result<(), GaveUp<T>> {
+                self.send_limited(value, &WaitLimit::until(deadline))
+            }
+
+            /// [`send`](Self::send) that gives up after a time.
+            ///
+            /// # Errors
+            ///
+            /// The time came first: the value.
+            ///
+            /// # Panics
+            ///
+            /// As `send`.
+            #[track_caller]
+            pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), GaveUp<T>> {
+                self.send_limited(value, &limited::within(timeout))
+            }
+
+            /// [`send`](Self::send) as a future, for async tasks. A future that is dropped before it was ready has sent
+            /// nothing, or its value was received.
+            ///
+            /// It panics, when it is polled, as `send` does.
+            pub fn send_async(&self, value: T) -> SendFuture<'_, Self> {
+                SendFuture::new(self, value)
+            }
+        }
+    };
+    (recv $Handle:ident) => {
+        impl<T> $Handle<T> {
+            /// Receives; waits for a value. `None`: it is closed, and has no values left. Go's `value, ok := <-ch`.
+            ///
+            /// A goroutine that has run for long gives way here, before.
+            #[inline]
+            pub fn recv(&self) -> Option<T> {
+                match self.shared() {
+                    Some(core) => core.recv(None).ok(),
+                    None => {
+                        nothing_comes("chan receive (nil chan)", &WaitLimit::default());
+                        None
+                    }
+                }
+            }
+
+            /// Receives if a value is there, or a sender waits with one. Go's `select` with one receive and a `default`.
+            ///
+            /// # Errors
+            ///
+            /// Why there is no value.
+            #[inline]
+            pub fn try_recv(&self) -> Result<T, TryRecvError> {
+                let Some(core) = self.shared() else { return Err(TryRecvError::Empty) };
+                core.try_recv().map_err(|why| match why {
+                    NotReceived::Closed => TryRecvError::Closed,
+                    NotReceived::Empty | NotReceived::TimedOut => TryRecvError::Empty,
+                })
+            }
+
+            /// [`recv`](Self::recv) that gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or both.
+            ///
+            /// # Errors
+            ///
+            /// Which came first. No value has been taken then.
+            pub fn recv_limited(&self, limit: &WaitLimit<'_>) -> Result<Option<T>, WaitError> {
+                match limited::recv(self.shared(), limit) {
+                    Ok(value) => Ok(Some(value)),
+                    Err(Unreceived::Closed) => Ok(None),
+                    Err(Unreceived::GaveUp(why)) => Err(why),
+                }
+            }
+
+            /// [`recv`](Self::recv) that gives up at a deadline.
+            ///
+            /// # Errors
+            ///
+            /// The deadline came first.
+            pub fn recv_until(&self, deadline: Instant) -> Result<Option<T>, WaitError> {
+                self.recv_limited(&WaitLimit::until(deadline))
+            }
+
+            /// [`recv`](Self::recv) that gives up after a time.
+            ///
+            /// # Errors
+            ///
+            /// The time came first.
+            pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>, WaitError> {
+                self.recv_limited(&limited::within(timeout))
+            }
+
+            /// [`recv`](Self::recv) as a future, for async tasks. A future that is dropped before it was ready has taken
+            /// nothing: a value that it had just been given goes to the next receiver.
+            pub fn recv_async(&self) -> RecvFuture<'_, Self> {
+                RecvFuture::new(self)
+            }
+
+            /// Receives until the channel is closed and has no values left. Go's `for value := range ch`.
+            pub fn iter(&self) -> Iter<'_, Self> {
+                Iter(self)
+            }
+
+            /// Receives for as long as that need not wait.
+            pub fn try_iter(&self) -> TryIter<'_, Self> {
+                TryIter(self)
+            }
+        }
+
+        impl<'a, T> IntoIterator for &'a $Handle<T> {
+            type Item = T;
+            type IntoIter = Iter<'a, $Handle<T>>;
+
+            fn into_iter(self) -> Self::IntoIter {
+                self.iter()
+            }
+        }
+
+        impl<T> IntoIterator for $Handle<T> {
+            type Item = T;
+            type IntoIter = IntoIter<Self>;
+
+            fn into_iter(self) -> Self::IntoIter {
+                IntoIter(self)
+            }
+        }
+    };
+    (all $Handle:ident) => {
+        impl<T> $Handle<T> {
+            /// How many values wait to be received; 0 of a nil channel. Go's `len`. More than the capacity, if receivers
+            /// have given back what they had been given.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.shared().map_or(0, |core| core.raw.look().len())
+            }
+
+            /// How many values it can keep; 0 of a nil channel. Go's `cap`.
+            #[must_use]
+            pub fn capacity(&self) -> usize {
+                self.shared().map_or(0, |core| core.raw.capacity())
+            }
+
+            /// Whether no value waits to be received. So it is always without capacity.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// Whether there is no room. So it is always without capacity.
+            #[must_use]
+            pub fn is_full(&self) -> bool {
+                self.len() >= self.capacity()
+            }
+
+            /// How many wait here to send, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// old when it arrives.
+            #[must_use]
+            pub fn waiting_senders(&self) -> usize {
+                self.shared().map_or(0, |core| core.raw.waiting(Dir::Send))
+            }
+
+            /// How many wait here to receive, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// old when it arrives.
+            #[must_use]
+            pub fn waiting_receivers(&self) -> usize {
+                self.shared().map_or(0, |core| core.raw.waiting(Dir::Recv))
+            }
+
+            /// Whether it has been closed. Not in Go, as the answer may be old when it arrives: for tests and
+            /// diagnostics.
+            #[must_use]
+            pub fn is_closed(&self) -> bool {
+                self.shared().is_some_and(|core| core.raw.look().is_closed())
+            }
+
+            fn address(&self) -> *const () {
+                self.shared().map_or(std::ptr::null(), |core| std::ptr::from_ref(core).cast())
+            }
+        }
+
+        /// Whether both are the same channel.
+        impl<T> PartialEq for $Handle<T> {
+            fn eq(&self, other: &Self) -> bool {
+                self.address() == other.address()
+            }
+        }
+
+        impl<T> Eq for $Handle<T> {}
+
+        impl<T> Hash for $Handle<T> {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.address().hash(state);
+            }
+        }
+
+        /// The nil channel.
+        impl<T> Default for $Handle<T> {
+            fn default() -> Self {
+                Self::from_chan(Chan::nil())
+            }
+        }
+
+        impl<T> fmt::Debug for $Handle<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut debug = f.debug_struct(stringify!($Handle));
+                if let Some(core) = self.shared() {
+                    core.describe(&mut debug);
+                }
+                debug.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+methods!(send Chan);
+methods!(recv Chan);
+methods!(all Chan);
+methods!(send SendOnly);
+methods!(all SendOnly);
+methods!(recv RecvOnly);
+methods!(all RecvOnly);
+
+impl<T> Core<T> {
+    pub(super) fn describe(&self, debug: &mut fmt::DebugStruct<'_, '_>) {
+        let state = self.raw.look();
+        debug.field("len", &state.len());
+        debug.field("capacity", &self.raw.capacity());
+        debug.field("closed", &state.is_closed());
+    }
+}
+
+impl<T> Chan<T> {
+    fn from_chan(chan: Self) -> Self {
+        chan
+    }
+}
+
+impl<T> SendOnly<T> {
+    fn from_chan(chan: Chan<T>) -> Self {
+        Self(chan)
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> Option<&Core<T>> {
+        self.0.shared()
+    }
+
+    /// [`Chan::close`].
+    ///
+    /// # Panics
+    ///
+    /// As that does.
+    #[track_caller]
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl<T> RecvOnly<T> {
+    fn from_chan(chan: Chan<T>) -> Self {
+        Self(chan)
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> Option<&Core<T>> {
+        self.0.shared()
+    }
+}
+
+impl<T> Clone for Chan<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Clone for SendOnly<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Clone for RecvOnly<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> From<Chan<T>> for SendOnly<T> {
+    fn from(chan: Chan<T>) -> Self {
+        Self(chan)
+    }
+}
+
+impl<T> From<Chan<T>> for RecvOnly<T> {
+    fn from(chan: Chan<T>) -> Self {
+        Self(chan)
+    }
+}

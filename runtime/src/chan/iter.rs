@@ -1,0 +1,51 @@
+//! Channels as iterators.
+
+use super::core::Core;
+use super::limited;
+use super::port::RecvPort;
+use crate::sema::WaitLimit;
+
+/// Receives until the channel is closed and has no values left: see [`Chan::iter`](super::Chan::iter).
+///
+/// Not fused: a receiver that gives up may give a value back after the end.
+#[derive(Debug)]
+pub struct Iter<'a, P>(pub(super) &'a P);
+
+/// Receives for as long as that need not wait: see [`Chan::try_iter`](super::Chan::try_iter).
+#[derive(Debug)]
+pub struct TryIter<'a, P>(pub(super) &'a P);
+
+/// [`Iter`] that owns its handle.
+#[derive(Debug)]
+pub struct IntoIter<P>(pub(super) P);
+
+fn next<T>(core: Option<&Core<T>>) -> Option<T> {
+    limited::recv(core, &WaitLimit::default()).ok()
+}
+
+impl<P: RecvPort> Iterator for Iter<'_, P> {
+    type Item = P::Item;
+
+    #[inline]
+    fn next(&mut self) -> Option<P::Item> {
+        next(self.0.core())
+    }
+}
+
+impl<P: RecvPort> Iterator for IntoIter<P> {
+    type Item = P::Item;
+
+    #[inline]
+    fn next(&mut self) -> Option<P::Item> {
+        next(self.0.core())
+    }
+}
+
+impl<P: RecvPort> Iterator for TryIter<'_, P> {
+    type Item = P::Item;
+
+    #[inline]
+    fn next(&mut self) -> Option<P::Item> {
+        self.0.core()?.try_recv().ok()
+    }
+}

@@ -1,0 +1,58 @@
+//! Sending and receiving in every form, for all handles alike.
+
+use std::time::Duration;
+
+use super::core::Core;
+use super::error::GaveUp;
+use super::recv::NotReceived;
+use super::select::{nothing_comes, recv_cancellable, send_cancellable};
+use super::send::NotSent;
+use crate::Instant;
+use crate::sema::{WaitError, WaitLimit};
+
+/// Why a send with a limit has failed.
+pub(super) enum Unsent<T> {
+    Closed(T),
+    GaveUp(GaveUp<T>),
+}
+
+/// Why a receive with a limit has failed.
+pub(super) enum Unreceived {
+    Closed,
+    GaveUp(WaitError),
+}
+
+/// Sends; on a nil channel it waits for the limit.
+pub(super) fn send<T>(core: Option<&Core<T>>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
+    let gave_up = |value, why| Err(Unsent::GaveUp(GaveUp { value, why }));
+    let Some(core) = core else { return gave_up(value, nothing_comes("chan send (nil chan)", limit)) };
+    if limit.cancel.is_some() {
+        return send_cancellable(core, value, limit);
+    }
+    match core.send(value, limit.deadline) {
+        Ok(()) => Ok(()),
+        Err((NotSent::Closed, value)) => Err(Unsent::Closed(value)),
+        Err((NotSent::TimedOut | NotSent::Full, value)) => gave_up(value, WaitError::TimedOut),
+    }
+}
+
+/// Receives; on a nil channel it waits for the limit.
+pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
+    let Some(core) = core else { return Err(Unreceived::GaveUp(nothing_comes("chan receive (nil chan)", limit))) };
+    if limit.cancel.is_some() {
+        return recv_cancellable(core, limit);
+    }
+    core.recv(limit.deadline).map_err(|why| match why {
+        NotReceived::Closed => Unreceived::Closed,
+        NotReceived::TimedOut | NotReceived::Empty => Unreceived::GaveUp(WaitError::TimedOut),
+    })
+}
+
+/// A limit so far away; none if that is further than the clock can count.
+pub(super) fn within(d: Duration) -> WaitLimit<'static> {
+    #[cfg(not(sudog_loom))]
+    let deadline = Instant::now().checked_add(d);
+    #[cfg(sudog_loom)]
+    let deadline = Some(Instant::now() + d);
+    WaitLimit { deadline, cancel: None }
+}

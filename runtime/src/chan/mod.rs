@@ -1,0 +1,117 @@
+//! Channels and select: Go's, and channels with counted ends as Rust has them.
+//!
+//! | Go | here |
+//! |---|---|
+//! | `make(chan T, n)` | [`Chan::new`]`(n)`; or [`channel`]`(n)`: a [`Sender`] and a [`Receiver`] |
+//! | `ch <- v` | [`ch.send(v)`](Chan::send) |
+//! | `v, ok := <-ch` | [`ch.recv()`](Chan::recv): `Some(v)`, or `None` once it is closed and has no values left |
+//! | `close(ch)`, `len(ch)`, `cap(ch)` | [`ch.close()`](Chan::close), [`ch.len()`](Chan::len), [`ch.capacity()`](Chan::capacity) |
+//! | `for v := range ch` | `for v in &ch` |
+//! | `chan<- T`, `<-chan T` | [`SendOnly`], [`RecvOnly`] |
+//! | `nil` | [`Chan::nil`]; in a select also `None` |
+//! | `select { case v := <-a: ..; case b <- w: ..; default: .. }` | [`select!`]`{ recv(a) -> v => .., send(b, w) => .., default => .. }` |
+//! | `case <-time.After(d):` | `default(d) => ..` |
+//! | `reflect.Select` | [`Select`] |
+//!
+//! Both kinds of handle are the same channel inside. They differ in what closes it, and in what a send on a closed
+//! channel does: it panics in Go's, and returns the value from a counted end.
+//!
+//! Threads, goroutines and async tasks wait in the same queues, first come, first served; none allocates to wait. Each
+//! blocking call has the forms `try_`, `_until`, `_timeout`, `_limited` and `_async`. Each value is received, or comes back
+//! to its sender, or is dropped, once: also if a wait ends by its limit, if its goroutine is unwound, or if its future is
+//! dropped.
+//!
+//! # What happens before what
+//!
+//! As in Go's memory model: a send, before the receive of its value returns; a close, before a receive that returns
+//! because of it; of a channel without capacity a receive, before the send of its value returns; of one with capacity C
+//! the k-th receive, before the k+C-th send returns.
+//!
+//! Design, protocol and orderings: `docs/channels.md`. Source: Go's `runtime/chan.go` and `runtime/select.go`, 1.27.
+
+mod buffer;
+mod close;
+mod core;
+mod ends;
+mod error;
+mod future;
+mod go_chan;
+mod iter;
+mod limited;
+mod port;
+mod raw;
+mod recv;
+mod select;
+mod send;
+mod waiters;
+
+pub use ends::{Receiver, Sender, channel};
+pub use error::{GaveUp, RecvError, RecvLimitedError, SendError, SendLimitedError, TryRecvError, TrySendError};
+pub use future::{RecvFuture, SendFuture};
+pub use go_chan::{Chan, RecvOnly, SendOnly};
+pub use iter::{IntoIter, Iter, TryIter};
+pub use port::{RecvPort, SendPort};
+#[cfg(all(unix, not(sudog_loom)))]
+pub use select::SelectUntil;
+pub use select::{MAX_CASES, Select, SelectFuture};
+
+pub use crate::{select, select_async};
+
+pub(crate) use waiters::Claim;
+
+/// What the macros expand to.
+#[doc(hidden)]
+pub mod macros {
+    use std::time::Duration;
+
+    pub use super::select::Static;
+    pub use super::select::case::{Either, RecvCase, SendCase, SendFromCase};
+    use crate::Instant;
+    use crate::sema::WaitLimit;
+
+    /// What `default(limit)` takes.
+    pub trait IntoLimit<'a> {
+        fn into_limit(self) -> WaitLimit<'a>;
+    }
+
+    impl IntoLimit<'static> for Duration {
+        fn into_limit(self) -> WaitLimit<'static> {
+            super::limited::within(self)
+        }
+    }
+
+    impl IntoLimit<'static> for Instant {
+        fn into_limit(self) -> WaitLimit<'static> {
+            WaitLimit::until(self)
+        }
+    }
+
+    impl<'a> IntoLimit<'a> for WaitLimit<'a> {
+        fn into_limit(self) -> WaitLimit<'a> {
+            self
+        }
+    }
+
+    impl<'a> IntoLimit<'a> for &WaitLimit<'a> {
+        fn into_limit(self) -> WaitLimit<'a> {
+            *self
+        }
+    }
+
+    /// What `default(limit)` takes in a task.
+    pub trait IntoDeadline {
+        fn into_deadline(self) -> Option<Instant>;
+    }
+
+    impl IntoDeadline for Duration {
+        fn into_deadline(self) -> Option<Instant> {
+            super::limited::within(self).deadline
+        }
+    }
+
+    impl IntoDeadline for Instant {
+        fn into_deadline(self) -> Option<Instant> {
+            Some(self)
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a select, a future and an iterator need of a handle, whichever it is.
+
+use super::core::Core;
+use super::{Chan, Receiver, RecvError, RecvOnly, SendError, SendOnly, Sender};
+
+mod sealed {
+    pub trait Sealed {}
+}
+use sealed::Sealed;
+
+/// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a reference to one, or an `Option` of one. `None` is as a
+/// nil channel: never ready.
+pub trait RecvPort: Sealed {
+    /// What the channel carries.
+    type Item;
+
+    /// What a receive returns: `Option<Item>` of a Go channel, `Result<Item, RecvError>` of a counted end.
+    type Received;
+
+    /// `None` of a nil channel.
+    #[doc(hidden)]
+    fn core(&self) -> Option<&Core<Self::Item>>;
+
+    /// `None`: the channel is closed and has no values left.
+    #[doc(hidden)]
+    fn received(value: Option<Self::Item>) -> Self::Received;
+}
+
+/// A handle that sends: [`Chan`], [`SendOnly`], [`Sender`], a reference to one, or an `Option` of one. `None` is as a nil
+/// channel: never ready.
+pub trait SendPort: Sealed {
+    /// What the channel carries.
+    type Item;
+
+    /// What a send returns: nothing of a Go channel, `Result<(), SendError<Item>>` of a counted end.
+    type Sent;
+
+    /// `None` of a nil channel.
+    #[doc(hidden)]
+    fn core(&self) -> Option<&Core<Self::Item>>;
+
+    /// An error has the value: the channel is closed.
+    ///
+    /// # Panics
+    ///
+    /// Of an error, if it is a Go channel.
+    #[doc(hidden)]
+    #[track_caller]
+    fn sent(result: Result<(), Self::Item>) -> Self::Sent;
+}
+
+impl<P: Sealed + ?Sized> Sealed for &P {}
+impl<P: Sealed> Sealed for Option<P> {}
+impl<T> Sealed for Chan<T> {}
+impl<T> Sealed for RecvOnly<T> {}
+impl<T> Sealed for SendOnly<T> {}
+impl<T> Sealed for Receiver<T> {}
+impl<T> Sealed for Sender<T> {}
+
+impl<P: RecvPort + ?Sized> RecvPort for &P {
+    type Item = P::Item;
+    type Received = P::Received;
+
+    #[inline]
+    fn core(&self) -> Option<&Core<P::Item>> {
+        (**self).core()
+    }
+
+    #[inline]
+    fn received(value: Option<P::Item>) -> P::Received {
+        P::received(value)
+    }
+}
+
+impl<P: RecvPort> RecvPort for Option<P> {
+    type Item = P::Item;
+    type Received = P::Received;
+
+    #[inline]
+    fn core(&self) -> Option<&Core<P::Item>> {
+        self.as_ref()?.core()
+    }
+
+    #[inline]
+    fn received(value: Option<P::Item>) -> P::Received {
+        P::received(value)
+    }
+}
+
+impl<P: SendPort + ?Sized> SendPort for &P {
+    type Item = P::Item;
+    type Sent = P::Sent;
+
+    #[inline]
+    fn core(&self) -> Option<&Core<P::Item>> {
+        (**self).core()
+    }
+
+    #[inline]
+    #[track_caller]
+    fn sent(result: Result<(), P::Item>) -> P::Sent {
+        P::sent(result)
+    }
+}
+
+impl<P: SendPort> SendPort for Option<P> {
+    type Item = P::Item;
+    type Sent = P::Sent;
+
+    #[inline]
+    fn core(&self) -> Option<&Core<P::Item>> {
+        self.as_ref()?.core()
+    }
+
+    #[inline]
+    #[track_caller]
+    fn sent(result: Result<(), P::Item>) -> P::Sent {
+        P::sent(result)
+    }
+}
+
+macro_rules! go_port {
+    ($($Recv:ident)+; $($Send:ident)+) => {
+        $(impl<T> RecvPort for $Recv<T> {
+            type Item = T;
+            type Received = Option<T>;
+
+            #[inline]
+            fn core(&self) -> Option<&Core<T>> {
+                self.shared()
+            }
+
+            #[inline]
+            fn received(value: Option<T>) -> Option<T> {
+                value
+            }
+        })+
+        $(impl<T> SendPort for $Send<T> {
+            type Item = T;
+            type Sent = ();
+
+            #[inline]
+            fn core(&self) -> Option<&Core<T>> {
+                self.shared()
+            }
+
+            #[inline]
+            #[track_caller]
+            fn sent(result: Result<(), T>) {
+                if let Err(value) = result {
+                    send_on_closed(value);
+                }
+            }
+        })+
+    };
+}
+
+go_port!(Chan RecvOnly; Chan SendOnly);
+
+/// Go's panic. The value is dropped by it.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(super) fn send_on_closed<T>(_value: T) -> ! {
+    panic!("send on closed channel")
+}
+
+impl<T> RecvPort for Receiver<T> {
+    type Item = T;
+    type Received = Result<T, RecvError>;
+
+    #[inline]
+    fn core(&self) -> Option<&Core<T>> {
+        Some(self.shared())
+    }
+
+    #[inline]
+    fn received(value: Option<T>) -> Result<T, RecvError> {
+        value.ok_or(RecvError)
+    }
+}
+
+impl<T> SendPort for Sender<T> {
+    type Item = T;
+    type Sent = Result<(), SendError<T>>;
+
+    #[inline]
+    fn core(&self) -> Option<&Core<T>> {
+        Some(self.shared())
+    }
+
+    #[inline]
+    fn sent(result: Result<(), T>) -> Result<(), SendError<T>> {
+        result.map_err(SendError)
+    }
+}

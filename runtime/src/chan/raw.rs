@@ -1,0 +1,388 @@
+//! What a channel is without its values: a lock, the state in the lock's word, and two queues of waiters.
+//!
+//! ```text
+//!   usize::BITS-1                        4        3           2          1        0
+//!  ┌──────────────────────────────────────┬─────────┬───────────┬────────┬────────┐
+//!  │ len: how many values the channel has │ SENDERS │ RECEIVERS │ CLOSED │ LOCKED │
+//!  └──────────────────────────────────────┴─────────┴───────────┴────────┴────────┘
+//! ```
+//!
+//! | step | how |
+//! |---|---|
+//! | lock | one compare-exchange that sets `LOCKED`; it tells the owner the state |
+//! | unlock | one store of the new state, without `LOCKED` |
+//! | a `try_` call that must fail | a fence and a load, without the lock |
+//!
+//! The owner alone writes the word while `LOCKED` is set, so the unlock is a store. The lock therefore has no bit for
+//! sleepers: a contender pauses, then yields its processor, then sleeps for short times. The owner holds the lock for
+//! some ten instructions and the copy of one value. It never runs user code, never waits, and never switches goroutines
+//! while it holds the lock.
+//!
+//! `SENDERS` and `RECEIVERS` say that the queue is not empty. A waiter in it may be taken already (see `Claim`), so a set
+//! bit proves nothing, and a clear bit proves that no waiter is there.
+//!
+//! # Orderings
+//!
+//! The lock: Acquire as it is taken, Release as it is given. The compare-exchange is SeqCst, and the failing `try_` has a
+//! SeqCst fence before its load. So a channel's calls are sequentially consistent with each other and with SeqCst atomics of
+//! the caller. Take a caller A that writes X and then fails in `try_recv`, and a caller B that sends and then reads X. The
+//! load of A has seen the word before B's compare-exchange (else it had found `LOCKED`, or the value). So A's fence is
+//! before B's compare-exchange in the total order, and B reads what A wrote. The model is
+//! `a_try_that_fails_is_ordered`.
+
+use std::ptr::NonNull;
+
+use super::waiters::{Outcome, WaitQueue, Waiter};
+#[cfg(not(sudog_loom))]
+use crate::shim::num_cpus;
+use crate::shim::{self, AtomicUsize, Ordering};
+
+const LOCKED: usize = 1;
+pub(super) const CLOSED: usize = 2;
+pub(super) const RECEIVERS: usize = 4;
+pub(super) const SENDERS: usize = 8;
+/// One value.
+pub(super) const ONE: usize = 16;
+
+/// The most values that the word can count.
+pub(super) const MAX_LEN: usize = usize::MAX / ONE;
+
+/// What a waiter waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dir {
+    Send,
+    Recv,
+}
+
+/// See the top of this file.
+pub struct Raw {
+    word: AtomicUsize,
+    capacity: usize,
+    receivers: WaitQueue,
+    senders: WaitQueue,
+    #[cfg(sudog_loom)]
+    model: model::Lock,
+}
+
+/// The lock is held until [`Locked::unlock`]; nothing unlocks by itself, as nothing under the lock can panic.
+#[must_use = "the lock stays locked"]
+pub struct Locked<'a> {
+    raw: &'a Raw,
+    /// The state to be, without `LOCKED`.
+    pub(super) word: usize,
+}
+
+/// A waiter that has been taken out of its queue and waits for its wake-up.
+#[must_use = "the waiter sleeps for ever"]
+#[derive(Clone, Copy)]
+pub struct Peer(NonNull<Waiter>);
+
+impl Raw {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            word: AtomicUsize::new(0),
+            capacity,
+            receivers: WaitQueue::new(),
+            senders: WaitQueue::new(),
+            #[cfg(sudog_loom)]
+            model: model::Lock::new(),
+        }
+    }
+
+    /// By what the locks of several channels are ordered.
+    #[inline]
+    pub(super) fn rank(&self) -> usize {
+        #[cfg(not(sudog_loom))]
+        return std::ptr::from_ref(self).addr();
+        // An address is not the same in each execution.
+        #[cfg(sudog_loom)]
+        return self.model.serial();
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The state at this moment, for a caller that draws no conclusion from what it does not see.
+    #[inline]
+    pub(super) fn glance(&self) -> State {
+        State { word: self.word.load(Ordering::Acquire), capacity: self.capacity }
+    }
+
+    /// The state at this moment, in the total order of all channels' calls: for a `try_` that may fail by it.
+    #[inline]
+    pub(super) fn look(&self) -> State {
+        shim::full_fence();
+        self.glance()
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Locked<'_> {
+        #[cfg(sudog_loom)]
+        self.model.lock();
+        match self.try_lock() {
+            Some(locked) => locked,
+            None => self.lock_slow(),
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        let word = self.word.load(Ordering::Relaxed);
+        let free = word & LOCKED == 0;
+        (free && self.word.compare_exchange(word, word | LOCKED, Ordering::SeqCst, Ordering::Relaxed).is_ok())
+            .then_some(Locked { raw: self, word })
+    }
+
+    #[cold]
+    fn lock_slow(&self) -> Locked<'_> {
+        let mut tries = 0;
+        loop {
+            back_off(tries);
+            tries += 1;
+            if let Some(locked) = self.try_lock() {
+                return locked;
+            }
+        }
+    }
+
+    /// The lock, which the caller holds by a [`Locked::keep`].
+    #[inline]
+    pub(super) fn held(&self) -> Locked<'_> {
+        let word = self.word.load(Ordering::Relaxed);
+        debug_assert!(word & LOCKED != 0);
+        Locked { raw: self, word: word & !LOCKED }
+    }
+
+    /// How many waiters are in a queue.
+    pub(super) fn waiting(&self, dir: Dir) -> usize {
+        let locked = self.lock();
+        // SAFETY: the lock is held.
+        let n = unsafe { self.queue(dir).len() };
+        locked.unlock();
+        n
+    }
+
+    /// Takes a waiter out that gives up. False if a peer has taken it out, or has passed it over.
+    ///
+    /// # Safety
+    ///
+    /// The waiter is alive, and has been put into this queue of this channel, and into no other.
+    pub(super) unsafe fn leave(&self, dir: Dir, waiter: &Waiter) -> bool {
+        let mut locked = self.lock();
+        let queued = waiter.outcome.get() == Outcome::Queued;
+        if queued {
+            let queue = self.queue(dir);
+            // SAFETY: alive; the lock is held; queued, hence in this queue, by the contract.
+            unsafe { queue.unlink(waiter) };
+            waiter.outcome.set(Outcome::Idle);
+            locked.mark(dir);
+        }
+        locked.unlock();
+        queued
+    }
+
+    fn queue(&self, dir: Dir) -> &WaitQueue {
+        match dir {
+            Dir::Send => &self.senders,
+            Dir::Recv => &self.receivers,
+        }
+    }
+}
+
+/// How long a contender stays away before it tries again. Thirty pauses between two tries: a contender that looks all the
+/// time takes the cache line from the owner. The sleep is for an owner that a contender of higher priority keeps off its
+/// processor.
+#[cfg(not(sudog_loom))]
+#[cold]
+fn back_off(tries: u32) {
+    const SPINS: u32 = 64;
+    const YIELDS: u32 = 256;
+    if tries < SPINS && num_cpus() > 1 {
+        (0..30).for_each(|_| shim::pause());
+    } else if tries < YIELDS {
+        shim::yield_now();
+    } else {
+        std::thread::sleep(std::time::Duration::from_micros(50));
+    }
+}
+
+#[cfg(sudog_loom)]
+fn back_off(_tries: u32) {
+    shim::yield_now();
+}
+
+impl<'a> Locked<'a> {
+    #[inline]
+    pub(super) fn unlock(self) {
+        // Release: what was done under the lock.
+        self.raw.word.store(self.word, Ordering::Release);
+        #[cfg(sudog_loom)]
+        self.raw.model.unlock();
+    }
+
+    /// Leaves the lock locked, until [`Raw::held`].
+    #[inline]
+    pub(super) fn keep(self) {
+        self.raw.word.store(self.word | LOCKED, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        State { word: self.word, capacity: self.raw.capacity }
+    }
+
+    /// Puts a waiter at the end of its queue.
+    ///
+    /// # Safety
+    ///
+    /// - The waiter is in no queue.
+    /// - It stays where it is, alive, until its outcome is no longer `Queued`, and if it is `Done` or `Closed` until its G
+    ///   has been readied.
+    /// - What it knows (its G, its slot, its claim) stays so for as long.
+    pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
+        waiter.outcome.set(Outcome::Queued);
+        // SAFETY: by the contract; the lock is held.
+        unsafe { self.raw.queue(dir).push(waiter) };
+        self.word |= bit(dir);
+    }
+
+    /// Takes out the first waiter that nothing else has taken, and tells it `outcome`. It is the caller's to wake.
+    #[inline]
+    pub(super) fn dequeue(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
+        if self.word & bit(dir) == 0 { None } else { self.dequeue_some(dir, outcome) }
+    }
+
+    fn dequeue_some(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
+        let queue = self.raw.queue(dir);
+        // SAFETY: the lock is held, so what is queued is alive.
+        let peer = std::iter::from_fn(|| unsafe { queue.pop() }).find(|waiter| {
+            // SAFETY: it was queued just now, and cannot leave before it has had the lock.
+            let waiter = unsafe { waiter.as_ref() };
+            // One that has lost its claim is in no queue now, and learns that under the lock.
+            let taken = waiter.claim();
+            if !taken {
+                shim::mark("a waiter whose claim is taken is passed over");
+            }
+            waiter.outcome.set(if taken { outcome } else { Outcome::Idle });
+            taken
+        });
+        self.mark(dir);
+        peer.map(Peer)
+    }
+
+    /// After waiters have left.
+    fn mark(&mut self, dir: Dir) {
+        if self.raw.queue(dir).is_empty() {
+            self.word &= !bit(dir);
+        }
+    }
+}
+
+fn bit(dir: Dir) -> usize {
+    match dir {
+        Dir::Send => SENDERS,
+        Dir::Recv => RECEIVERS,
+    }
+}
+
+impl Peer {
+    /// Where its value is, or will be.
+    pub(super) fn slot(self) -> *mut () {
+        // SAFETY: it waits for `wake`, so it is alive; and nothing writes to its slot pointer.
+        unsafe { (*self.0.as_ptr()).slot }
+    }
+
+    /// Its G, to be readied once.
+    pub(super) fn g(self) -> *const crate::G {
+        // SAFETY: as in `slot`.
+        unsafe { (*self.0.as_ptr()).g }
+    }
+
+    /// Wakes it. If it is a task, that runs user code.
+    ///
+    /// # Safety
+    ///
+    /// This is the only call for this peer, and nothing of it is used after.
+    #[inline]
+    pub(super) unsafe fn wake(self) {
+        // SAFETY:
+        // - alive: it waits for this call;
+        // - taken out of its queue by the caller, so this is the only `ready`, by the contract;
+        // - its G was found by the queue alone, and waits for nothing else: it was queued just before its `park`.
+        unsafe { crate::G::ready(self.g()) };
+    }
+}
+
+/// The word, at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct State {
+    word: usize,
+    capacity: usize,
+}
+
+impl State {
+    #[inline]
+    pub(super) fn is_closed(self) -> bool {
+        self.word & CLOSED != 0
+    }
+
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        self.word / ONE
+    }
+
+    /// A receive finds no value, and no sender that could bring one; and the state is not about to change.
+    #[inline]
+    pub(super) fn is_empty_for_certain(self) -> bool {
+        self.word & LOCKED == 0 && self.len() == 0 && (self.word & SENDERS == 0 || self.is_closed())
+    }
+
+    /// A send to this open channel finds neither room nor a receiver; and the state is not about to change.
+    #[inline]
+    pub(super) fn is_full_for_certain(self) -> bool {
+        self.word & (LOCKED | CLOSED | RECEIVERS) == 0 && self.len() >= self.capacity
+    }
+}
+
+/// In a model, contenders wait for a lock of loom's: the same in fewer steps. The word is written as on the real machine.
+#[cfg(sudog_loom)]
+mod model {
+    use std::cell::UnsafeCell;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use crate::shim::{Mutex, MutexGuard};
+
+    pub(super) struct Lock {
+        mutex: Mutex<()>,
+        guard: UnsafeCell<Option<MutexGuard<'static, ()>>>,
+        serial: usize,
+    }
+
+    /// How many channels all executions have made.
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+
+    impl Lock {
+        pub(super) fn new() -> Self {
+            Self { mutex: Mutex::new(()), guard: UnsafeCell::new(None), serial: MADE.fetch_add(1, Relaxed) }
+        }
+
+        pub(super) fn serial(&self) -> usize {
+            self.serial
+        }
+
+        pub(super) fn lock(&self) {
+            let guard = self.mutex.lock();
+            // SAFETY: the guard is dropped in `unlock`, by a caller that has a reference to the mutex.
+            let guard = unsafe { std::mem::transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard) };
+            // SAFETY: the lock is held.
+            unsafe { *self.guard.get() = Some(guard) };
+        }
+
+        pub(super) fn unlock(&self) {
+            // SAFETY: the lock is held until the guard is dropped, after this statement.
+            let guard = unsafe { (*self.guard.get()).take() };
+            drop(guard);
+        }
+    }
+}

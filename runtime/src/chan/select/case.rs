@@ -1,0 +1,315 @@
+//! Cases of a select: what they need of a channel, whatever its values are, and where the values are meanwhile.
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use super::Chosen;
+use crate::chan::core::{Core, Offer, Take};
+use crate::chan::port::{RecvPort, SendPort};
+use crate::chan::raw::{Dir, Locked, Raw};
+
+/// A channel, without the type of its values.
+pub trait Channel {
+    fn raw(&self) -> &Raw;
+
+    /// # Safety
+    ///
+    /// As for [`Core::offer`].
+    unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const ()) -> Offer;
+
+    /// # Safety
+    ///
+    /// As for [`Core::take`].
+    unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut ()) -> Take;
+
+    /// # Safety
+    ///
+    /// As for [`Core::give_back`].
+    unsafe fn give_back(&self, from: *const ());
+}
+
+impl<T> Channel for Core<T> {
+    #[inline]
+    fn raw(&self) -> &Raw {
+        &self.raw
+    }
+
+    unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const ()) -> Offer {
+        // SAFETY: by the contract.
+        unsafe { self.offer(locked, from.cast()) }
+    }
+
+    unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut ()) -> Take {
+        // SAFETY: by the contract.
+        unsafe { self.take(locked, to.cast()) }
+    }
+
+    unsafe fn give_back(&self, from: *const ()) {
+        // SAFETY: by the contract.
+        unsafe { self.give_back(from.cast()) }
+    }
+}
+
+/// One case, as the algorithm sees it.
+#[derive(Clone, Copy)]
+pub struct CaseRef<'a> {
+    pub(super) dir: Dir,
+    /// `None`: never ready.
+    pub(super) channel: Option<&'a dyn Channel>,
+    /// Of a value of the channel's type.
+    pub(super) slot: *mut (),
+    /// Whether there is a value in the slot.
+    pub(super) full: *const Cell<bool>,
+}
+
+impl CaseRef<'_> {
+    /// The value has been taken out of the slot, or been put there.
+    ///
+    /// # Safety
+    ///
+    /// The case's slot is alive, and it is so.
+    pub(super) unsafe fn moved(&self) {
+        // SAFETY: alive, by the contract.
+        unsafe { &*self.full }.set(self.dir == Dir::Recv);
+    }
+}
+
+/// Where a case's value is, before it is sent, or after it was received.
+pub struct Slot<T> {
+    value: UnsafeCell<MaybeUninit<T>>,
+    full: Cell<bool>,
+}
+
+impl<T> Slot<T> {
+    pub fn empty() -> Self {
+        Self { value: UnsafeCell::new(MaybeUninit::uninit()), full: Cell::new(false) }
+    }
+
+    pub fn new(value: T) -> Self {
+        Self { value: UnsafeCell::new(MaybeUninit::new(value)), full: Cell::new(true) }
+    }
+
+    /// Where the value is.
+    pub fn value(&self) -> *mut T {
+        self.value.get().cast()
+    }
+
+    /// # Safety
+    ///
+    /// The value has been moved out.
+    pub unsafe fn is_gone(&self) {
+        self.full.set(false);
+    }
+
+    /// Takes the value out, if there is one.
+    pub fn take(&self) -> Option<T> {
+        // SAFETY: there is one, and it is taken once.
+        self.full.replace(false).then(|| unsafe { (*self.value.get()).assume_init_read() })
+    }
+
+    /// The case of this slot in a select.
+    pub fn case<'a>(&self, dir: Dir, core: Option<&'a Core<T>>) -> CaseRef<'a> {
+        let channel = core.map(|core| core as &dyn Channel);
+        CaseRef { dir, channel, slot: self.value.get().cast(), full: ptr::from_ref(&self.full) }
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// A receive.
+pub struct RecvCase<'a, P: RecvPort + ?Sized> {
+    port: &'a P,
+    slot: Slot<P::Item>,
+}
+
+impl<'a, P: RecvPort + ?Sized> RecvCase<'a, P> {
+    /// Evaluated in its place in the list.
+    #[inline]
+    pub fn new(port: &'a P) -> Self {
+        Self { port, slot: Slot::empty() }
+    }
+}
+
+/// A send.
+pub struct SendCase<'a, P: SendPort + ?Sized> {
+    port: &'a P,
+    slot: Slot<P::Item>,
+}
+
+impl<'a, P: SendPort + ?Sized> SendCase<'a, P> {
+    /// Evaluated in its place in the list.
+    #[inline]
+    pub fn new(port: &'a P, value: P::Item) -> Self {
+        Self { port, slot: Slot::new(value) }
+    }
+}
+
+/// A send of a value that is taken if this case is chosen, and else stays where it is.
+pub struct SendFromCase<'a, 'v, P: SendPort + ?Sized> {
+    port: &'a P,
+    slot: Slot<P::Item>,
+    from: &'v mut Option<P::Item>,
+}
+
+impl<'a, 'v, P: SendPort + ?Sized> SendFromCase<'a, 'v, P> {
+    /// Evaluated in its place in the list.
+    #[inline]
+    pub fn new(port: &'a P, from: &'v mut Option<P::Item>) -> Self {
+        let slot = from.take().map_or_else(Slot::empty, Slot::new);
+        Self { port, slot, from }
+    }
+}
+
+impl<P: SendPort + ?Sized> Drop for SendFromCase<'_, '_, P> {
+    fn drop(&mut self) {
+        if let Some(value) = self.slot.take() {
+            *self.from = Some(value);
+        }
+    }
+}
+
+/// A case.
+pub trait Case {
+    type Output;
+
+    /// Itself, for as long as it is not moved.
+    fn describe(&self) -> CaseRef<'_>;
+
+    /// What it has come to, once it has been chosen.
+    #[track_caller]
+    fn output(self, closed: bool) -> Self::Output;
+}
+
+impl<P: RecvPort + ?Sized> Case for RecvCase<'_, P> {
+    type Output = P::Received;
+
+    #[inline]
+    fn describe(&self) -> CaseRef<'_> {
+        self.slot.case(Dir::Recv, self.port.core())
+    }
+
+    #[inline]
+    fn output(self, _closed: bool) -> P::Received {
+        P::received(self.slot.take())
+    }
+}
+
+impl<P: SendPort + ?Sized> Case for SendCase<'_, P> {
+    type Output = P::Sent;
+
+    #[inline]
+    fn describe(&self) -> CaseRef<'_> {
+        self.slot.case(Dir::Send, self.port.core())
+    }
+
+    #[inline]
+    #[track_caller]
+    fn output(self, closed: bool) -> P::Sent {
+        let left = self.slot.take();
+        debug_assert_eq!(left.is_some(), closed);
+        P::sent(left.map_or(Ok(()), Err))
+    }
+}
+
+impl<P: SendPort + ?Sized> Case for SendFromCase<'_, '_, P> {
+    type Output = P::Sent;
+
+    #[inline]
+    fn describe(&self) -> CaseRef<'_> {
+        // Without a value it is never ready.
+        let core = self.port.core().filter(|_| self.slot.full.get());
+        self.slot.case(Dir::Send, core)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn output(self, closed: bool) -> P::Sent {
+        let left = self.slot.take();
+        debug_assert_eq!(left.is_some(), closed);
+        P::sent(left.map_or(Ok(()), Err))
+    }
+}
+
+/// All cases of a select: pairs of a case and a list, and at the end `()`.
+pub trait CaseList {
+    /// How many.
+    const LEN: usize;
+
+    /// What the chosen one has come to.
+    type Output;
+
+    /// Themselves, for as long as they are not moved.
+    fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]);
+
+    /// What the chosen one has come to. The others are dropped, and so are their values.
+    #[track_caller]
+    fn output(self, chosen: Chosen) -> Self::Output;
+}
+
+/// The chosen case is the first of a list, or in its rest.
+pub enum Either<A, B> {
+    /// The first.
+    First(A),
+    /// One of the rest.
+    Rest(B),
+}
+
+/// What an empty list comes to.
+#[derive(Debug)]
+pub struct Never(std::convert::Infallible);
+
+impl Never {
+    pub fn never(self) -> ! {
+        match self.0 {}
+    }
+}
+
+impl CaseList for () {
+    const LEN: usize = 0;
+
+    type Output = Never;
+
+    fn describe<'a>(&'a self, _into: &mut [CaseRef<'a>]) {}
+
+    fn output(self, _chosen: Chosen) -> Never {
+        unreachable!("one of the cases was chosen")
+    }
+}
+
+impl<C: Case, L: CaseList> CaseList for (C, L) {
+    const LEN: usize = 1 + L::LEN;
+
+    type Output = Either<C::Output, L::Output>;
+
+    #[inline]
+    fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]) {
+        into[0] = self.0.describe();
+        self.1.describe(&mut into[1..]);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn output(self, chosen: Chosen) -> Self::Output {
+        let (first, rest) = self;
+        match chosen.case {
+            0 => {
+                drop(rest);
+                Either::First(first.output(chosen.closed))
+            }
+            case => {
+                drop(first);
+                Either::Rest(rest.output(Chosen { case: case - 1, ..chosen }))
+            }
+        }
+    }
+}
+
+impl CaseRef<'_> {
+    /// Fills an array before `describe` does.
+    pub(super) const NONE: Self = Self { dir: Dir::Recv, channel: None, slot: ptr::null_mut(), full: ptr::null() };
+}

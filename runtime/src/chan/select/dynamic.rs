@@ -1,0 +1,190 @@
+//! A select whose cases are not known before the program runs. Go's `reflect.Select`.
+
+use std::mem::MaybeUninit;
+
+use super::case::{CaseRef, Slot};
+use super::{Chosen, MAX_CASES, Waiters, try_select, wait_select};
+use crate::chan::port::{RecvPort, SendPort};
+use crate::chan::raw::Dir;
+use crate::sema::{WaitError, WaitLimit};
+
+/// A select with any number of cases: each is a send or a receive, and what to do with its result.
+///
+/// It allocates for each case. For a number of cases that is known, use [`select!`](crate::select).
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::chan::{Chan, Select};
+///
+/// let channels: Vec<Chan<u32>> = (0..100).map(|_| Chan::new(1)).collect();
+/// channels[42].send(7);
+/// let mut select = Select::new();
+/// for (i, ch) in channels.iter().enumerate() {
+///     select.recv(ch, move |value| (i, value));
+/// }
+/// assert_eq!(select.wait(), (42, Some(7)));
+/// ```
+#[must_use = "a select does nothing until it waits"]
+pub struct Select<'a, R> {
+    cases: Vec<Box<dyn DynCase<R> + 'a>>,
+}
+
+trait DynCase<R> {
+    fn describe(&self) -> CaseRef<'_>;
+    fn finish(self: Box<Self>) -> R;
+}
+
+struct DynRecv<P: RecvPort, F> {
+    port: P,
+    slot: Slot<P::Item>,
+    then: F,
+}
+
+struct DynSend<P: SendPort, F> {
+    port: P,
+    slot: Slot<P::Item>,
+    then: F,
+}
+
+impl<R, P: RecvPort, F: FnOnce(P::Received) -> R> DynCase<R> for DynRecv<P, F> {
+    fn describe(&self) -> CaseRef<'_> {
+        self.slot.case(Dir::Recv, self.port.core())
+    }
+
+    fn finish(self: Box<Self>) -> R {
+        let this = *self;
+        (this.then)(P::received(this.slot.take()))
+    }
+}
+
+impl<R, P: SendPort, F: FnOnce(P::Sent) -> R> DynCase<R> for DynSend<P, F> {
+    fn describe(&self) -> CaseRef<'_> {
+        self.slot.case(Dir::Send, self.port.core())
+    }
+
+    #[track_caller]
+    fn finish(self: Box<Self>) -> R {
+        let this = *self;
+        (this.then)(P::sent(this.slot.take().map_or(Ok(()), Err)))
+    }
+}
+
+impl<'a, R> Select<'a, R> {
+    /// Without cases.
+    pub const fn new() -> Self {
+        Self { cases: Vec::new() }
+    }
+
+    /// Adds a receive, and what is made of its result.
+    ///
+    /// # Panics
+    ///
+    /// `reflect.Select: too many cases (max 65536)`.
+    #[track_caller]
+    pub fn recv<P>(&mut self, port: P, then: impl FnOnce(P::Received) -> R + 'a) -> &mut Self
+    where
+        P: RecvPort + 'a,
+        P::Item: 'a,
+    {
+        self.add(Box::new(DynRecv { port, slot: Slot::empty(), then }))
+    }
+
+    /// Adds a send of a value, which is dropped if another case is chosen; and what is made of its result.
+    ///
+    /// # Panics
+    ///
+    /// `reflect.Select: too many cases (max 65536)`.
+    #[track_caller]
+    pub fn send<P>(&mut self, port: P, value: P::Item, then: impl FnOnce(P::Sent) -> R + 'a) -> &mut Self
+    where
+        P: SendPort + 'a,
+        P::Item: 'a,
+    {
+        self.add(Box::new(DynSend { port, slot: Slot::new(value), then }))
+    }
+
+    #[track_caller]
+    fn add(&mut self, case: Box<dyn DynCase<R> + 'a>) -> &mut Self {
+        assert!(self.cases.len() < MAX_CASES, "reflect.Select: too many cases (max 65536)");
+        self.cases.push(case);
+        self
+    }
+
+    /// How many cases it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cases.is_empty()
+    }
+
+    /// Waits until a case can be done; for ever, if there is none. The cases are used up by it.
+    ///
+    /// # Panics
+    ///
+    /// As a send on a closed [`Chan`](crate::chan::Chan), and as what the chosen case does with its result.
+    #[track_caller]
+    pub fn wait(&mut self) -> R {
+        match self.wait_limited(&WaitLimit::default()) {
+            Ok(result) => result,
+            Err(_) => unreachable!("no limit was set"),
+        }
+    }
+
+    /// [`wait`](Self::wait) that gives up at a limit. The cases are used up by it.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first: no case has been done.
+    ///
+    /// # Panics
+    ///
+    /// As `wait`.
+    #[track_caller]
+    pub fn wait_limited(&mut self, limit: &WaitLimit<'_>) -> Result<R, WaitError> {
+        let cases = std::mem::take(&mut self.cases);
+        let n = cases.len();
+        let mut waiters: Vec<_> = std::iter::repeat_with(MaybeUninit::uninit).take(n).collect();
+        let refs: Vec<_> = cases.iter().map(|case| case.describe()).collect();
+        let chosen = wait_select(&refs, Waiters::of(&mut waiters), &mut vec![0; n], &mut vec![0; n], limit)?;
+        Ok(finish(cases, chosen))
+    }
+
+    /// A case that is ready, done. `None`: none is, at this instant. The cases are used up by it.
+    ///
+    /// # Panics
+    ///
+    /// As `wait`.
+    #[track_caller]
+    pub fn try_now(&mut self) -> Option<R> {
+        let cases = std::mem::take(&mut self.cases);
+        let n = cases.len();
+        let refs: Vec<_> = cases.iter().map(|case| case.describe()).collect();
+        let chosen = try_select(&refs, &mut vec![0; n], &mut vec![0; n])?;
+        Some(finish(cases, chosen))
+    }
+}
+
+#[track_caller]
+fn finish<R>(mut cases: Vec<Box<dyn DynCase<R> + '_>>, chosen: Chosen) -> R {
+    let case = cases.swap_remove(chosen.case);
+    drop(cases);
+    case.finish()
+}
+
+impl<R> Default for Select<'_, R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R> std::fmt::Debug for Select<'_, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Select").field("cases", &self.cases.len()).finish_non_exhaustive()
+    }
+}

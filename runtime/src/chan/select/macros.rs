@@ -1,0 +1,256 @@
+//! `select!` and `select_async!`: one grammar, by munching. What they make of it is in `__select_emit!`.
+
+/// Does the first of several sends and receives that can be done, and then its arm. Go's `select`.
+///
+/// | arm | ready | the pattern is given |
+/// |---|---|---|
+/// | `recv(rx) -> value => arm` | a value is there, or a sender waits, or the channel is closed | what `rx.recv()` returns |
+/// | `send(tx, value) -> result => arm` | there is room, or a receiver waits, or the channel is closed | what `tx.send(value)` returns, or its panic |
+/// | `send_from(tx, &mut option) -> result => arm` | the same, if the option has a value, which is taken out only if this arm is chosen | the same |
+/// | `default => arm` | none of the others is ready, at this instant | |
+/// | `default(limit) -> why => arm` | none of the others becomes ready before the limit: a `Duration`, an `Instant`, a `WaitLimit` | which limit it was |
+///
+/// `-> pattern` may be left out. `rx` is any [`RecvPort`](crate::chan::RecvPort), `tx` any
+/// [`SendPort`](crate::chan::SendPort), by value or by reference; an arm whose channel is nil, or `None`, is never ready.
+///
+/// As in Go: the channels and values are evaluated once, in the order of the source, whichever arm is chosen; of several
+/// arms that are ready each is chosen with the same probability; without a `default` the select waits, and with no arm at
+/// all for ever. Unlike in Go a value that is not sent is dropped: `send_from` keeps it.
+///
+/// The arms are evaluated after the select, in its place: they may `return`, `break` and `continue`, and use what the
+/// select has used.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::chan::{Chan, channel, select};
+///
+/// let (numbers, quit) = (Chan::new(1), Chan::<()>::new(0));
+/// numbers.send(1);
+/// let got = select! {
+///     recv(numbers) -> n => n,
+///     recv(quit) => None,
+/// };
+/// assert_eq!(got, Some(1));
+///
+/// let (tx, rx) = channel(0);
+/// let why = select! {
+///     send(tx, "value") -> sent => panic!("no receiver, so not {sent:?}"),
+///     recv(rx) -> value => panic!("a select does not send to itself: {value:?}"),
+///     default(Duration::from_millis(1)) -> why => why,
+/// };
+/// assert_eq!(why, sudog_runtime::sema::WaitError::TimedOut);
+///
+/// let ready = select! {
+///     recv(quit) => true,
+///     default => false,
+/// };
+/// assert!(!ready);
+/// ```
+#[macro_export]
+macro_rules! select {
+    ($($arms:tt)*) => {
+        $crate::__select_arm!(wait [] [] $($arms)*)
+    };
+}
+
+/// [`select!`] in an async task: it awaits instead of waiting.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)] {
+/// use sudog_runtime::chan::{Chan, select_async};
+/// use sudog_runtime::goroutine::{run, spawn_async};
+///
+/// let sum = run(|| {
+///     let (numbers, quit) = (Chan::new(0), Chan::<()>::new(0));
+///     let adder = spawn_async({
+///         let (numbers, quit) = (numbers.clone(), quit.clone());
+///         async move {
+///             let mut sum = 0;
+///             loop {
+///                 select_async! {
+///                     recv(numbers) -> n => sum += n.unwrap_or(0),
+///                     recv(quit) => break sum,
+///                 }
+///             }
+///         }
+///     });
+///     (1..=4).for_each(|n| numbers.send(n));
+///     quit.close();
+///     adder.join().unwrap()
+/// });
+/// assert_eq!(sum, 10);
+/// # }
+/// ```
+#[macro_export]
+macro_rules! select_async {
+    ($($arms:tt)*) => {
+        $crate::__select_arm!(await [] [] $($arms)*)
+    };
+}
+
+/// Reads the head of an arm.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_arm {
+    ($how:tt $cases:tt $default:tt recv($rx:expr) -> $value:pat => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (recv {$rx} {} {$value}) $($rest)+)
+    };
+    ($how:tt $cases:tt $default:tt recv($rx:expr) => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (recv {$rx} {} {_}) $($rest)+)
+    };
+    ($how:tt $cases:tt $default:tt send($tx:expr, $value:expr) -> $sent:pat => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (send {$tx} {$value} {$sent}) $($rest)+)
+    };
+    ($how:tt $cases:tt $default:tt send($tx:expr, $value:expr) => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (send {$tx} {$value} {_}) $($rest)+)
+    };
+    ($how:tt $cases:tt $default:tt send_from($tx:expr, $from:expr) -> $sent:pat => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (send_from {$tx} {$from} {$sent}) $($rest)+)
+    };
+    ($how:tt $cases:tt $default:tt send_from($tx:expr, $from:expr) => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (send_from {$tx} {$from} {_}) $($rest)+)
+    };
+    ($how:tt $cases:tt [] default($limit:expr) -> $why:pat => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases [] (default {$limit} {$why}) $($rest)+)
+    };
+    ($how:tt $cases:tt [] default($limit:expr) => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases [] (default {$limit} {_}) $($rest)+)
+    };
+    ($how:tt $cases:tt [] default => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases [] (default) $($rest)+)
+    };
+    ($how:tt $cases:tt [$($default:tt)+] default $($rest:tt)*) => {
+        ::core::compile_error!("a select has one `default` at most")
+    };
+    ($how:tt $cases:tt $default:tt) => {
+        $crate::__select_emit!($how $cases $default)
+    };
+    ($how:tt $cases:tt $default:tt $($rest:tt)+) => {
+        ::core::compile_error!(::core::concat!(
+            "expected `recv(rx) -> value => ..`, `send(tx, value) -> result => ..`, `send_from(tx, &mut option) => ..`, ",
+            "`default => ..` or `default(limit) => ..`, found: ",
+            ::core::stringify!($($rest)+)
+        ))
+    };
+}
+
+/// Reads what an arm does: a block, or an expression and a comma, as in a `match`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_body {
+    ($how:tt $cases:tt $default:tt $head:tt $body:block, $($rest:tt)*) => {
+        $crate::__select_push!($how $cases $default $head {$body} $($rest)*)
+    };
+    ($how:tt $cases:tt $default:tt $head:tt $body:block $($rest:tt)*) => {
+        $crate::__select_push!($how $cases $default $head {$body} $($rest)*)
+    };
+    ($how:tt $cases:tt $default:tt $head:tt $body:expr, $($rest:tt)*) => {
+        $crate::__select_push!($how $cases $default $head {$body} $($rest)*)
+    };
+    ($how:tt $cases:tt $default:tt $head:tt $body:expr) => {
+        $crate::__select_push!($how $cases $default $head {$body})
+    };
+}
+
+/// Puts an arm to the others.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_push {
+    ($how:tt $cases:tt [] (default $($limit:tt)*) $body:tt $($rest:tt)*) => {
+        $crate::__select_arm!($how $cases [$body $($limit)*] $($rest)*)
+    };
+    ($how:tt [$($cases:tt)*] $default:tt ($($case:tt)+) $body:tt $($rest:tt)*) => {
+        $crate::__select_arm!($how [$($cases)* ($($case)+ $body)] $default $($rest)*)
+    };
+}
+
+/// The statement: what is borrowed is free again before an arm is evaluated.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_emit {
+    (wait [$($case:tt)*] []) => {{
+        let chosen = $crate::chan::macros::Static::<{ 0 $(+ $crate::__select_one!($case))* }, _>::wait(
+            $crate::__select_list!($($case)*)
+        );
+        $crate::__select_match!(chosen $($case)*)
+    }};
+    (await [$($case:tt)*] []) => {{
+        let chosen = $crate::chan::SelectFuture::<{ 0 $(+ $crate::__select_one!($case))* }, _>::new(
+            $crate::__select_list!($($case)*)
+        )
+        .await;
+        $crate::__select_match!(chosen $($case)*)
+    }};
+    ($how:tt [$($case:tt)*] [{$default:expr}]) => {{
+        let chosen = $crate::chan::macros::Static::<{ 0 $(+ $crate::__select_one!($case))* }, _>::try_now(
+            $crate::__select_list!($($case)*)
+        );
+        match chosen {
+            ::core::option::Option::Some(chosen) => $crate::__select_match!(chosen $($case)*),
+            ::core::option::Option::None => $default,
+        }
+    }};
+    (wait [$($case:tt)*] [{$default:expr} {$limit:expr} {$why:pat}]) => {{
+        let chosen = $crate::chan::macros::Static::<{ 0 $(+ $crate::__select_one!($case))* }, _>::wait_limited(
+            $crate::__select_list!($($case)*),
+            &$crate::chan::macros::IntoLimit::into_limit($limit),
+        );
+        match chosen {
+            ::core::result::Result::Ok(chosen) => $crate::__select_match!(chosen $($case)*),
+            ::core::result::Result::Err($why) => $default,
+        }
+    }};
+    (await [$($case:tt)*] [{$default:expr} {$limit:expr} {$why:pat}]) => {{
+        let chosen = $crate::chan::SelectFuture::<{ 0 $(+ $crate::__select_one!($case))* }, _>::new(
+            $crate::__select_list!($($case)*)
+        )
+        .until($crate::chan::macros::IntoDeadline::into_deadline($limit))
+        .await;
+        match chosen {
+            ::core::result::Result::Ok(chosen) => $crate::__select_match!(chosen $($case)*),
+            ::core::result::Result::Err($why) => $default,
+        }
+    }};
+}
+
+/// A case counts as one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_one {
+    ($case:tt) => {
+        1
+    };
+}
+
+/// The cases as pairs.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_list {
+    () => { () };
+    ((recv {$rx:expr} {} $value:tt $body:tt) $($rest:tt)*) => {
+        ($crate::chan::macros::RecvCase::new(&$rx), $crate::__select_list!($($rest)*))
+    };
+    ((send {$tx:expr} {$value:expr} $sent:tt $body:tt) $($rest:tt)*) => {
+        ($crate::chan::macros::SendCase::new(&$tx, $value), $crate::__select_list!($($rest)*))
+    };
+    ((send_from {$tx:expr} {$from:expr} $sent:tt $body:tt) $($rest:tt)*) => {
+        ($crate::chan::macros::SendFromCase::new(&$tx, $from), $crate::__select_list!($($rest)*))
+    };
+}
+
+/// The arm of the chosen case.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_match {
+    ($chosen:ident) => { $chosen.never() };
+    ($chosen:ident ($kind:tt {$port:expr} $value:tt {$pattern:pat} {$body:expr}) $($rest:tt)*) => {
+        match $chosen {
+            $crate::chan::macros::Either::First($pattern) => $body,
+            $crate::chan::macros::Either::Rest(rest) => $crate::__select_match!(rest $($rest)*),
+        }
+    };
+}

@@ -1,0 +1,452 @@
+//! Select: the first of several sends and receives that can be done. Go's `selectgo`.
+//!
+//! | step | what |
+//! |---|---|
+//! | order | the cases that can be ready at all: shuffled, for the polling; by their channels' addresses, for the locks |
+//! | lock | all channels, each once, in the order of their addresses: so two selects do not wait for each other |
+//! | poll | the first case, in the shuffled order, that can be done, is done: unlock all, wake its peer, return |
+//! | give up | without waiting, if there is a `default`: at this instant no case is ready, as all locks are held |
+//! | queue | one waiter for each case, all with one [`Claim`] |
+//! | park | unlock all, sleep |
+//! | winner | whatever takes the claim: a peer of one case, the deadline, a cancel, the unwinding. A peer does the case's send or receive under its channel's lock, and readies the G |
+//! | leave | the waiters of the other cases are taken out, each under its channel's lock |
+//!
+//! A peer that finds a waiter whose claim is taken drops it from the queue and goes on to the next, as Go does. A select
+//! does not meet itself: while it polls none of its own waiters is in a queue.
+//!
+//! A cancel is registered before the locks are taken. If a case is ready nevertheless, the claim is taken for it; should
+//! the cancel have been faster, the select waits for its `ready`, and returns the case all the same.
+
+pub mod case;
+mod dynamic;
+mod future;
+mod macros;
+mod order;
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::pin::pin;
+
+pub use dynamic::Select;
+pub use future::SelectFuture;
+#[cfg(all(unix, not(sudog_loom)))]
+pub use future::SelectUntil;
+pub use order::MAX_CASES;
+
+use self::case::{CaseList, CaseRef, Slot};
+use self::order::Order;
+use super::core::{Core, Offer, Take};
+use super::error::GaveUp;
+use super::limited::{Unreceived, Unsent};
+use super::raw::{Dir, Peer};
+use super::waiters::{Claim, Outcome, Waiter};
+use crate::sema::{WaitError, WaitLimit};
+use crate::shim::mark;
+use crate::{G, Instant, ParkResult, goroutine};
+
+/// The case that was done.
+#[derive(Clone, Copy)]
+pub struct Chosen {
+    pub case: usize,
+    /// It was done because its channel is closed: no value was received, or sent.
+    pub closed: bool,
+}
+
+/// All that a select works on.
+struct Selecting<'a, 's> {
+    cases: &'s [CaseRef<'a>],
+    order: Order<'s>,
+}
+
+/// Room for one waiter for each case. A pointer: while a waiter is in a queue others write to it.
+#[derive(Clone, Copy)]
+struct Waiters(*mut MaybeUninit<Waiter>);
+
+impl Waiters {
+    fn of(waiters: &mut [MaybeUninit<Waiter>]) -> Self {
+        Self(waiters.as_mut_ptr())
+    }
+
+    /// # Safety
+    ///
+    /// The room is alive, has an `index`, and nothing uses what is there.
+    unsafe fn make<'a>(self, index: usize, waiter: Waiter) -> &'a Waiter {
+        // SAFETY: by the contract.
+        unsafe { (*self.0.add(index)).write(waiter) }
+    }
+
+    /// # Safety
+    ///
+    /// The room is alive, and `make` has been called for this index.
+    unsafe fn get<'a>(self, index: usize) -> &'a Waiter {
+        // SAFETY: by the contract.
+        unsafe { (*self.0.add(index)).assume_init_ref() }
+    }
+}
+
+/// Polls once. Go's `select` with a `default`.
+#[inline]
+fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Option<Chosen> {
+    goroutine::safepoint();
+    if let [case] = cases
+        && let Some(channel) = case.channel
+    {
+        let state = channel.raw().look();
+        let fails = match case.dir {
+            Dir::Send => state.is_full_for_certain(),
+            Dir::Recv => state.is_empty_for_certain() && !state.is_closed(),
+        };
+        if fails {
+            return None;
+        }
+    }
+    let select = Selecting { cases, order: Order::new(cases, order, locks) };
+    select.lock_all();
+    select.poll_and_unlock()
+}
+
+/// Waits until a case can be done, or for the limit. Go's `select` without a `default`.
+fn wait_select(
+    cases: &[CaseRef<'_>],
+    waiters: Waiters,
+    order: &mut [u16],
+    locks: &mut [u16],
+    limit: &WaitLimit<'_>,
+) -> Result<Chosen, WaitError> {
+    goroutine::safepoint();
+    let select = Selecting { cases, order: Order::new(cases, order, locks) };
+    if limit.cancel.is_some() {
+        return select.wait_cancellable(waiters, limit);
+    }
+    select.lock_all();
+    if let Some((chosen, peer)) = select.poll() {
+        select.unlock_all();
+        wake(peer);
+        return Ok(chosen);
+    }
+    let (g, claim) = (G::current(), Claim::new());
+    // SAFETY: all is locked, and no case was ready; G and claim outlive the call.
+    unsafe { select.wait(waiters, &g, &claim, limit.deadline) }
+}
+
+fn wake(peer: Option<Peer>) {
+    if let Some(peer) = peer {
+        // SAFETY: taken out by the poll, whose caller wakes it once; not used after.
+        unsafe { peer.wake() };
+    }
+}
+
+impl Selecting<'_, '_> {
+    fn lock_all(&self) {
+        for raw in self.order.channels(self.cases) {
+            raw.lock().keep();
+        }
+    }
+
+    fn unlock_all(&self) {
+        for raw in self.order.channels(self.cases) {
+            raw.held().unlock();
+        }
+    }
+
+    /// Does the first case that can be done. All channels are locked, and stay so.
+    fn poll(&self) -> Option<(Chosen, Option<Peer>)> {
+        self.order.polls().find_map(|index| {
+            let case = &self.cases[index];
+            let channel = case.channel.expect("only what can be ready is polled");
+            let mut locked = channel.raw().held();
+            let (closed, peer) = match case.dir {
+                // SAFETY: the lock is this channel's; the slot has a value, which is the channel's after `Sent`.
+                Dir::Send => match unsafe { channel.offer(&mut locked, case.slot) } {
+                    Offer::Sent(peer) => (false, peer),
+                    Offer::Closed => (true, None),
+                    Offer::Full => {
+                        locked.keep();
+                        return None;
+                    }
+                },
+                // SAFETY: the lock is this channel's; the slot has room, and a value after `Got`.
+                Dir::Recv => match unsafe { channel.take(&mut locked, case.slot) } {
+                    Take::Got(peer) => (false, peer),
+                    Take::Closed => (true, None),
+                    Take::Empty => {
+                        locked.keep();
+                        return None;
+                    }
+                },
+            };
+            locked.keep();
+            if !closed {
+                // Before the waking, which may panic: the slot then drops what it has.
+                // SAFETY: so it has been, just now.
+                unsafe { case.moved() };
+            }
+            Some((Chosen { case: index, closed }, peer))
+        })
+    }
+
+    fn poll_and_unlock(&self) -> Option<Chosen> {
+        let polled = self.poll();
+        self.unlock_all();
+        let (chosen, peer) = polled?;
+        wake(peer);
+        Some(chosen)
+    }
+
+    /// All channels are locked, and stay so.
+    ///
+    /// # Safety
+    ///
+    /// - G, claim and waiters stay where they are, alive, until [`Selecting::leave_all`] has been called; and if the claim
+    ///   was taken by a case or a cancel, until the G has been readied.
+    /// - `waiters` are as many as the cases, and in no queue.
+    unsafe fn queue_all(&self, waiters: Waiters, g: *const G, claim: *const Claim) {
+        for index in self.order.locks() {
+            let case = &self.cases[index];
+            // SAFETY: there is one for each case, and none is in a queue, by the contract.
+            let waiter = unsafe { waiters.make(index, Waiter::of_case(g, case.slot, claim, index as u32)) };
+            let mut locked = case.channel.expect("only what can be ready is queued").raw().held();
+            // SAFETY: new; by the contract.
+            unsafe { locked.enqueue(case.dir, waiter) };
+            locked.keep();
+        }
+    }
+
+    /// Takes out what is still in a queue. No peer touches a waiter or the claim after this, but the one that has taken the
+    /// claim, until it has readied the G.
+    ///
+    /// # Safety
+    ///
+    /// `queue_all` has been called with these.
+    unsafe fn leave_all(&self, waiters: Waiters) {
+        for index in self.order.locks() {
+            let case = &self.cases[index];
+            // SAFETY: made by `queue_all`, and put into this queue.
+            unsafe {
+                let waiter = waiters.get(index);
+                case.channel.expect("as in `queue_all`").raw().leave(case.dir, waiter);
+            }
+        }
+    }
+
+    /// What the claim was taken by, of a G that has been readied and has left the queues.
+    ///
+    /// # Safety
+    ///
+    /// - `queue_all` has been called with these.
+    /// - It is so.
+    unsafe fn outcome(&self, waiters: Waiters, claim: &Claim) -> Result<Chosen, WaitError> {
+        let case = match claim.taken_by() {
+            Claim::CANCELLED => return Err(WaitError::Cancelled),
+            case => case as usize,
+        };
+        // SAFETY: made by `queue_all`: only what was queued takes the claim with its number.
+        let closed = match unsafe { waiters.get(case) }.outcome.get() {
+            Outcome::Done => false,
+            Outcome::Closed => true,
+            Outcome::Idle | Outcome::Queued => unreachable!("chosen by no peer"),
+        };
+        if !closed {
+            // SAFETY: its peer has done so.
+            unsafe { self.cases[case].moved() };
+        }
+        Ok(Chosen { case, closed })
+    }
+
+    /// Queues, sleeps and leaves.
+    ///
+    /// # Safety
+    ///
+    /// - All channels are locked, and no case is ready. They are unlocked by this.
+    /// - `waiters` are as many as the cases.
+    /// - Nothing else has been told of this G but a cancel, with this claim.
+    unsafe fn wait(
+        &self,
+        waiters: Waiters,
+        g: &G,
+        claim: &Claim,
+        deadline: Option<Instant>,
+    ) -> Result<Chosen, WaitError> {
+        goroutine::note_wait(self.order.what(), std::ptr::null());
+        // SAFETY: this frame is not left before `leave_all`, nor before the `ready` of what has taken the claim: by a
+        // return, below; by a panic, by `Waiting`.
+        unsafe { self.queue_all(waiters, g, claim) };
+        // A goroutine that is unwound leaves `park` by a panic.
+        let waiting = Waiting { select: self, waiters, g, claim };
+        if g.park(deadline, || self.unlock_all()) == ParkResult::TimedOut {
+            if claim.take(Claim::GIVEN_UP) {
+                std::mem::forget(waiting);
+                // SAFETY: queued above.
+                unsafe { self.leave_all(waiters) };
+                return Err(WaitError::TimedOut);
+            }
+            // What has taken the claim will ready us, if it has not. Until it has, this frame must stand.
+            g.park(None, || ());
+        }
+        std::mem::forget(waiting);
+        // SAFETY: queued above; readied.
+        unsafe {
+            self.leave_all(waiters);
+            self.outcome(waiters, claim)
+        }
+    }
+
+    #[cold]
+    fn wait_cancellable(&self, waiters: Waiters, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
+        let (g, claim) = (G::current(), Claim::new());
+        // SAFETY: both outlive the entry, which is dropped before this frame is left; and nothing else readies this G but
+        // what has taken this claim.
+        let entry = pin!(limit.cancel.map(|cancel| unsafe { cancel.claim_registration(&claim, &g) }));
+        if let Some(entry) = entry.as_ref().as_pin_ref()
+            && !entry.enter()
+        {
+            return Err(WaitError::Cancelled);
+        }
+        self.lock_all();
+        if let Some((chosen, peer)) = self.poll() {
+            self.unlock_all();
+            if !claim.take(Claim::AT_ONCE) {
+                mark("a case is ready when the cancel comes");
+                g.await_ready(); // of the cancel
+            }
+            wake(peer);
+            return Ok(chosen);
+        }
+        // SAFETY: locked; no case is ready; a cancel, with this claim.
+        unsafe { self.wait(waiters, &g, &claim, limit.deadline) }
+    }
+
+    /// Gives up: leaves the queues; what a receive was given goes to the next receiver.
+    ///
+    /// # Safety
+    ///
+    /// `queue_all` has been called with these, and the G has not returned from the wait.
+    #[cold]
+    unsafe fn give_up(&self, waiters: Waiters, g: &G, claim: &Claim) {
+        if claim.take(Claim::GIVEN_UP) {
+            mark("a select that gives up leaves its queues");
+            // SAFETY: by the contract.
+            return unsafe { self.leave_all(waiters) };
+        }
+        g.await_ready();
+        // SAFETY: by the contract; readied.
+        let outcome = unsafe {
+            self.leave_all(waiters);
+            self.outcome(waiters, claim)
+        };
+        if let Ok(Chosen { case, closed: false }) = outcome
+            && let case = &self.cases[case]
+            && case.dir == Dir::Recv
+        {
+            // SAFETY: there is a value, and the slot no longer says so: it is given away.
+            unsafe {
+                (*case.full).set(false);
+                case.channel.expect("it was queued").give_back(case.slot);
+            }
+        }
+    }
+}
+
+/// A select that is unwound while it waits.
+struct Waiting<'a, 'c, 's> {
+    select: &'a Selecting<'c, 's>,
+    waiters: Waiters,
+    g: &'a G,
+    claim: &'a Claim,
+}
+
+impl Drop for Waiting<'_, '_, '_> {
+    fn drop(&mut self) {
+        // SAFETY: queued by `wait`, which is being unwound.
+        unsafe { self.select.give_up(self.waiters, self.g, self.claim) };
+    }
+}
+
+/// The wait of a nil channel: for the limit, or for ever.
+#[cold]
+pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitError {
+    let select = Selecting { cases: &[], order: Order::nothing(what) };
+    let over = if limit.cancel.is_some() {
+        select.wait_cancellable(Waiters::of(&mut []), limit)
+    } else {
+        // SAFETY: there is nothing to lock; nothing knows of this G.
+        unsafe { select.wait(Waiters::of(&mut []), &G::current(), &Claim::new(), limit.deadline) }
+    };
+    match over {
+        Ok(_) => unreachable!("there is no case"),
+        Err(why) => why,
+    }
+}
+
+/// A send that a cancel may end.
+#[cold]
+pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
+    let slot = Slot::new(value);
+    let over = one_case(slot.case(Dir::Send, Some(core)), "chan send", limit);
+    match (over, slot.take()) {
+        (_, None) => Ok(()),
+        (Ok(_), Some(value)) => Err(Unsent::Closed(value)),
+        (Err(why), Some(value)) => Err(Unsent::GaveUp(GaveUp { value, why })),
+    }
+}
+
+/// A receive that a cancel may end.
+#[cold]
+pub(super) fn recv_cancellable<T>(core: &Core<T>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
+    let slot = Slot::empty();
+    let over = one_case(slot.case(Dir::Recv, Some(core)), "chan receive", limit);
+    match (over, slot.take()) {
+        (_, Some(value)) => Ok(value),
+        (Ok(_), None) => Err(Unreceived::Closed),
+        (Err(why), None) => Err(Unreceived::GaveUp(why)),
+    }
+}
+
+fn one_case(case: CaseRef<'_>, what: &'static str, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
+    goroutine::safepoint();
+    let mut waiters = [MaybeUninit::uninit()];
+    let select = Selecting { cases: &[case], order: Order::one(what) };
+    select.wait_cancellable(Waiters::of(&mut waiters), limit)
+}
+
+/// The select of a macro: `N` cases in a list, on the stack. `N` is the list's length.
+pub struct Static<const N: usize, L>(PhantomData<L>);
+
+impl<const N: usize, L: CaseList> Static<N, L> {
+    const FITS: () = assert!(L::LEN == N && N <= MAX_CASES);
+
+    /// Waits for one of the cases.
+    #[inline]
+    #[track_caller]
+    pub fn wait(list: L) -> L::Output {
+        match Self::wait_limited(list, &WaitLimit::default()) {
+            Ok(output) => output,
+            Err(_) => unreachable!("no limit was set"),
+        }
+    }
+
+    /// Waits for one of the cases, or for the limit.
+    #[inline]
+    #[track_caller]
+    pub fn wait_limited(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
+        let () = Self::FITS;
+        let (mut order, mut locks) = ([0; N], [0; N]);
+        let mut waiters = [const { MaybeUninit::uninit() }; N];
+        let mut cases = [CaseRef::NONE; N];
+        list.describe(&mut cases);
+        let chosen = wait_select(&cases, Waiters::of(&mut waiters), &mut order, &mut locks, limit)?;
+        Ok(list.output(chosen))
+    }
+
+    /// One of the cases, if one is ready.
+    #[inline]
+    #[track_caller]
+    pub fn try_now(list: L) -> Option<L::Output> {
+        let () = Self::FITS;
+        let (mut order, mut locks) = ([0; N], [0; N]);
+        let mut cases = [CaseRef::NONE; N];
+        list.describe(&mut cases);
+        let chosen = try_select(&cases, &mut order, &mut locks)?;
+        Some(list.output(chosen))
+    }
+}

@@ -1,0 +1,116 @@
+//! The two orders of a select's cases: the shuffled one, in which they are polled, and that of the locks.
+
+use std::cell::Cell;
+
+use super::case::CaseRef;
+use crate::chan::raw::Raw;
+
+/// How many cases a select may have at most, as in Go.
+pub const MAX_CASES: usize = 1 << 16;
+
+/// The cases that can be ready at all, as indices. A case of a nil channel is in neither order.
+pub(super) struct Order<'s> {
+    polls: &'s [u16],
+    locks: &'s [u16],
+    what: Option<&'static str>,
+}
+
+impl<'s> Order<'s> {
+    /// # Panics
+    ///
+    /// If there are more cases than indices, or than room for them.
+    #[inline]
+    pub(super) fn new(cases: &[CaseRef<'_>], polls: &'s mut [u16], locks: &'s mut [u16]) -> Self {
+        assert!(cases.len() <= MAX_CASES, "too many cases");
+        let mut n = 0;
+        for (index, _) in cases.iter().enumerate().filter(|(_, case)| case.channel.is_some()) {
+            // Fisher and Yates, from the inside out: each order is as likely as any other.
+            let at = random_below(n as u32 + 1) as usize;
+            polls[n] = polls[at];
+            polls[at] = index as u16;
+            n += 1;
+        }
+        // From the shuffled order: what waits on one channel twice is queued there in any order.
+        let locks = &mut locks[..n];
+        locks.copy_from_slice(&polls[..n]);
+        if n > 1 {
+            locks.sort_unstable_by_key(|&index| {
+                cases[usize::from(index)].channel.map_or(0, |channel| channel.raw().rank())
+            });
+        }
+        Self { polls: &polls[..n], locks, what: None }
+    }
+
+    /// As `new` has left them, with so many cases that can be ready.
+    pub(super) fn stored(n: usize, polls: &'s [u16], locks: &'s [u16]) -> Self {
+        Self { polls: &polls[..n], locks: &locks[..n], what: None }
+    }
+
+    /// How many cases can be ready at all.
+    pub(super) fn len(&self) -> usize {
+        self.polls.len()
+    }
+
+    /// Of no case.
+    pub(super) fn nothing(what: &'static str) -> Self {
+        Self { polls: &[], locks: &[], what: Some(what) }
+    }
+
+    /// Of one case.
+    pub(super) fn one(what: &'static str) -> Self {
+        Self { polls: &[0], locks: &[0], what: Some(what) }
+    }
+
+    /// What the deadlock report calls the wait.
+    pub(super) fn what(&self) -> &'static str {
+        self.what.unwrap_or(if self.polls.is_empty() { "select (no cases)" } else { "select" })
+    }
+
+    pub(super) fn polls(&self) -> impl Iterator<Item = usize> {
+        self.polls.iter().map(|&index| usize::from(index))
+    }
+
+    pub(super) fn locks(&self) -> impl Iterator<Item = usize> {
+        self.locks.iter().map(|&index| usize::from(index))
+    }
+
+    /// Each channel once, in the order of the addresses.
+    #[inline]
+    pub(super) fn channels<'c>(&self, cases: &'c [CaseRef<'_>]) -> impl Iterator<Item = &'c Raw> {
+        let mut last = std::ptr::null();
+        self.locks().filter_map(move |index| {
+            let raw = cases[index].channel?.raw();
+            (!std::ptr::eq(std::mem::replace(&mut last, raw), raw)).then_some(raw)
+        })
+    }
+}
+
+thread_local! {
+    // Const and without a destructor: an access is a load. A goroutine does not change its thread.
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Below `n`, by Marsaglia's xorshift, one for each thread. Go's `cheaprandn`.
+#[inline]
+fn random_below(n: u32) -> u32 {
+    // One order is explored by a model, and so is the one that its threads bring about.
+    if n == 1 || cfg!(sudog_loom) {
+        return n - 1;
+    }
+    let mut x = RANDOM.get();
+    if x == 0 {
+        x = seed();
+    }
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    RANDOM.set(x);
+    ((u64::from((x >> 32) as u32) * u64::from(n)) >> 32) as u32
+}
+
+/// Another one for each thread: the address of its number, scrambled; not 0.
+#[cold]
+fn seed() -> u64 {
+    let address = RANDOM.with(|random| std::ptr::from_ref(random).addr()) as u64;
+    (address ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xC4CE_B9FE_1A85_EC53) | 1
+}

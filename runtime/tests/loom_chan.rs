@@ -1,0 +1,440 @@
+//! Models of channels: threads and tasks that send, receive, close and give up.
+//!
+//! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_chan`
+//!
+//! A lost wake-up shows as a deadlock, a lost or doubled value by the count of drops, a missing order by loom's cell in
+//! each value. Under loom a deadline has always passed already, so it races with everything that happens after the
+//! parking. A future that is dropped stands for a goroutine that is unwound: both give up by the same code.
+#![cfg(sudog_loom)]
+
+mod chan_world;
+
+use std::pin::pin;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use chan_world::{READY_AT_ONCE, Value, WOKEN, explore, finish, poll_and_drop};
+use loom::sync::Arc;
+use loom::thread;
+use sudog_runtime::chan::{Chan, RecvLimitedError, SendLimitedError, TryRecvError, channel};
+use sudog_runtime::model::each_site;
+use sudog_runtime::reached::{
+    AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
+};
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog_runtime::{AtomicU32, Instant};
+
+const RECEIVED: &str = "a receive returns a value";
+const CLOSED: &str = "a receive returns because of a close";
+const SENT: &str = "a send succeeds";
+const SEND_FAILS: &str = "a send fails because of a close";
+const CANCELLED: &str = "a cancel ends a wait";
+const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
+const READY_WHEN_CANCELLED: &str = "a case is ready when the cancel comes";
+const RECEIVER_LEAVES: &str = "a receiver that gives up leaves its queue";
+const SENDER_LEAVES: &str = "a sender that gives up leaves its queue";
+const TO_THE_NEXT: &str = "a value that is given back goes to the next receiver";
+const STAYS: &str = "a value that is given back stays in the channel";
+
+#[test]
+fn a_value_goes_from_the_sender_to_the_receiver() {
+    for capacity in [0, 1] {
+        explore(4, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], move |w| {
+            let ch = Chan::new(capacity);
+            let sender = thread::spawn({
+                let (ch, w) = (ch.clone(), w.clone());
+                move || waiting(|| ch.send(w.value(7))).0
+            });
+            let (value, _) = waiting(|| ch.recv());
+            assert_eq!(value.map(|value| value.read()), Some(7));
+            sender.join().unwrap();
+        });
+    }
+}
+
+/// The receive happens before the send of its value returns.
+#[test]
+fn without_capacity_a_send_sees_what_its_receiver_did_before() {
+    explore(4, &[SLEEPS, WOKEN_BEFORE], |w| {
+        let ch = Chan::new(0);
+        let receiver = thread::spawn({
+            let (ch, w) = (ch.clone(), w.clone());
+            move || {
+                w.read.store(5, Relaxed);
+                let value: Option<u32> = waiting(|| ch.recv()).0;
+                assert_eq!(value, Some(1));
+            }
+        });
+        waiting(|| ch.send(1));
+        assert_eq!(w.read.load(Relaxed), 5);
+        receiver.join().unwrap();
+    });
+}
+
+/// Two values through one slot: the second sender waits, and its value takes the slot that the receive has emptied.
+#[test]
+fn values_are_received_in_the_order_of_the_sends() {
+    for capacity in [0, 1] {
+        explore(4, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], move |w| {
+            let ch = Chan::new(capacity);
+            let sender = thread::spawn({
+                let (ch, w) = (ch.clone(), w.clone());
+                move || {
+                    for n in 1..=3 {
+                        waiting(|| ch.send(w.value(n)));
+                    }
+                }
+            });
+            for n in 1..=3 {
+                assert_eq!(waiting(|| ch.recv()).0.unwrap().read(), n);
+            }
+            sender.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn two_senders_and_a_receiver() {
+    explore(2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
+        let ch = Chan::new(0);
+        let senders = [1, 2].map(|n| {
+            let (ch, w) = (ch.clone(), w.clone());
+            thread::spawn(move || waiting(|| ch.send(w.value(n))).0)
+        });
+        for _ in 0..2 {
+            waiting(|| ch.recv()).0.unwrap().read();
+        }
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        assert_eq!(w.read.load(Relaxed), 3);
+    });
+}
+
+#[test]
+fn two_receivers_and_a_sender() {
+    for capacity in [0, 1] {
+        explore(2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], move |w| {
+            let ch = Chan::new(capacity);
+            let receivers = [(); 2].map(|()| {
+                let ch = ch.clone();
+                thread::spawn(move || _ = waiting(|| ch.recv()).0.map(Value::read))
+            });
+            for n in 1..=2 {
+                waiting(|| ch.send(w.value(n)));
+            }
+            receivers.into_iter().for_each(|receiver| receiver.join().unwrap());
+            assert_eq!(w.read.load(Relaxed), 3);
+        });
+    }
+}
+
+/// A thread and a task wait; both learn of it.
+#[test]
+fn a_close_ends_all_receives() {
+    explore(2, &[AT_ONCE, SLEEPS, READY_AT_ONCE, WOKEN, WOKEN_BEFORE], |_| {
+        let ch = Chan::<u32>::new(0);
+        let thread = thread::spawn({
+            let ch = ch.clone();
+            move || assert_eq!(waiting(|| ch.recv()).0, None)
+        });
+        let task = thread::spawn({
+            let ch = ch.clone();
+            move || assert_eq!(finish(pin!(ch.recv_async())), None)
+        });
+        ch.close();
+        thread.join().unwrap();
+        task.join().unwrap();
+    });
+}
+
+/// A receive after the close gets what was sent before; a send that waits gets its value back.
+#[test]
+fn a_close_ends_sends_and_keeps_values() {
+    explore(3, &[SENT, SEND_FAILS, RECEIVED, CLOSED, SLEEPS, AT_ONCE], |w| {
+        let (tx, rx) = channel(0);
+        let sender = thread::spawn({
+            let (tx, w) = (tx.clone(), w.clone());
+            move || {
+                let sent = waiting(|| tx.send(w.value(1))).0.is_ok();
+                mark(if sent { SENT } else { SEND_FAILS });
+                sent
+            }
+        });
+        let receiver = thread::spawn(move || {
+            let received = waiting(|| rx.recv()).0.map(Value::read);
+            mark(if received.is_ok() { RECEIVED } else { CLOSED });
+            received.is_ok()
+        });
+        tx.close();
+        assert_eq!(sender.join().unwrap(), receiver.join().unwrap());
+    });
+}
+
+#[test]
+fn the_last_sender_and_a_receiver() {
+    for capacity in [0, 1] {
+        explore(4, &[SLEEPS, AT_ONCE], move |w| {
+            let (tx, rx) = channel(capacity);
+            let sender = thread::spawn({
+                let w = w.clone();
+                move || waiting(|| tx.send(w.value(1))).0.unwrap()
+            });
+            assert_eq!(waiting(|| rx.recv()).0.unwrap().read(), 1);
+            assert!(waiting(|| rx.recv()).0.is_err());
+            sender.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn the_last_receiver_and_a_sender() {
+    for capacity in [0, 1] {
+        let states: &[_] = if capacity == 0 { &[SEND_FAILS, SLEEPS] } else { &[SEND_FAILS, SENT, SLEEPS] };
+        explore(4, states, move |w| {
+            let (tx, rx) = channel(capacity);
+            let sender = thread::spawn({
+                let w = w.clone();
+                move || {
+                    for n in 1..=2 {
+                        match waiting(|| tx.send(w.value(n))).0 {
+                            Ok(()) => mark(SENT),
+                            Err(error) => {
+                                mark(SEND_FAILS);
+                                assert_eq!(error.into_inner().read(), n);
+                            }
+                        }
+                    }
+                }
+            });
+            drop(rx);
+            sender.join().unwrap();
+        });
+    }
+}
+
+/// The value stays with its sender until a receiver has it, whatever the clock says.
+#[test]
+fn a_receive_that_times_out_takes_nothing() {
+    for capacity in [0, 1] {
+        explore(4, &[TIME_IS_UP, TOO_LATE_AND_WOKEN, RECEIVED, AT_ONCE], move |w| {
+            let (tx, rx) = channel(capacity);
+            let sender = thread::spawn({
+                let w = w.clone();
+                move || waiting(|| tx.send(w.value(1))).0.unwrap()
+            });
+            let value = match waiting(|| rx.recv_until(Instant::now())).0 {
+                Ok(value) => {
+                    mark(RECEIVED);
+                    value
+                }
+                Err(why) => {
+                    assert_eq!(why, RecvLimitedError::GaveUp(WaitError::TimedOut));
+                    waiting(|| rx.recv()).0.unwrap()
+                }
+            };
+            assert_eq!(value.read(), 1);
+            sender.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_send_that_times_out_keeps_its_value() {
+    explore(4, &[TIME_IS_UP, TOO_LATE_AND_WOKEN, SENT, AT_ONCE], |w| {
+        let (tx, rx) = channel::<Value>(0);
+        let receiver = thread::spawn(move || waiting(|| rx.recv()).0.unwrap().read());
+        match waiting(|| tx.send_until(w.value(1), Instant::now())).0 {
+            Ok(()) => mark(SENT),
+            Err(SendLimitedError::Closed(_)) => unreachable!(),
+            Err(error) => waiting(|| tx.send(error.into_inner())).0.unwrap(),
+        }
+        assert_eq!(receiver.join().unwrap(), 1);
+    });
+}
+
+/// A receive that a cancel may end has either the value, or nothing.
+#[test]
+fn a_receive_that_is_cancelled_takes_nothing() {
+    explore(3, &[CANCELLED, CANCELLED_BEFORE, READY_WHEN_CANCELLED, RECEIVED, SLEEPS], |w| {
+        let (tx, rx) = channel(0);
+        let stop = Arc::new(Cancel::new());
+        let sender = thread::spawn({
+            let w = w.clone();
+            move || waiting(|| tx.send(w.value(1))).0.unwrap()
+        });
+        let canceller = thread::spawn({
+            let stop = stop.clone();
+            move || stop.cancel()
+        });
+        let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
+        let (over, waited) = waiting(|| rx.recv_limited(&limit));
+        let value = match over {
+            Ok(value) => {
+                mark(RECEIVED);
+                value
+            }
+            Err(why) => {
+                assert_eq!(why, RecvLimitedError::GaveUp(WaitError::Cancelled));
+                mark(if waited { CANCELLED } else { CANCELLED_BEFORE });
+                waiting(|| rx.recv()).0.unwrap()
+            }
+        };
+        assert_eq!(value.read(), 1);
+        sender.join().unwrap();
+        canceller.join().unwrap();
+    });
+}
+
+#[test]
+fn a_send_that_is_cancelled_keeps_its_value() {
+    explore(3, &[CANCELLED, CANCELLED_BEFORE, READY_WHEN_CANCELLED, SENT, SLEEPS], |w| {
+        let (tx, rx) = channel::<Value>(0);
+        let stop = Arc::new(Cancel::new());
+        let receiver = thread::spawn(move || waiting(|| rx.recv()).0.unwrap().read());
+        let canceller = thread::spawn({
+            let stop = stop.clone();
+            move || stop.cancel()
+        });
+        let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
+        let (over, waited) = waiting(|| tx.send_limited(w.value(1), &limit));
+        match over {
+            Ok(()) => mark(SENT),
+            Err(error) => {
+                mark(if waited { CANCELLED } else { CANCELLED_BEFORE });
+                tx.send(error.into_inner()).unwrap();
+            }
+        }
+        assert_eq!(receiver.join().unwrap(), 1);
+        canceller.join().unwrap();
+    });
+}
+
+#[test]
+fn tasks_send_and_receive() {
+    for capacity in [0, 1] {
+        explore(4, &[READY_AT_ONCE, WOKEN], move |w| {
+            let ch = Chan::new(capacity);
+            let sender = thread::spawn({
+                let (ch, w) = (ch.clone(), w.clone());
+                move || {
+                    finish(pin!(ch.send_async(w.value(1))));
+                    finish(pin!(ch.send_async(w.value(2))));
+                }
+            });
+            for n in 1..=2 {
+                assert_eq!(finish(pin!(ch.recv_async())).unwrap().read(), n);
+            }
+            sender.join().unwrap();
+        });
+    }
+}
+
+/// A receive that is dropped takes no value with it: one that it had been given goes to the next receiver, which may
+/// wait already, or is yet to come.
+#[test]
+fn a_receive_that_is_dropped_loses_no_value() {
+    for capacity in [0, 1] {
+        let states = &[RECEIVER_LEAVES, TO_THE_NEXT, STAYS, SLEEPS, AT_ONCE, RECEIVED];
+        explore(3, states, move |w| {
+            let ch = Chan::new(capacity);
+            let hasty = thread::spawn({
+                let ch = ch.clone();
+                move || {
+                    let value = poll_and_drop(pin!(ch.recv_async()));
+                    value.is_some_and(|value: Option<Value>| {
+                        mark(RECEIVED);
+                        value.unwrap().read();
+                        true
+                    })
+                }
+            });
+            let patient = thread::spawn({
+                let ch = ch.clone();
+                move || waiting(|| ch.recv()).0.unwrap().read()
+            });
+            waiting(|| ch.send(w.value(1)));
+            if hasty.join().unwrap() {
+                ch.send(w.value(2));
+            }
+            patient.join().unwrap();
+            assert_eq!(ch.len(), 0);
+        });
+    }
+}
+
+/// A send that is dropped has sent its value, or drops it.
+#[test]
+fn a_send_that_is_dropped_does_not_double_its_value() {
+    explore(4, &[SENDER_LEAVES, RECEIVED, CLOSED], |w| {
+        let (tx, rx) = channel(0);
+        let hasty = thread::spawn({
+            let w = w.clone();
+            move || _ = poll_and_drop(pin!(tx.send_async(w.value(1))))
+        });
+        match waiting(|| rx.recv()).0 {
+            Ok(value) => {
+                mark(RECEIVED);
+                assert_eq!(value.read(), 1);
+            }
+            Err(_) => mark(CLOSED),
+        }
+        hasty.join().unwrap();
+    });
+}
+
+/// What is given back to a channel whose capacity is used is there beside it.
+#[test]
+fn a_value_that_is_given_back_to_a_full_channel() {
+    const OVERFULL: &str = "a channel has more values than its capacity";
+    explore(4, &[STAYS, OVERFULL, RECEIVER_LEAVES], |w| {
+        let ch = Chan::new(1);
+        let hasty = thread::spawn({
+            let ch = ch.clone();
+            move || poll_and_drop(pin!(ch.recv_async())).map_or(0, |value: Option<Value>| value.unwrap().read())
+        });
+        ch.send(w.value(1));
+        let second = ch.try_send(w.value(2)).is_ok();
+        let taken = hasty.join().unwrap();
+        if ch.len() > ch.capacity() {
+            mark(OVERFULL);
+        }
+        let received: u32 = ch.try_iter().map(Value::read).sum();
+        assert_eq!(taken + received, if second { 3 } else { 1 });
+    });
+}
+
+/// Without the lock: a caller that finds nothing has not overlooked what a caller sent that did not see it.
+#[test]
+fn a_try_that_fails_is_ordered() {
+    const FINDS: &str = "the value is found";
+    const FOUND: &str = "the sender sees the other";
+    let test = concat!(module_path!(), "::a_try_that_fails_is_ordered");
+    let needed = [
+        "raw.rs, try_lock: compare_exchange",
+        "raw.rs, look: fence",
+        "loom_chan.rs, a_try_that_fails_is_ordered: load",
+    ];
+    // The fence of the `try_` stands after it.
+    let spare = ["loom_chan.rs, a_try_that_fails_is_ordered: store"];
+    each_site(test, &needed, &spare, || {
+        let model = || {
+            let shared = Arc::new((Chan::new(1), AtomicU32::new(0)));
+            let sender = thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    shared.0.send(1);
+                    shared.1.load(SeqCst) == 1
+                }
+            });
+            shared.1.store(1, SeqCst);
+            let finds = shared.0.try_recv() != Err(TryRecvError::Empty);
+            let found = sender.join().unwrap();
+            assert!(finds || found, "both looked before the other wrote");
+            mark(if finds { FINDS } else { FOUND });
+        };
+        let explore = || {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(3);
+            builder.check(model);
+        };
+        must_reach(&[FINDS, FOUND], explore);
+    });
+}
