@@ -46,10 +46,7 @@ pub struct Quantity {
 
 /// What the columns of the tables mean.
 const COLUMNS: [(&str, &str); 11] = [
-    (
-        "alone",
-        "lock and unlock, or acquire and release, by one contender with nobody else about: the median over the rounds",
-    ),
+    ("alone", "lock and unlock, or acquire and release, by one contender alone: the median over the rounds"),
     (
         "T",
         "how many contend, threads or goroutines, each in a loop; more of them than processors, or than \
@@ -100,7 +97,7 @@ const OVERVIEW: [(&str, &str); 7] = [
          their turn comes",
     ),
     ("geomean", "of the throughputs with more than one contender"),
-    ("FIFO", "those who wait are served in order; who does not wait may come first"),
+    ("FIFO", "waiters are served in order; a newcomer may come first"),
     (
         "max bypass waiting",
         "the most acquisitions by others between a request and its entry, of all waits of two milliseconds and more, and of \
@@ -133,7 +130,7 @@ pub fn page(report: &Report<'_>) -> Result<String, Failure> {
         format!("{}s compared", capitalised(kind)),
         format!(
             "A {kind} that is fast because one contender keeps it is of no use to the others, and one that is fair because \
-             it is handed from sleeper to sleeper is of no use to anybody. So read throughput and fairness together: in \
+             it is handed from sleeper to sleeper is of no use at all. So read throughput and fairness together: in \
              the first plot high is good, in the second high is good, in the third low is good. Every figure is a median \
              over runs in which the {kind}s took turns."
         ),

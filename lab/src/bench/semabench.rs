@@ -125,7 +125,7 @@ fn mean(summaries: &Summaries, target: Target) -> f64 {
 fn remarks(plan: &Plan) -> Vec<String> {
     let permits = plan.workload.permits;
     let mut remarks = vec![
-        format!("alone: acquire and release by one with nobody else about. x floor: over {}.", TWO_RMWS.name()),
+        format!("alone: acquire and release by one contender alone. x floor: over {}.", TWO_RMWS.name()),
         format!("{}: {}.", TWO_RMWS.name(), TWO_RMWS.about()),
         format!(
             "{}: {}. A floor for what is first come, first served, with more than the {} that can run.",

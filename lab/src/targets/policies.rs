@@ -13,9 +13,9 @@ registry! {
     unknown "policy";
 
     Go1_8 = "go-1.8": policy::Go1_8,
-        "Go 1.8: no starvation mode, and who is beaten goes to the end of the line";
+        "Go 1.8: no starvation mode; a beaten waiter goes to the end of the queue";
     Go1_9 = "go-1.9": policy::Go1_9,
-        "Go 1.9 to 1.13: starvation mode after 1 ms, whose handovers do not give way";
+        "Go 1.9 to 1.13: starvation mode after 1 ms, whose handoffs do not give way";
     Go1_14 = "go-1.14": policy::Go,
         "Go since 1.14: who hands over gives way";
     Fifo = "fifo": policy::Fifo,

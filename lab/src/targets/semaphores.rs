@@ -40,7 +40,7 @@ registry! {
     Twa = "twa": Twa,
         "listing 2: waiters watch and sleep on buckets, the next one the grant";
     TwaFar = "twa-far": Twa<SpinThenPark, 0>,
-        "listing 2 with a threshold of 0: nobody watches the grant";
+        "listing 2 with a threshold of 0: no waiter watches the grant";
     TwaChain = "twa-chain": TwaChain,
         "listing 3: waiters sleep in chains";
     TwaChannel = "twa-channel": TwaChannel,

@@ -1,7 +1,7 @@
 //! Go's benchmarks of `sync`, on what is here and on the best peers, which take turns.
 //!
-//! The benchmarks are [`Bench`]es, in a table of one line each. What is compared are the [`Contestant`]s of a family, of
-//! which each has a trait in the file of that name, so each benchmark is written once:
+//! The benchmarks are `Bench`es (`benches.rs`), in a table of one line each. What is compared are the `Contestant`s of
+//! a family, of which each has a trait in the file of that name, so each benchmark is written once:
 //!
 //! | family | an operation of | ours | peers |
 //! |---|---|---|---|

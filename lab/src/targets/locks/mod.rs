@@ -66,7 +66,7 @@ registry! {
     Pthread = "pthread": Pthread,
         "pthread_mutex_t of the C library, default attributes";
     Go19 = "go-1.9": GoMutex<RuntimeSema, policy::Go1_9>,
-        "the Go mutex of 1.9 to 1.13: who hands over does not give way";
+        "the Go mutex of 1.9 to 1.13: a handoff does not give way";
     Go18 = "go-1.8": GoMutex<RuntimeSema, policy::Go1_8>,
         "the Go mutex of 1.8: no starvation mode";
     GoFifo = "go-fifo": GoMutex<RuntimeSema, policy::Fifo>,
@@ -82,7 +82,7 @@ registry! {
     V5 = "v5": stages::V5<RuntimeSema>,
         "the Go mutex, stage 5: wakes one at a time";
     V6 = "v6": stages::V6<RuntimeSema>,
-        "the Go mutex, stage 6: who has waited stays at the head";
+        "the Go mutex, stage 6: a beaten waiter stays at the head";
     V7 = "v7": stages::V7<RuntimeSema>,
         "the Go mutex, stage 7: starvation mode; stage 8 is go-1.14";
     Tts = "tts": Tts,

@@ -1,6 +1,6 @@
 //! Goroutines on Unix, but in models: what users call is here, and below it
 //!
-//! * [`scheduler`]: workers, what runs next, timers, the thread that watches;
+//! * [`sched`]: workers, what runs next, timers, the thread that watches;
 //! * [`fibre`]: a goroutine's stack with what runs on it, and how it ends;
 //! * [`stack`]: memory for stacks, and the report of an overflow;
 //! * [`mod@alarm`]: threads that run users' code when its time comes.
