@@ -8,6 +8,8 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 use std::{env, io};
 
+use sudog::chan::{Chan, select};
+use sudog::{go, run_local};
 use sudog::sync::mutex::policy::Go;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{ConstSemaphore, GoMutex, Mutex, Order, Semaphore, Wake};
@@ -18,7 +20,7 @@ const MANY: u64 = 3000;
 /// A path, and its rounds.
 type Path = (&'static str, fn(u64));
 
-const PATHS: [Path; 6] = [
+const PATHS: [Path; 9] = [
     ("GoMutex, default policy: lock, unlock", |rounds| {
         let mutex = GoMutex::new();
         for _ in 0..rounds {
@@ -57,6 +59,28 @@ const PATHS: [Path; 6] = [
         let semaphore = RuntimeSema::INIT;
         for _ in 0..rounds {
             black_box(black_box(&semaphore).acquire_until(Order::Fifo, Instant::now()));
+        }
+    }),
+    ("Chan, buffered: send, receive", |rounds| {
+        let ch = Chan::new(1);
+        for round in 0..rounds {
+            black_box(&ch).send(round);
+            black_box(black_box(&ch).recv());
+        }
+    }),
+    ("Chan, two goroutines: a rendezvous", |rounds| {
+        run_local(move || {
+            let ch = Chan::new(0);
+            let sender = ch.clone();
+            go(move || (0..rounds).for_each(|round| sender.send(round)));
+            (0..rounds).for_each(|_| drop(black_box(ch.recv())));
+        });
+    }),
+    ("select with one ready case of two, and the send", |rounds| {
+        let (a, b) = (Chan::new(1), Chan::new(1));
+        for round in 0..rounds {
+            a.send(round);
+            select! { recv(a) -> v => drop(black_box(v)), recv(b) -> v => drop(black_box(v)) }
         }
     }),
 ];

@@ -21,7 +21,7 @@ type benchCase struct {
 	body func(b *bench)
 }
 
-var cases = concat(syncCases, schedCases, loadCases)
+var cases = concat(syncCases, schedCases, loadCases, chanCases)
 
 // How many goroutines Million makes.
 var count = flag.Int("count", 1_000_000, "goroutines of Million")

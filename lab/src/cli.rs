@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::bench::{compare, list, mutexbench, rwbench, semabench, semtable, syncbench, uncontended};
+use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, semtable, syncbench, uncontended};
 #[cfg(unix)]
 use crate::bench::{goroutines, versus_go};
 use crate::output::Output;
@@ -54,6 +54,8 @@ pub enum Command {
     Bypass(bypass::BypassArgs),
     /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
     Syncbench(syncbench::SyncbenchArgs),
+    /// Channels beside crossbeam, flume, kanal, std, tokio and async-channel: throughput and fairness
+    Chanbench(chanbench::ChanbenchArgs),
     /// MutexBench over the eight stages of the Go mutex: what each of them bought
     Stages(stages::StagesArgs),
     /// Two stories of the Go mutex, with the policies that it had then: the hog, and the collapse
@@ -140,6 +142,7 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Capacitor(args)) => capacitor::run(args, report, output),
         Some(Command::Bypass(args)) => bypass::run(args, output),
         Some(Command::Syncbench(args)) => syncbench::run(args, output),
+        Some(Command::Chanbench(args)) => chanbench::run(args, output),
         Some(Command::Semtable(args)) => semtable::run(args, report, output),
         Some(Command::Starvation(args)) => starvation::run(args, report, output),
         #[cfg(unix)]

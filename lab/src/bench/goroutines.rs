@@ -1,7 +1,7 @@
 //! What goroutines cost: the bodies of `versus-go` without Go.
 
 use super::versus_go::Extent;
-use crate::options::{MAX_RUNS, number};
+use crate::options::{List, MAX_RUNS, list, number};
 use clap::Args;
 use serde::Serialize;
 
@@ -21,6 +21,10 @@ use crate::output::units;
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct GoroutinesArgs {
+    /// Benchmarks, by the names of 'versus-go --list' [default: all of this command]
+    #[arg(long, value_name = "A,B", value_parser = list::<Name>)]
+    pub bench: Option<List<Name>>,
+
     /// Runs of each
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
@@ -31,7 +35,7 @@ pub struct GoroutinesArgs {
 }
 
 /// What is measured, and what it is called here.
-const BENCHES: [(&str, &str); 10] = [
+const BENCHES: &[(&str, &str)] = &[
     ("CreateGoroutines", "spawn"),
     ("CreateGoroutinesParallel", "spawn on all workers"),
     ("Switch", "switch"),
@@ -42,6 +46,40 @@ const BENCHES: [(&str, &str); 10] = [
     ("ForkJoin", "fork-join of 10,000"),
     ("Million", "million"),
     ("MillionAsync", "million, stackless"),
+    ("MakeChanByte", "make chan byte"),
+    ("MakeChanInt", "make chan int"),
+    ("MakeChanPtr", "make chan ptr"),
+    ("MakeChanStruct0", "make chan struct 0"),
+    ("MakeChanStruct32", "make chan struct 32"),
+    ("MakeChanStruct40", "make chan struct 40"),
+    ("ChanNonblocking", "chan nonblocking"),
+    ("SelectUncontended", "select uncontended"),
+    ("SelectSyncContended", "select sync contended"),
+    ("SelectAsyncContended", "select async contended"),
+    ("SelectNonblock", "select nonblock"),
+    ("ChanUncontended", "chan uncontended"),
+    ("ChanContended", "chan contended"),
+    ("ChanSync", "chan sync"),
+    ("ChanSyncWork", "chan sync work"),
+    ("ChanProdCons0", "chan prod cons 0"),
+    ("ChanProdCons10", "chan prod cons 10"),
+    ("ChanProdCons100", "chan prod cons 100"),
+    ("ChanProdConsWork0", "chan prod cons work 0"),
+    ("ChanProdConsWork10", "chan prod cons work 10"),
+    ("ChanProdConsWork100", "chan prod cons work 100"),
+    ("SelectProdCons", "select prod cons"),
+    ("ReceiveDataFromClosedChan", "receive data from closed chan"),
+    ("ChanCreation", "chan creation"),
+    ("ChanSem", "chan sem"),
+    ("ChanPopular", "chan popular"),
+    ("ChanClosed", "chan closed"),
+    ("Pool", "pool"),
+    ("PoolSync", "pool sync"),
+    ("Pipeline", "pipeline"),
+    ("PipelineSync", "pipeline sync"),
+    ("FanOutIn", "fan out in"),
+    ("PrimeSieve", "prime sieve"),
+    ("MillionChan", "million, on one channel"),
 ];
 
 /// What came of one quantity of one benchmark.
@@ -83,12 +121,14 @@ fn records(bench: Name, workers: usize, count: usize, readings: &[Reading]) -> V
 /// Measures and prints.
 pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
     let limits = Limits { min_time: args.extent.min_time, count: args.extent.count };
+    let chosen = |name: &str| args.bench.as_ref().is_none_or(|list| list.0.iter().any(|bench| bench.name == name));
+    let benches: Vec<_> = BENCHES.iter().filter(|(name, _)| chosen(name)).collect();
     let workers = &args.extent.workers.0;
-    let progress = output.progress("goroutines", BENCHES.len() * workers.len());
+    let progress = output.progress("goroutines", benches.len() * workers.len());
     let counts = Counts::now();
     let columns = workers.iter().map(|&n| records::workers(n));
     let mut table = Table::new(1, [String::new()].into_iter().chain(columns));
-    for (name, what) in BENCHES {
+    for &(name, what) in benches {
         let bench: Name = name.parse().expect("there is such a benchmark");
         let mut of_bench: Vec<Record> = Vec::new();
         for &workers in workers {

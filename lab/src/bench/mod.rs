@@ -1,5 +1,6 @@
 //! The commands of the laboratory.
 
+pub mod chanbench;
 pub mod compare;
 #[cfg(unix)]
 pub mod goroutines;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::bodies::round::Round;
-use super::bodies::{create, load, pingpong, sema, sync};
+use super::bodies::{chan, create, load, pingpong, sema, sync};
 use crate::run::rounds::WORK;
 
 /// What belongs together in a mean.
@@ -21,6 +21,8 @@ pub enum Group {
     Sched,
     /// Whole tasks.
     Load,
+    /// Channels, select, and pools.
+    Chan,
     /// The semaphore.
     Sema,
 }
@@ -33,6 +35,7 @@ impl Group {
             Self::Sync => "sync",
             Self::Sched => "sched",
             Self::Load => "load",
+            Self::Chan => "chan",
             Self::Sema => "sema",
         }
     }
@@ -64,7 +67,7 @@ const SHORT: Duration = Duration::from_micros(5);
 const LONG: Duration = Duration::from_micros(50);
 const IDLE: Duration = Duration::from_micros(100);
 
-use Group::{Load, Sched, Sema, Sync};
+use Group::{Chan, Load, Sched, Sema, Sync};
 
 #[rustfmt::skip] // one benchmark, one line
 static ALL: &[Bench] = &[
@@ -107,6 +110,40 @@ static ALL: &[Bench] = &[
     Bench::new(Load, "ImbalanceAsync", "the same, stackless", load::imbalance_async).go("Imbalance"),
     Bench::new(Load, "Million", "a million goroutines at one gate, the second time", load::million).once(),
     Bench::new(Load, "MillionAsync", "the same, stackless", load::million_async).go("Million").once(),
+    Bench::new(Chan, "MakeChanByte", "make and drop a channel of 8 bytes", chan::make::<u8>),
+    Bench::new(Chan, "MakeChanInt", "the same of integers", chan::make::<i64>),
+    Bench::new(Chan, "MakeChanPtr", "the same of pointers", chan::make::<Option<Box<u8>>>),
+    Bench::new(Chan, "MakeChanStruct0", "the same of nothing", chan::make::<()>),
+    Bench::new(Chan, "MakeChanStruct32", "the same of 32 bytes", chan::make::<[i64; 4]>),
+    Bench::new(Chan, "MakeChanStruct40", "the same of 40 bytes", chan::make::<[i64; 5]>),
+    Bench::new(Chan, "ChanNonblocking", "a receive that does not wait, of an empty channel", chan::nonblocking),
+    Bench::new(Chan, "SelectUncontended", "a select with one ready case of two, and a send", chan::select_uncontended),
+    Bench::new(Chan, "SelectSyncContended", "a select of three, unbuffered, all on the same", chan::select_sync_contended),
+    Bench::new(Chan, "SelectAsyncContended", "a select of two, buffered, all on the same", chan::select_async_contended),
+    Bench::new(Chan, "SelectNonblock", "four selects that do not wait", chan::select_nonblock),
+    Bench::new(Chan, "ChanUncontended", "100 sends, 100 receives, each goroutine on its own", chan::uncontended),
+    Bench::new(Chan, "ChanContended", "100 sends, 100 receives, all on the same", chan::contended),
+    Bench::new(Chan, "ChanSync", "a send and a receive between two goroutines, unbuffered", |r| chan::sync(r, 0)),
+    Bench::new(Chan, "ChanSyncWork", "the same, and 25 ns of work for each", |r| chan::sync(r, WORK)),
+    Bench::new(Chan, "ChanProdCons0", "producers and consumers, capacity 0", |r| chan::prod_cons(r, 0, 0)),
+    Bench::new(Chan, "ChanProdCons10", "producers and consumers, capacity 10", |r| chan::prod_cons(r, 10, 0)),
+    Bench::new(Chan, "ChanProdCons100", "producers and consumers, capacity 100", |r| chan::prod_cons(r, 100, 0)),
+    Bench::new(Chan, "ChanProdConsWork0", "producers and consumers, capacity 0, 25 ns of work", |r| chan::prod_cons(r, 0, WORK)),
+    Bench::new(Chan, "ChanProdConsWork10", "producers and consumers, capacity 10, 25 ns of work", |r| chan::prod_cons(r, 10, WORK)),
+    Bench::new(Chan, "ChanProdConsWork100", "producers and consumers, capacity 100, 25 ns of work", |r| chan::prod_cons(r, 100, WORK)),
+    Bench::new(Chan, "SelectProdCons", "the same by select of three cases, capacity 128", chan::select_prod_cons),
+    Bench::new(Chan, "ReceiveDataFromClosedChan", "a receive from a closed channel that has values", chan::receive_from_closed),
+    Bench::new(Chan, "ChanCreation", "make a channel, send, receive", chan::creation),
+    Bench::new(Chan, "ChanSem", "a channel as a semaphore", chan::semaphore),
+    Bench::new(Chan, "ChanPopular", "a send to each of 1000 goroutines that select", chan::popular),
+    Bench::new(Chan, "ChanClosed", "a receive from a closed channel", chan::closed),
+    Bench::new(Chan, "Pool", "8 workers on a channel of capacity 8, 1000 jobs of 20 to 200 us", |r| chan::pool(r, 8)),
+    Bench::new(Chan, "PoolSync", "the same, unbuffered", |r| chan::pool(r, 0)),
+    Bench::new(Chan, "Pipeline", "a value through 4 stages, capacity 16", |r| chan::pipeline(r, 16)),
+    Bench::new(Chan, "PipelineSync", "the same, unbuffered", |r| chan::pipeline(r, 0)),
+    Bench::new(Chan, "FanOutIn", "a value to one of 8 workers and back", chan::fan),
+    Bench::new(Chan, "PrimeSieve", "the first 100 primes, a goroutine for each", chan::sieve),
+    Bench::new(Chan, "MillionChan", "a million goroutines on one channel, the second time", chan::million).once(),
     Bench::new(Sema, "Handoff", "a release with handoff; who gets on first?", sema::handoff).no_go().once(),
 ];
 

@@ -12,7 +12,8 @@ use crate::output::failure::Failure;
 const VARIABLE: &str = "SUDOG_GO";
 
 /// The sources of Go's side, which come with the laboratory.
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
+    ("chan.go", include_str!("../../../go/chan.go")),
     ("go.mod", include_str!("../../../go/go.mod")),
     ("load.go", include_str!("../../../go/load.go")),
     ("main.go", include_str!("../../../go/main.go")),

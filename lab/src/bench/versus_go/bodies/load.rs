@@ -89,7 +89,7 @@ pub fn imbalance_async(round: &mut Round) {
 
 /// Very many goroutines at one gate. Twice: the first time, most of it is the memory, which the second one finds. The
 /// time is that of the second.
-fn million_of(round: &mut Round, crowd: fn(usize, fn())) {
+pub(super) fn million_of(round: &mut Round, crowd: fn(usize, fn())) {
     let nothing = || {};
     crowd(round.count, nothing);
     let first = round.elapsed();

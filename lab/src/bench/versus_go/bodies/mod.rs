@@ -1,5 +1,6 @@
 //! What the benchmarks do here. Go's side of each is in `lab/go`, with the same structure.
 
+pub mod chan;
 pub mod create;
 pub mod load;
 pub mod pingpong;

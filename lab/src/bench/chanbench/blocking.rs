@@ -1,0 +1,275 @@
+//! The benchmarks on threads and goroutines, whose calls block.
+
+use std::hint::black_box;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use sudog_runtime::chan::{self, Chan, Select};
+
+use super::{Case, Pattern, Peer, Run};
+use crate::output::failure::Failure;
+use crate::run::contenders::{Contenders, Gate};
+
+/// A bounded channel, which its senders' end closes, or `finish`.
+trait Channel: 'static {
+    type Tx: Clone + Send + 'static;
+    type Rx: Send + 'static;
+
+    /// Whether it has select.
+    const SELECTS: bool = false;
+
+    fn bounded(capacity: usize) -> (Self::Tx, Self::Rx);
+    fn send(tx: &Self::Tx, value: u64);
+    fn recv(rx: &Self::Rx) -> u64;
+
+    /// One more receiver, if there can be several.
+    fn another(rx: &Self::Rx) -> Option<Self::Rx>;
+
+    /// Receives from one of them; nothing without select.
+    fn select_recv(_: &[Self::Rx]) -> Option<u64> {
+        None
+    }
+
+    /// Sends to one of them; nothing without select.
+    fn select_send(_: &[Self::Tx], _: u64) -> Option<()> {
+        None
+    }
+}
+
+macro_rules! channel {
+    ($Name:ident, $Tx:ty, $Rx:ty, $bounded:expr, $send:expr, $recv:expr, $another:expr $(, $select:item)*) => {
+        struct $Name;
+
+        impl Channel for $Name {
+            type Tx = $Tx;
+            type Rx = $Rx;
+
+            fn bounded(capacity: usize) -> (Self::Tx, Self::Rx) {
+                ($bounded)(capacity)
+            }
+
+            #[inline]
+            fn send(tx: &Self::Tx, value: u64) {
+                ($send)(tx, value);
+            }
+
+            #[inline]
+            fn recv(rx: &Self::Rx) -> u64 {
+                ($recv)(rx)
+            }
+
+            fn another(rx: &Self::Rx) -> Option<Self::Rx> {
+                ($another)(rx)
+            }
+
+            $($select)*
+        }
+    };
+}
+
+const OPEN: &str = "the channel is open while it is measured";
+
+channel!(
+    Ours,
+    Chan<u64>,
+    Chan<u64>,
+    |n| {
+        let ch = Chan::new(n);
+        (ch.clone(), ch)
+    },
+    |tx: &Chan<u64>, v| tx.send(v),
+    |rx: &Chan<u64>| rx.recv().expect(OPEN),
+    |rx: &Chan<u64>| Some(rx.clone()),
+    const SELECTS: bool = true;,
+    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
+        let mut select = Select::new();
+        all.iter().for_each(|rx| drop(select.recv(rx, |v| v.expect(OPEN))));
+        Some(select.wait())
+    },
+    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
+        let mut select = Select::new();
+        all.iter().for_each(|tx| drop(select.send(tx, value, |()| ())));
+        Some(select.wait())
+    }
+);
+
+channel!(
+    Ends,
+    chan::Sender<u64>,
+    chan::Receiver<u64>,
+    chan::channel,
+    |tx: &chan::Sender<u64>, v| tx.send(v).expect(OPEN),
+    |rx: &chan::Receiver<u64>| rx.recv().expect(OPEN),
+    |rx: &chan::Receiver<u64>| Some(rx.clone()),
+    const SELECTS: bool = true;,
+    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
+        let mut select = Select::new();
+        all.iter().for_each(|rx| drop(select.recv(rx, |v| v.expect(OPEN))));
+        Some(select.wait())
+    },
+    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
+        let mut select = Select::new();
+        all.iter().for_each(|tx| drop(select.send(tx, value, |sent| sent.expect(OPEN))));
+        Some(select.wait())
+    }
+);
+
+channel!(
+    Crossbeam,
+    crossbeam_channel::Sender<u64>,
+    crossbeam_channel::Receiver<u64>,
+    crossbeam_channel::bounded,
+    |tx: &crossbeam_channel::Sender<u64>, v| tx.send(v).expect(OPEN),
+    |rx: &crossbeam_channel::Receiver<u64>| rx.recv().expect(OPEN),
+    |rx: &crossbeam_channel::Receiver<u64>| Some(rx.clone()),
+    const SELECTS: bool = true;,
+    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
+        let mut select = crossbeam_channel::Select::new();
+        all.iter().for_each(|rx| drop(select.recv(rx)));
+        let case = select.select();
+        let rx = &all[case.index()];
+        Some(case.recv(rx).expect(OPEN))
+    },
+    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
+        let mut select = crossbeam_channel::Select::new();
+        all.iter().for_each(|tx| drop(select.send(tx)));
+        let case = select.select();
+        let tx = &all[case.index()];
+        case.send(tx, value).expect(OPEN);
+        Some(())
+    }
+);
+
+channel!(
+    Flume,
+    flume::Sender<u64>,
+    flume::Receiver<u64>,
+    flume::bounded,
+    |tx: &flume::Sender<u64>, v| tx.send(v).expect(OPEN),
+    |rx: &flume::Receiver<u64>| rx.recv().expect(OPEN),
+    |rx: &flume::Receiver<u64>| Some(rx.clone()),
+    const SELECTS: bool = true;,
+    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
+        let select = all.iter().fold(flume::Selector::new(), |s, rx| s.recv(rx, |v| v.expect(OPEN)));
+        Some(select.wait())
+    },
+    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
+        let select = all.iter().fold(flume::Selector::new(), |s, tx| s.send(tx, value, |sent| sent.expect(OPEN)));
+        Some(select.wait())
+    }
+);
+
+channel!(
+    Kanal,
+    kanal::Sender<u64>,
+    kanal::Receiver<u64>,
+    kanal::bounded,
+    |tx: &kanal::Sender<u64>, v| tx.send(v).expect(OPEN),
+    |rx: &kanal::Receiver<u64>| rx.recv().expect(OPEN),
+    |rx: &kanal::Receiver<u64>| Some(rx.clone())
+);
+
+channel!(
+    Std,
+    mpsc::SyncSender<u64>,
+    mpsc::Receiver<u64>,
+    mpsc::sync_channel,
+    |tx: &mpsc::SyncSender<u64>, v| tx.send(v).expect(OPEN),
+    |rx: &mpsc::Receiver<u64>| rx.recv().expect(OPEN),
+    |_: &mpsc::Receiver<u64>| None
+);
+
+/// One run; nothing if the peer cannot do it.
+pub fn run(peer: Peer, case: Case, on: Contenders) -> Result<Option<Run>, Failure> {
+    match peer {
+        Peer::Chan => measure::<Ours>(case, on),
+        Peer::Ends => measure::<Ends>(case, on),
+        Peer::Crossbeam => measure::<Crossbeam>(case, on),
+        Peer::Flume => measure::<Flume>(case, on),
+        Peer::Kanal => measure::<Kanal>(case, on),
+        Peer::Std => measure::<Std>(case, on),
+        Peer::Tokio | Peer::AsyncChannel => Ok(None),
+    }
+}
+
+/// What one contender has: the ends that it sends to, or receives from.
+enum Side<C: Channel> {
+    Send(Vec<C::Tx>),
+    Recv(Vec<C::Rx>),
+}
+
+fn measure<C: Channel>(case: Case, on: Contenders) -> Result<Option<Run>, Failure> {
+    let selects = matches!(case.pattern, Pattern::SelectRx | Pattern::SelectBoth);
+    if selects && !C::SELECTS {
+        return Ok(None);
+    }
+    let (txs, rxs): (Vec<_>, Vec<_>) =
+        (0..if selects { case.senders } else { 1 }).map(|_| C::bounded(case.capacity)).unzip();
+    if case.pattern == Pattern::Seq {
+        return Ok(Some(on.alone(move || {
+            let start = Instant::now();
+            (0..case.messages as u64).for_each(|v| C::send(&txs[0], v));
+            (0..case.messages).for_each(|_| drop(black_box(C::recv(&rxs[0]))));
+            (start.elapsed(), vec![case.messages as u64])
+        })));
+    }
+    let mut sides: Vec<Mutex<Option<Side<C>>>> = Vec::new();
+    for i in 0..case.senders {
+        let own = match case.pattern {
+            Pattern::SelectRx => vec![txs[i].clone()],
+            _ => txs.clone(),
+        };
+        sides.push(Mutex::new(Some(Side::Send(own))));
+    }
+    for _ in 1..case.receivers {
+        let Some(own) = rxs.iter().map(C::another).collect() else { return Ok(None) };
+        sides.push(Mutex::new(Some(Side::Recv(own))));
+    }
+    sides.push(Mutex::new(Some(Side::Recv(rxs))));
+    // The last sender to finish sends an end to each receiver. Selects have several channels, which one end does not
+    // follow: their receivers have equal shares.
+    let sending = AtomicUsize::new(case.senders);
+    let share = case.total() / case.receivers;
+    let body = move |number: usize, gate: &Gate| {
+        let side = sides[number].lock().expect("not poisoned").take().expect("each is taken once");
+        if !gate.wait() {
+            return (None, side);
+        }
+        let mut n = 0;
+        match &side {
+            Side::Send(txs) => {
+                for _ in 0..case.messages {
+                    match case.pattern {
+                        Pattern::SelectBoth => C::select_send(txs, 1).expect("it has select"),
+                        _ => C::send(&txs[0], 1),
+                    }
+                }
+                if sending.fetch_sub(1, Relaxed) == 1 && !selects {
+                    (0..case.receivers).for_each(|_| C::send(&txs[0], 0));
+                }
+                return (None, side);
+            }
+            Side::Recv(rxs) if selects => {
+                (0..share).for_each(|_| drop(black_box(C::select_recv(rxs))));
+                n = share as u64;
+            }
+            Side::Recv(rxs) => {
+                while C::recv(&rxs[0]) != 0 {
+                    n += 1;
+                }
+            }
+        }
+        (Some(n), side)
+    };
+    let contenders = case.senders + case.receivers;
+    let (start, sides) = on
+        .fan_out(contenders, body, |gate| {
+            gate.open(true);
+            Instant::now()
+        })
+        .map_err(|error| Failure::Run(format!("cannot start {contenders} threads: {error}")))?;
+    Ok(Some((start.elapsed(), sides.into_iter().filter_map(|(n, _)| n).collect())))
+}

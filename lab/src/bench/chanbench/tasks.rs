@@ -1,0 +1,145 @@
+//! The benchmarks on tasks, all of them on tokio's runtime. Without select.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use sudog_runtime::chan::{self, Chan};
+use tokio::sync::mpsc;
+
+use super::{Case, Pattern, Peer, Run};
+use crate::output::failure::Failure;
+
+trait Channel: 'static {
+    type Tx: Clone + Send + Sync + 'static;
+    type Rx: Send + 'static;
+
+    fn bounded(capacity: usize) -> (Self::Tx, Self::Rx);
+    fn send(tx: &Self::Tx, value: u64) -> impl Future<Output = ()> + Send;
+    fn recv(rx: &mut Self::Rx) -> impl Future<Output = u64> + Send;
+    /// One more receiver, if there can be several.
+    fn another(rx: &Self::Rx) -> Option<Self::Rx>;
+}
+
+const OPEN: &str = "the channel is open while it is measured";
+
+macro_rules! channel {
+    ($Name:ident, $Tx:ty, $Rx:ty, $bounded:expr, ($tx:ident, $v:ident) $send:expr, ($rx:ident) $recv:expr,
+     $another:expr) => {
+        struct $Name;
+
+        impl Channel for $Name {
+            type Tx = $Tx;
+            type Rx = $Rx;
+
+            fn bounded(capacity: usize) -> (Self::Tx, Self::Rx) {
+                ($bounded)(capacity)
+            }
+
+            async fn send($tx: &Self::Tx, $v: u64) {
+                $send;
+            }
+
+            async fn recv($rx: &mut Self::Rx) -> u64 {
+                $recv.expect(OPEN)
+            }
+
+            fn another(rx: &Self::Rx) -> Option<Self::Rx> {
+                ($another)(rx)
+            }
+        }
+    };
+}
+
+channel!(
+    Ours, Chan<u64>, Chan<u64>, |n| { let ch = Chan::new(n); (ch.clone(), ch) },
+    (tx, v) tx.send_async(v).await, (rx) rx.recv_async().await, |rx: &Chan<u64>| Some(rx.clone())
+);
+channel!(
+    Ends, chan::Sender<u64>, chan::Receiver<u64>, chan::channel,
+    (tx, v) tx.send_async(v).await.expect(OPEN), (rx) rx.recv_async().await,
+    |rx: &chan::Receiver<u64>| Some(rx.clone())
+);
+channel!(
+    Tokio, mpsc::Sender<u64>, mpsc::Receiver<u64>, mpsc::channel,
+    (tx, v) tx.send(v).await.expect(OPEN), (rx) rx.recv().await, |_: &mpsc::Receiver<u64>| None
+);
+channel!(
+    AsyncChannel, async_channel::Sender<u64>, async_channel::Receiver<u64>, async_channel::bounded,
+    (tx, v) tx.send(v).await.expect(OPEN), (rx) rx.recv().await,
+    |rx: &async_channel::Receiver<u64>| Some(rx.clone())
+);
+
+/// One run; nothing if the peer cannot do it.
+pub fn run(peer: Peer, case: Case, workers: usize) -> Result<Option<Run>, Failure> {
+    if matches!(case.pattern, Pattern::SelectRx | Pattern::SelectBoth) {
+        return Ok(None);
+    }
+    match peer {
+        Peer::Chan => measure::<Ours>(case, workers),
+        Peer::Ends => measure::<Ends>(case, workers),
+        Peer::Tokio if case.capacity > 0 => measure::<Tokio>(case, workers),
+        Peer::AsyncChannel if case.capacity > 0 => measure::<AsyncChannel>(case, workers),
+        _ => Ok(None),
+    }
+}
+
+fn measure<C: Channel>(case: Case, workers: usize) -> Result<Option<Run>, Failure> {
+    // An end for each receiver must have room in `seq`, where nothing receives yet.
+    let extra = if case.pattern == Pattern::Seq { 1 } else { 0 };
+    let (tx, rx) = C::bounded(case.capacity + extra);
+    let others: Option<Vec<_>> = (1..case.receivers).map(|_| C::another(&rx)).collect();
+    let Some(mut rxs) = others else { return Ok(None) };
+    rxs.push(rx);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .build()
+        .map_err(|error| Failure::Run(format!("cannot start tokio: {error}")))?;
+    Ok(Some(runtime.block_on(async move {
+        let sending = Arc::new(AtomicUsize::new(case.senders));
+        let start = Instant::now();
+        let mut senders = Vec::new();
+        for _ in 0..case.senders {
+            let (tx, sending) = (tx.clone(), Arc::clone(&sending));
+            senders.push(tokio::spawn(async move {
+                for _ in 0..case.messages {
+                    C::send(&tx, 1).await;
+                }
+                if sending.fetch_sub(1, Relaxed) == 1 {
+                    for _ in 0..case.receivers {
+                        C::send(&tx, 0).await;
+                    }
+                }
+            }));
+        }
+        if case.pattern == Pattern::Seq {
+            for sender in senders.drain(..) {
+                sender.await.expect("a sender does not panic");
+            }
+        }
+        let mut receivers = Vec::new();
+        for mut rx in rxs {
+            receivers.push(tokio::spawn(async move {
+                let mut n = 0;
+                while C::recv(&mut rx).await != 0 {
+                    n += 1;
+                }
+                (n, rx)
+            }));
+        }
+        let mut counts = Vec::new();
+        let mut open = Vec::new();
+        for receiver in receivers {
+            let (n, rx) = receiver.await.expect("a receiver does not panic");
+            counts.push(n);
+            open.push(rx);
+        }
+        let time = start.elapsed();
+        for sender in senders {
+            sender.await.expect("a sender does not panic");
+        }
+        (time, counts)
+    })))
+}
