@@ -9,10 +9,10 @@ use std::time::Instant;
 use std::{env, io};
 
 use sudog::chan::{Chan, select};
-use sudog::{go, run_local};
 use sudog::sync::mutex::policy::Go;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{ConstSemaphore, GoMutex, Mutex, Order, Semaphore, Wake};
+use sudog::{go, run_local};
 
 const FEW: u64 = 1000;
 const MANY: u64 = 3000;
@@ -73,14 +73,16 @@ const PATHS: [Path; 9] = [
             let ch = Chan::new(0);
             let sender = ch.clone();
             go(move || (0..rounds).for_each(|round| sender.send(round)));
-            (0..rounds).for_each(|_| drop(black_box(ch.recv())));
+            (0..rounds).for_each(|_| {
+                black_box(ch.recv());
+            });
         });
     }),
     ("select with one ready case of two, and the send", |rounds| {
         let (a, b) = (Chan::new(1), Chan::new(1));
         for round in 0..rounds {
             a.send(round);
-            select! { recv(a) -> v => drop(black_box(v)), recv(b) -> v => drop(black_box(v)) }
+            select! { recv(a) -> v => { black_box(v); }, recv(b) -> v => { black_box(v); } }
         }
     }),
 ];

@@ -108,7 +108,9 @@ pub fn uncontended(round: &mut Round) {
         let ch = Chan::new(VALUES);
         while portion.more() {
             (0..VALUES).for_each(|_| ch.send(0_u64));
-            (0..VALUES).for_each(|_| drop(black_box(ch.recv())));
+            (0..VALUES).for_each(|_| {
+                black_box(ch.recv());
+            });
         }
     });
 }
@@ -120,7 +122,9 @@ pub fn contended(round: &mut Round) {
     round.parallel(1, move |portion| {
         while portion.more() {
             (0..VALUES).for_each(|_| ch.send(0));
-            (0..VALUES).for_each(|_| drop(black_box(ch.recv())));
+            (0..VALUES).for_each(|_| {
+                black_box(ch.recv());
+            });
         }
     });
 }
@@ -324,7 +328,9 @@ pub fn pipeline(round: &mut Round, capacity: usize) {
         (1..=n).for_each(|v| source.send(v));
         source.close();
     });
-    last.iter().for_each(|v| drop(black_box(v)));
+    last.iter().for_each(|v| {
+        black_box(v);
+    });
 }
 
 /// A value goes to one of 8 workers, and from all of them into one channel.
@@ -346,7 +352,9 @@ pub fn fan(round: &mut Round) {
         (1..=n).for_each(|v| out.send(v));
         out.close();
     });
-    back.iter().for_each(|v| drop(black_box(v)));
+    back.iter().for_each(|v| {
+        black_box(v);
+    });
 }
 
 /// The first 100 primes, by a filter for each. The end of the output unwinds the chain: a filter stops when `quit` is
