@@ -164,12 +164,15 @@ impl Model {
     }
 }
 
+/// Those that have waited: gone when they are ready or dropped.
+type Futures<F> = Vec<Option<Pin<Box<F>>>>;
+
 fn follows_the_model(capacity: usize, ops: &[Op]) {
     let count = Count::default();
     let (tx, rx) = channel::<Counted>(capacity);
     let mut model = Model { capacity, ..Model::default() };
-    let mut sends: Vec<Option<Pin<Box<SendFuture<'_, Sender<Counted>>>>>> = Vec::new();
-    let mut recvs: Vec<Option<Pin<Box<RecvFuture<'_, Receiver<Counted>>>>>> = Vec::new();
+    let mut sends: Futures<SendFuture<'_, Sender<Counted>>> = Vec::new();
+    let mut recvs: Futures<RecvFuture<'_, Receiver<Counted>>> = Vec::new();
     let mut next = 0;
     let mut fresh = || {
         next += 1;
@@ -366,7 +369,7 @@ fn each_value_is_dropped_once() {
                             Err(true) => break,
                             Err(false) => {}
                         }
-                        if n % 100 == 0 {
+                        if n.is_multiple_of(100) {
                             stop.cancel();
                         }
                     }
