@@ -65,7 +65,7 @@ pub mod macros {
     use std::time::Duration;
 
     pub use super::select::Static;
-    pub use super::select::case::{Either, RecvCase, SendCase, SendFromCase};
+    pub use super::select::case::{CaseList, Either, RecvCase, SendCase, SendFromCase};
     use crate::Instant;
     use crate::sema::WaitLimit;
 
