@@ -690,6 +690,40 @@ fn a_context_ends_a_wait() {
     });
 }
 
+#[test]
+fn the_channel_of_a_context() {
+    let _alone = alone();
+    run(|| {
+        assert!(background().done_chan().is_nil());
+        let (parent, cancel) = context::with_cancel(&background());
+        let (child, _) = context::with_cancel(&parent);
+        let (done, kept) = (child.done_chan(), parent.done_chan());
+        assert!(done == child.done_chan() && done != kept && !done.is_closed());
+        let waits = spawn({
+            let (done, never) = (done.clone(), Chan::<u32>::new(0));
+            move || {
+                select! {
+                    recv(done) -> end => end.is_none(),
+                    recv(never) => false,
+                }
+            }
+        });
+        until(|| done.waiting_receivers() == 1);
+        drop(child); // the channel is closed all the same
+        cancel.cancel();
+        assert!(waits.join().unwrap());
+        assert_eq!((kept.recv(), done.recv()), (None, None));
+        assert!(parent.done_chan().is_closed());
+        let (late, cancel) = context::with_cancel(&background());
+        cancel.cancel();
+        assert!(late.done_chan().is_closed(), "made after the end");
+        let (deadline, _) = context::with_timeout(&background(), Duration::from_millis(1));
+        let done = deadline.done_chan();
+        drop(deadline);
+        assert_eq!(done.recv(), None);
+    });
+}
+
 // Kinds of G in one queue.
 
 #[test]
