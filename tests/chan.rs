@@ -996,6 +996,9 @@ fn auto_traits() {
     send_and_sync::<RecvOnly<V>>();
     send_and_sync::<Sender<V>>();
     send_and_sync::<Receiver<V>>();
+    fn unwind_safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    unwind_safe::<Chan<V>>();
+    unwind_safe::<Sender<V>>();
     send_and_sync::<RecvFuture<'static, Receiver<V>>>();
     send_and_sync::<SendFuture<'static, Chan<V>>>();
     let (ch, rx) = (Chan::<V>::new(0), channel::<V>(0).1);
