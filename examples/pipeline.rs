@@ -1,4 +1,6 @@
 //! A pipeline of channels that ends early: a producer, workers that share its channel, and a quit channel.
+//!
+//! `cargo run --example pipeline`
 
 use sudog::prelude::*;
 

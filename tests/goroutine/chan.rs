@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use sudog::chan::{
     Chan, GaveUp, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly, Select, SelectFuture, SendError,
-    SendFuture, SendLimitedError, SendOnly, Sender, TryRecvError, TrySendError, channel, select, select_async,
+    SendFuture, SendLimitedError, SendOnly, Sender, TryRecvError, TrySendError, after, channel, select, select_async,
+    tick,
 };
 use sudog::context::{self, background};
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
-use sudog::runtime::{gosched, set_max_procs};
+use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
 use support::goroutine::{alone, until};
 use support::{Watchdog, eventually};
@@ -686,6 +687,40 @@ fn a_context_ends_a_wait() {
     });
 }
 
+#[test]
+fn the_channel_of_a_context() {
+    let _alone = alone();
+    run(|| {
+        assert!(background().done_chan().is_nil());
+        let (parent, cancel) = context::with_cancel(&background());
+        let (child, _) = context::with_cancel(&parent);
+        let (done, kept) = (child.done_chan(), parent.done_chan());
+        assert!(done == child.done_chan() && done != kept && !done.is_closed());
+        let waits = spawn({
+            let (done, never) = (done.clone(), Chan::<u32>::new(0));
+            move || {
+                select! {
+                    recv(done) -> end => end.is_none(),
+                    recv(never) => false,
+                }
+            }
+        });
+        until(|| done.waiting_receivers() == 1);
+        drop(child); // the channel is closed all the same
+        cancel.cancel();
+        assert!(waits.join().unwrap());
+        assert_eq!((kept.recv(), done.recv()), (None, None));
+        assert!(parent.done_chan().is_closed());
+        let (late, cancel) = context::with_cancel(&background());
+        cancel.cancel();
+        assert!(late.done_chan().is_closed(), "made after the end");
+        let (deadline, _) = context::with_timeout(&background(), Duration::from_millis(1));
+        let done = deadline.done_chan();
+        drop(deadline);
+        assert_eq!(done.recv(), None);
+    });
+}
+
 // Kinds of G in one queue.
 
 #[test]
@@ -892,6 +927,59 @@ fn a_select_is_fair_among_waiters() {
     });
 }
 
+// Timers.
+
+#[test]
+fn a_timer_fires_once() {
+    let alone = alone();
+    for in_set in [false, true] {
+        let check = || {
+            let begin = Instant::now();
+            let timer = after(Duration::from_millis(2));
+            assert!(timer.recv() >= begin + Duration::from_millis(2));
+            // Not again.
+            let quit = after(Duration::from_millis(2));
+            select! {
+                recv(timer) => panic!("it has fired"),
+                recv(quit) => {}
+            }
+            // After a stop or a reset there is no stale value, though it has fired.
+            let timer = after(Duration::ZERO);
+            let sends = || select! { recv(timer) => true, default => false };
+            thread::sleep(Duration::from_millis(1));
+            timer.stop();
+            assert!(!sends());
+            timer.reset(Duration::ZERO);
+            timer.recv();
+            timer.reset(Duration::ZERO);
+            thread::sleep(Duration::from_millis(1));
+            timer.reset(Duration::from_secs(3600));
+            assert!(!sends());
+        };
+        alone.watchdog.pat();
+        if in_set { run(check) } else { check() }
+    }
+    // Their goroutines end.
+    eventually(|| num_goroutine() == 0);
+}
+
+#[test]
+fn a_ticker_ticks() {
+    let _alone = alone();
+    run(|| {
+        let ticker = tick(Duration::from_micros(500));
+        let times: Vec<_> = (0..5).map(|_| ticker.recv()).collect();
+        assert!(times.is_sorted());
+        ticker.stop();
+        assert!(select! { recv(ticker) => false, default(Duration::from_millis(3)) => true });
+        ticker.reset(Duration::from_micros(500));
+        ticker.recv();
+        drop(ticker);
+        until(|| num_goroutine() == 1);
+    });
+    assert!(catch_unwind(|| tick(Duration::ZERO)).is_err());
+}
+
 // What they are.
 
 #[test]
@@ -905,6 +993,9 @@ fn auto_traits() {
     send_and_sync::<RecvOnly<V>>();
     send_and_sync::<Sender<V>>();
     send_and_sync::<Receiver<V>>();
+    fn unwind_safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    unwind_safe::<Chan<V>>();
+    unwind_safe::<Sender<V>>();
     send_and_sync::<RecvFuture<'static, Receiver<V>>>();
     send_and_sync::<SendFuture<'static, Chan<V>>>();
     let (ch, rx) = (Chan::<V>::new(0), channel::<V>(0).1);
