@@ -45,7 +45,7 @@ impl<T> UnwindSafe for Core<T> {}
 impl<T> RefUnwindSafe for Core<T> {}
 
 /// What came of a send under the lock.
-pub enum Offer {
+pub(super) enum Offer {
     /// The value is gone; a receiver may have it, which must be woken.
     Sent(Option<Peer>),
     Full,
@@ -53,7 +53,7 @@ pub enum Offer {
 }
 
 /// What came of a receive under the lock.
-pub enum Take {
+pub(super) enum Take {
     /// The value is there; it may have been that of a blocked sender, or have made room for one, which must be woken.
     Got(Option<Peer>),
     Empty,
