@@ -5,14 +5,16 @@
 
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::Instant;
 use std::{env, io};
 
 use sudog::chan::{Chan, select};
+use sudog::runtime::gosched;
 use sudog::sync::mutex::policy::Go;
 use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{ConstSemaphore, GoMutex, Mutex, Order, Semaphore, Wake};
-use sudog::{go, run_local};
+use sudog::sync::{ConstSemaphore, GoMutex, Mutex, Order, RwMutex, Semaphore, Wake};
+use sudog::{go, run, run_local, spawn};
 
 const FEW: u64 = 1000;
 const MANY: u64 = 3000;
@@ -20,7 +22,7 @@ const MANY: u64 = 3000;
 /// A path, and its rounds.
 type Path = (&'static str, fn(u64));
 
-const PATHS: [Path; 9] = [
+const PATHS: [Path; 13] = [
     ("GoMutex, default policy: lock, unlock", |rounds| {
         let mutex = GoMutex::new();
         for _ in 0..rounds {
@@ -61,6 +63,44 @@ const PATHS: [Path; 9] = [
             black_box(black_box(&semaphore).acquire_until(Order::Fifo, Instant::now()));
         }
     }),
+    ("RwMutex<u64>: read, unlock, write, unlock", |rounds| {
+        let lock = RwMutex::new(0_u64);
+        for _ in 0..rounds {
+            black_box(*black_box(&lock).read());
+            *black_box(&lock).write() += 1;
+        }
+    }),
+    ("two goroutines: gosched each", |rounds| {
+        run(move || {
+            let other = spawn(move || (0..rounds).for_each(|_| gosched()));
+            (0..rounds).for_each(|_| gosched());
+            other.join().expect("it does not panic");
+        });
+    }),
+    ("two goroutines: a handoff each by two semaphores", |rounds| {
+        let pair = Arc::new([RuntimeSema::new(0), RuntimeSema::new(0)]);
+        run(move || {
+            let theirs = pair.clone();
+            let other = spawn(move || {
+                for _ in 0..rounds {
+                    theirs[0].acquire(Order::Fifo);
+                    theirs[1].release(Wake::Handoff);
+                }
+            });
+            for _ in 0..rounds {
+                pair[0].release(Wake::Handoff);
+                pair[1].acquire(Order::Fifo);
+            }
+            other.join().expect("it does not panic");
+        });
+    }),
+    ("spawn and join", |rounds| {
+        run(move || {
+            for _ in 0..rounds {
+                spawn(|| ()).join().expect("it does not panic");
+            }
+        });
+    }),
     ("Chan, buffered: send, receive", |rounds| {
         let ch = Chan::new(1);
         for round in 0..rounds {
@@ -93,6 +133,7 @@ fn count(path: usize, rounds: u64) -> io::Result<u64> {
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(env::current_exe()?)
         .args(["rounds", &path.to_string(), &rounds.to_string()])
+        .env("SUDOG_MAXPROCS", "1") // the others would search for work
         .output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     let number = text.split("Collected :").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());

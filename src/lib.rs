@@ -72,13 +72,13 @@ pub mod runtime {
 
 /// Go's channels and `select`; and channels whose ends are counted.
 pub mod chan {
-    #[cfg(all(unix, not(sudog_loom)))]
-    pub use sudog_runtime::chan::SelectUntil;
     pub use sudog_runtime::chan::{
         Chan, GaveUp, IntoIter, Iter, MAX_CASES, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly, RecvPort,
         Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort, Sender, TryIter,
         TryRecvError, TrySendError, channel, select, select_async,
     };
+    #[cfg(all(unix, not(sudog_loom)))]
+    pub use sudog_runtime::chan::{SelectUntil, TickerChan, TimerChan, after, tick};
 }
 
 /// Go's package `sync`, and what its parts are made of.

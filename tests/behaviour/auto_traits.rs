@@ -11,6 +11,7 @@ use std::path::Path;
 use std::rc::Rc as StdRc;
 use std::{fs, io};
 
+use sudog::chan::*;
 use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key};
 use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
@@ -111,6 +112,37 @@ table! {
     Recording => true, true;
     clock::Reading => true, true;
     clock::Scale => true, true;
+    // ---- channels ----
+    Chan<Both> => true, true;
+    Chan<Cell> => true, true;
+    Chan<Rc> => false, false;
+    SendOnly<Cell> => true, true;
+    SendOnly<Rc> => false, false;
+    RecvOnly<Cell> => true, true;
+    RecvOnly<Rc> => false, false;
+    Sender<Cell> => true, true;
+    Sender<Rc> => false, false;
+    Receiver<Cell> => true, true;
+    Receiver<Rc> => false, false;
+    SendFuture<'static, Sender<Cell>> => true, true;
+    SendFuture<'static, Sender<Rc>> => false, true;
+    RecvFuture<'static, Receiver<Cell>> => true, true;
+    RecvFuture<'static, Receiver<Rc>> => false, true;
+    SelectFuture<0, ()> => true, true;
+    SelectUntil<0, ()> => true, true;
+    Select<'static, Both> => false, false;
+    Iter<'static, Receiver<Cell>> => true, true;
+    TryIter<'static, Receiver<Rc>> => false, false;
+    sudog::chan::IntoIter<Receiver<Cell>> => true, true;
+    TimerChan => true, true;
+    TickerChan => true, true;
+    SendError<Cell> => true, false;
+    TrySendError<Cell> => true, false;
+    SendLimitedError<Rc> => false, false;
+    GaveUp<Cell> => true, false;
+    RecvError => true, true;
+    TryRecvError => true, true;
+    RecvLimitedError => true, true;
     // ---- mutexes ----
     GoMutex => true, true;
     GoMutex<FutexSema, policy::Go> => true, true;
@@ -281,19 +313,28 @@ table! {
 /// In private modules, or hidden; or of a model.
 const NOT_PUBLIC: &[&str] = &[
     "Alarm",
+    "CaseRef",
     "Census",
+    "Chosen",
+    "Core",
+    "Either",
     "WaitOutcome",
     "Home",
     "Instant",
     "CallStates",
     "TicketQueue",
     "Link",
+    "Never",
     "Outcome",
     "Panics",
     "Parker",
     "Part",
+    "RecvCase",
     "Ring",
     "Sc",
+    "SendCase",
+    "SendFromCase",
+    "Static",
     "Sudog",
     "SudogPtr",
     "Turn",

@@ -3,6 +3,7 @@
 #![cfg(all(unix, not(sudog_loom)))]
 
 mod basics;
+mod chan;
 mod edges;
 mod fair;
 mod reclaim;

@@ -15,6 +15,7 @@
 //! Values move by copying bytes, so no code of `T` runs under the lock.
 
 use std::mem::MaybeUninit;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 
 use super::buffer::{Node, Returned, Ring};
@@ -39,8 +40,12 @@ unsafe impl<T: Send> Send for Core<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Core<T> {}
 
+// Whatever panics, it stays whole.
+impl<T> UnwindSafe for Core<T> {}
+impl<T> RefUnwindSafe for Core<T> {}
+
 /// What came of a send under the lock.
-pub enum Offer {
+pub(super) enum Offer {
     /// The value is gone; a receiver may have it, which must be woken.
     Sent(Option<Peer>),
     Full,
@@ -48,7 +53,7 @@ pub enum Offer {
 }
 
 /// What came of a receive under the lock.
-pub enum Take {
+pub(super) enum Take {
     /// The value is there; it may have been that of a blocked sender, or have made room for one, which must be woken.
     Got(Option<Peer>),
     Empty,
@@ -188,6 +193,9 @@ impl<T> Core<T> {
 
 impl<T> Drop for Core<T> {
     fn drop(&mut self) {
-        self.discard();
+        // Values without a destructor go with the ring.
+        if std::mem::needs_drop::<T>() || !self.returned.is_empty() {
+            self.discard();
+        }
     }
 }

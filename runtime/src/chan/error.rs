@@ -83,8 +83,7 @@ impl<T> SendLimitedError<T> {
     }
 }
 
-/// For [`Context::limited`](../../sudog_sync/context/struct.Context.html#method.limited), which wants no more than the
-/// reason.
+/// For `Context::limited` of `sudog-sync`, which wants no more than the reason.
 impl<T> From<GaveUp<T>> for WaitError {
     fn from(error: GaveUp<T>) -> Self {
         error.why

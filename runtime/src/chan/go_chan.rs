@@ -115,12 +115,6 @@ impl<T> Chan<T> {
         Self(None)
     }
 
-    /// Whether it is the nil channel.
-    #[must_use]
-    pub const fn is_nil(&self) -> bool {
-        self.0.is_none()
-    }
-
     #[inline]
     pub(super) fn shared(&self) -> Option<&Core<T>> {
         self.0.as_deref()
@@ -140,6 +134,14 @@ impl<T> Chan<T> {
         let Some(core) = self.shared() else { panic!("close of nil channel") };
         assert!(core.close(), "close of closed channel");
         crate::goroutine::safepoint();
+    }
+
+    /// [`Chan::close`], unless it is closed or nil; and the caller does not give way. For the crates of this project.
+    #[doc(hidden)]
+    pub fn close_and_go_on(&self) {
+        if let Some(core) = self.shared() {
+            core.close();
+        }
     }
 
     /// A view that only sends.
@@ -398,6 +400,12 @@ macro_rules! methods {
             #[must_use]
             pub fn is_closed(&self) -> bool {
                 self.shared().is_some_and(|core| core.raw.look().is_closed())
+            }
+
+            /// Whether it is the nil channel.
+            #[must_use]
+            pub fn is_nil(&self) -> bool {
+                self.shared().is_none()
             }
 
             fn address(&self) -> *const () {

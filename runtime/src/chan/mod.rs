@@ -10,7 +10,7 @@
 //! | `chan<- T`, `<-chan T` | [`SendOnly`], [`RecvOnly`] |
 //! | `nil` | [`Chan::nil`]; in a select also `None` |
 //! | `select { case v := <-a: ..; case b <- w: ..; default: .. }` | [`select!`]`{ recv(a) -> v => .., send(b, w) => .., default => .. }` |
-//! | `case <-time.After(d):` | `default(d) => ..` |
+//! | `case <-time.After(d):` | `default(d) => ..`; or `recv(after(d)) => ..`, by [`after`], [`tick`] |
 //! | `reflect.Select` | [`Select`] |
 //!
 //! Both kinds of handle are the same channel inside. They differ in what closes it, and in what a send on a closed
@@ -43,6 +43,8 @@ mod raw;
 mod recv;
 mod select;
 mod send;
+#[cfg(all(unix, not(sudog_loom)))]
+mod timer;
 mod waiters;
 
 pub use ends::{Receiver, Sender, channel};
@@ -54,6 +56,8 @@ pub use port::{RecvPort, SendPort};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use select::SelectUntil;
 pub use select::{MAX_CASES, Select, SelectFuture};
+#[cfg(all(unix, not(sudog_loom)))]
+pub use timer::{TickerChan, TimerChan, after, tick};
 
 pub use crate::{select, select_async};
 
@@ -65,7 +69,7 @@ pub mod macros {
     use std::time::Duration;
 
     pub use super::select::Static;
-    pub use super::select::case::{Either, RecvCase, SendCase, SendFromCase};
+    pub use super::select::case::{CaseList, Either, RecvCase, SendCase, SendFromCase};
     use crate::Instant;
     use crate::sema::WaitLimit;
 

@@ -6,9 +6,9 @@ use super::{Chan, Receiver, RecvError, RecvOnly, SendError, SendOnly, Sender};
 mod sealed {
     pub trait Sealed {}
 }
-use sealed::Sealed;
+pub(super) use sealed::Sealed;
 
-/// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a reference to one, or an `Option` of one. `None` is as a
+/// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a timer's, a reference to one, or an `Option` of one. `None` is as a
 /// nil channel: never ready.
 pub trait RecvPort: Sealed {
     /// What the channel carries.

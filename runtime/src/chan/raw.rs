@@ -49,13 +49,13 @@ pub(super) const MAX_LEN: usize = usize::MAX / ONE;
 
 /// What a waiter waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dir {
+pub(super) enum Dir {
     Send,
     Recv,
 }
 
 /// See the top of this file.
-pub struct Raw {
+pub(super) struct Raw {
     word: AtomicUsize,
     capacity: usize,
     receivers: WaitQueue,
@@ -66,7 +66,7 @@ pub struct Raw {
 
 /// The lock is held until [`Locked::unlock`]; nothing unlocks by itself, as nothing under the lock can panic.
 #[must_use = "the lock stays locked"]
-pub struct Locked<'a> {
+pub(super) struct Locked<'a> {
     raw: &'a Raw,
     /// The state to be, without `LOCKED`.
     pub(super) word: usize,
@@ -75,7 +75,7 @@ pub struct Locked<'a> {
 /// A waiter that has been taken out of its queue and waits for its wake-up.
 #[must_use = "the waiter sleeps for ever"]
 #[derive(Clone, Copy)]
-pub struct Peer(NonNull<Waiter>);
+pub(super) struct Peer(NonNull<Waiter>);
 
 impl Raw {
     pub(super) fn new(capacity: usize) -> Self {

@@ -9,7 +9,7 @@ use crate::{G, Instant, ParkResult, goroutine};
 
 /// Why a receive has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotReceived {
+pub(super) enum NotReceived {
     Empty,
     Closed,
     TimedOut,

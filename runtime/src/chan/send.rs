@@ -10,7 +10,7 @@ use crate::{G, Instant, ParkResult, goroutine};
 
 /// Why a send has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotSent {
+pub(super) enum NotSent {
     Full,
     Closed,
     TimedOut,

@@ -30,7 +30,7 @@ pub(super) enum Outcome {
 type Link = Option<NonNull<Waiter>>;
 
 /// One waiter in one queue; a select has one for each of its cases.
-pub struct Waiter {
+pub(super) struct Waiter {
     pub(super) g: *const G,
     /// Where a sender's value is, or where a receiver wants it.
     pub(super) slot: *mut (),

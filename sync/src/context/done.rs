@@ -27,12 +27,14 @@
 //! Wakers, functions, causes and their destructors are user code: none of it runs under a lock, nor before step 5.
 //! Their panics are kept until all followers have been told.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Instant;
 
+use sudog_runtime::chan::{Chan, RecvOnly};
 use sudog_runtime::goroutine::{self, Alarm};
 use sudog_runtime::panics::Panics;
 use sudog_runtime::sema::Cancel;
@@ -66,6 +68,8 @@ struct State {
     /// The place among the parent's followers.
     link: Option<Place>,
     alarm: Option<Alarm>,
+    /// Closed at the end, if there is one.
+    channel: Option<Chan<Infallible>>,
 }
 
 impl Done {
@@ -75,7 +79,13 @@ impl Done {
             outcome: OnceLock::new(),
             settled: AtomicBool::new(false),
             waits: Cancel::new(),
-            state: Mutex::new(State { followers: Followers::default(), in_use: true, link: None, alarm: None }),
+            state: Mutex::new(State {
+                followers: Followers::default(),
+                in_use: true,
+                link: None,
+                alarm: None,
+                channel: None,
+            }),
             parent: parent.map_or_else(Weak::new, Arc::downgrade),
             overdue,
         });
@@ -102,6 +112,19 @@ impl Done {
     #[inline]
     pub(super) fn waits(&self) -> &Cancel {
         &self.waits
+    }
+
+    /// A channel that is closed at the end.
+    pub(super) fn channel(&self) -> RecvOnly<Infallible> {
+        let mut state = self.lock();
+        let channel = state.channel.get_or_insert_with(|| Chan::new(0)).recv_only();
+        // Under the lock: the end closes those channels that it finds, under the lock too.
+        if self.outcome().is_some() {
+            let new = state.channel.clone();
+            drop(state);
+            new.iter().for_each(Chan::close_and_go_on);
+        }
+        channel
     }
 
     // ---- followers ------------------------------------------------------------------------------------------------
@@ -230,8 +253,9 @@ impl Done {
     fn close(&self, outcome: &Outcome) -> Option<Closed> {
         let mut state = self.lock();
         self.outcome.set(outcome.clone()).ok()?;
-        let State { followers, link, alarm, .. } = &mut *state;
-        Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take() })
+        let State { followers, link, alarm, channel, .. } = &mut *state;
+        let channel = channel.clone();
+        Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })
     }
 
     /// Waits until the thread that has closed it has closed its descendants. That thread neither switches nor runs user
@@ -246,6 +270,9 @@ impl Done {
     fn tell(closed: Closed, panics: &mut Panics) {
         if let Some(alarm) = closed.alarm {
             alarm.call_off();
+        }
+        if let Some(channel) = closed.channel {
+            panics.catch(|| channel.close_and_go_on());
         }
         for follower in closed.followers.into_iter() {
             panics.catch(|| match follower {
@@ -267,7 +294,7 @@ impl Done {
         let mut done = self.clone();
         loop {
             let mut state = done.lock();
-            if state.in_use || state.followers.len() > 0 || done.outcome().is_some() {
+            if state.in_use || state.followers.len() > 0 || state.channel.is_some() || done.outcome().is_some() {
                 return;
             }
             let (link, alarm) = (state.link.take(), state.alarm.take());
@@ -321,4 +348,5 @@ struct Closed {
     followers: Followers,
     link: Option<Place>,
     alarm: Option<Alarm>,
+    channel: Option<Chan<Infallible>>,
 }

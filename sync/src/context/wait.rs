@@ -1,5 +1,6 @@
 //! Waiting for the end of a context, and for other things until it ends.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::ptr;
@@ -7,6 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
+use sudog_runtime::chan::RecvOnly;
 use sudog_runtime::goroutine;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
 
@@ -127,6 +129,36 @@ impl Context {
             WaitError::TimedOut => Error::DeadlineExceeded,
             WaitError::Cancelled => Error::Canceled,
         })
+    }
+
+    /// A channel that is closed when the context is done; of a context that is never done, the nil channel. Go's
+    /// `ctx.Done()`: for a [`select!`](sudog_runtime::select).
+    ///
+    /// It is the same channel each time, and is closed also if the context has been dropped, as long as its parent is
+    /// there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_runtime::chan::{Chan, select};
+    /// use sudog_sync::context::{self, Context, Error};
+    ///
+    /// fn next(ctx: &Context, values: &Chan<u32>) -> Result<Option<u32>, Error> {
+    ///     select! {
+    ///         recv(values) -> value => Ok(value),
+    ///         recv(ctx.done_chan()) => Err(ctx.err().expect("it is done")),
+    ///     }
+    /// }
+    /// let (ctx, cancel) = context::with_cancel(&context::background());
+    /// let values = Chan::new(1);
+    /// values.send(1);
+    /// assert_eq!(next(&ctx, &values), Ok(Some(1)));
+    /// cancel.cancel();
+    /// assert_eq!(next(&ctx, &values), Err(Error::Canceled));
+    /// ```
+    #[must_use]
+    pub fn done_chan(&self) -> RecvOnly<Infallible> {
+        self.governor().map_or_else(RecvOnly::default, |done| done.channel())
     }
 
     /// A future that is ready when the context is done: its error. For async tasks.

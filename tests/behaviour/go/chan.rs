@@ -251,15 +251,15 @@ fn select_stress<K: Kind>() {
     let c = [0, 0, 2, 3].map(Chan::<usize>::new);
     let done = Arc::new(WaitGroup::new());
     done.add(10);
-    for k in 0..4 {
-        let (ch, group) = (c[k].clone(), done.clone());
+    for ch in &c {
+        let (sends, group) = (ch.clone(), done.clone());
         K::go(move || {
-            (0..N).for_each(|_| ch.send(0));
+            (0..N).for_each(|_| sends.send(0));
             group.done();
         });
-        let (ch, group) = (c[k].clone(), done.clone());
+        let (receives, group) = (ch.clone(), done.clone());
         K::go(move || {
-            (0..N).for_each(|_| assert!(ch.recv().is_some()));
+            (0..N).for_each(|_| assert!(receives.recv().is_some()));
             group.done();
         });
     }
@@ -389,7 +389,7 @@ fn multi_consumer<K: Kind>() {
         let (queue, results, group) = (queue.clone(), results.clone(), group.clone());
         K::go(move || {
             for value in &queue {
-                if PRIMES[w % PRIMES.len()] % (value % 7 + 2) == 0 {
+                if PRIMES[w % PRIMES.len()].is_multiple_of(value % 7 + 2) {
                     K::gosched();
                 }
                 results.send(value);

@@ -1,6 +1,7 @@
 //! Waits that must not allocate: each wait is the first one of its thread, under an allocator that counts.
 #![cfg(not(sudog_loom))]
 
+mod chan;
 mod context;
 mod mutex;
 mod waits;

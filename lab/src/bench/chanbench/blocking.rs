@@ -96,7 +96,8 @@ channel!(
         all.iter().for_each(|tx| {
             select.send(tx, value, |()| ());
         });
-        Some(select.wait())
+        select.wait();
+        Some(())
     }
 );
 
@@ -121,7 +122,8 @@ channel!(
         all.iter().for_each(|tx| {
             select.send(tx, value, |sent| sent.expect(OPEN));
         });
-        Some(select.wait())
+        select.wait();
+        Some(())
     }
 );
 
@@ -170,7 +172,8 @@ channel!(
     },
     fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
         let select = all.iter().fold(flume::Selector::new(), |s, tx| s.send(tx, value, |sent| sent.expect(OPEN)));
-        Some(select.wait())
+        select.wait();
+        Some(())
     }
 );
 
@@ -200,7 +203,7 @@ pub fn run(peer: Peer, case: Case, on: Contenders) -> Result<Option<Run>, Failur
         Peer::Chan => measure::<Ours>(case, on),
         Peer::Ends => measure::<Ends>(case, on),
         Peer::Crossbeam => measure::<Crossbeam>(case, on),
-        // Its selectors that send to several channels do not end when others receive so.
+        // Left out: a run of this one with flume 0.11 did not end. Whether by its `Selector` or by this harness is not known.
         Peer::Flume if case.pattern == Pattern::SelectBoth => Ok(None),
         Peer::Flume => measure::<Flume>(case, on),
         Peer::Kanal => measure::<Kanal>(case, on),

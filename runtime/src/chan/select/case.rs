@@ -10,7 +10,7 @@ use crate::chan::port::{RecvPort, SendPort};
 use crate::chan::raw::{Dir, Locked, Raw};
 
 /// A channel, without the type of its values.
-pub trait Channel {
+pub(in crate::chan) trait Channel {
     fn raw(&self) -> &Raw;
 
     /// # Safety
@@ -76,17 +76,17 @@ impl CaseRef<'_> {
 }
 
 /// Where a case's value is, before it is sent, or after it was received.
-pub struct Slot<T> {
+pub(in crate::chan) struct Slot<T> {
     value: UnsafeCell<MaybeUninit<T>>,
     full: Cell<bool>,
 }
 
 impl<T> Slot<T> {
-    pub fn empty() -> Self {
+    pub(in crate::chan) fn empty() -> Self {
         Self { value: UnsafeCell::new(MaybeUninit::uninit()), full: Cell::new(false) }
     }
 
-    pub fn new(value: T) -> Self {
+    pub(in crate::chan) fn new(value: T) -> Self {
         Self { value: UnsafeCell::new(MaybeUninit::new(value)), full: Cell::new(true) }
     }
 

@@ -1,0 +1,1050 @@
+//! Channels and select: what is not in Go's tests of them.
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use sudog::chan::{
+    Chan, GaveUp, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly, Select, SelectFuture, SendError,
+    SendFuture, SendLimitedError, SendOnly, Sender, TryRecvError, TrySendError, after, channel, select, select_async,
+    tick,
+};
+use sudog::context::{self, background};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog::runtime::{gosched, num_goroutine, set_max_procs};
+use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
+use support::goroutine::{alone, until};
+use support::{Watchdog, eventually};
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Counts the values that have not been dropped.
+#[derive(Clone, Default)]
+struct Count(Arc<AtomicUsize>);
+
+struct Counted {
+    number: usize,
+    count: Count,
+}
+
+impl Count {
+    fn make(&self, number: usize) -> Counted {
+        self.0.fetch_add(1, SeqCst);
+        Counted { number, count: self.clone() }
+    }
+
+    fn alive(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // To drop one twice would give a number near the largest.
+        self.count.0.fetch_sub(1, SeqCst);
+    }
+}
+
+// A channel against a model of it: queues of values and of waiters, each operation at a time.
+
+#[derive(Clone, Debug)]
+enum Op {
+    TrySend,
+    TryRecv,
+    /// A future is made and polled.
+    Send,
+    Recv,
+    /// One of those that are under way is polled, or dropped.
+    PollSend(usize),
+    PollRecv(usize),
+    DropSend(usize),
+    DropRecv(usize),
+    Close,
+    Select,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => Just(Op::TrySend),
+        3 => Just(Op::TryRecv),
+        3 => Just(Op::Send),
+        3 => Just(Op::Recv),
+        2 => (0usize..8).prop_map(Op::PollSend),
+        2 => (0usize..8).prop_map(Op::PollRecv),
+        1 => (0usize..8).prop_map(Op::DropSend),
+        1 => (0usize..8).prop_map(Op::DropRecv),
+        2 => Just(Op::Select),
+        1 => Just(Op::Close),
+    ]
+}
+
+#[derive(Default)]
+struct Model {
+    capacity: usize,
+    /// Given back: the last to come back is the first to go.
+    returned: Vec<usize>,
+    values: VecDeque<usize>,
+    senders: VecDeque<(usize, usize)>,
+    receivers: VecDeque<usize>,
+    closed: bool,
+    /// What has become of a future that waits, by its number: a send, a receive.
+    sent: Vec<Option<bool>>,
+    received: Vec<Option<Option<usize>>>,
+}
+
+enum Sent {
+    Done,
+    Full,
+    Closed,
+}
+
+impl Model {
+    fn len(&self) -> usize {
+        self.returned.len() + self.values.len()
+    }
+
+    fn send(&mut self, value: usize) -> Sent {
+        if self.closed {
+            return Sent::Closed;
+        }
+        if let Some(receiver) = self.receivers.pop_front() {
+            self.received[receiver] = Some(Some(value));
+            return Sent::Done;
+        }
+        if self.len() < self.capacity {
+            self.values.push_back(value);
+            return Sent::Done;
+        }
+        Sent::Full
+    }
+
+    fn recv(&mut self) -> Result<usize, TryRecvError> {
+        if let Some(value) = self.returned.pop().or_else(|| self.values.pop_front()) {
+            if self.len() < self.capacity
+                && !self.closed
+                && let Some((sender, value)) = self.senders.pop_front()
+            {
+                self.sent[sender] = Some(true);
+                self.values.push_back(value);
+            }
+            return Ok(value);
+        }
+        if self.closed {
+            return Err(TryRecvError::Closed);
+        }
+        let (sender, value) = self.senders.pop_front().ok_or(TryRecvError::Empty)?;
+        self.sent[sender] = Some(true);
+        Ok(value)
+    }
+
+    fn give_back(&mut self, value: usize) {
+        match self.receivers.pop_front() {
+            Some(receiver) => self.received[receiver] = Some(Some(value)),
+            None => self.returned.push(value),
+        }
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        self.receivers.drain(..).for_each(|receiver| self.received[receiver] = Some(None));
+        self.senders.drain(..).for_each(|(sender, _)| self.sent[sender] = Some(false));
+    }
+}
+
+/// Those that have waited: gone when they are ready or dropped.
+type Futures<F> = Vec<Option<Pin<Box<F>>>>;
+
+fn follows_the_model(capacity: usize, ops: &[Op]) {
+    let count = Count::default();
+    let (tx, rx) = channel::<Counted>(capacity);
+    let mut model = Model { capacity, ..Model::default() };
+    let mut sends: Futures<SendFuture<'_, Sender<Counted>>> = Vec::new();
+    let mut recvs: Futures<RecvFuture<'_, Receiver<Counted>>> = Vec::new();
+    let mut next = 0;
+    let mut fresh = || {
+        next += 1;
+        next
+    };
+    for op in ops {
+        match *op {
+            Op::TrySend => {
+                let number = fresh();
+                let sent = tx.try_send(count.make(number));
+                match model.send(number) {
+                    Sent::Done => assert!(sent.is_ok()),
+                    Sent::Full => assert!(matches!(sent, Err(TrySendError::Full(value)) if value.number == number)),
+                    Sent::Closed => assert!(matches!(sent, Err(TrySendError::Closed(value)) if value.number == number)),
+                }
+            }
+            Op::TryRecv => assert_eq!(rx.try_recv().map(|value| value.number), model.recv()),
+            Op::Select => {
+                let number = fresh();
+                let done = select! {
+                    send(tx, count.make(number)) -> sent => sent.is_ok(),
+                    default => false,
+                };
+                assert_eq!(done, matches!(model.send(number), Sent::Done));
+                let done = select! {
+                    recv(rx) -> value => value.map(|value| value.number).map_err(|RecvError| TryRecvError::Closed),
+                    default => Err(TryRecvError::Empty),
+                };
+                assert_eq!(done, model.recv());
+            }
+            Op::Send => {
+                let number = fresh();
+                let mut future = Box::pin(tx.send_async(count.make(number)));
+                let polled = poll(future.as_mut());
+                let sender = sends.len();
+                match model.send(number) {
+                    Sent::Done => assert!(matches!(polled, Poll::Ready(Ok(())))),
+                    Sent::Closed => assert!(matches!(polled, Poll::Ready(Err(SendError(_))))),
+                    Sent::Full => {
+                        assert!(polled.is_pending());
+                        model.senders.push_back((sender, number));
+                        model.sent.push(None);
+                        sends.push(Some(future));
+                    }
+                }
+            }
+            Op::Recv => {
+                let mut future = Box::pin(rx.recv_async());
+                let polled = poll(future.as_mut());
+                match model.recv() {
+                    Ok(number) => assert!(matches!(polled, Poll::Ready(Ok(value)) if value.number == number)),
+                    Err(TryRecvError::Closed) => assert!(matches!(polled, Poll::Ready(Err(RecvError)))),
+                    Err(TryRecvError::Empty) => {
+                        assert!(polled.is_pending());
+                        model.receivers.push_back(recvs.len());
+                        model.received.push(None);
+                        recvs.push(Some(future));
+                    }
+                }
+            }
+            Op::PollSend(i) => {
+                let Some(future) = sends.get_mut(i).and_then(Option::as_mut) else { continue };
+                match (poll(future.as_mut()), model.sent[i]) {
+                    (Poll::Pending, None) => {}
+                    (Poll::Ready(sent), Some(expected)) => {
+                        assert_eq!(sent.is_ok(), expected);
+                        sends[i] = None;
+                    }
+                    (polled, expected) => panic!("{polled:?}, but {expected:?}"),
+                }
+            }
+            Op::PollRecv(i) => {
+                let Some(future) = recvs.get_mut(i).and_then(Option::as_mut) else { continue };
+                match (poll(future.as_mut()), model.received[i]) {
+                    (Poll::Pending, None) => {}
+                    (Poll::Ready(value), Some(expected)) => {
+                        assert_eq!(value.ok().map(|value| value.number), expected);
+                        recvs[i] = None;
+                    }
+                    (polled, expected) => panic!("{}, but {expected:?}", polled.is_ready()),
+                }
+            }
+            Op::DropSend(i) => {
+                if sends.get_mut(i).and_then(Option::take).is_some() {
+                    model.senders.retain(|&(sender, _)| sender != i);
+                }
+            }
+            Op::DropRecv(i) => {
+                if recvs.get_mut(i).and_then(Option::take).is_some() {
+                    model.receivers.retain(|&receiver| receiver != i);
+                    if let Some(Some(value)) = model.received[i] {
+                        model.give_back(value);
+                    }
+                }
+            }
+            Op::Close => {
+                assert_eq!(tx.close(), !model.closed);
+                model.close();
+            }
+        }
+        assert_eq!(
+            (tx.len(), tx.is_closed(), rx.waiting_senders(), rx.waiting_receivers()),
+            (model.len(), model.closed, model.senders.len(), model.receivers.len())
+        );
+    }
+    drop((sends, recvs));
+    drop((tx, rx));
+    assert_eq!(count.alive(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_channel_follows_its_model(capacity in 0usize..4, ops in prop::collection::vec(op(), 0..60)) {
+        follows_the_model(capacity, &ops);
+    }
+}
+
+// Each value once.
+
+/// Threads that send and receive in every form, give up, close, and go away.
+#[test]
+fn each_value_is_dropped_once() {
+    let watchdog = Watchdog::new();
+    for round in 0..60 {
+        watchdog.pat();
+        let (count, got) = (Count::default(), AtomicUsize::new(0));
+        let (sent, perhaps) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (tx, rx) = channel(round % 4);
+        let (other_tx, other_rx) = channel(round % 2);
+        let stop = Cancel::new();
+        const N: usize = 200;
+        thread::scope(|s| {
+            for form in 0..6 {
+                let (tx, other) = (tx.clone(), other_tx.clone());
+                let (count, all_sent, perhaps, stop) = (&count, &sent, &perhaps, &stop);
+                s.spawn(move || {
+                    for n in 0..N {
+                        let value = count.make(n);
+                        let soon = || Instant::now() + Duration::from_micros(n as u64 % 50);
+                        let sent = match form {
+                            0 => tx.send(value).is_ok(),
+                            1 => tx.try_send(value).is_ok(),
+                            2 => tx.send_until(value, soon()).is_ok(),
+                            3 => tx.send_limited(value, &WaitLimit { deadline: None, cancel: Some(stop) }).is_ok(),
+                            4 => {
+                                let mut value = Some(value);
+                                select! {
+                                    send_from(tx, &mut value) -> sent => sent.is_ok(),
+                                    send(other, count.make(n)) -> sent => sent.is_ok(),
+                                }
+                            }
+                            _ => match poll(pin!(tx.send_async(value))) {
+                                Poll::Ready(sent) => sent.is_ok(),
+                                // It may have been received before it was dropped.
+                                Poll::Pending => {
+                                    perhaps.fetch_add(1, SeqCst);
+                                    false
+                                }
+                            },
+                        };
+                        all_sent.fetch_add(usize::from(sent), SeqCst);
+                    }
+                });
+            }
+            drop((tx, other_tx));
+            for form in 0..5 {
+                let (rx, other) = (rx.clone(), other_rx.clone());
+                let (got, stop) = (&got, &stop);
+                s.spawn(move || {
+                    let mut n = 0_u64;
+                    loop {
+                        n += 1;
+                        let soon = Instant::now() + Duration::from_micros(n % 50);
+                        let limit = WaitLimit { deadline: Some(soon), cancel: Some(stop) };
+                        let received = match form {
+                            1 if !stop.is_cancelled() => {
+                                rx.recv_limited(&limit).map_err(|why| why == RecvLimitedError::Closed)
+                            }
+                            0 | 1 => rx.recv().map_err(|_| true),
+                            2 => select! {
+                                recv(rx) -> value => value.map_err(|_| true),
+                                default(Duration::from_micros(n % 50)) => Err(false),
+                            },
+                            3 => block_on(rx.recv_async()).map_err(|_| true),
+                            _ => match poll(pin!(rx.recv_async())) {
+                                Poll::Ready(value) => value.map_err(|_| true),
+                                Poll::Pending => Err(false),
+                            },
+                        };
+                        match received {
+                            Ok(_) => _ = got.fetch_add(1, SeqCst),
+                            Err(true) => break,
+                            Err(false) => {}
+                        }
+                        if n.is_multiple_of(100) {
+                            stop.cancel();
+                        }
+                    }
+                    // The other channel: until both are closed.
+                    while other.recv().is_ok() {
+                        got.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+            drop((rx, other_rx));
+        });
+        assert_eq!(count.alive(), 0);
+        let (got, sent, perhaps) = (got.load(SeqCst), sent.load(SeqCst), perhaps.load(SeqCst));
+        assert!(sent <= got && got <= sent + perhaps, "{got} of {sent}, and perhaps {perhaps}");
+    }
+}
+
+/// Goroutines that wait when their scheduler ends are unwound: what they had goes.
+#[test]
+fn goroutines_that_are_unwound_drop_their_values() {
+    let alone = alone();
+    for round in 0..100 {
+        alone.watchdog.pat();
+        let count = Count::default();
+        let ch = Chan::new(round % 3);
+        let never = Chan::<Counted>::new(0);
+        set_max_procs(1 + round % 3);
+        // A thread that is no part of it makes some of them ready as they are unwound.
+        let over = Arc::new(AtomicBool::new(false));
+        let outside = thread::spawn({
+            let (ch, count, over) = (ch.clone(), count.clone(), over.clone());
+            move || {
+                let mut n = 0;
+                while !over.load(SeqCst) {
+                    n += 1;
+                    if n % 2 == 0 {
+                        drop(ch.try_recv());
+                    } else {
+                        drop(ch.try_send(count.make(n)));
+                    }
+                }
+            }
+        });
+        run(|| {
+            for n in 0..40 {
+                let (ch, never, count) = (ch.clone(), never.clone(), count.clone());
+                go(move || {
+                    loop {
+                        match n % 4 {
+                            0 => drop(ch.recv()),
+                            1 => ch.send(count.make(n)),
+                            2 => select! {
+                                recv(ch) => {}
+                                recv(never) => {}
+                            },
+                            _ => select! {
+                                recv(never) => {}
+                                send(ch, count.make(n)) => {}
+                            },
+                        }
+                    }
+                });
+            }
+            for _ in 0..50 {
+                gosched();
+            }
+        });
+        over.store(true, SeqCst);
+        outside.join().unwrap();
+        // The other workers may still be at it.
+        eventually(|| (ch.waiting_receivers(), ch.waiting_senders(), never.waiting_receivers()) == (0, 0, 0));
+        eventually(|| count.alive() == ch.len());
+        drop(ch);
+        eventually(|| count.alive() == 0);
+    }
+}
+
+/// A receiver that has been given a value and is then unwound gives it back.
+#[test]
+fn a_value_that_was_given_to_a_goroutine_that_ends_goes_to_the_next() {
+    let _alone = alone();
+    let ch = Chan::new(0);
+    let patient = ch.clone();
+    set_max_procs(1);
+    for form in 0..2 {
+        run(|| {
+            let (receiver, never) = (ch.clone(), Chan::<u32>::new(0));
+            Builder::new().on(Placement::Here).go(move || {
+                let got = match form {
+                    0 => receiver.recv(),
+                    _ => select! {
+                        recv(receiver) -> value => value,
+                        recv(never) -> value => value,
+                    },
+                };
+                panic!("it is unwound, and not given {got:?}");
+            });
+            until(|| ch.waiting_receivers() == 1);
+            // It is ready now, but does not run before the scheduler ends.
+            ch.send(1);
+        });
+        assert_eq!((patient.len(), patient.recv()), (1, Some(1)), "form {form}");
+    }
+}
+
+// User code: destructors.
+
+/// Uses its channel as it is dropped.
+struct Reenters {
+    chan: Chan<Reenters>,
+    again: bool,
+}
+
+impl Drop for Reenters {
+    fn drop(&mut self) {
+        let _ = self.chan.try_recv();
+        if self.again {
+            let _ = self.chan.try_send(Reenters { chan: self.chan.clone(), again: false });
+        }
+        assert!(self.chan.len() <= self.chan.capacity());
+    }
+}
+
+#[test]
+fn a_destructor_may_use_its_channel() {
+    let _watchdog = Watchdog::new();
+    let ch = Chan::new(2);
+    let value = |again| Reenters { chan: ch.clone(), again };
+    assert!(ch.try_send(value(true)).is_ok() && ch.try_send(value(true)).is_ok());
+    drop(ch.try_send(value(true)));
+    drop(ch.try_recv());
+    select! {
+        send(ch, value(true)) => {}
+        default => {}
+    }
+    while let Ok(value) = ch.try_recv() {
+        drop(value);
+    }
+    ch.close();
+    assert!(catch_unwind(AssertUnwindSafe(|| ch.send(value(false)))).is_err());
+    assert_eq!(ch.len(), 0);
+}
+
+/// Panics as it is dropped.
+struct Bomb(Count);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, SeqCst);
+        if !thread::panicking() {
+            panic!("a destructor panics");
+        }
+    }
+}
+
+#[test]
+fn a_destructor_that_panics_leaves_the_channel_whole() {
+    let dropped = Count::default();
+    let (tx, rx) = channel(3);
+    for _ in 0..3 {
+        tx.send(Bomb(dropped.clone())).unwrap();
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(tx.try_send(Bomb(dropped.clone()))))).is_err());
+    assert_eq!((tx.len(), dropped.alive()), (3, 1));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(rx.recv()))).is_err());
+    assert_eq!((tx.len(), dropped.alive()), (2, 2));
+    // The last receiver drops what is left: all of it.
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(rx))).is_err());
+    assert_eq!((tx.len(), dropped.alive()), (0, 4));
+    assert!(tx.is_closed());
+    // And the last handle.
+    let ch = Chan::new(2);
+    ch.send(Bomb(dropped.clone()));
+    ch.send(Bomb(dropped.clone()));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(ch))).is_err());
+    assert_eq!(dropped.alive(), 6);
+}
+
+/// A waker that panics: the value has been received, or is dropped; the channel goes on.
+#[test]
+fn a_waker_that_panics() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics");
+        }
+    }
+    let waker = Waker::from(Arc::new(Panics));
+    let count = Count::default();
+    let (tx, rx) = channel(0);
+    {
+        let mut recv = pin!(rx.recv_async());
+        assert!(recv.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| tx.send(count.make(1)))).is_err());
+        assert!(matches!(poll(recv), Poll::Ready(Ok(value)) if value.number == 1));
+    }
+    {
+        let mut send = pin!(tx.send_async(count.make(2)));
+        assert!(send.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| rx.recv())).is_err());
+        assert_eq!(count.alive(), 0);
+        assert!(matches!(poll(send), Poll::Ready(Ok(()))));
+    }
+    // A close wakes all, whichever panics.
+    let (mut a, mut b) = (pin!(rx.recv_async()), pin!(rx.recv_async()));
+    assert!(a.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(b.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| tx.close())).is_err());
+    assert!(matches!((poll(a), poll(b)), (Poll::Ready(Err(RecvError)), Poll::Ready(Err(RecvError)))));
+}
+
+// Counted ends.
+
+#[test]
+fn the_last_sender_closes() {
+    let _watchdog = Watchdog::new();
+    let (tx, rx) = channel(2);
+    let another = tx.clone();
+    tx.send(1).unwrap();
+    drop(tx);
+    assert!(!rx.is_closed());
+    another.send(2).unwrap();
+    drop(another);
+    assert!(rx.is_closed());
+    assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Ok(1), Ok(2), Err(RecvError)));
+    assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
+}
+
+#[test]
+fn the_last_receiver_closes_and_drops() {
+    let _watchdog = Watchdog::new();
+    let count = Count::default();
+    let (tx, rx) = channel(1);
+    tx.send(count.make(1)).unwrap();
+    let waiting = thread::spawn({
+        let (tx, value) = (tx.clone(), count.make(2));
+        move || tx.send(value).unwrap_err().into_inner().number
+    });
+    eventually(|| tx.waiting_senders() == 1);
+    let another = rx.clone();
+    drop(rx);
+    assert!(!tx.is_closed());
+    drop(another);
+    assert_eq!(waiting.join().unwrap(), 2);
+    assert_eq!(count.alive(), 0);
+    assert!(matches!(tx.try_send(count.make(3)), Err(TrySendError::Closed(_))));
+    assert!(matches!(tx.send_timeout(count.make(3), Duration::MAX), Err(SendLimitedError::Closed(_))));
+}
+
+#[test]
+fn an_end_may_close() {
+    let (tx, rx) = channel(1);
+    tx.send(1).unwrap();
+    assert!(rx.close());
+    assert!(!tx.close());
+    assert_eq!(tx.send(2), Err(SendError(2)));
+    assert_eq!(rx.into_iter().collect::<Vec<_>>(), [1]);
+}
+
+/// An end that is sent over its own channel.
+#[test]
+fn a_channel_of_its_own_ends() {
+    struct End(#[allow(dead_code)] Sender<End>);
+    let (tx, rx) = channel(1);
+    assert!(tx.send(End(tx.clone())).is_ok());
+    drop(tx);
+    assert!(!rx.is_closed(), "an end is on its way");
+    drop(rx); // drops the value, which is the last sender
+}
+
+// Limits.
+
+#[test]
+fn limits() {
+    let _watchdog = Watchdog::new();
+    let ch = Chan::new(1);
+    assert_eq!(ch.recv_until(Instant::now()), Err(WaitError::TimedOut));
+    assert_eq!(ch.send_until(1, Instant::now()), Ok(()), "a deadline limits waiting");
+    assert_eq!(ch.send_timeout(2, Duration::ZERO), Err(GaveUp { value: 2, why: WaitError::TimedOut }));
+    assert_eq!(ch.recv_timeout(Duration::MAX), Ok(Some(1)));
+    let stop = Cancel::new();
+    let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    thread::scope(|s| {
+        let waits = s.spawn(|| ch.recv_limited(&limit));
+        eventually(|| ch.waiting_receivers() == 1);
+        stop.cancel();
+        assert_eq!(waits.join().unwrap(), Err(WaitError::Cancelled));
+    });
+    ch.send(1);
+    assert_eq!(ch.recv_limited(&limit), Err(WaitError::Cancelled), "at once, though there is a value");
+    assert_eq!(ch.send_limited(2, &limit).unwrap_err().value, 2);
+    assert_eq!(Chan::<()>::nil().recv_limited(&limit), Err(WaitError::Cancelled));
+    ch.close();
+    assert_eq!((ch.recv_timeout(Duration::ZERO), ch.recv_timeout(Duration::ZERO)), (Ok(Some(1)), Ok(None)));
+}
+
+#[test]
+fn a_context_ends_a_wait() {
+    let _alone = alone();
+    run(|| {
+        let ch = Chan::<u32>::new(0);
+        let (ctx, cancel) = context::with_cancel(&background());
+        let waits = spawn({
+            let (ch, ctx) = (ch.clone(), ctx.clone());
+            move || ctx.limited(|limit| ch.recv_limited(limit))
+        });
+        until(|| ch.waiting_receivers() == 1);
+        cancel.cancel();
+        assert_eq!(waits.join().unwrap(), Err(context::Error::Canceled));
+        let sent = ctx.limited(|limit| Ok(ch.send_limited(1, limit)?));
+        assert_eq!(sent, Err(context::Error::Canceled));
+        let why = select! {
+            recv(ch) => unreachable!(),
+            default(ctx.limit()) -> why => why,
+        };
+        assert_eq!(why, WaitError::Cancelled);
+    });
+}
+
+#[test]
+fn the_channel_of_a_context() {
+    let _alone = alone();
+    run(|| {
+        assert!(background().done_chan().is_nil());
+        let (parent, cancel) = context::with_cancel(&background());
+        let (child, _) = context::with_cancel(&parent);
+        let (done, kept) = (child.done_chan(), parent.done_chan());
+        assert!(done == child.done_chan() && done != kept && !done.is_closed());
+        let waits = spawn({
+            let (done, never) = (done.clone(), Chan::<u32>::new(0));
+            move || {
+                select! {
+                    recv(done) -> end => end.is_none(),
+                    recv(never) => false,
+                }
+            }
+        });
+        until(|| done.waiting_receivers() == 1);
+        drop(child); // the channel is closed all the same
+        cancel.cancel();
+        assert!(waits.join().unwrap());
+        assert_eq!((kept.recv(), done.recv()), (None, None));
+        assert!(parent.done_chan().is_closed());
+        let (late, cancel) = context::with_cancel(&background());
+        cancel.cancel();
+        assert!(late.done_chan().is_closed(), "made after the end");
+        let (deadline, _) = context::with_timeout(&background(), Duration::from_millis(1));
+        let done = deadline.done_chan();
+        drop(deadline);
+        assert_eq!(done.recv(), None);
+    });
+}
+
+// Kinds of G in one queue.
+
+#[test]
+fn threads_goroutines_and_tasks_in_one_queue() {
+    let _alone = alone();
+    set_max_procs(2);
+    run(|| {
+        let (ch, order) = (Chan::new(0), Chan::new(8));
+        let joins = |n| ch.waiting_receivers() == n;
+        let receive = |who: &'static str| {
+            let (ch, order) = (ch.clone(), order.clone());
+            move || order.send((who, ch.recv().unwrap()))
+        };
+        let first = thread::spawn(receive("thread"));
+        until(|| joins(1));
+        go(receive("goroutine"));
+        until(|| joins(2));
+        let task = spawn_async({
+            let (ch, order) = (ch.clone(), order.clone());
+            async move {
+                let value = ch.recv_async().await.unwrap();
+                order.send_async(("task", value)).await;
+            }
+        });
+        until(|| joins(3));
+        go({
+            let (ch, order) = (ch.clone(), order.clone());
+            move || select! { recv(ch) -> value => order.send(("select", value.unwrap())) }
+        });
+        until(|| joins(4));
+        (1..=4).for_each(|n| ch.send(n));
+        let mut served: Vec<_> = (0..4).map(|_| order.recv().unwrap()).collect();
+        served.sort_by_key(|&(_, n)| n);
+        assert_eq!(served, [("thread", 1), ("goroutine", 2), ("task", 3), ("select", 4)]);
+        first.join().unwrap();
+        task.join().unwrap();
+    });
+}
+
+/// A goroutine that only sends and receives without waiting does not keep the others of its worker out.
+#[test]
+fn a_hog_gives_way() {
+    let _alone = alone();
+    set_max_procs(1);
+    for form in 0..4 {
+        run(|| {
+            let ran = Arc::new(AtomicBool::new(false));
+            Builder::new().on(Placement::Here).go({
+                let ran = ran.clone();
+                move || ran.store(true, Relaxed)
+            });
+            let (ch, closed) = (Chan::new(1), Chan::<u32>::new(0));
+            closed.close();
+            let rounds = 4_000_000;
+            let n = (0..rounds).take_while(|_| !ran.load(Relaxed)).inspect(|_| match form {
+                0 => {
+                    ch.send(1);
+                    ch.recv();
+                }
+                1 => _ = ch.try_recv(),
+                2 => _ = closed.recv(),
+                _ => select! { recv(ch) => {}, default => {} },
+            });
+            assert!(n.count() < rounds, "form {form}");
+        });
+    }
+}
+
+// Select.
+
+#[test]
+fn a_select_of_tasks_with_a_deadline() {
+    let _watchdog = Watchdog::new();
+    let (ch, quit) = (Chan::new(1), Chan::<()>::new(0));
+    let select = || async {
+        select_async! {
+            recv(ch) -> value => value,
+            recv(quit) => None,
+            default(Duration::from_millis(1)) -> why => { assert_eq!(why, WaitError::TimedOut); Some(0) }
+        }
+    };
+    assert_eq!(block_on(select()), Some(0));
+    assert_eq!((ch.waiting_receivers(), quit.waiting_receivers()), (0, 0));
+    ch.send(7);
+    assert_eq!(block_on(select()), Some(7));
+    let now = async {
+        select_async! {
+            send(quit, ()) => true,
+            default => false,
+        }
+    };
+    assert!(!block_on(now));
+}
+
+#[test]
+fn send_from_keeps_the_value_unless_it_is_sent() {
+    let (full, room) = (Chan::new(0), Chan::new(1));
+    let mut value = Some(Box::new(1));
+    select! {
+        send_from(full, &mut value) => unreachable!(),
+        default => {}
+    }
+    assert_eq!(value, Some(Box::new(1)));
+    select! {
+        send_from(full, &mut value) => unreachable!(),
+        send(room, Box::new(2)) => {}
+    }
+    assert_eq!((&value, room.recv()), (&Some(Box::new(1)), Some(Box::new(2))));
+    select! { send_from(room, &mut value) => {} }
+    assert_eq!((&value, room.recv()), (&None, Some(Box::new(1))));
+    select! {
+        send_from(room, &mut value) => unreachable!("it has no value"),
+        default => {}
+    }
+}
+
+/// The arms are where the select is: they leave loops and functions, and use what the select has used.
+#[test]
+fn the_arms_of_a_select_are_part_of_the_function() {
+    fn first<T>(mut ch: Chan<T>, quit: &Chan<()>) -> Option<T> {
+        let mut rounds = 0;
+        'outer: loop {
+            rounds += 1;
+            select! {
+                recv(ch) -> value => match value {
+                    Some(value) if rounds > 1 => return Some(value),
+                    Some(_) => continue,
+                    None => ch = Chan::nil(),
+                },
+                recv(quit) => break 'outer None,
+            }
+        }
+    }
+    let (ch, quit) = (Chan::new(3), Chan::new(0));
+    ch.send(1);
+    ch.send(2);
+    assert_eq!(first(ch.clone(), &quit), Some(2));
+    ch.close();
+    quit.close();
+    assert_eq!(first(ch, &quit), None);
+    // Temporaries, references, options, both kinds of handle, and what they return.
+    let (tx, rx) = channel(1);
+    let send: SendOnly<u8> = Chan::nil().into();
+    let recv: RecvOnly<u8> = Chan::nil().into();
+    let value: Result<u32, RecvError> = select! {
+        send(tx.clone(), 5) -> sent => { let () = sent.unwrap(); Ok(0) }
+        recv(&rx) -> value => value,
+        recv(Some(recv.clone())) -> _ => Ok(1),
+        send(&&send, 1) -> () => Ok(2),
+    };
+    assert_eq!((value, rx.recv()), (Ok(0), Ok(5)));
+}
+
+#[test]
+fn a_select_of_a_number_of_cases_that_is_not_known() {
+    let _watchdog = Watchdog::new();
+    let channels: Vec<_> = (0..300).map(|_| channel(1)).collect();
+    let collect = |limit: &WaitLimit<'_>| {
+        let mut select = Select::new();
+        for (i, (_, rx)) in channels.iter().enumerate() {
+            select.recv(rx, move |value| (i, value));
+        }
+        select.wait_limited(limit)
+    };
+    let soon = WaitLimit::until(Instant::now());
+    assert_eq!(collect(&soon), Err(WaitError::TimedOut));
+    thread::scope(|s| {
+        let waits = s.spawn(|| collect(&WaitLimit::default()));
+        eventually(|| channels.iter().all(|(_, rx)| rx.waiting_receivers() == 1));
+        channels[123].0.send(7).unwrap();
+        assert_eq!(waits.join().unwrap(), (Ok((123, Ok(7)))));
+    });
+    assert!(channels.iter().all(|(_, rx)| rx.waiting_receivers() == 0));
+    let mut select = Select::new();
+    select.send(&channels[0].0, 1, |sent| sent.is_ok());
+    assert_eq!((select.len(), select.try_now(), select.len()), (1, Some(true), 0));
+    assert_eq!(channels[0].1.recv(), Ok(1));
+}
+
+/// Each is chosen as often, also of channels that are the same.
+#[test]
+fn a_select_is_fair_among_waiters() {
+    let _alone = alone();
+    set_max_procs(1);
+    run(|| {
+        let (ch, counts) = (Chan::new(0), Chan::new(0));
+        go({
+            let (ch, counts) = (ch.clone(), counts.clone());
+            move || {
+                let mut chosen = [0; 3];
+                for _ in 0..3000 {
+                    chosen[select! {
+                        recv(ch) => 0,
+                        recv(ch) => 1,
+                        recv(ch) => 2,
+                    }] += 1;
+                }
+                counts.send(chosen);
+            }
+        });
+        (0..3000).for_each(|n| ch.send(n));
+        let chosen = counts.recv().unwrap();
+        assert!(chosen.iter().all(|&n| (800..1200).contains(&n)), "{chosen:?}");
+    });
+}
+
+// Timers.
+
+#[test]
+fn a_timer_fires_once() {
+    let alone = alone();
+    for in_set in [false, true] {
+        let check = || {
+            let begin = Instant::now();
+            let timer = after(Duration::from_millis(2));
+            assert!(timer.recv() >= begin + Duration::from_millis(2));
+            // Not again.
+            let quit = after(Duration::from_millis(2));
+            select! {
+                recv(timer) => panic!("it has fired"),
+                recv(quit) => {}
+            }
+            // After a stop or a reset there is no stale value, though it has fired.
+            let timer = after(Duration::ZERO);
+            let sends = || select! { recv(timer) => true, default => false };
+            thread::sleep(Duration::from_millis(1));
+            timer.stop();
+            assert!(!sends());
+            timer.reset(Duration::ZERO);
+            timer.recv();
+            timer.reset(Duration::ZERO);
+            thread::sleep(Duration::from_millis(1));
+            timer.reset(Duration::from_secs(3600));
+            assert!(!sends());
+        };
+        alone.watchdog.pat();
+        if in_set { run(check) } else { check() }
+    }
+    // Their goroutines end.
+    eventually(|| num_goroutine() == 0);
+}
+
+#[test]
+fn a_ticker_ticks() {
+    let _alone = alone();
+    run(|| {
+        let ticker = tick(Duration::from_micros(500));
+        let times: Vec<_> = (0..5).map(|_| ticker.recv()).collect();
+        assert!(times.is_sorted());
+        ticker.stop();
+        assert!(select! { recv(ticker) => false, default(Duration::from_millis(3)) => true });
+        ticker.reset(Duration::from_micros(500));
+        ticker.recv();
+        drop(ticker);
+        until(|| num_goroutine() == 1);
+    });
+    assert!(catch_unwind(|| tick(Duration::ZERO)).is_err());
+}
+
+// What they are.
+
+#[test]
+fn auto_traits() {
+    fn send_and_sync<T: Send + Sync>() {}
+    fn send<T: Send>(_: &T) {}
+    // A value that is sent, but not shared.
+    type V = Cell<u32>;
+    send_and_sync::<Chan<V>>();
+    send_and_sync::<SendOnly<V>>();
+    send_and_sync::<RecvOnly<V>>();
+    send_and_sync::<Sender<V>>();
+    send_and_sync::<Receiver<V>>();
+    fn unwind_safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    unwind_safe::<Chan<V>>();
+    unwind_safe::<Sender<V>>();
+    send_and_sync::<RecvFuture<'static, Receiver<V>>>();
+    send_and_sync::<SendFuture<'static, Chan<V>>>();
+    let (ch, rx) = (Chan::<V>::new(0), channel::<V>(0).1);
+    send(&async {
+        select_async! {
+            recv(ch) => {}
+            recv(rx) => {}
+            send(ch, V::new(1)) => {}
+        }
+    });
+    fn is_future<const N: usize, L>(_: Option<SelectFuture<N, L>>)
+    where
+        L: sudog_runtime::chan::macros::CaseList,
+    {
+    }
+    is_future::<0, ()>(None);
+}
+
+#[test]
+fn what_debug_and_errors_say() {
+    let ch = Chan::new(2);
+    ch.send(1);
+    assert_eq!(format!("{ch:?}"), "Chan { len: 1, capacity: 2, closed: false, .. }");
+    let (tx, rx) = channel::<u32>(0);
+    drop(rx);
+    assert_eq!(format!("{tx:?}"), "Sender { len: 0, capacity: 0, closed: true, .. }");
+    let error = tx.send(1).unwrap_err();
+    assert_eq!(format!("{error:?}: {error}"), "SendError(..): sending on a closed channel");
+    assert_eq!(TryRecvError::Empty.to_string(), "receiving on an empty channel");
+}
+
+/// A panic in an arm, or of a send on a closed channel, ends its goroutine, and no more.
+#[test]
+fn a_goroutine_that_panics_in_a_select() {
+    let _alone = alone();
+    run(|| {
+        let (closed, never) = (Chan::new(0), Chan::<u32>::new(0));
+        let n = never.clone();
+        Builder::new().on_panic(OnPanic::Unwind).go({
+            let closed = closed.clone();
+            move || {
+                select! {
+                    send(closed, 1) => {}
+                    recv(n) => {}
+                }
+            }
+        });
+        until(|| closed.waiting_senders() == 1);
+        closed.close();
+        until(|| never.waiting_receivers() == 0);
+    });
+}
