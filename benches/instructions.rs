@@ -119,7 +119,7 @@ const PATHS: [Path; 13] = [
         });
     }),
     ("select with one ready case of two, and the send", |rounds| {
-        let (a, b) = (Chan::new(1), Chan::new(1));
+        let (a, b) = (Chan::<u64>::new(1), Chan::<u64>::new(1));
         for round in 0..rounds {
             a.send(round);
             select! { recv(a) -> v => { black_box(v); }, recv(b) -> v => { black_box(v); } }
