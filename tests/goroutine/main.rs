@@ -9,6 +9,7 @@ mod fair;
 mod reclaim;
 mod safepoints;
 mod sets;
+mod spread;
 mod sync;
 mod tasks;
 mod time;

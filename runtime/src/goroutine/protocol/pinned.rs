@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::ptr;
 
 use crate::goroutine::protocol::inbox::{Inbox, Link};
-use crate::shim::Mutex;
+use crate::shim::{AtomicU32, Mutex, Ordering};
 
 /// The address of a scheduler, which is never freed.
 pub(crate) type SetName = usize;
@@ -28,6 +28,8 @@ pub(crate) type SetName = usize;
 /// See the top of this file.
 pub(crate) struct PinnedWork<W> {
     state: Mutex<State<W>>,
+    /// How much work there is: a hint. Written under the lock.
+    len: AtomicU32,
     note: Link,
 }
 
@@ -52,12 +54,12 @@ unsafe impl<W: Send> Sync for PinnedWork<W> {}
 impl<W> PinnedWork<W> {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
-        Self { state: Mutex::new(State::new()), note: Link::new() }
+        Self { state: Mutex::new(State::new()), len: AtomicU32::new(0), note: Link::new() }
     }
 
     #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(State::new()), note: Link::new() }
+        Self { state: Mutex::new(State::new()), len: AtomicU32::new(0), note: Link::new() }
     }
 
     pub(crate) fn open(&self, sched: SetName) {
@@ -75,6 +77,7 @@ impl<W> PinnedWork<W> {
             return Err(work);
         }
         state.works.push_back(work);
+        self.len.store(state.works.len() as u32, Ordering::Relaxed);
         if !std::mem::replace(&mut state.noted, true) {
             // SAFETY: alive, by the contract; and in no inbox, as `noted` was false and we have set it.
             unsafe { inbox.push((&raw const self.note).cast_mut()) };
@@ -94,7 +97,16 @@ impl<W> PinnedWork<W> {
     }
 
     pub(crate) fn take(&self) -> Option<W> {
-        self.state.lock().works.pop_front()
+        let mut state = self.state.lock();
+        let work = state.works.pop_front();
+        self.len.store(state.works.len() as u32, Ordering::Relaxed);
+        work
+    }
+
+    /// How much work there is, or was a moment ago.
+    #[cfg(not(sudog_loom))]
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed) as usize
     }
 
     /// False if there is work.

@@ -167,6 +167,14 @@ impl<const N: usize> Ring<N> {
         self.tail.load(Ordering::Relaxed) as u32
     }
 
+    /// How much was queued at some moment during the call, if the caller is the owner; else about that.
+    #[cfg(not(sudog_loom))]
+    pub(crate) fn len(&self) -> usize {
+        // Acquire, as in `is_empty`: the tail is not behind the head.
+        let head = self.head.load(Ordering::Acquire);
+        self.tail.load(Ordering::Relaxed).wrapping_sub(head)
+    }
+
     /// Whether nothing was queued at some moment during the call.
     ///
     /// The last look before sleeping must come after a full fence, and the look for sleepers after a `push` too.

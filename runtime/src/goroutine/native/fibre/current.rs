@@ -171,6 +171,7 @@ impl FibreRef {
 #[inline]
 fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
     fibre.state.set(State::Parked);
+    fibre.worker.count_block(fibre);
     if let Some(deadline) = deadline {
         fibre.worker.set_timer(fibre, deadline);
     }

@@ -79,6 +79,8 @@ pub(crate) struct Fibre {
     pub(crate) extent: Extent,
     /// It has run since its stack was last trimmed.
     pub(crate) used: Cell<bool>,
+    /// Its goroutine has not blocked yet.
+    pub(crate) fresh: Cell<bool>,
     timer: Cell<u32>,
     /// What to run when it is resumed as a spare one. None: end.
     pub(crate) work: Cell<Option<Work>>,
@@ -165,6 +167,7 @@ impl Fibre {
             usual: size.is_none(),
             extent: stack.extent(),
             used: Cell::new(false),
+            fresh: Cell::new(false),
             timer: Cell::new(NONE),
             work: Cell::new(None),
             id: Cell::new(0),

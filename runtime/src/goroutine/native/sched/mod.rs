@@ -7,6 +7,7 @@ pub(crate) mod preempt;
 pub(crate) mod procs;
 pub(crate) mod report;
 pub(crate) mod scheduler;
+pub(crate) mod spread;
 pub(crate) mod steal;
 pub(crate) mod sysmon;
 pub(crate) mod timer_heap;

@@ -224,13 +224,14 @@ impl Sched {
         sysmon::start();
         loop {
             if let Some(epoch) = self.idle.join(!self.ends_at_rest()) {
-                return self.enter_joined(epoch);
+                return self.enter_joined(epoch, false);
             }
             std::thread::sleep(Duration::from_micros(50)); // the last of an epoch that has ended are leaving
         }
     }
 
-    fn enter_joined(&'static self, epoch: u64) -> &'static Worker {
+    /// `looking` if the worker has nothing to do yet.
+    fn enter_joined(&'static self, epoch: u64, looking: bool) -> &'static Worker {
         self.global.join();
         let new = || {
             WORKERS.fetch_add(1, Ordering::Relaxed);
@@ -238,6 +239,7 @@ impl Sched {
         };
         let worker = SPARE_WORKERS.take().unwrap_or_else(new);
         worker.join(self, epoch);
+        worker.looking.store(looking, Ordering::Relaxed);
         let free = |(index, place): (usize, &AtomicPtr<Worker>)| {
             worker.index.store(index, Ordering::Relaxed);
             let new = ptr::from_ref(worker).cast_mut();
@@ -344,6 +346,11 @@ impl Sched {
         true
     }
 
+    /// Starts workers until there are `n`, if there are to be so many. Those of a local scheduler come by themselves.
+    pub(crate) fn start_workers(&'static self, n: usize) {
+        while self.idle.workers() < n.min(self.procs()) && self.start_worker() {}
+    }
+
     /// How many workers there are, for a message.
     pub(crate) fn limit(&self) -> usize {
         if self.ends_at_rest() { self.workers().count() } else { self.procs() }
@@ -357,7 +364,8 @@ impl Sched {
         let body = move || {
             let _stack = overflow::prepare_thread();
             self.idle.join_late();
-            let worker = self.enter_joined(epoch);
+            let worker = self.enter_joined(epoch, true);
+            _ = worker.wait_for_work();
             worker.run();
             self.leave(worker, worker.reclaim());
         };

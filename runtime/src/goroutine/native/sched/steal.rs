@@ -29,15 +29,16 @@ impl Worker {
     /// then: a worker that runs goroutines and counts as searching would keep all others asleep.
     #[cold]
     pub(crate) fn wait_for_work(&'static self) -> Woken {
-        loop {
+        self.looking.store(true, Ordering::Relaxed);
+        let woken = loop {
             match self.search_and_sleep() {
                 Woken::ToSearch => debug_assert!(self.own.searching.get()),
-                woken => {
-                    debug_assert!(!self.own.searching.get());
-                    return woken;
-                }
+                woken => break woken,
             }
-        }
+        };
+        debug_assert!(!self.own.searching.get());
+        self.looking.store(false, Ordering::Relaxed);
+        woken
     }
 
     fn search_and_sleep(&'static self) -> Woken {

@@ -6,7 +6,7 @@
 //! | `run_queue` | started goroutines | the owner | the owner |
 //! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once it is old |
 //! | `inbox` | started goroutines, | readied elsewhere | any thread | the owner |
-//! | `placed` | goroutines not started that asked for this worker, elsewhere | any thread | the owner |
+//! | `placed` | goroutines not started: they asked for this worker, elsewhere; or another one has spread them | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
 //! | the scheduler's global queue | what found no room in a ring, or came from outside | any thread | any worker |
 //!
@@ -62,6 +62,10 @@ pub(crate) struct Worker {
     /// Goroutines and tasks made and ended here. Written by the owner only.
     pub(crate) made: AtomicU64,
     pub(crate) ended: AtomicU64,
+    /// Goroutines that have started here and not ended: see `spread`. Written by the owner only.
+    pub(crate) population: AtomicU32,
+    /// It has no work, and looks for some, or sleeps. Written by the owner only.
+    pub(crate) looking: CachePadded<AtomicBool>,
     pub(crate) own: CachePadded<Own>,
 }
 
@@ -87,6 +91,12 @@ pub(crate) struct Own {
     pub(crate) jobs: Cell<Option<NonNull<Job>>>,
     pub(crate) job_count: Cell<u32>,
     ids: Cell<(u64, u64)>,
+    /// See `spread`.
+    pub(crate) first_blocks: Cell<u32>,
+    /// Choices until the next look at the others' populations.
+    pub(crate) spread_pause: Cell<u32>,
+    /// How many workers it has waited for.
+    pub(crate) awaited: Cell<usize>,
     pub(crate) searching: Cell<bool>,
     pub(crate) random: Cell<u32>,
     /// The tails of the others' rings, by their places, as they were `AGE` ago or more.
@@ -164,6 +174,8 @@ impl Worker {
             turns: CachePadded::new(AtomicU32::new(0)),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            population: AtomicU32::new(0),
+            looking: CachePadded::new(AtomicBool::new(false)),
             own: CachePadded::new(Own {
                 next: Cell::new(None),
                 run_queue: FibreQueue::new(),
@@ -180,6 +192,9 @@ impl Worker {
                 jobs: Cell::new(None),
                 job_count: Cell::new(0),
                 ids: Cell::new((0, 0)),
+                first_blocks: Cell::new(0),
+                spread_pause: Cell::new(0),
+                awaited: Cell::new(1),
                 searching: Cell::new(false),
                 random: Cell::new(0x9e37_79b9),
                 seen: UnsafeCell::new([Seen { worker: 0, tail: 0 }; MAX_WORKERS]),
@@ -203,6 +218,9 @@ impl Worker {
         self.preempt.store(false, Ordering::Relaxed);
         self.own.searching.set(false);
         self.own.looked.set(None);
+        self.own.first_blocks.set(0);
+        self.own.spread_pause.set(0);
+        self.own.awaited.set(1);
     }
 
     /// Wakes its thread, which has been given work that it alone can do.
@@ -281,6 +299,9 @@ impl Worker {
     /// From the ring, or from the global queue: goroutines that keep yielding must not keep those out.
     #[inline]
     fn next_work(&'static self) -> Option<Work> {
+        if self.starts_family() {
+            self.spread();
+        }
         // SAFETY: this is the owner.
         if let Some(work) = unsafe { self.ring.pop() } {
             return Some(work);
@@ -345,7 +366,9 @@ impl Worker {
         self.own.ids.set((id + 1, end));
         fibre.id.set(id);
         fibre.used.set(true);
+        fibre.fresh.set(true);
         fibre.state.set(State::Running);
+        self.population.store(self.population.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// A goroutine has ended. Its locals go last, as a thread's do.
@@ -358,6 +381,8 @@ impl Worker {
     /// A poll has ended.
     #[inline]
     pub(crate) fn end_poll(&self, fibre: &'static Fibre) {
+        self.own.first_blocks.set(0);
+        self.population.store(self.population.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         locals::clear(fibre);
         fibre.name.set(None);
     }
@@ -420,6 +445,7 @@ impl Worker {
     pub(crate) fn enqueue(&'static self, fibre: &'static Fibre, why: ParkResult, front: bool) {
         fibre.unparked.set(why);
         fibre.state.set(State::Queued);
+        self.own.first_blocks.set(0);
         if !front {
             self.own.run_queue.push(fibre);
         } else if let Some(before) = self.own.next.replace(Some(fibre)) {

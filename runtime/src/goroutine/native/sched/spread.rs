@@ -1,0 +1,186 @@
+//! Where a family of goroutines starts.
+//!
+//! A goroutine stays on the worker that started it. In Go's commonest idiom all workers of a pool start, and wait for
+//! the first job, within a microsecond: without more ado all of them would stay on their creator's worker for good.
+//! Pairs, on the other hand, run best on one worker.
+//!
+//! So a worker *spreads* the goroutines of its ring that have not started when two things hold:
+//!
+//! 1. A family starts: [`FAMILY`] goroutines in a row have blocked in their first run, with none ending and none
+//!    readied here in between. Fork-join never looks so, as its goroutines end; nor does a pair, or a chain of
+//!    goroutines that ready each other.
+//! 2. This worker has at least two more goroutines than an idle one.
+//!
+//! Then the oldest go to idle workers, until each has its share. They are placed: a thief would take the next family's
+//! too. Only idle workers get any: what is placed cannot be stolen, and would wait for as long as a goroutine computes.
+//! Not more workers get any than there are processors: goroutines of a family talk to each other, and a message to a
+//! worker that waits for its processor takes 300 times as long.
+//!
+//! | field of `Own`, or of `Worker` | | written by |
+//! |---|---|---|
+//! | `first_blocks` | how many in a row have blocked in their first run | the owner: `begin`, `count_block`; 0 by `enqueue` and `end_poll` |
+//! | `population` | goroutines that have started here and not ended | the owner |
+//! | `looking` | the worker looks for work, or sleeps | the owner |
+//! | `placed.len()` | goroutines that are on their way to it | placers, the owner |
+//!
+//! All of them are hints, read and written Relaxed: a stale one places a goroutine worse, and no more.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::{Instant, shim};
+
+/// So many goroutines in a row that blocked in their first run are a family. With 1 pairs are split; with 2, two
+/// producers and two consumers; with 4, a pool of four stays together.
+const FAMILY: u32 = 3;
+/// For how long a family waits for threads that have just been started: each takes some 50 us to come. Else the first
+/// family of a process, which is often its only one, would find no worker to go to.
+const PATIENCE: Duration = Duration::from_micros(500);
+
+/// How many of `queued` goroutines go to an idle worker that has `theirs`, if the caller has `mine`, and `total` are to
+/// be shared by so many `workers`.
+const fn share(mine: usize, theirs: usize, queued: usize, total: usize, workers: usize) -> usize {
+    if mine <= theirs + 1 {
+        return 0;
+    }
+    let average = if total < workers { 1 } else { total / workers };
+    let missing = average.saturating_sub(theirs);
+    if missing < queued { missing } else { queued }
+}
+
+impl Worker {
+    /// A goroutine blocks.
+    #[inline]
+    pub(crate) fn count_block(&self, fibre: &Fibre) {
+        if fibre.fresh.replace(false) {
+            self.own.first_blocks.set(self.own.first_blocks.get() + 1);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn starts_family(&self) -> bool {
+        self.own.first_blocks.get() >= FAMILY
+    }
+
+    /// How many goroutines it has, with those that are on their way.
+    fn population(&self) -> usize {
+        self.population.load(Ordering::Relaxed) as usize + self.placed.len()
+    }
+
+    /// Places goroutines of the ring on workers that have fewer, as the top of this file says.
+    #[cold]
+    pub(crate) fn spread(&'static self) {
+        let queued = self.ring.len();
+        let pause = self.own.spread_pause.get();
+        if queued == 0 || pause > 0 {
+            self.own.spread_pause.set(pause.saturating_sub(1));
+            return;
+        }
+        let sched = self.sched();
+        let processors = sched.procs().min(shim::num_cpus() as usize);
+        let mine = self.population();
+        self.await_workers(sched, processors.min(mine + queued));
+
+        let idle = || {
+            let enabled = sched.others(self, 0).take(processors.saturating_sub(1));
+            enabled.map(|(_, worker)| worker).filter(|worker| worker.looking.load(Ordering::Relaxed))
+        };
+        let (mut workers, mut total) = (1, mine + queued);
+        for worker in idle() {
+            workers += 1;
+            total += worker.population();
+        }
+        let mut left = queued;
+        for worker in idle() {
+            let n = share(mine, worker.population(), left, total, workers);
+            left -= n.min(left);
+            if !self.place_on(worker, n) {
+                break;
+            }
+        }
+        // The look at all workers is for several choices: the more of them, the more.
+        if left == queued {
+            self.own.spread_pause.set(sched.idle.workers() as u32 / 4);
+        }
+    }
+
+    /// The oldest `n` of the ring go to another worker. False if the ring is empty, or the worker leaves.
+    fn place_on(&'static self, worker: &'static Worker, n: usize) -> bool {
+        for _ in 0..n {
+            // SAFETY: this is the owner.
+            let Some(work) = (unsafe { self.ring.pop() }) else { return false };
+            if let Err(work) = self.sched().place(worker, work) {
+                self.submit(work);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Starts workers up to `wanted`, and lets those that have been started come. Once for each number of them: should
+    /// the system have no processor for them, the next family does not wait again.
+    fn await_workers(&'static self, sched: &'static Sched, wanted: usize) {
+        if sched.ends_at_rest() || sched.idle.workers().max(wanted) <= self.own.awaited.get() {
+            return;
+        }
+        sched.start_workers(wanted);
+        self.own.awaited.set(sched.idle.workers());
+        let begun = Instant::now();
+        while sched.workers().count() < sched.idle.workers()
+            && Instant::now().saturating_duration_since(begun) < PATIENCE {
+            thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A family of `family` starts on the first of so many idle workers, where a goroutine is already.
+    fn spread(family: usize, workers: usize) -> Vec<usize> {
+        let mut loads = vec![0; workers];
+        loads[0] = 1 + family.min(FAMILY as usize);
+        let queued = family - family.min(FAMILY as usize);
+        let (mine, total) = (loads[0], loads[0] + queued);
+        let mut left = queued;
+        for load in &mut loads[1..] {
+            let n = share(mine, *load, left, total, workers);
+            *load += n;
+            left -= n;
+        }
+        loads[0] += left;
+        loads
+    }
+
+    #[test]
+    fn every_worker_has_its_share() {
+        for workers in 1..=64 {
+            for family in 0..300 {
+                let loads = spread(family, workers);
+                assert_eq!(loads.iter().sum::<usize>(), family + 1);
+                let most = (family + 1).div_ceil(workers) + FAMILY as usize;
+                assert!(loads.iter().all(|&load| load <= most), "{family} on {workers}: {loads:?}");
+                if family >= workers + FAMILY as usize {
+                    assert!(loads.iter().all(|&load| load > 0), "{family} on {workers}: {loads:?}");
+                }
+            }
+        }
+        assert_eq!(spread(8, 2), [5, 4]);
+        assert_eq!(spread(64, 2), [33, 32]);
+        assert_eq!(spread(4, 4), [4, 1, 0, 0]);
+    }
+
+    #[test]
+    fn no_more_is_moved_than_helps() {
+        assert_eq!(share(1, 0, 10, 11, 2), 0, "one more than the idle worker");
+        assert_eq!(share(5, 4, 10, 19, 2), 0);
+        assert_eq!(share(5, 9, 10, 24, 2), 0, "the idle worker has more");
+        assert_eq!(share(2, 0, 1, 3, 2), 1);
+        assert_eq!(share(4, 0, 1, 5, 64), 1, "fewer goroutines than workers");
+    }
+}
