@@ -9,7 +9,6 @@ mod fair;
 mod reclaim;
 mod safepoints;
 mod sets;
-mod spread;
 mod sync;
 mod tasks;
 mod time;

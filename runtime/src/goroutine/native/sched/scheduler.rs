@@ -13,7 +13,7 @@ use async_task::Task;
 use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{procs, sysmon};
+use crate::goroutine::native::sched::{procs, spread, sysmon};
 use crate::goroutine::native::stack::overflow;
 use crate::goroutine::protocol::global_queue::GlobalQueue;
 use crate::goroutine::protocol::idle::{Idle, Wanted};
@@ -80,6 +80,8 @@ pub struct Census {
     pub workers: usize,
     /// Those that a thread may be next.
     pub spare_workers: usize,
+    /// Goroutines that have been spread over idle workers, as a family of them blocked at once.
+    pub spread: usize,
 }
 
 /// See [`Census`].
@@ -90,6 +92,7 @@ pub fn census() -> Census {
         spare_workers: SPARE_WORKERS.len(),
         scheds: SETS.load(Ordering::Relaxed),
         workers: WORKERS.load(Ordering::Relaxed),
+        spread: spread::spread_so_far(),
     }
 }
 

@@ -25,7 +25,7 @@
 //!
 //! All of them are hints, read and written Relaxed: a stale one places a goroutine worse, and no more.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -40,6 +40,14 @@ const FAMILY: u32 = 3;
 /// For how long a family waits for threads that have just been started: each takes some 50 us to come. Else the first
 /// family of a process, which is often its only one, would find no worker to go to.
 const PATIENCE: Duration = Duration::from_micros(500);
+
+/// Goroutines that have been spread: for tests.
+static SPREAD: AtomicUsize = AtomicUsize::new(0);
+
+/// See [`Census`](crate::goroutine::Census).
+pub(crate) fn spread_so_far() -> usize {
+    SPREAD.load(Ordering::Relaxed)
+}
 
 /// How many of `queued` goroutines go to an idle worker that has `theirs`, if the caller has `mine`, and `total` are to
 /// be shared by so many `workers`.
@@ -117,6 +125,7 @@ impl Worker {
                 self.submit(work);
                 return false;
             }
+            SPREAD.fetch_add(1, Ordering::Relaxed);
         }
         true
     }
@@ -131,7 +140,8 @@ impl Worker {
         self.own.awaited.set(sched.idle.workers());
         let begun = Instant::now();
         while sched.workers().count() < sched.idle.workers()
-            && Instant::now().saturating_duration_since(begun) < PATIENCE {
+            && Instant::now().saturating_duration_since(begun) < PATIENCE
+        {
             thread::yield_now();
         }
     }

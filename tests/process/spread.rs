@@ -1,0 +1,156 @@
+//! Where goroutines start: a family that blocks at once is spread over idle workers, a pair stays together.
+//!
+//! The place is a hint, and a busy machine decides otherwise now and then: a thief comes first, or a worker has no
+//! processor. So a test tries until the outcome has been as it should be ten times in a row; and it counts what the rule
+//! has moved, which thieves do not. A process of its own, and one test at a time: others' families would count too.
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use sudog::chan::Chan;
+use sudog::runtime::set_max_procs;
+use sudog::sync::WaitGroup;
+use sudog::time::sleep;
+use sudog::{go, run};
+use sudog_runtime::goroutine::census;
+use support::goroutine::here;
+use support::{Watchdog, turn};
+
+/// So many outcomes in a row are no luck.
+const IN_A_ROW: usize = 10;
+
+/// Where a family started: the goroutines of each thread.
+type Places = HashMap<ThreadId, usize>;
+
+/// Starts goroutines that wait for one channel; every other one ends at once, if `half` says so. When all have begun,
+/// it ends those that wait.
+fn start(size: usize, half: bool) -> Places {
+    let (jobs, places) = (Chan::<()>::new(0), Arc::new(Mutex::new(Places::new())));
+    let (started, done) = (Arc::new(WaitGroup::new()), Arc::new(WaitGroup::new()));
+    started.add(size as _);
+    done.add(size as _);
+    for i in 0..size {
+        let (jobs, places, started, done) = (jobs.clone(), places.clone(), started.clone(), done.clone());
+        go(move || {
+            *places.lock().unwrap().entry(here()).or_default() += 1;
+            started.done();
+            if !half || i % 2 == 0 {
+                jobs.recv();
+            }
+            done.done();
+        });
+    }
+    started.wait();
+    jobs.close();
+    done.wait();
+    std::mem::take(&mut *places.lock().unwrap())
+}
+
+/// A family of so many.
+fn family(size: usize) -> Places {
+    start(size, false)
+}
+
+/// The families of other tests would count.
+fn alone() -> impl Sized {
+    static TURNS: Mutex<()> = Mutex::new(());
+    (Watchdog::new(), turn(&TURNS))
+}
+
+/// Tries until `outcome`, which is told how many goroutines the attempt has spread, has come `IN_A_ROW` times without
+/// another one between.
+fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) -> bool) {
+    let _alone = alone();
+    if thread::available_parallelism().map_or(1, usize::from) < workers {
+        return; // no more workers get goroutines than there are processors
+    }
+    run(move || {
+        set_max_procs(workers);
+        let mut row = 0;
+        while row < IN_A_ROW {
+            let before = census().spread;
+            let result = attempt();
+            row = if outcome(result, census().spread - before) { row + 1 } else { 0 };
+            sleep(Duration::from_millis(1)); // the other workers have ended their goroutines, and are idle
+        }
+    });
+}
+
+/// Whether each of so many threads has `least` goroutines.
+fn is_fair(places: &Places, threads: usize, least: usize) -> bool {
+    places.len() == threads && places.values().all(|&n| n >= least)
+}
+
+#[test]
+fn a_pool_is_spread() {
+    again_and_again(2, || family(8), |places, spread| spread >= 3 && is_fair(&places, 2, 3));
+}
+
+#[test]
+fn a_large_family_is_spread() {
+    again_and_again(2, || family(200), |places, spread| spread >= 80 && is_fair(&places, 2, 90));
+}
+
+#[test]
+fn all_workers_have_some_of_a_family() {
+    again_and_again(4, || family(32), |places, spread| spread >= 15 && is_fair(&places, 4, 5));
+}
+
+/// No warm workers: the first family of a `run` waits for the threads that it starts.
+#[test]
+fn the_first_family_is_spread() {
+    let _alone = alone();
+    if thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return;
+    }
+    let first = || {
+        let before = census().spread;
+        let places = run(|| {
+            set_max_procs(2);
+            family(8)
+        });
+        census().spread - before >= 3 && is_fair(&places, 2, 3)
+    };
+    // Not in a row: each time a thread must come within half a millisecond.
+    let mut spread = 0;
+    while spread < IN_A_ROW {
+        spread += usize::from(first());
+    }
+}
+
+/// Two goroutines that block at once are no family.
+#[test]
+fn a_pair_is_not_spread() {
+    again_and_again(2, || family(2), |_, spread| spread == 0);
+}
+
+/// Goroutines that block are no family if they are readied in between: they talk to each other.
+#[test]
+fn goroutines_that_talk_are_not_spread() {
+    let talk = || {
+        let (ping, pong, end) = (Chan::<()>::new(0), Chan::<()>::new(0), Chan::<()>::new(0));
+        for _ in 0..10 {
+            let (from, to, end) = (ping.clone(), pong.clone(), end.clone());
+            go(move || {
+                from.recv();
+                to.send(());
+                end.recv();
+            });
+            ping.send(());
+            pong.recv();
+        }
+        family(2);
+        end.close();
+    };
+    again_and_again(2, talk, |(), spread| spread == 0);
+}
+
+/// Goroutines that block are no family if others end in between.
+#[test]
+fn goroutines_that_end_are_not_spread() {
+    again_and_again(2, || start(20, true), |_, spread| spread == 0);
+}
