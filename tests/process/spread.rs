@@ -130,7 +130,7 @@ fn the_first_family_is_spread() {
         return;
     }
     let mut row = 0;
-    while row < 5 {
+    while row < 8 {
         let child = test_command(module_path!(), "the_first_family_is_spread").env(CHILD, "1").output().unwrap();
         row = if child.status.success() { row + 1 } else { 0 };
     }
