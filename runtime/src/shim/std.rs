@@ -67,6 +67,23 @@ pub fn num_cpus() -> u32 {
     }
 }
 
+/// What [`current_cpu`] says where the system does not.
+pub const NO_CPU: u32 = u32::MAX;
+
+/// The processor that the calling thread runs on, or ran on a moment ago.
+#[cfg(target_os = "linux")]
+pub fn current_cpu() -> u32 {
+    // SAFETY: takes no arguments.
+    let cpu = unsafe { libc::sched_getcpu() };
+    u32::try_from(cpu).unwrap_or(NO_CPU)
+}
+
+/// The processor that the calling thread runs on, or ran on a moment ago.
+#[cfg(not(target_os = "linux"))]
+pub const fn current_cpu() -> u32 {
+    NO_CPU
+}
+
 /// `available_parallelism` reads the cgroup's quota, for which it allocates; waiting must not allocate.
 #[cfg(target_os = "linux")]
 #[cold]

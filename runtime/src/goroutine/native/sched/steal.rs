@@ -3,16 +3,22 @@
 //! Stealing is *aged*: a thief remembers the tail of each ring, and takes, `AGE` later, only what stood before it. So a
 //! family of goroutines that start each other and wait for each other stays on one worker, where a switch costs
 //! nanoseconds; and what its worker has no time for is shared.
+//!
+//! A thief is *polite*: it does not take from a victim that does not run only because the thief runs in its place.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
 use crate::goroutine::native::sched::sysmon;
-use crate::goroutine::native::sched::worker::{AGE, NAP, SPIN, Seen, Worker};
+use crate::goroutine::native::sched::worker::{AGE, NAP, SPIN, Seen, Worker, note_cpu};
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
 use crate::{Instant, shim};
+
+/// How often a thief lets its victim run before it steals all the same. A yield that lets no thread run takes less than
+/// a microsecond.
+const POLITE_YIELDS: u32 = 50;
 
 /// What a look at the others' rings found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,7 +95,9 @@ impl Worker {
         let woken = if work {
             sched.idle.abort(&self.sleeper)
         } else {
-            sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest())
+            let woken = sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest());
+            note_cpu();
+            woken
         };
         self.own.searching.set(woken == Woken::ToSearch);
         sysmon::rouse();
@@ -126,7 +134,7 @@ impl Worker {
             // The victim may have left since, and be in another scheduler. Of that one's work nothing is stolen, as it
             // was put in after what was seen here; and another worker's ring has been seen at its own place in the
             // table only.
-            if old && seen[index].worker == here.worker && !victim.ring.is_empty() {
+            if old && seen[index].worker == here.worker && !victim.ring.is_empty() && !self.gives_way_to(victim) {
                 let mut batch = [const { MaybeUninit::uninit() }; BATCH];
                 let n = victim.ring.steal(seen[index].tail, &mut batch);
                 for work in &batch[..n] {
@@ -147,6 +155,27 @@ impl Worker {
             }
         }
         Some(found)
+    }
+
+    /// A polite thief: if this thread runs where the victim ran, the victim may be waiting for the processor, and its
+    /// work looks old for that alone. Then it is let run. True if it has made a choice meanwhile: its work is fresh.
+    ///
+    /// The system likes to run a thread that is woken where its waker ran, at once, if the other processors are busy.
+    /// Without this rule two goroutines that talk to each other are split for good when a third one is started.
+    fn gives_way_to(&self, victim: &Worker) -> bool {
+        for _ in 0..POLITE_YIELDS {
+            // It may be elsewhere after a yield.
+            let here = shim::current_cpu();
+            if here == shim::NO_CPU || here != victim.cpu.load(Ordering::Relaxed) {
+                return false;
+            }
+            let turn = victim.turns.load(Ordering::Relaxed);
+            shim::yield_now();
+            if victim.turns.load(Ordering::Relaxed) != turn {
+                return true;
+            }
+        }
+        false
     }
 
     /// Marsaglia's xorshift: the first victim of a search.

@@ -34,7 +34,7 @@ use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
 use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
-use crate::{Instant, ParkResult};
+use crate::{Instant, ParkResult, shim};
 
 /// For how long an idle worker looks for work before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
@@ -64,6 +64,8 @@ pub(crate) struct Worker {
     pub(crate) ended: AtomicU64,
     /// Goroutines that have started here and not ended: see `spread`. Written by the owner only.
     pub(crate) population: AtomicU32,
+    /// The processor that it ran on when it last woke another worker, or was woken: see `steal`.
+    pub(crate) cpu: AtomicU32,
     /// It has no work, and looks for some, or sleeps. Written by the owner only.
     pub(crate) looking: CachePadded<AtomicBool>,
     pub(crate) own: CachePadded<Own>,
@@ -161,6 +163,14 @@ impl FibreQueue {
     }
 }
 
+/// The calling thread is about to wake a worker, or has been woken. If it is a worker, it notes its processor.
+#[cold]
+pub(crate) fn note_cpu() {
+    if let Some(worker) = current::worker() {
+        worker.cpu.store(shim::current_cpu(), Ordering::Relaxed);
+    }
+}
+
 impl Worker {
     pub(crate) fn new() -> Self {
         Self {
@@ -175,6 +185,7 @@ impl Worker {
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             population: AtomicU32::new(0),
+            cpu: AtomicU32::new(shim::NO_CPU),
             looking: CachePadded::new(AtomicBool::new(false)),
             own: CachePadded::new(Own {
                 next: Cell::new(None),
@@ -226,7 +237,7 @@ impl Worker {
     /// Wakes its thread, which has been given work that it alone can do.
     #[inline]
     pub(crate) fn wake(&self) {
-        self.sched().idle.wake(&self.sleeper);
+        self.sched().idle.wake(&self.sleeper, note_cpu);
     }
 
     // ---- the loop -----------------------------------------------------------------------------------------------
