@@ -138,6 +138,19 @@ impl G {
         }
     }
 
+    /// [`G::park`] for a wait that may well be short: a thread looks for its `ready` for a while before it sleeps.
+    #[inline]
+    pub(crate) fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
+        match &self.kind {
+            // In a model the looks would be states of their own, and prove nothing: `park` begins with one.
+            Kind::Thread(parker) if cfg!(not(sudog_loom)) => self.park(deadline, || {
+                commit();
+                spin_until(|| parker.is_ready());
+            }),
+            _ => self.park(deadline, commit),
+        }
+    }
+
     /// True if the task has been readied since its last wait began. If false, `waker` will be woken when it is readied.
     ///
     /// Once this has returned true, the G can wait again.
@@ -277,4 +290,22 @@ fn wake_in_a_panic(waker: Waker) {
     let mut panics = Panics::default();
     panics.catch(|| waker.wake());
     panics.resume(); // the thread is panicking: this drops the payload
+}
+
+/// For a short while, unless there is but one processor: pauses, then yields, as there may be more threads than
+/// processors. A sleep and its wake-up cost some 5 us and more; this takes about as long if nothing comes.
+#[cold]
+fn spin_until(ready: impl Fn() -> bool) {
+    const PAUSES: u32 = 100;
+    const YIELDS: u32 = 16;
+    let pauses = if shim::num_cpus() > 1 { PAUSES } else { 0 };
+    let spin = |rounds, wait: fn()| {
+        (0..rounds).any(|_| {
+            ready() || {
+                wait();
+                false
+            }
+        })
+    };
+    _ = spin(pauses, shim::pause) || spin(YIELDS, shim::yield_now);
 }

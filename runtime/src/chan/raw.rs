@@ -11,7 +11,7 @@
 //! |---|---|
 //! | lock | one compare-exchange that sets `LOCKED`; it tells the owner the state |
 //! | unlock | one store of the new state, without `LOCKED` |
-//! | a `try_` call that must fail | a fence and a load, without the lock |
+//! | a `try_` call that must fail | a load, without the lock |
 //!
 //! The owner alone writes the word while `LOCKED` is set, so the unlock is a store. The lock therefore has no bit for
 //! sleepers: a contender pauses, then yields its processor, then sleeps for short times. The owner holds the lock for
@@ -23,11 +23,11 @@
 //!
 //! # Orderings
 //!
-//! The lock: Acquire as it is taken, Release as it is given. The compare-exchange is SeqCst, and the failing `try_` has a
-//! SeqCst fence before its load. So a channel's calls are sequentially consistent with each other and with SeqCst atomics of
-//! the caller. Take a caller A that writes X and then fails in `try_recv`, and a caller B that sends and then reads X. The
-//! load of A has seen the word before B's compare-exchange (else it had found `LOCKED`, or the value). So A's fence is
-//! before B's compare-exchange in the total order, and B reads what A wrote. The model is
+//! The lock: Acquire as it is taken, Release as it is given. The compare-exchange is SeqCst, and so is the load of the
+//! failing `try_`. So a channel's calls are sequentially consistent with each other and with SeqCst atomics of the caller.
+//! Take a caller A that writes X and then fails in `try_recv`, and a caller B that sends and then reads X. The load of A
+//! has seen the word before B's compare-exchange (else it had found `LOCKED`, or the value). So A's write and load are
+//! before B's compare-exchange and load in the total order, and B reads what A wrote. The model is
 //! `a_try_that_fails_is_ordered`.
 
 use std::ptr::NonNull;
@@ -112,8 +112,7 @@ impl Raw {
     /// The state at this moment, in the total order of all channels' calls: for a `try_` that may fail by it.
     #[inline]
     pub(super) fn look(&self) -> State {
-        shim::full_fence();
-        self.glance()
+        State { word: self.word.load(Ordering::SeqCst), capacity: self.capacity }
     }
 
     #[inline]

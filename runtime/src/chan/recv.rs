@@ -114,7 +114,7 @@ impl<T> Core<T> {
         unsafe { locked.enqueue(Dir::Recv, &waiter) };
         // A goroutine that is unwound leaves `park` by a panic.
         let waiting = Waiting { core: self, waiter: &waiter, g: &g };
-        if g.park(deadline, || locked.unlock()) == ParkResult::TimedOut {
+        if g.park_spinning(deadline, || locked.unlock()) == ParkResult::TimedOut {
             // SAFETY: put into this queue.
             if unsafe { self.raw.leave(Dir::Recv, &waiter) } {
                 std::mem::forget(waiting);

@@ -95,7 +95,7 @@ impl<T> Core<T> {
         unsafe { locked.enqueue(Dir::Send, &waiter) };
         // A goroutine that is unwound leaves `park` by a panic.
         let waiting = Waiting { core: self, waiter: &waiter, g: &g, value };
-        if g.park(deadline, || locked.unlock()) == ParkResult::TimedOut {
+        if g.park_spinning(deadline, || locked.unlock()) == ParkResult::TimedOut {
             // SAFETY: put into this queue.
             if unsafe { self.raw.leave(Dir::Send, &waiter) } {
                 std::mem::forget(waiting);

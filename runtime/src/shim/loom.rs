@@ -156,6 +156,10 @@ impl Parker {
         Self { ready: AtomicBool::new(false), thread: loom::thread::current(), parked }
     }
 
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
     /// A deadline has always passed already. That is the hardest case and contains the others: the threads that race
     /// with it may run at any point between the unlocking of the queue and the waiter's return to it.
     pub fn park(&self, deadline: Option<Instant>) -> bool {

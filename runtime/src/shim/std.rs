@@ -130,6 +130,11 @@ mod parker {
             Self(AtomicU32::new(EMPTY))
         }
 
+        /// Whether `unpark` has been called, and `park` will return at once.
+        pub fn is_ready(&self) -> bool {
+            self.0.load(Ordering::Relaxed) == READY // `park` has the Acquire
+        }
+
         /// Blocks until `unpark` (true, and the parker can be used again) or until `deadline` (false).
         pub fn park(&self, deadline: Option<Instant>) -> bool {
             // Acquire on failure pairs with the Release in `unpark`: the waiter sees what the waker wrote.
@@ -212,6 +217,11 @@ mod parker {
     impl Parker {
         pub const fn new() -> Self {
             Self { ready: Mutex::new(false), wake: Condvar::new() }
+        }
+
+        /// Whether `unpark` has been called, and `park` will return at once.
+        pub fn is_ready(&self) -> bool {
+            *self.ready.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
         /// Blocks until `unpark` (true, and the parker can be used again) or until `deadline` (false).

@@ -7,7 +7,7 @@ use std::ptr;
 use super::Chosen;
 use crate::chan::core::{Core, Offer, Take};
 use crate::chan::port::{RecvPort, SendPort};
-use crate::chan::raw::{Dir, Locked, Raw};
+use crate::chan::raw::{Dir, Locked, Peer, Raw};
 
 /// A channel, without the type of its values.
 pub(in crate::chan) trait Channel {
@@ -64,6 +64,32 @@ pub struct CaseRef<'a> {
 }
 
 impl CaseRef<'_> {
+    /// Sends or receives, if that can be done: whether the channel is closed, else the peer to be woken.
+    ///
+    /// # Safety
+    ///
+    /// - The lock is that of the case's channel, which it has.
+    /// - The slot is alive, and has a value if it is to be sent, else room. If this returns `(false, _)`, the value has been
+    ///   moved, and the caller calls [`CaseRef::moved`].
+    #[inline]
+    pub(super) unsafe fn poll(&self, locked: &mut Locked<'_>) -> Option<(bool, Option<Peer>)> {
+        let channel = self.channel.expect("only what can be ready is polled");
+        match self.dir {
+            // SAFETY: the lock is this channel's; the slot has a value, by the contract.
+            Dir::Send => match unsafe { channel.offer(locked, self.slot) } {
+                Offer::Sent(peer) => Some((false, peer)),
+                Offer::Closed => Some((true, None)),
+                Offer::Full => None,
+            },
+            // SAFETY: the lock is this channel's; the slot has room, by the contract.
+            Dir::Recv => match unsafe { channel.take(locked, self.slot) } {
+                Take::Got(peer) => Some((false, peer)),
+                Take::Closed => Some((true, None)),
+                Take::Empty => None,
+            },
+        }
+    }
+
     /// The value has been taken out of the slot, or been put there.
     ///
     /// # Safety

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 
 use super::case::{CaseList, CaseRef};
 use super::order::Order;
-use super::{Chosen, Selecting, Waiters, wake};
+use super::{Chosen, Selecting, Waiters, try_each, wake};
 use crate::G;
 use crate::chan::waiters::{Claim, Waiter};
 
@@ -139,7 +139,12 @@ impl<const N: usize, L: CaseList> Future for SelectFuture<N, L> {
             Stage::Apart => {
                 let cases = this.cases();
                 // SAFETY: nothing else uses them: it is `Apart`.
-                let order = unsafe { Order::new(&cases, &mut *this.polls.get(), &mut *this.locks.get()) };
+                let (polls, locks) = unsafe { (&mut *this.polls.get(), &mut *this.locks.get()) };
+                let polls = Order::shuffle(&cases, polls);
+                if let Some(chosen) = try_each(&cases, polls) {
+                    return Poll::Ready(this.over(chosen));
+                }
+                let order = Order::new(&cases, polls, locks);
                 let n = order.len();
                 let select = Selecting { cases: &cases, order };
                 select.lock_all();

@@ -3,6 +3,7 @@
 //! | step | what |
 //! |---|---|
 //! | order | the cases that can be ready at all: shuffled, for the polling; by their channels' addresses, for the locks |
+//! | try each | the first case, in the shuffled order, that can be done when its turn comes, is done, under its channel's lock alone. This is a send or a receive like any other; what it cannot tell is that no case is ready |
 //! | lock | all channels, each once, in the order of their addresses: so two selects do not wait for each other |
 //! | poll | the first case, in the shuffled order, that can be done, is done: unlock all, wake its peer, return |
 //! | give up | without waiting, if there is a `default`: at this instant no case is ready, as all locks are held |
@@ -35,7 +36,7 @@ pub use order::MAX_CASES;
 
 use self::case::{CaseList, CaseRef, Slot};
 use self::order::Order;
-use super::core::{Core, Offer, Take};
+use super::core::Core;
 use super::error::GaveUp;
 use super::limited::{Unreceived, Unsent};
 use super::raw::{Dir, Peer};
@@ -92,15 +93,19 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
         && let Some(channel) = case.channel
     {
         let state = channel.raw().look();
-        let fails = match case.dir {
-            Dir::Send => state.is_full_for_certain(),
-            Dir::Recv => state.is_empty_for_certain() && !state.is_closed(),
-        };
-        if fails {
-            return None;
+        match case.dir {
+            Dir::Send if state.is_full_for_certain() => return None,
+            Dir::Recv if state.is_empty_for_certain() => {
+                return state.is_closed().then_some(Chosen { case: 0, closed: true });
+            }
+            _ => {}
         }
     }
-    let select = Selecting { cases, order: Order::new(cases, order, locks) };
+    let polls = Order::shuffle(cases, order);
+    if let Some(chosen) = try_each(cases, polls) {
+        return Some(chosen);
+    }
+    let select = Selecting { cases, order: Order::new(cases, polls, locks) };
     select.lock_all();
     select.poll_and_unlock()
 }
@@ -114,10 +119,15 @@ fn wait_select(
     limit: &WaitLimit<'_>,
 ) -> Result<Chosen, WaitError> {
     goroutine::safepoint();
-    let select = Selecting { cases, order: Order::new(cases, order, locks) };
+    let polls = Order::shuffle(cases, order);
     if limit.cancel.is_some() {
+        let select = Selecting { cases, order: Order::new(cases, polls, locks) };
         return select.wait_cancellable(waiters, limit);
     }
+    if let Some(chosen) = try_each(cases, polls) {
+        return Ok(chosen);
+    }
+    let select = Selecting { cases, order: Order::new(cases, polls, locks) };
     select.lock_all();
     if let Some((chosen, peer)) = select.poll() {
         select.unlock_all();
@@ -127,6 +137,38 @@ fn wait_select(
     let (g, claim) = (G::current(), Claim::new());
     // SAFETY: all is locked, and no case was ready; G and claim outlive the call.
     unsafe { select.wait(waiters, &g, &claim, limit.deadline) }
+}
+
+/// Does the first case that can be done when its turn comes. Locks one channel at a time, and none that cannot be ready.
+fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Chosen> {
+    // A single case needs one lock anyway.
+    if polls.len() < 2 {
+        return None;
+    }
+    polls.iter().find_map(|&index| {
+        let case = &cases[usize::from(index)];
+        let raw = case.channel.expect("only what can be ready is polled").raw();
+        let state = raw.glance();
+        let fails = match case.dir {
+            Dir::Send => state.is_full_for_certain(),
+            Dir::Recv => state.is_empty_for_certain() && !state.is_closed(),
+        };
+        if fails {
+            return None;
+        }
+        let mut locked = raw.lock();
+        // SAFETY: as in `Selecting::poll`.
+        let polled = unsafe { case.poll(&mut locked) };
+        locked.unlock();
+        let (closed, peer) = polled?;
+        if !closed {
+            // Before the waking, which may panic: the slot then drops what it has.
+            // SAFETY: so it has been, just now.
+            unsafe { case.moved() };
+        }
+        wake(peer);
+        Some(Chosen { case: usize::from(index), closed })
+    })
 }
 
 fn wake(peer: Option<Peer>) {
@@ -153,29 +195,12 @@ impl Selecting<'_, '_> {
     fn poll(&self) -> Option<(Chosen, Option<Peer>)> {
         self.order.polls().find_map(|index| {
             let case = &self.cases[index];
-            let channel = case.channel.expect("only what can be ready is polled");
-            let mut locked = channel.raw().held();
-            let (closed, peer) = match case.dir {
-                // SAFETY: the lock is this channel's; the slot has a value, which is the channel's after `Sent`.
-                Dir::Send => match unsafe { channel.offer(&mut locked, case.slot) } {
-                    Offer::Sent(peer) => (false, peer),
-                    Offer::Closed => (true, None),
-                    Offer::Full => {
-                        locked.keep();
-                        return None;
-                    }
-                },
-                // SAFETY: the lock is this channel's; the slot has room, and a value after `Got`.
-                Dir::Recv => match unsafe { channel.take(&mut locked, case.slot) } {
-                    Take::Got(peer) => (false, peer),
-                    Take::Closed => (true, None),
-                    Take::Empty => {
-                        locked.keep();
-                        return None;
-                    }
-                },
-            };
+            let mut locked = case.channel.expect("only what can be ready is polled").raw().held();
+            // SAFETY: the lock is that of the case's channel; the caller keeps the slot, which has been moved to or from by
+            // earlier cases only if they ended the poll.
+            let polled = unsafe { case.poll(&mut locked) };
             locked.keep();
+            let (closed, peer) = polled?;
             if !closed {
                 // Before the waking, which may panic: the slot then drops what it has.
                 // SAFETY: so it has been, just now.
@@ -273,7 +298,7 @@ impl Selecting<'_, '_> {
         unsafe { self.queue_all(waiters, g, claim) };
         // A goroutine that is unwound leaves `park` by a panic.
         let waiting = Waiting { select: self, waiters, g, claim };
-        if g.park(deadline, || self.unlock_all()) == ParkResult::TimedOut {
+        if g.park_spinning(deadline, || self.unlock_all()) == ParkResult::TimedOut {
             if claim.take(Claim::GIVEN_UP) {
                 std::mem::forget(waiting);
                 // SAFETY: queued above.

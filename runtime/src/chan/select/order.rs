@@ -16,11 +16,13 @@ pub(super) struct Order<'s> {
 }
 
 impl<'s> Order<'s> {
+    /// The cases that can be ready at all, shuffled.
+    ///
     /// # Panics
     ///
     /// If there are more cases than indices, or than room for them.
     #[inline]
-    pub(super) fn new(cases: &[CaseRef<'_>], polls: &'s mut [u16], locks: &'s mut [u16]) -> Self {
+    pub(super) fn shuffle(cases: &[CaseRef<'_>], polls: &'s mut [u16]) -> &'s [u16] {
         assert!(cases.len() <= MAX_CASES, "too many cases");
         let mut n = 0;
         for (index, _) in cases.iter().enumerate().filter(|(_, case)| case.channel.is_some()) {
@@ -30,15 +32,26 @@ impl<'s> Order<'s> {
             polls[at] = index as u16;
             n += 1;
         }
+        &polls[..n]
+    }
+
+    /// Sorts what [`Order::shuffle`] has shuffled, for the locks.
+    ///
+    /// # Panics
+    ///
+    /// If there are more of them than room.
+    #[inline]
+    pub(super) fn new(cases: &[CaseRef<'_>], polls: &'s [u16], locks: &'s mut [u16]) -> Self {
+        let n = polls.len();
         // From the shuffled order: what waits on one channel twice is queued there in any order.
         let locks = &mut locks[..n];
-        locks.copy_from_slice(&polls[..n]);
+        locks.copy_from_slice(polls);
         if n > 1 {
             locks.sort_unstable_by_key(|&index| {
                 cases[usize::from(index)].channel.map_or(0, |channel| channel.raw().rank())
             });
         }
-        Self { polls: &polls[..n], locks, what: None }
+        Self { polls, locks, what: None }
     }
 
     /// As `new` has left them, with so many cases that can be ready.
