@@ -1,10 +1,11 @@
 //! The real machine.
 
 pub use std::cell::Cell;
-pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use std::time::Instant;
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 /// A lock that sleeps in the kernel. `std`'s: small, usable in a `static`; allocates nothing where it is a futex.
 pub struct Mutex<T>(std::sync::Mutex<T>);
@@ -67,21 +68,43 @@ pub fn num_cpus() -> u32 {
     }
 }
 
-/// What [`current_cpu`] says where the system does not.
-pub const NO_CPU: u32 = u32::MAX;
+/// The processor time of a thread, which others may ask for.
+pub struct ThreadClock(AtomicI32);
 
-/// The processor that the calling thread runs on, or ran on a moment ago.
-#[cfg(target_os = "linux")]
-pub fn current_cpu() -> u32 {
-    // SAFETY: takes no arguments.
-    let cpu = unsafe { libc::sched_getcpu() };
-    u32::try_from(cpu).unwrap_or(NO_CPU)
-}
+impl ThreadClock {
+    const NONE: i32 = 0;
 
-/// The processor that the calling thread runs on, or ran on a moment ago.
-#[cfg(not(target_os = "linux"))]
-pub const fn current_cpu() -> u32 {
-    NO_CPU
+    pub const fn new() -> Self {
+        Self(AtomicI32::new(Self::NONE))
+    }
+
+    /// It is the calling thread's from now on.
+    #[cfg(target_os = "linux")]
+    pub fn start(&self) {
+        let mut clock = Self::NONE;
+        // SAFETY: the calling thread exists, and `clock` can be written to.
+        let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } != 0;
+        self.0.store(if failed { Self::NONE } else { clock }, Ordering::Relaxed);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn start(&self) {}
+
+    /// None if the system does not say, or if the thread has ended. Should its number have been given to another one,
+    /// then that one's: a hint.
+    #[cfg(target_os = "linux")]
+    pub fn time(&self) -> Option<Duration> {
+        let clock = self.0.load(Ordering::Relaxed);
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` can be written to; an unknown clock is an error.
+        (clock != Self::NONE && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0)
+            .then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn time(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// `available_parallelism` reads the cgroup's quota, for which it allocates; waiting must not allocate.

@@ -402,25 +402,23 @@ impl Idle {
 
     // ---- waking -------------------------------------------------------------------------------------------------
 
-    /// Waker, steps 2 and 3, for work that this worker alone can do. `before` is called first, if it may sleep.
+    /// Waker, steps 2 and 3, for work that this worker alone can do.
     #[inline]
-    pub(crate) fn wake(&self, sleeper: &Sleeper, before: fn()) {
+    pub(crate) fn wake(&self, sleeper: &Sleeper) {
         full_fence();
         if sleeper.asleep.load(Ordering::Relaxed) {
-            before();
             self.wake_listed(sleeper);
         }
     }
 
     /// Waker, steps 2 and 3, for work that any worker can do. False if no worker could be woken: all are awake, or one
-    /// is searching. The caller may then start another worker. `before` is called first, if a worker may be woken.
+    /// is searching. The caller may then start another worker.
     #[inline]
-    pub(crate) fn wake_any(&self, before: fn()) -> Wanted {
+    pub(crate) fn wake_any(&self) -> Wanted {
         full_fence();
         if self.searching.load(Ordering::Relaxed) != 0 {
             Wanted::Nobody
         } else if self.sleeping.load(Ordering::Relaxed) != 0 {
-            before();
             self.wake_searcher()
         } else {
             Wanted::AnotherWorker
@@ -561,7 +559,7 @@ mod model {
                 let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
                 thread::spawn(move || {
                     queue.0.fetch_add(1, Ordering::Relaxed);
-                    idle.wake(&sleeper, || ());
+                    idle.wake(&sleeper);
                 })
             };
             while !queue.take() {
@@ -588,7 +586,7 @@ mod model {
             idle.join(false);
             let waker = {
                 let (idle, sleeper) = (idle.clone(), sleeper.clone());
-                thread::spawn(move || idle.wake(&sleeper, || ()))
+                thread::spawn(move || idle.wake(&sleeper))
             };
             for _ in 0..2 {
                 idle.prepare(&sleeper, true, true, false);
@@ -617,7 +615,7 @@ mod model {
         loop {
             if queue.take() {
                 if std::mem::take(&mut searching) && idle.end_search() {
-                    idle.wake_any(|| ());
+                    idle.wake_any();
                 }
                 continue;
             }
@@ -648,7 +646,7 @@ mod model {
                 thread::spawn(move || {
                     for _ in 0..2 {
                         queue.0.fetch_add(1, Ordering::Relaxed);
-                        idle.wake_any(|| ());
+                        idle.wake_any();
                     }
                     idle.external_ends(true);
                 })
@@ -671,9 +669,7 @@ mod model {
     /// A worker that is woken to search and then to leave ceases to be a searcher.
     #[test]
     fn a_shut_down_reaches_a_searcher() {
-        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], |idle| {
-            _ = idle.wake_any(|| ())
-        });
+        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], |idle| _ = idle.wake_any());
     }
 
     const AWAKE: &str = "the worker sees by itself that it is to leave";
@@ -804,12 +800,12 @@ mod model {
             let waker = {
                 let (idle, through) = (idle.clone(), through.clone());
                 thread::spawn(move || {
-                    assert_eq!(idle.wake_any(|| ()), Wanted::Nobody);
+                    assert_eq!(idle.wake_any(), Wanted::Nobody);
                     through.store(true, Ordering::Relaxed);
                 })
             };
             let before = through.load(Ordering::Relaxed);
-            assert_eq!(idle.wake_any(|| ()), Wanted::Nobody);
+            assert_eq!(idle.wake_any(), Wanted::Nobody);
             let after = through.load(Ordering::Relaxed);
             mark(if before || !after { BEFORE } else { BETWEEN });
             waker.join().unwrap();
@@ -817,11 +813,11 @@ mod model {
             assert_eq!(idle.sleeping.load(Ordering::Relaxed), 1);
             assert_eq!(sleepers.each_ref().map(|(sleeper, _)| sleeper.is_asleep()), [true, false, true]);
             assert_eq!(idle.abort(&sleepers[1].0), Woken::ToSearch);
-            assert!(!idle.end_search() || idle.wake_any(|| ()) == Wanted::Nobody);
+            assert!(!idle.end_search() || idle.wake_any() == Wanted::Nobody);
             assert_eq!(idle.abort(&sleepers[0].0), Woken::ToSearch);
             assert!(idle.end_search());
             // The third does its own work only.
-            assert_eq!(idle.wake_any(|| ()), Wanted::AnotherWorker);
+            assert_eq!(idle.wake_any(), Wanted::AnotherWorker);
             assert_eq!(idle.abort(&sleepers[2].0), Woken::ForWork);
             assert_eq!(idle.awake(), 3);
         });
@@ -847,7 +843,7 @@ mod model {
                             let woken = look_and_sleep(&idle, &queue, &sleeper, false);
                             searching = woken == Woken::ToSearch;
                         }
-                        if searching && idle.end_search() && idle.wake_any(|| ()) == Wanted::Nobody {
+                        if searching && idle.end_search() && idle.wake_any() == Wanted::Nobody {
                             mark(ANOTHER);
                         }
                         begun.fetch_add(1, Ordering::Relaxed);
@@ -858,7 +854,7 @@ mod model {
                 })
                 .collect();
             queue.0.fetch_add(2, Ordering::Relaxed);
-            idle.wake_any(|| ());
+            idle.wake_any();
             for worker in workers {
                 worker.join().unwrap();
             }

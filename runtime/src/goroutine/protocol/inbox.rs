@@ -323,7 +323,7 @@ mod models {
                     let (idle, sleeper) = (idle.clone(), sleeper.clone());
                     spawn(&world, move |w| {
                         w.send(0);
-                        idle.wake(&sleeper, || ());
+                        idle.wake(&sleeper);
                     })
                 };
                 while world.receive().is_empty() {
@@ -352,7 +352,7 @@ mod models {
                     let idle = idle.clone();
                     spawn(&world, move |w| {
                         w.send(0);
-                        idle.wake_any(|| ());
+                        idle.wake_any();
                     })
                 };
                 let sleeper = Sleeper::new();

@@ -151,7 +151,7 @@ mod models {
         fn place(&self, sched: usize, work: u32) -> Result<(), u32> {
             // SAFETY: alive to the end of the model.
             unsafe { self.placed.push(sched, work, &self.inbox) }?;
-            self.scheds[sched].wake(&self.sleeper, || ());
+            self.scheds[sched].wake(&self.sleeper);
             Ok(())
         }
 

@@ -12,7 +12,7 @@ use async_task::Task;
 
 use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{current, job};
-use crate::goroutine::native::sched::worker::{Worker, note_cpu};
+use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{procs, spread, sysmon};
 use crate::goroutine::native::stack::overflow;
 use crate::goroutine::protocol::global_queue::GlobalQueue;
@@ -327,7 +327,7 @@ impl Sched {
     /// Wakes a sleeping worker, or starts one, if there is work that no worker has looked for.
     #[inline]
     pub(crate) fn wake_for_work(&'static self) {
-        if self.idle.wake_any(note_cpu) == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
+        if self.idle.wake_any() == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
             _ = self.start_worker();
         }
     }
@@ -445,7 +445,7 @@ impl Sched {
         // SAFETY: workers are never freed.
         unsafe { worker.placed.push(self.name(), work, &worker.inbox) }?;
         // As a worker of this scheduler: should it be in another one by now, it has seen to the work.
-        self.idle.wake(&worker.sleeper, note_cpu);
+        self.idle.wake(&worker.sleeper);
         Ok(())
     }
 

@@ -4,21 +4,22 @@
 //! family of goroutines that start each other and wait for each other stays on one worker, where a switch costs
 //! nanoseconds; and what its worker has no time for is shared.
 //!
-//! A thief is *polite*: it does not take from a victim that does not run only because the thief runs in its place.
+//! Work ages while its worker runs: a worker that does not run, as another program has its processor, would have started
+//! it soon. The thief itself may be the one that has it: the system likes to run a thread that is woken where its waker
+//! ran, at once, if the other processors are busy. Without this rule two goroutines that talk to each other, beside a
+//! busy neighbour, are split for good, as goroutines that have started do not move. A worker that sits in a system call
+//! does not run either: so work that is ten milliseconds old is stolen all the same. Go's watcher takes the P of a
+//! system call after that time at the latest.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
 use crate::goroutine::native::sched::sysmon;
-use crate::goroutine::native::sched::worker::{AGE, NAP, SPIN, Seen, Worker, note_cpu};
+use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Worker};
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
 use crate::{Instant, shim};
-
-/// How often a thief lets its victim run before it steals all the same. A yield that lets no thread run takes less than
-/// a microsecond.
-const POLITE_YIELDS: u32 = 50;
 
 /// What a look at the others' rings found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,9 +96,7 @@ impl Worker {
         let woken = if work {
             sched.idle.abort(&self.sleeper)
         } else {
-            let woken = sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest());
-            note_cpu();
-            woken
+            sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest())
         };
         self.own.searching.set(woken == Woken::ToSearch);
         sysmon::rouse();
@@ -122,60 +121,47 @@ impl Worker {
         let own = &*self.own;
         // SAFETY: the owner's, and nothing below comes back here.
         let seen = unsafe { &mut *own.seen.get() };
-        let old = match own.looked.get() {
-            Some(looked) if now.saturating_duration_since(looked) < AGE => return None,
-            looked => looked.is_some(),
-        };
+        if own.looked.get().is_some_and(|looked| now.saturating_duration_since(looked) < AGE) {
+            return None;
+        }
         own.looked.set(Some(now));
         let mut found = Found::Nothing;
         let start = self.random() as usize;
         for (index, victim) in self.sched().others(self, start) {
-            let here = Seen { worker: ptr::from_ref(victim).addr(), tail: victim.ring.tail() };
+            if victim.ring.is_empty() {
+                continue;
+            }
+            found = Found::TooFresh;
             // The victim may have left since, and be in another scheduler. Of that one's work nothing is stolen, as it
             // was put in after what was seen here; and another worker's ring has been seen at its own place in the
             // table only.
-            if old && seen[index].worker == here.worker && !victim.ring.is_empty() && !self.gives_way_to(victim) {
-                let mut batch = [const { MaybeUninit::uninit() }; BATCH];
-                let n = victim.ring.steal(seen[index].tail, &mut batch);
-                for work in &batch[..n] {
-                    // SAFETY: `steal` has filled the first `n`.
-                    let work = unsafe { work.assume_init() };
-                    // SAFETY: this is the owner.
-                    if let Err(work) = unsafe { self.ring.push(work) } {
-                        self.sched().push_global([work]); // never, as our ring is empty
-                    }
+            if let Some(seen) = seen[index].filter(|seen| seen.worker == ptr::from_ref(victim).addr()) {
+                if !seen.is_old(victim, now) {
+                    continue;
                 }
-                if n > 0 {
+                if self.steal_from(victim, seen.tail) {
                     return Some(Found::Work);
                 }
+                // All that was seen is gone.
             }
-            seen[index] = here;
-            if !victim.ring.is_empty() {
-                found = Found::TooFresh;
-            }
+            seen[index] = Some(Seen::of(victim, now));
         }
         Some(found)
     }
 
-    /// A polite thief: if this thread runs where the victim ran, the victim may be waiting for the processor, and its
-    /// work looks old for that alone. Then it is let run. True if it has made a choice meanwhile: its work is fresh.
-    ///
-    /// The system likes to run a thread that is woken where its waker ran, at once, if the other processors are busy.
-    /// Without this rule two goroutines that talk to each other are split for good when a third one is started.
-    fn gives_way_to(&self, victim: &Worker) -> bool {
-        for _ in 0..POLITE_YIELDS {
-            // It may be elsewhere after a yield.
-            let here = shim::current_cpu();
-            if here == shim::NO_CPU || here != victim.cpu.load(Ordering::Relaxed) {
-                return false;
-            }
-            let turn = victim.turns.load(Ordering::Relaxed);
-            shim::yield_now();
-            if victim.turns.load(Ordering::Relaxed) != turn {
-                return true;
+    /// Takes some of what stood before `tail` in the victim's ring. False if nothing of it is left.
+    fn steal_from(&'static self, victim: &Worker, tail: u32) -> bool {
+        let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+        let n = victim.ring.steal(tail, &mut batch);
+        for work in &batch[..n] {
+            // SAFETY: `steal` has filled the first `n`.
+            let work = unsafe { work.assume_init() };
+            // SAFETY: this is the owner.
+            if let Err(work) = unsafe { self.ring.push(work) } {
+                self.sched().push_global([work]); // never, as our ring is empty
             }
         }
-        false
+        n > 0
     }
 
     /// Marsaglia's xorshift: the first victim of a search.
@@ -186,5 +172,24 @@ impl Worker {
         x ^= x << 5;
         self.own.random.set(x.max(1));
         x
+    }
+}
+
+impl Seen {
+    fn of(victim: &Worker, now: Instant) -> Self {
+        let worker = ptr::from_ref(victim).addr();
+        Self { worker, tail: victim.ring.tail(), when: now, ran: victim.clock.time() }
+    }
+
+    /// Whether what was seen then may be stolen now.
+    fn is_old(&self, victim: &Worker, now: Instant) -> bool {
+        let age = now.saturating_duration_since(self.when);
+        if age < AGE || age >= OLD_AGE {
+            return age >= OLD_AGE;
+        }
+        match (self.ran, victim.clock.time()) {
+            (Some(then), Some(now)) => now.saturating_sub(then) >= AGE,
+            _ => true, // the system does not say
+        }
     }
 }

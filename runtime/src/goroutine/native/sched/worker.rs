@@ -34,12 +34,15 @@ use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
 use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
-use crate::{Instant, ParkResult, shim};
+use crate::shim::ThreadClock;
+use crate::{Instant, ParkResult};
 
 /// For how long an idle worker looks for work before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
-/// How old work must be to be stolen.
+/// How old work must be to be stolen, in time for which its worker has run.
 pub(crate) const AGE: Duration = Duration::from_micros(10);
+/// Work that has waited for so long is stolen whether its worker has run or not.
+pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
 /// The longest sleep of a worker while others have work that was too fresh to be stolen.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 /// Poll timers, pinned jobs and the global queue at every 64th choice.
@@ -57,6 +60,8 @@ pub(crate) struct Worker {
     pub(crate) index: AtomicUsize,
     /// The watcher asks the running goroutine to give way.
     pub(crate) preempt: AtomicBool,
+    /// Its thread's processor time.
+    pub(crate) clock: ThreadClock,
     /// How many choices it has made: by this the watcher sees a goroutine that runs for long.
     pub(crate) turns: CachePadded<AtomicU32>,
     /// Goroutines and tasks made and ended here. Written by the owner only.
@@ -64,8 +69,6 @@ pub(crate) struct Worker {
     pub(crate) ended: AtomicU64,
     /// Goroutines that have started here and not ended: see `spread`. Written by the owner only.
     pub(crate) population: AtomicU32,
-    /// The processor that it ran on when it last woke another worker, or was woken: see `steal`.
-    pub(crate) cpu: AtomicU32,
     /// It has no work, and looks for some, or sleeps. Written by the owner only.
     pub(crate) looking: CachePadded<AtomicBool>,
     pub(crate) own: CachePadded<Own>,
@@ -101,8 +104,8 @@ pub(crate) struct Own {
     pub(crate) awaited: Cell<usize>,
     pub(crate) searching: Cell<bool>,
     pub(crate) random: Cell<u32>,
-    /// The tails of the others' rings, by their places, as they were `AGE` ago or more.
-    pub(crate) seen: UnsafeCell<[Seen; MAX_WORKERS]>,
+    /// The others' rings, by their places.
+    pub(crate) seen: UnsafeCell<[Option<Seen>; MAX_WORKERS]>,
     pub(crate) looked: Cell<Option<Instant>>,
 }
 
@@ -113,11 +116,15 @@ unsafe impl Sync for Worker {}
 // SAFETY: as above: a worker is handed to the thread that becomes its owner when no other thread uses `own`.
 unsafe impl Send for Worker {}
 
-/// A ring's tail, and the address of its worker: at the end of a scheduler another worker may take its place.
+/// What a thief remembers of a ring: see `steal`.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
+    /// The address of its worker: at the end of a scheduler another one may take its place.
     pub(crate) worker: usize,
     pub(crate) tail: u32,
+    pub(crate) when: Instant,
+    /// How long the worker's thread had run.
+    pub(crate) ran: Option<Duration>,
 }
 
 #[derive(Clone, Copy)]
@@ -163,14 +170,6 @@ impl FibreQueue {
     }
 }
 
-/// The calling thread is about to wake a worker, or has been woken. If it is a worker, it notes its processor.
-#[cold]
-pub(crate) fn note_cpu() {
-    if let Some(worker) = current::worker() {
-        worker.cpu.store(shim::current_cpu(), Ordering::Relaxed);
-    }
-}
-
 impl Worker {
     pub(crate) fn new() -> Self {
         Self {
@@ -181,11 +180,11 @@ impl Worker {
             sched: AtomicPtr::new(ptr::null_mut()),
             index: AtomicUsize::new(0),
             preempt: AtomicBool::new(false),
+            clock: ThreadClock::new(),
             turns: CachePadded::new(AtomicU32::new(0)),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             population: AtomicU32::new(0),
-            cpu: AtomicU32::new(shim::NO_CPU),
             looking: CachePadded::new(AtomicBool::new(false)),
             own: CachePadded::new(Own {
                 next: Cell::new(None),
@@ -208,7 +207,7 @@ impl Worker {
                 awaited: Cell::new(1),
                 searching: Cell::new(false),
                 random: Cell::new(0x9e37_79b9),
-                seen: UnsafeCell::new([Seen { worker: 0, tail: 0 }; MAX_WORKERS]),
+                seen: UnsafeCell::new([None; MAX_WORKERS]),
                 looked: Cell::new(None),
             }),
         }
@@ -220,11 +219,12 @@ impl Worker {
         unsafe { &*self.sched.load(Ordering::Relaxed) }
     }
 
-    /// It is to be a worker of this scheduler. Before it is put where others find it.
+    /// It is to be a worker of this scheduler, on the calling thread. Before it is put where others find it.
     pub(crate) fn join(&'static self, sched: &'static Sched, epoch: u64) {
         self.sched.store(ptr::from_ref(sched).cast_mut(), Ordering::Relaxed);
         self.sleeper.epoch.set(epoch);
         self.placed.open(sched.name());
+        self.clock.start();
         // Meant for a goroutine of the scheduler before.
         self.preempt.store(false, Ordering::Relaxed);
         self.own.searching.set(false);
@@ -237,7 +237,7 @@ impl Worker {
     /// Wakes its thread, which has been given work that it alone can do.
     #[inline]
     pub(crate) fn wake(&self) {
-        self.sched().idle.wake(&self.sleeper, note_cpu);
+        self.sched().idle.wake(&self.sleeper);
     }
 
     // ---- the loop -----------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-//! Where goroutines start: a family that blocks at once is spread over idle workers, a pair stays together.
+//! Where goroutines start: a family that blocks at once is spread over idle workers, a pair stays together; and a thief
+//! takes what its victim has no time for, but not from a victim that does not run.
 //!
 //! The place is a hint, and a busy machine decides otherwise now and then: a thief comes first, or a worker has no
 //! processor. So a test tries until the outcome has been as it should be ten times in a row; and it counts what the rule
@@ -7,9 +8,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, mpsc};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
 use sudog::runtime::set_max_procs;
@@ -167,4 +169,48 @@ fn goroutines_that_talk_are_not_spread() {
 #[test]
 fn goroutines_that_end_are_not_spread() {
     again_and_again(2, || start(20, true), |_, spread| spread == 0);
+}
+
+/// Starts a goroutine, and keeps its worker from running it by `wait`, which is told when it has begun.
+fn start_and(wait: impl FnOnce(&AtomicBool)) {
+    let (begun, done) = (Arc::new(AtomicBool::new(false)), Arc::new(WaitGroup::new()));
+    done.add(1);
+    let (theirs, end) = (begun.clone(), done.clone());
+    go(move || {
+        theirs.store(true, SeqCst);
+        end.done();
+    });
+    wait(&begun);
+    done.wait();
+}
+
+/// A worker that does not run, for less than ten milliseconds, keeps its work.
+#[test]
+fn work_does_not_age_while_its_worker_does_not_run() {
+    let attempt = || {
+        let (mut began, mut time) = (false, Duration::ZERO);
+        let start = Instant::now();
+        start_and(|begun| {
+            thread::sleep(Duration::from_millis(2));
+            began = begun.load(SeqCst);
+            time = start.elapsed();
+        });
+        (began, time)
+    };
+    // An attempt that has taken longer says nothing, and counts as a failure: there will be a quieter moment.
+    again_and_again(2, attempt, |(began, time), _| !began && time < Duration::from_millis(10));
+}
+
+/// The work of a worker that runs a goroutine, or sits in a system call, is stolen all the same.
+#[test]
+fn work_is_stolen_from_a_worker_that_has_no_time_for_it() {
+    let _alone = alone();
+    run(|| {
+        set_max_procs(2);
+        start_and(|begun| while !begun.load(SeqCst) {});
+        // Blocks the worker's thread.
+        let (tx, rx) = mpsc::channel();
+        go(move || tx.send(()).unwrap());
+        rx.recv().unwrap();
+    });
 }
