@@ -203,7 +203,7 @@ pub fn run(peer: Peer, case: Case, on: Contenders) -> Result<Option<Run>, Failur
         Peer::Chan => measure::<Ours>(case, on),
         Peer::Ends => measure::<Ends>(case, on),
         Peer::Crossbeam => measure::<Crossbeam>(case, on),
-        // Left out: a run of this one with flume 0.11 did not end. Whether by its `Selector` or by this harness is not known.
+        // Left out: a run of this one with flume 0.12 did not end. Whether by its `Selector` or by this harness is not known.
         Peer::Flume if case.pattern == Pattern::SelectBoth => Ok(None),
         Peer::Flume => measure::<Flume>(case, on),
         Peer::Kanal => measure::<Kanal>(case, on),

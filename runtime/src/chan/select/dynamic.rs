@@ -6,6 +6,7 @@ use super::case::{CaseRef, Slot};
 use super::{Chosen, MAX_CASES, Waiters, try_select, wait_select};
 use crate::chan::port::{RecvPort, SendPort};
 use crate::chan::raw::Dir;
+use crate::chan::waiters::Waiter;
 use crate::sema::{WaitError, WaitLimit};
 
 /// A select with any number of cases: each is a send or a receive, and what to do with its result.
@@ -148,10 +149,9 @@ impl<'a, R> Select<'a, R> {
     #[track_caller]
     pub fn wait_limited(&mut self, limit: &WaitLimit<'_>) -> Result<R, WaitError> {
         let cases = std::mem::take(&mut self.cases);
-        let n = cases.len();
-        let mut waiters: Vec<_> = std::iter::repeat_with(MaybeUninit::uninit).take(n).collect();
-        let refs: Vec<_> = cases.iter().map(|case| case.describe()).collect();
-        let chosen = wait_select(&refs, Waiters::of(&mut waiters), &mut vec![0; n], &mut vec![0; n], limit)?;
+        let chosen = with_room(&cases, |refs, waiters, polls, locks| {
+            wait_select(refs, Waiters::of(waiters), polls, locks, limit)
+        })?;
         Ok(finish(cases, chosen))
     }
 
@@ -163,11 +163,30 @@ impl<'a, R> Select<'a, R> {
     #[track_caller]
     pub fn try_now(&mut self) -> Option<R> {
         let cases = std::mem::take(&mut self.cases);
-        let n = cases.len();
-        let refs: Vec<_> = cases.iter().map(|case| case.describe()).collect();
-        let chosen = try_select(&refs, &mut vec![0; n], &mut vec![0; n])?;
+        let chosen = with_room(&cases, |refs, _, polls, locks| try_select(refs, polls, locks))?;
         Some(finish(cases, chosen))
     }
+}
+
+/// Room for what a select needs of each case: on the stack, if they are few.
+#[track_caller]
+fn with_room<R, T>(
+    cases: &[Box<dyn DynCase<R> + '_>],
+    select: impl FnOnce(&[CaseRef<'_>], &mut [MaybeUninit<Waiter>], &mut [u16], &mut [u16]) -> T,
+) -> T {
+    const FEW: usize = 8;
+    let n = cases.len();
+    if n > FEW {
+        let refs: Vec<_> = cases.iter().map(|case| case.describe()).collect();
+        let mut waiters: Vec<_> = std::iter::repeat_with(MaybeUninit::uninit).take(n).collect();
+        return select(&refs, &mut waiters, &mut vec![0; n], &mut vec![0; n]);
+    }
+    let mut refs = [CaseRef::NONE; FEW];
+    for (case, room) in cases.iter().zip(&mut refs) {
+        *room = case.describe();
+    }
+    let mut waiters = [const { MaybeUninit::uninit() }; FEW];
+    select(&refs[..n], &mut waiters[..n], &mut [0; FEW][..n], &mut [0; FEW][..n])
 }
 
 #[track_caller]
