@@ -337,6 +337,7 @@ const NOT_PUBLIC: &[&str] = &[
     "Static",
     "Sudog",
     "SudogPtr",
+    "ThreadClock",
     "Turn",
     "Words",
 ];
