@@ -54,8 +54,8 @@ pub use sudog_locks as locks;
 
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
-    Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, block_on, blocking, go, go_async,
-    on_goroutine, run, run_local, spawn, spawn_async, without_switching,
+    Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, Scope, ScopedJoinHandle, block_on,
+    blocking, go, go_async, on_goroutine, run, run_local, scope, spawn, spawn_async, without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};
@@ -136,5 +136,5 @@ pub mod prelude {
     #[cfg(unix)]
     pub use crate::time::sleep;
     #[cfg(unix)]
-    pub use crate::{go, run, spawn};
+    pub use crate::{go, run, scope, spawn};
 }

@@ -97,6 +97,10 @@ table! {
     JoinHandle<Both> => true, true;
     JoinHandle<Cell> => true, true;
     JoinHandle<Rc> => false, false;
+    Scope<'static, 'static> => true, true;
+    ScopedJoinHandle<'static, Both> => true, true;
+    ScopedJoinHandle<'static, Cell> => true, true;
+    ScopedJoinHandle<'static, Rc> => false, false;
     sudog_runtime::goroutine::MustReturn => false, false;
     LocalKey<Rc> => true, true;
     Scheduler => true, true;

@@ -8,6 +8,7 @@ mod edges;
 mod fair;
 mod reclaim;
 mod safepoints;
+mod scope;
 mod sets;
 mod sync;
 mod tasks;

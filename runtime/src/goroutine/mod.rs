@@ -3,6 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | start one | [`go`](fn@go), [`go!`](crate::go), [`spawn`], [`Builder`] |
+//! | start some that borrow from the caller, and wait for them | [`scope`](fn@scope) |
 //! | start one without a stack | [`go_async`], [`spawn_async`] |
 //! | be one | [`run`](fn@run) makes the calling thread a worker, and runs your `main` as a goroutine |
 //! | run some until nothing is left to do | [`run_local`], [`Scheduler`] |

@@ -17,6 +17,7 @@ mod fibre;
 mod locals;
 mod run;
 mod sched;
+mod scope;
 mod stack;
 mod task;
 mod time;
@@ -28,6 +29,7 @@ pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
 pub use run::{KeepAlive, Scheduler, run, run_local};
+pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use task::{block_on, go_async, spawn_async};
 pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
 

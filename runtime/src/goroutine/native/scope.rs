@@ -1,0 +1,294 @@
+//! Goroutines that borrow from the goroutine, or the thread, that starts them. `std`'s `thread::scope`, for goroutines.
+//!
+//! The borrowed frame stands until all of them have ended. That holds whatever happens:
+//!
+//! | what | why the frame stands |
+//! |---|---|
+//! | the closure of `scope` panics, or calls `goexit` | the unwinding is caught, and goes on after the wait |
+//! | the scheduler ends while the owner waits | [`MustReturn`]: the wait is not unwound. Goroutines of the scope end by themselves, as they are unwound |
+//! | a goroutine never starts, as its scheduler ends | its closure is dropped, and counts as ended after that |
+//! | a goroutine never ends | nor does the wait |
+//! | a [`ScopedJoinHandle`] is leaked | the count does not depend on it |
+//! | a program that aborts in a panic ends a scheduler | stacks are left as they are, never freed |
+//!
+//! An async task has no such scope: a future can be leaked or dropped while it waits.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::thread;
+
+use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
+use crate::goroutine::native::exit::{Goexit, OnPanic};
+use crate::goroutine::native::fibre::current::{self, MustReturn};
+use crate::goroutine::native::fibre::job;
+use crate::panics::drop_payload;
+use crate::sema::{self, Wake};
+use crate::shim::Mutex;
+
+/// Where goroutines are started that may borrow: see [`scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    state: State,
+    // Invariant: neither may be shortened, or a goroutine could borrow what ends before the scope.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// What the goroutines of a scope share with its owner, in its frame.
+struct State {
+    /// Goroutines that have not ended; and one for the owner, until it waits.
+    pending: AtomicUsize,
+    /// A permit once all have ended.
+    done: AtomicU32,
+    /// Panics that no join has returned.
+    panics: AtomicUsize,
+    /// The first panic of a goroutine without a handle.
+    payload: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// The result of a goroutine of a scope.
+///
+/// Dropped without a [`join`](ScopedJoinHandle::join), it lets the goroutine run on; the scope waits for it.
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<T>,
+    state: &'scope State,
+}
+
+/// Runs `f`, which may start goroutines that borrow from the caller's frame, and waits until all of them have ended.
+///
+/// A goroutine waits without its worker; a thread waits itself, and its goroutines run in the background. If the
+/// caller's scheduler ends, the goroutines are unwound as any others, and the call returns when they have been; one that
+/// does not end then keeps the caller, and what it borrows, for as long.
+///
+/// Go has nothing of the kind, and needs none: what a goroutine uses there is kept by the collector.
+///
+/// # Panics
+///
+/// As `f` does; else with the panic of a goroutine started by [`Scope::go`]; else if a goroutine started by
+/// [`Scope::spawn`] has panicked and was not joined. In each case all goroutines have ended before.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{run, scope};
+///
+/// let mut squares = [1, 2, 3, 4];
+/// run(|| {
+///     scope(|s| {
+///         for n in &mut squares {
+///             s.go(move || *n *= *n);
+///         }
+///     });
+/// });
+/// assert_eq!(squares, [1, 4, 9, 16]);
+/// ```
+///
+/// What it borrows must outlive the scope:
+///
+/// ```compile_fail,E0373
+/// use sudog_runtime::goroutine::scope;
+///
+/// scope(|s| {
+///     let n = 1;
+///     s.go(|| assert_eq!(n, 1));
+/// });
+/// ```
+///
+/// ```compile_fail,E0521
+/// use sudog_runtime::goroutine::scope;
+///
+/// let mut escaped = None;
+/// scope(|s| escaped = Some(s));
+/// ```
+#[track_caller]
+pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
+    let state = State {
+        pending: AtomicUsize::new(1),
+        done: AtomicU32::new(0),
+        panics: AtomicUsize::new(0),
+        payload: Mutex::new(None),
+    };
+    let scope = Scope { state, scope: PhantomData, env: PhantomData };
+    // Not a guard that waits in its destructor: a goroutine that panics may not switch, and would keep its worker from
+    // those that it waits for.
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    scope.state.wait();
+    let payload = scope.state.payload.lock().take();
+    match (result, payload) {
+        (Ok(_), Some(payload)) => resume_unwind(payload),
+        (Ok(result), None) if scope.state.panics.load(Ordering::Relaxed) == 0 => result,
+        (Ok(_), None) => panic!("a goroutine of this scope has panicked"),
+        (Err(panic), payload) => {
+            if let Some(payload) = payload {
+                drop_payload(payload);
+            }
+            resume_unwind(panic)
+        }
+    }
+}
+
+impl State {
+    /// By the owner, once.
+    fn wait(&self) {
+        // Acquire: what the goroutines have done. The last one releases a permit, if it is not the owner.
+        if self.pending.fetch_sub(1, Ordering::Acquire) == 1 {
+            return;
+        }
+        let _must_return = MustReturn::begin();
+        current::note_wait("scope", std::ptr::null());
+        sema::semacquire(&self.done);
+    }
+}
+
+/// A goroutine of a scope has not ended: dropped, it has, and uses the scope no more.
+struct Pending<'scope>(&'scope State);
+
+impl<'scope> Pending<'scope> {
+    fn new(state: &'scope State) -> Self {
+        // Relaxed: the caller is the owner, or a goroutine of the scope, so the count is not 0, and does not get there
+        // before the caller's own share ends.
+        state.pending.fetch_add(1, Ordering::Relaxed);
+        Self(state)
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let done = &raw const self.0.done;
+        // Release: the owner sees what the goroutine has done. Acquire: the last one hands on what the others did.
+        if self.0.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: the owner's frame stands until the permit is there; the release then uses it as an address only.
+            current::without_switching(|| sema::semrelease(unsafe { &*done }, Wake::Normal));
+        }
+    }
+}
+
+/// The closure of a goroutine, which may be dropped unstarted: what it borrows first, then its share of the count.
+struct Child<'scope, F> {
+    f: F,
+    pending: Pending<'scope>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a goroutine, which may borrow what outlives the scope: [`go`](fn@crate::goroutine::go). Its panic becomes
+    /// that of the scope.
+    pub fn go<F: FnOnce() + Send + 'scope>(&'scope self, f: F) {
+        Builder::new().go_scoped(self, f);
+    }
+
+    /// Starts a goroutine, which may borrow what outlives the scope, with a handle for its result:
+    /// [`spawn`](crate::goroutine::spawn).
+    pub fn spawn<T, F>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        T: Send + 'scope,
+        F: FnOnce() -> T + Send + 'scope,
+    {
+        Builder::new().spawn_scoped(self, f)
+    }
+
+    fn start(&'scope self, builder: Builder, f: impl FnOnce() + Send + 'scope) {
+        let child = Child { f, pending: Pending::new(&self.state) };
+        let body = move || {
+            // The whole of it is captured: dropped unstarted, `f` goes first.
+            let child = child;
+            let Child { f, pending } = child;
+            f();
+            job::is_through();
+            drop(pending);
+        };
+        let body: Box<dyn FnOnce() + Send + 'scope> = Box::new(body);
+        // SAFETY: it only forgets what the closure borrows, which is longer alive than the closure: the owner of the scope
+        // waits for the drop of `pending`, which comes after that of `f`, whether the closure is run, unwound or dropped;
+        // and `pending` uses nothing after its drop.
+        let body = unsafe { mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Box<dyn FnOnce() + Send>>(body) };
+        builder.go(body);
+    }
+}
+
+impl Builder {
+    /// [`Scope::go`] with a name, a stack size, a place. What [`Builder::on_panic`] said does not matter.
+    ///
+    /// # Panics
+    ///
+    /// If it is placed on a worker that does not exist.
+    pub fn go_scoped<'scope, F: FnOnce() + Send + 'scope>(self, scope: &'scope Scope<'scope, '_>, f: F) {
+        let state = &scope.state;
+        scope.start(self, move || {
+            let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
+            if payload.is::<Goexit>() {
+                return;
+            }
+            let mut first = state.payload.lock();
+            if first.is_none() {
+                *first = Some(payload);
+            } else {
+                drop(first);
+                drop_payload(payload);
+            }
+        });
+    }
+
+    /// [`Scope::spawn`] with a name, a stack size, a place. What [`Builder::on_panic`] said does not matter.
+    ///
+    /// # Panics
+    ///
+    /// If it is placed on a worker that does not exist.
+    pub fn spawn_scoped<'scope, T, F>(self, scope: &'scope Scope<'scope, '_>, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        T: Send + 'scope,
+        F: FnOnce() -> T + Send + 'scope,
+    {
+        let state = &scope.state;
+        let (sender, handle): (Sender<T>, _) = packet(OnPanic::Unwind);
+        scope.start(self, move || {
+            let result = catch_unwind(AssertUnwindSafe(f));
+            if is_panic(&result) {
+                state.panics.fetch_add(1, Ordering::Relaxed);
+            }
+            sender.send(result);
+        });
+        ScopedJoinHandle { handle, state }
+    }
+}
+
+fn is_panic<T>(result: &thread::Result<T>) -> bool {
+    matches!(result, Err(payload) if !payload.is::<Goexit>())
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Waits for the goroutine to end, and returns its result.
+    ///
+    /// # Errors
+    ///
+    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit), or was given up with
+    /// its scheduler.
+    pub fn join(self) -> thread::Result<T> {
+        let result = self.handle.join();
+        if is_panic(&result) {
+            // Relaxed: the count was raised before the result was there.
+            self.state.panics.fetch_sub(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Whether the goroutine has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+}
+
+impl std::fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pending = self.state.pending.load(Ordering::Relaxed);
+        f.debug_struct("Scope").field("goroutines", &pending.saturating_sub(1)).finish_non_exhaustive()
+    }
+}
+
+impl<T> std::fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScopedJoinHandle").field("finished", &self.is_finished()).finish_non_exhaustive()
+    }
+}
