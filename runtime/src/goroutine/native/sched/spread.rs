@@ -49,15 +49,37 @@ pub(crate) fn spread_so_far() -> usize {
     SPREAD.load(Ordering::Relaxed)
 }
 
-/// How many of `queued` goroutines go to an idle worker that has `theirs`, if the caller has `mine`, and `total` are to
-/// be shared by so many `workers`.
-const fn share(mine: usize, theirs: usize, queued: usize, total: usize, workers: usize) -> usize {
-    if mine <= theirs + 1 {
-        return 0;
+/// How the goroutines of a ring are divided among idle workers, one after another, and the caller.
+struct Shares {
+    /// How many goroutines the caller has.
+    mine: usize,
+    /// How many of the ring are left.
+    left: usize,
+    /// How many there are to share, with those that workers have, and among how many workers: those to come, and the
+    /// caller, unless it has more than its share already.
+    load: usize,
+    workers: usize,
+}
+
+impl Shares {
+    /// Among so many idle workers, which have `theirs` together.
+    const fn new(mine: usize, queued: usize, workers: usize, theirs: usize) -> Self {
+        let all = mine + queued + theirs;
+        if mine <= all / (workers + 1) {
+            return Self { mine, left: queued, load: all, workers: workers + 1 };
+        }
+        Self { mine, left: queued, load: queued + theirs, workers }
     }
-    let average = if total < workers { 1 } else { total / workers };
-    let missing = average.saturating_sub(theirs);
-    if missing < queued { missing } else { queued }
+
+    /// How many go to the next worker, which has `theirs`.
+    fn next(&mut self, theirs: usize) -> usize {
+        let share = self.load.div_ceil(self.workers).saturating_sub(theirs).min(self.left);
+        let share = if self.mine > theirs + 1 { share } else { 0 };
+        self.left -= share;
+        self.load -= theirs + share;
+        self.workers -= 1;
+        share
+    }
 }
 
 impl Worker {
@@ -97,21 +119,23 @@ impl Worker {
             let enabled = sched.others(self, 0).take(processors.saturating_sub(1));
             enabled.map(|(_, worker)| worker).filter(|worker| worker.looking.load(Ordering::Relaxed))
         };
-        let (mut workers, mut total) = (1, mine + queued);
+        let (mut workers, mut theirs) = (0, 0);
         for worker in idle() {
             workers += 1;
-            total += worker.population();
+            theirs += worker.population();
         }
-        let mut left = queued;
-        for worker in idle() {
-            let n = share(mine, worker.population(), left, total, workers);
-            left -= n.min(left);
+        let mut shares = Shares::new(mine, queued, workers, theirs);
+        // Those that have become idle since are for the next time.
+        for worker in idle().take(workers) {
+            // Their populations may have changed since.
+            let theirs = worker.population().min(shares.load);
+            let n = shares.next(theirs);
             if !self.place_on(worker, n) {
                 break;
             }
         }
         // The look at all workers is for several choices: the more of them, the more.
-        if left == queued {
+        if shares.left == queued {
             self.own.spread_pause.set(sched.idle.workers() as u32 / 4);
         }
     }
@@ -155,15 +179,11 @@ mod tests {
     fn spread(family: usize, workers: usize) -> Vec<usize> {
         let mut loads = vec![0; workers];
         loads[0] = 1 + family.min(FAMILY as usize);
-        let queued = family - family.min(FAMILY as usize);
-        let (mine, total) = (loads[0], loads[0] + queued);
-        let mut left = queued;
+        let mut shares = Shares::new(loads[0], family - (loads[0] - 1), workers - 1, 0);
         for load in &mut loads[1..] {
-            let n = share(mine, *load, left, total, workers);
-            *load += n;
-            left -= n;
+            *load += shares.next(*load);
         }
-        loads[0] += left;
+        loads[0] += shares.left;
         loads
     }
 
@@ -173,24 +193,36 @@ mod tests {
             for family in 0..300 {
                 let loads = spread(family, workers);
                 assert_eq!(loads.iter().sum::<usize>(), family + 1);
-                let most = (family + 1).div_ceil(workers) + FAMILY as usize;
+                let (least, most) = (loads[1..].iter().min(), loads[1..].iter().max());
+                assert!(
+                    least.zip(most).is_none_or(|(least, most)| most - least <= 1),
+                    "{family} on {workers}: {loads:?}"
+                );
+                let most = (family + 1).div_ceil(workers).max(1 + FAMILY as usize);
                 assert!(loads.iter().all(|&load| load <= most), "{family} on {workers}: {loads:?}");
-                if family >= workers + FAMILY as usize {
-                    assert!(loads.iter().all(|&load| load > 0), "{family} on {workers}: {loads:?}");
-                }
             }
         }
-        assert_eq!(spread(8, 2), [5, 4]);
-        assert_eq!(spread(64, 2), [33, 32]);
+        assert_eq!(spread(8, 2), [4, 5]);
+        assert_eq!(spread(64, 2), [32, 33]);
         assert_eq!(spread(4, 4), [4, 1, 0, 0]);
+        assert_eq!(spread(7, 4), [4, 2, 1, 1]);
+        assert_eq!(spread(2, 4), [3, 0, 0, 0]);
     }
 
     #[test]
     fn no_more_is_moved_than_helps() {
-        assert_eq!(share(1, 0, 10, 11, 2), 0, "one more than the idle worker");
-        assert_eq!(share(5, 4, 10, 19, 2), 0);
-        assert_eq!(share(5, 9, 10, 24, 2), 0, "the idle worker has more");
-        assert_eq!(share(2, 0, 1, 3, 2), 1);
-        assert_eq!(share(4, 0, 1, 5, 64), 1, "fewer goroutines than workers");
+        // mine, theirs, queued: how many
+        for (mine, theirs, queued, moved) in
+            [(1, 0, 10, 0), (5, 4, 10, 0), (5, 9, 10, 0), (2, 0, 1, 1), (4, 0, 5, 5), (4, 2, 5, 4), (9, 0, 3, 3)]
+        {
+            assert_eq!(Shares::new(mine, queued, 1, theirs).next(theirs), moved, "{mine}, {theirs}, {queued}");
+        }
+    }
+
+    #[test]
+    fn workers_that_have_goroutines_get_fewer() {
+        let mut shares = Shares::new(4, 12, 3, 6);
+        assert_eq!([shares.next(6), shares.next(0), shares.next(0)], [0, 6, 5]);
+        assert_eq!(shares.left, 1);
     }
 }
