@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! The modules are Go's packages, and each name has one place:
+//! The modules are Go's packages, and each function and type is in one of them:
 //!
 //! * here: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; schedulers of one's own, async tasks;
 //! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
@@ -46,7 +46,7 @@
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
 //! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without
-//! it a user pays for `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
+//! `parking_lot_core` a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 
 #[cfg(feature = "locks")]
@@ -134,7 +134,7 @@ pub mod prelude {
         Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexWith, Once, Pool, RwMutex, WaitGroup,
     };
     #[cfg(unix)]
-    pub use crate::time::sleep;
+    pub use crate::time::{self, sleep};
     #[cfg(unix)]
     pub use crate::{go, run, scope, spawn};
 }

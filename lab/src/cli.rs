@@ -38,7 +38,7 @@ pub enum Command {
     Compare(compare::CompareArgs),
     /// Threads or goroutines that contend for one lock: throughput, fairness, waits
     Mutexbench(mutexbench::MutexbenchArgs),
-    /// The same for one readers-writer lock: how many writes the readers stand
+    /// The same for readers-writer locks: how throughput falls as writes become more frequent
     Rwbench(rwbench::RwbenchArgs),
     /// The same for one semaphore: the benchmark of the paper on waiting arrays, beside two floors
     Semabench(semabench::SemabenchArgs),

@@ -17,7 +17,7 @@ use sudog_runtime::{G, Instant};
 /// - Between a `lock` or a successful `try_lock` and the `unlock` that consumes its guard, no other acquisition
 ///   succeeds.
 /// - What happened before an `unlock` happens before what follows the acquisition after it.
-/// - Forgetting a guard leaves the lock locked for ever, and it may then be moved and dropped.
+/// - Forgetting a guard leaves the lock locked for ever; the lock itself may still be moved or dropped.
 ///
 /// # Examples
 ///

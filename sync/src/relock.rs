@@ -2,14 +2,14 @@
 //!
 //! `MutexGuard::unlocked`, `bump` and their like unlock, and lock again in a destructor, for a guard that is there all
 //! the while. Such a lock must not be left by a panic: `lock_api` would end the process, as its guard would unlock what
-//! it has not. So a goroutine whose set is over waits there until it has the lock. Anywhere else it is unwound.
+//! it has not. So a goroutine whose scheduler is over waits there until it has the lock. Anywhere else it is unwound.
 //!
 //! [`RawMutex::lock`](lock_api::RawMutex::lock) is not told which it is. But its caller is: by `#[track_caller]`, which
 //! `lock_api` passes through its own methods, `Mutex::lock` has the place of the user's call, and a lock in one of the
 //! destructors has a place in `lock_api`'s source. Where that is, a lock that is made for the purpose finds out once.
 //!
-//! So a lock's slow path goes through [`wait`], and what leads there from `RawMutex::lock` is `#[track_caller]`. Which it
-//! is not in locks of others: those end the process, should a goroutine be unwound in one of these destructors.
+//! So a lock's slow path goes through [`wait`], and what leads there from `RawMutex::lock` is `#[track_caller]`. Locks of
+//! other crates are not: if a goroutine is unwound in one of these destructors, they end the process.
 
 #[cfg(not(sudog_loom))]
 pub use told::wait;

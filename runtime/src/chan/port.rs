@@ -10,6 +10,11 @@ pub(super) use sealed::Sealed;
 
 /// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a timer's, a reference to one, or an `Option` of one. `None` is as a
 /// nil channel: never ready.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot stand in `recv(..)`",
+    label = "not the receiving side of a channel",
+    note = "of a context use `ctx.done_chan()`; a `Sender` or `SendOnly` does not receive"
+)]
 pub trait RecvPort: Sealed {
     /// What the channel carries.
     type Item;
@@ -28,6 +33,11 @@ pub trait RecvPort: Sealed {
 
 /// A handle that sends: [`Chan`], [`SendOnly`], [`Sender`], a reference to one, or an `Option` of one. `None` is as a nil
 /// channel: never ready.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot stand in `send(..)`",
+    label = "not the sending side of a channel",
+    note = "a `Receiver` or `RecvOnly` does not send"
+)]
 pub trait SendPort: Sealed {
     /// What the channel carries.
     type Item;

@@ -88,7 +88,7 @@ impl Contender {
         let was_first = self.patience.first_slept_at.is_some() || (self.strategy.is_successor() && self.designated);
         self.patience.first_slept_at.get_or_insert_with(Instant::now);
         (self.asleep, self.designated) = (true, false);
-        if P::LIFO && was_first { Order::Lifo } else { Order::Fifo }
+        if P::REQUEUE_AT_HEAD && was_first { Order::Lifo } else { Order::Fifo }
     }
 
     /// Woken by a permit.

@@ -43,10 +43,10 @@ pub trait Policy: Send + Sync + 'static {
     /// How long is too long. A waiter that has waited longer turns on starvation mode: newcomers then queue, whether
     /// the mutex is locked or not, and the mutex goes to the waiters.
     ///
-    /// Under [`SpinStrategy::Spin`] the time runs from the waiter's first sleep. With 0 a contender starves from the
-    /// start: the mutex then serves first come, first served, as far as the semaphore does. Under
-    /// [`SpinStrategy::Successor`] the time runs from the start of the watch. With `Duration::MAX` the successor never
-    /// sleeps.
+    /// | strategy | the time runs from | 0 | `Duration::MAX` |
+    /// |---|---|---|---|
+    /// | [`SpinStrategy::Spin`] | the waiter's first sleep | starvation mode from the start: first come, first served, as far as the semaphore does | never starvation mode |
+    /// | [`SpinStrategy::Successor`] | the start of the watch | the successor claims the mutex at once | the successor never sleeps |
     const THRESHOLD: Duration;
 
     /// What a contender does before it sleeps.
@@ -81,7 +81,11 @@ pub trait Policy: Send + Sync + 'static {
 
     /// Whether a waiter that lost the race for the mutex queues at the head again (Go since 1.9). If false, a starving
     /// waiter may have the whole queue in front of it, and waits that much longer than the threshold.
-    const LIFO: bool = true;
+    ///
+    /// A waiter that sleeps for the first time queues at the end, whatever this says. For last come, first served, put a
+    /// semaphore under the mutex that ignores the order it is given and passes
+    /// [`Order::Lifo`](sudog_runtime::sema::Order::Lifo) on.
+    const REQUEUE_AT_HEAD: bool = true;
 
     /// Whether the mutex records [events](sudog_runtime::event). [`Recorded`] turns it on.
     const EVENTS: bool = cfg!(feature = "event");
@@ -156,7 +160,7 @@ pub enum Go1_8 {}
 impl Policy for Go1_8 {
     const THRESHOLD: Duration = Duration::MAX;
     const STRATEGY: SpinStrategy = SpinStrategy::GO;
-    const LIFO: bool = false;
+    const REQUEUE_AT_HEAD: bool = false;
 }
 
 /// First come, first served: every contender that must wait starves from the start, so every unlock hands over. As
@@ -223,6 +227,6 @@ impl<P: Policy> Policy for Recorded<P> {
     const GOROUTINE_STRATEGY: SpinStrategy = P::GOROUTINE_STRATEGY;
     const GOROUTINE_THRESHOLD: Duration = P::GOROUTINE_THRESHOLD;
     const HANDOFF: Wake = P::HANDOFF;
-    const LIFO: bool = P::LIFO;
+    const REQUEUE_AT_HEAD: bool = P::REQUEUE_AT_HEAD;
     const EVENTS: bool = true;
 }

@@ -331,7 +331,7 @@ impl Script {
         assert!(mutex.try_lock(), "in normal mode a newcomer may overtake");
         self.open();
         eventually(|| self.queued() == queued);
-        let place = if P::LIFO { Order::Lifo } else { Order::Fifo };
+        let place = if P::REQUEUE_AT_HEAD { Order::Lifo } else { Order::Fifo };
         assert_eq!(self.last(), Some(Step::Acquire(place)), "to where the policy says");
     }
 }

@@ -24,7 +24,7 @@ use crate::goroutine::protocol::runq::Work;
 /// How many workers a scheduler has at most.
 pub(crate) const MAX_WORKERS: usize = 256;
 
-/// Sets are never freed, so that a late wake-up does no harm; they are used again.
+/// Schedulers are never freed, so that a late wake-up does no harm; they are used again.
 pub(crate) struct Sched {
     pub(crate) idle: Idle,
     global: GlobalQueue<Work>,
