@@ -23,11 +23,16 @@ use std::collections::hash_map::RandomState;
 use std::error::Error;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use sudog_runtime::Instant;
+#[cfg(all(unix, not(sudog_loom)))]
+use sudog_runtime::chan::{Receiver, channel};
+#[cfg(all(unix, not(sudog_loom)))]
+use sudog_runtime::goroutine::go;
 use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 
 use crate::Mutex;
@@ -294,6 +299,50 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         Ok(flight)
     }
 
+    /// [`SingleFlight::do_`] in a goroutine: returns at once, and what comes of the call is sent to the channel, which has
+    /// room for it. So a [`select!`](sudog_runtime::chan::select) can wait for the call beside other things.
+    ///
+    /// The call is under way when this returns: a later one for the key shares it. If the function panics, the process
+    /// ends, as in Go, since no caller waits in that goroutine. If it ends its goroutine, or its scheduler ends, the channel
+    /// is closed without a value (in Go it never gets one).
+    ///
+    /// Go: `DoChan`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sudog_sync::x::SingleFlight;
+    ///
+    /// let group = Arc::new(SingleFlight::<_, _, ()>::new());
+    /// let flights = group.do_chan("key", || Ok(1));
+    /// assert_eq!(flights.recv().unwrap().result, Ok(1));
+    /// ```
+    #[cfg(all(unix, not(sudog_loom)))]
+    pub fn do_chan<F>(self: &Arc<Self>, key: K, f: F) -> Receiver<Flight<V, E>>
+    where
+        K: Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        E: Send + Sync + 'static,
+        F: FnOnce() -> Result<V, E> + Send + 'static,
+    {
+        let (tx, rx) = channel(1);
+        // The caller may be gone, and not wait: a send that fails is no matter.
+        let send = move |came: Came<K, V, E>| _ = tx.send(came.into_flight());
+        match board(self.clone(), key) {
+            Boarded::Ours(landing) => go(move || send(fly(landing, f))),
+            Boarded::Theirs(flight) => {
+                drop(f);
+                go(move || {
+                    if flight.landed.wait("singleflight.Group.DoChan", &WaitLimit::default()).is_ok() {
+                        send(Came::Theirs(flight));
+                    }
+                });
+            }
+        }
+        rx
+    }
+
     fn call<F>(&self, key: K, f: F, limit: &WaitLimit<'_>) -> Result<Came<K, V, E>, WaitError>
     where
         F: FnOnce() -> Result<V, E>,
@@ -301,33 +350,56 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         if limit.cancel.is_some_and(Cancel::is_cancelled) {
             return Err(WaitError::Cancelled);
         }
-        let mut place = self.no_place(&key);
-        let mut key = Some(key);
-        loop {
-            let ours = self.lock_map(|flights| match (flights.after(place), &mut key) {
-                (None, key) => {
-                    let (place, flight) = flights.add(place.hash, key.take().expect("taken once: see below"));
-                    Ok(Landing::new(self, place, flight))
+        match board(self, key) {
+            Boarded::Ours(landing) => Ok(fly(landing, f)),
+            Boarded::Theirs(flight) => {
+                flight.landed.wait("singleflight.Group.Do", limit)?;
+                Ok(Came::Theirs(flight))
+            }
+        }
+    }
+}
+
+/// A call's flight.
+enum Boarded<G: Deref<Target = SingleFlight<K, V, E>>, K, V, E> {
+    /// It has just taken off, and its function is the caller's to run.
+    Ours(Landing<G, K, V, E>),
+    /// It is under way, and the caller shares it.
+    Theirs(Arc<InFlight<K, V, E>>),
+}
+
+/// Joins the flight for `key`, or takes off.
+fn board<G, K, V, E>(group: G, key: K) -> Boarded<G, K, V, E>
+where
+    G: Deref<Target = SingleFlight<K, V, E>> + Clone,
+    K: Hash + Eq,
+{
+    let mut place = group.no_place(&key);
+    let mut key = Some(key);
+    loop {
+        // The landing is made under the lock: the unlock may be unwound, and drops it then.
+        let ours = group.lock_map(|flights| match (flights.after(place), &mut key) {
+            (None, key) => {
+                let (place, flight) = flights.add(place.hash, key.take().expect("taken once: see below"));
+                Ok(Landing::new(group.clone(), place, flight))
+            }
+            (Some(theirs), _) => Err(theirs),
+        });
+        let (at, flight) = match ours {
+            Ok(landing) => return Boarded::Ours(landing),
+            Err(theirs) => theirs,
+        };
+        place = at;
+        if key.as_ref().is_some_and(|key| flight.key == *key) {
+            let shares = group.lock_map(|flights| {
+                let joins = flights.map.contains_key(&place);
+                if joins {
+                    flight.shared.store(true, Relaxed); // for the next owner of the lock
                 }
-                (Some(theirs), _) => Err(theirs),
+                joins
             });
-            let (at, flight) = match ours {
-                Ok(landing) => return Ok(fly(landing, f)),
-                Err(theirs) => theirs,
-            };
-            place = at;
-            if key.as_ref().is_some_and(|key| flight.key == *key) {
-                let shares = self.lock_map(|flights| {
-                    let joins = flights.map.contains_key(&place);
-                    if joins {
-                        flight.shared.store(true, Relaxed); // for the next owner of the lock
-                    }
-                    joins
-                });
-                if shares {
-                    flight.landed.wait("singleflight.Group.Do", limit)?;
-                    return Ok(Came::Theirs(flight));
-                }
+            if shares {
+                return Boarded::Theirs(flight);
             }
         }
     }

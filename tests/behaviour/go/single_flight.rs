@@ -1,6 +1,4 @@
 //! The tests of Go's `x/sync/singleflight`, over threads and over goroutines; and what is not in Go: limits, unwinding.
-//!
-//! Those of `DoChan` have no like: there are no channels here.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::fmt;
@@ -20,10 +18,10 @@ use sudog::x::{Flight, SingleFlight};
 use sudog::{Scheduler, go, spawn};
 use support::counting::without_allocating;
 use support::kinds::{Kind, Threads};
-use support::{Watchdog, eventually};
+use support::{Watchdog, eventually, test_command};
 
 support::over_threads_and_goroutines! {
-    do_ do_err do_dup_suppress forget panic_do
+    do_ do_err do_dup_suppress do_chan forget panic_do
     shared_or_not limits_of_waiters keys_do_not_wait_for_each_other everything_at_random
 }
 
@@ -98,6 +96,104 @@ fn do_dup_suppress<K: Kind>() {
     w.ended.wait();
     let calls = w.calls.load(SeqCst);
     assert!(calls > 0 && calls < N, "{calls} calls");
+}
+
+/// Go: `TestDoChan`.
+fn do_chan<K: Kind>() {
+    let group = Arc::new(Group::new());
+    let flights = group.do_chan("key", || Ok("bar"));
+    assert_eq!((flights.capacity(), flights.recv()), (1, Ok(Flight { result: Ok("bar"), shared: false })));
+    eventually(|| !waiting(&group, 0));
+    assert_at_rest(&group);
+}
+
+/// Calls by `do_` and by `do_chan` share one call, whichever comes first; a receiver may be gone.
+#[test]
+fn do_chan_shares() {
+    let _watchdog = Watchdog::new();
+    for chan_first in [true, false] {
+        let world = Arc::new((Group::new(), AtomicBool::new(false)));
+        let group = Arc::new(Group::new());
+        let slow = {
+            let world = world.clone();
+            move || {
+                eventually(|| world.1.load(SeqCst));
+                Ok("once")
+            }
+        };
+        let never = || unreachable!("it is under way");
+        let (flights, other) = if chan_first {
+            let flights = group.do_chan("key", slow);
+            let group = group.clone();
+            (flights, thread::spawn(move || group.do_("key", never)))
+        } else {
+            let theirs = group.clone();
+            let other = thread::spawn(move || theirs.do_("key", slow));
+            eventually(|| waiting(&group, 0));
+            (group.do_chan("key", never), other)
+        };
+        drop(group.do_chan("key", never));
+        eventually(|| waiting(&group, 2));
+        world.1.store(true, SeqCst);
+        let both = Flight { result: Ok("once"), shared: true };
+        assert_eq!((flights.recv(), other.join().unwrap()), (Ok(both.clone()), both));
+        assert!(flights.recv().is_err(), "one value");
+    }
+}
+
+/// A function that ends its goroutine leaves the channel closed, and so does a scheduler that ends before it runs.
+#[test]
+fn goexit_do_chan() {
+    let _watchdog = Watchdog::new();
+    let group = Arc::new(Group::new());
+    assert!(group.do_chan("key", || goexit()).recv().is_err());
+    let theirs = group.clone();
+    let flights = sudog::run(move || {
+        sudog::runtime::set_max_procs(1);
+        theirs.do_chan("key", || unreachable!("main returns first"))
+    });
+    assert!(flights.recv().is_err());
+    eventually(|| format!("{group:?}").contains("calls: 0"));
+}
+
+/// Go: `TestPanicDoChan`, `TestPanicDoSharedByDoChan`. In a process of its own: this same test, told to be the child.
+#[test]
+fn panic_do_chan() {
+    const CHILD: &str = "SUDOG_TEST_PANIC_DO_CHAN";
+    let group = Arc::new(Group::new());
+    let boom = || panic!("Panicking in DoChan");
+    match std::env::var(CHILD).as_deref() {
+        Ok("chan") => {
+            _ = group.do_chan("", boom).recv();
+        }
+        Ok("shared") => {
+            let (theirs, go_on) = (group.clone(), Arc::new(AtomicBool::new(false)));
+            let blocked = go_on.clone();
+            go(move || {
+                _ = catch_unwind(AssertUnwindSafe(|| {
+                    theirs.do_("", || {
+                        eventually(|| blocked.load(SeqCst));
+                        boom()
+                    })
+                }));
+            });
+            eventually(|| waiting(&group, 0));
+            let flights = group.do_chan("", || unreachable!("it is under way"));
+            eventually(|| waiting(&group, 1));
+            go_on.store(true, SeqCst);
+            _ = flights.recv();
+        }
+        _ => {
+            for which in ["chan", "shared"] {
+                let child = test_command(module_path!(), "panic_do_chan").env(CHILD, which).output().unwrap();
+                let said = String::from_utf8_lossy(&child.stderr);
+                assert_eq!(child.status.code(), Some(2), "{said}");
+                assert!(said.contains("panic: Panicking in DoChan"), "{said}");
+            }
+            return;
+        }
+    }
+    unreachable!("the panic has ended the process");
 }
 
 /// Go: `TestForget` (issue 31420). There the later calls are made by `DoChan`.

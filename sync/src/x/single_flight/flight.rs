@@ -1,5 +1,6 @@
 //! A call that is under way, its landing, and what comes of it: see the top of `single_flight.rs`.
 
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -23,8 +24,9 @@ pub(super) enum Outcome<V, E> {
     Exited,
 }
 
-pub(super) fn fly<K, V, E, F>(mut landing: Landing<'_, K, V, E>, f: F) -> Came<K, V, E>
+pub(super) fn fly<G, K, V, E, F>(mut landing: Landing<G, K, V, E>, f: F) -> Came<K, V, E>
 where
+    G: Deref<Target = SingleFlight<K, V, E>>,
     F: FnOnce() -> Result<V, E>,
 {
     // `f` goes with its panic, which is raised again.
@@ -103,8 +105,11 @@ impl<K, V, E> InFlight<K, V, E> {
 }
 
 /// A flight on its way, which lands even if its goroutine is unwound.
-pub(super) struct Landing<'a, K, V, E> {
-    group: &'a SingleFlight<K, V, E>,
+pub(super) struct Landing<G, K, V, E>
+where
+    G: Deref<Target = SingleFlight<K, V, E>>,
+{
+    group: G,
     place: Place,
     flight: Arc<InFlight<K, V, E>>,
     /// What has come of it, until it is stored for the callers that share it.
@@ -112,9 +117,9 @@ pub(super) struct Landing<'a, K, V, E> {
     over: bool,
 }
 
-impl<'a, K, V, E> Landing<'a, K, V, E> {
+impl<G: Deref<Target = SingleFlight<K, V, E>>, K, V, E> Landing<G, K, V, E> {
     /// A flight that is on the map.
-    pub(super) fn new(group: &'a SingleFlight<K, V, E>, place: Place, flight: Arc<InFlight<K, V, E>>) -> Self {
+    pub(super) fn new(group: G, place: Place, flight: Arc<InFlight<K, V, E>>) -> Self {
         Self { group, place, flight, outcome: None, over: false }
     }
 
@@ -131,7 +136,7 @@ impl<'a, K, V, E> Landing<'a, K, V, E> {
     }
 }
 
-impl<K, V, E> Drop for Landing<'_, K, V, E> {
+impl<G: Deref<Target = SingleFlight<K, V, E>>, K, V, E> Drop for Landing<G, K, V, E> {
     fn drop(&mut self) {
         if !self.over {
             self.land();
