@@ -161,7 +161,8 @@ impl Worker {
             return;
         }
         sched.start_workers(wanted);
-        self.own.awaited.set(sched.idle.workers());
+        // Should the system have no more threads, it is not asked again at each choice.
+        self.own.awaited.set(sched.idle.workers().max(wanted));
         let begun = Instant::now();
         while sched.workers().count() < sched.idle.workers()
             && Instant::now().saturating_duration_since(begun) < PATIENCE
