@@ -55,7 +55,7 @@ pub use sudog_locks as locks;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
     Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, Scope, ScopedJoinHandle, block_on,
-    blocking, go, go_async, on_goroutine, run, run_local, scope, spawn, spawn_async, without_switching,
+    blocking, compute, go, go_async, on_goroutine, run, run_local, scope, spawn, spawn_async, without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};

@@ -4,6 +4,7 @@
 
 mod basics;
 mod chan;
+mod compute;
 mod edges;
 mod fair;
 mod reclaim;

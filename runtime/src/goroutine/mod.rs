@@ -10,6 +10,7 @@
 //! | give way, end, count | [`gosched`], [`goexit`], [`num_goroutine`] |
 //! | wait | [`sleep`], [`Timer`], [`Ticker`], [`after_func`], [`block_on`]; in a task [`sleep_async`] |
 //! | make a call that blocks its thread | [`blocking`](fn@blocking) |
+//! | compute for long | [`compute`] |
 //! | have what `thread_local!` is to threads | [`goroutine_local!`](crate::goroutine_local) |
 //!
 //! A goroutine is stackful: any function it calls may wait. It costs nanoseconds to start and to switch, and a page of

@@ -1,4 +1,10 @@
-//! Calls that block a thread, made elsewhere while the goroutine waits.
+//! Calls that block a thread, or compute for long, made elsewhere while the goroutine waits.
+//!
+//! | | [`blocking`] | [`compute`] |
+//! |---|---|---|
+//! | for | what waits: files, sockets, foreign locks | what computes for longer than a millisecond |
+//! | threads at most | 512 | as many as processors |
+//! | more calls | wait for a thread, first come, first served | the same |
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,12 +14,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::scheduler::{Sched, default_procs};
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 
-/// How many threads there are at most. More calls wait for one.
-const MAX_THREADS: usize = 512;
 /// For how long an idle thread stays.
 const KEEP: Duration = Duration::from_secs(10);
 
@@ -43,19 +47,26 @@ impl<F, T> Drop for Frame<F, T> {
     }
 }
 
-#[derive(Default)]
+/// Threads for one kind of calls.
 struct Pool {
+    state: Mutex<State>,
+    called: Condvar,
+    /// Of its threads.
+    name: &'static str,
+    /// What the deadlock report calls the wait.
+    what: &'static str,
+    /// How many threads there are at most. More calls wait for one.
+    limit: fn() -> usize,
+}
+
+struct State {
     calls: VecDeque<Call>,
     threads: usize,
     idle: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { calls: VecDeque::new(), threads: 0, idle: 0 });
-static CALLED: Condvar = Condvar::new();
-
-fn lock() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static BLOCKING: Pool = Pool::new("sudog-blocking", "blocking call", || 512);
+static COMPUTE: Pool = Pool::new("sudog-compute", "computation", default_procs);
 
 /// Runs `f` on another thread, and lets other goroutines run here until it returns.
 ///
@@ -82,13 +93,45 @@ fn lock() -> MutexGuard<'static, Pool> {
 /// });
 /// ```
 pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
-    match current::current() {
-        Some(_) => elsewhere(f),
-        None => f(),
-    }
+    BLOCKING.call(f)
 }
 
-fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
+/// Runs `f`, which computes for long, on another thread, and lets other goroutines run here until it returns.
+///
+/// A goroutine keeps its worker for as long as it makes no call into the runtime. All goroutines that have started there
+/// wait meanwhile, however many processors are idle. What takes longer than they should wait belongs in here; so does a
+/// loop that could call [`gosched`](crate::goroutine::gosched) now and then, and does not.
+///
+/// There are as many threads for it as [`max_procs`](crate::goroutine::max_procs) says outside of all schedulers, so that
+/// computations do not take the processors from each other; more calls wait for one. `f` must not wait for another
+/// computation: that might wait for its thread. For what waits there is [`blocking`], whose threads are many.
+///
+/// The rest is as with [`blocking`]: `f` may borrow from the caller, whose stack stays; it is not on a goroutine; a caller
+/// that is no goroutine, or may not switch, runs `f` itself (so `f` runs at once inside `blocking` or another `compute`);
+/// a goroutine that is given up in here ends when `f` has.
+///
+/// Go interrupts a goroutine that computes, and needs nothing of the kind.
+///
+/// # Panics
+///
+/// As `f` does.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::{compute, run};
+///
+/// run(|| {
+///     let numbers = [3_u64, 5, 7];
+///     let sum = compute(|| numbers.iter().map(|n| n.pow(10)).sum::<u64>());
+///     assert_eq!(sum, 59_049 + 9_765_625 + 282_475_249);
+/// });
+/// ```
+pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    COMPUTE.call(f)
+}
+
+fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     /// Waits for the call, whatever happens: it uses our frame.
     struct Wait<'a>(&'a AtomicU32, bool);
     impl Drop for Wait<'_> {
@@ -104,8 +147,8 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(f: F) -> T {
     let sched = Sched::here();
     sched.idle.external_begins();
     let mut wait = Wait(&done, false);
-    submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
-    current::note_wait("blocking call", std::ptr::null());
+    pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
+    current::note_wait(pool.what, std::ptr::null());
     sema::semacquire(&done);
     wait.1 = true;
     drop(wait);
@@ -125,49 +168,68 @@ unsafe fn run<F: FnOnce() -> T, T>(frame: *mut ()) {
     frame.result = Some(catch_unwind(AssertUnwindSafe(f)));
 }
 
-fn submit(call: Call) {
-    let mut pool = lock();
-    pool.calls.push_back(call);
-    if pool.idle >= pool.calls.len() || pool.threads == MAX_THREADS {
-        CALLED.notify_one();
-        return;
+impl Pool {
+    const fn new(name: &'static str, what: &'static str, limit: fn() -> usize) -> Self {
+        let state = Mutex::new(State { calls: VecDeque::new(), threads: 0, idle: 0 });
+        Self { state, called: Condvar::new(), name, what, limit }
     }
-    pool.threads += 1;
-    drop(pool);
-    if let Err(error) = thread::Builder::new().name("sudog-blocking".into()).spawn(serve) {
-        let mut pool = lock();
-        pool.threads -= 1;
-        if pool.threads == 0 {
-            crate::fatal(&format!("sudog: no thread for a blocking call: {error}"));
-        }
-    }
-}
 
-fn serve() {
-    let mut pool = lock();
-    loop {
-        if let Some(call) = pool.calls.pop_front() {
-            drop(pool);
-            // SAFETY: its goroutine keeps the frame, and its hands off, until `done`.
-            unsafe { (call.run)(call.frame) };
-            // SAFETY: alive until the permit is there; the release then uses it as an address only.
-            sema::semrelease(unsafe { &*call.done }, Wake::Normal);
-            call.sched.external_ends();
-            pool = lock();
-            continue;
+    fn call<T: Send>(&'static self, f: impl FnOnce() -> T + Send) -> T {
+        match current::current() {
+            Some(_) => elsewhere(self, f),
+            None => f(),
         }
-        pool.idle += 1;
-        let (back, timeout) = CALLED.wait_timeout(pool, KEEP).unwrap_or_else(PoisonError::into_inner);
-        pool = back;
-        pool.idle -= 1;
-        if timeout.timed_out() && pool.calls.is_empty() {
-            pool.threads -= 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn submit(&'static self, call: Call) {
+        let limit = (self.limit)();
+        let mut state = self.lock();
+        state.calls.push_back(call);
+        if state.idle >= state.calls.len() || state.threads >= limit {
+            self.called.notify_one();
             return;
+        }
+        state.threads += 1;
+        drop(state);
+        if let Err(error) = thread::Builder::new().name(self.name.into()).spawn(|| self.serve()) {
+            let mut state = self.lock();
+            state.threads -= 1;
+            if state.threads == 0 {
+                crate::fatal(&format!("sudog: no thread for a {}: {error}", self.what));
+            }
+        }
+    }
+
+    fn serve(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(call) = state.calls.pop_front() {
+                drop(state);
+                // SAFETY: its goroutine keeps the frame, and its hands off, until `done`.
+                unsafe { (call.run)(call.frame) };
+                // SAFETY: alive until the permit is there; the release then uses it as an address only.
+                sema::semrelease(unsafe { &*call.done }, Wake::Normal);
+                call.sched.external_ends();
+                state = self.lock();
+                continue;
+            }
+            state.idle += 1;
+            let (back, timeout) = self.called.wait_timeout(state, KEEP).unwrap_or_else(PoisonError::into_inner);
+            state = back;
+            state.idle -= 1;
+            if timeout.timed_out() && state.calls.is_empty() {
+                state.threads -= 1;
+                return;
+            }
         }
     }
 }
 
 /// How many threads there are.
 pub(crate) fn threads() -> usize {
-    lock().threads
+    BLOCKING.lock().threads + COMPUTE.lock().threads
 }

@@ -102,7 +102,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What `set_max_procs` has said outside of all schedulers; or what the system says.
-fn default_procs() -> usize {
+pub(crate) fn default_procs() -> usize {
     if PROCS.load(Ordering::Relaxed) == 0 {
         let asked = procs::default_procs().min(MAX_WORKERS);
         let _ = PROCS.compare_exchange(0, asked, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,0 +1,88 @@
+//! What computes for long, on threads of its own.
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use sudog::runtime::{max_procs, set_max_procs};
+use sudog::sync::WaitGroup;
+use sudog::{block_on, blocking, compute, go, on_goroutine, run, spawn_async};
+use support::goroutine::{alone, here, text};
+use support::{Watchdog, eventually};
+
+#[test]
+fn others_run_meanwhile() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        set_max_procs(1);
+        let (ran, theirs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let flag = ran.clone();
+        go(move || flag.store(true, SeqCst));
+        // A loop without a call into the runtime.
+        compute(|| {
+            while !ran.load(SeqCst) {
+                std::hint::spin_loop();
+            }
+            theirs.store(true, SeqCst);
+        });
+        assert!(theirs.load(SeqCst));
+    });
+}
+
+#[test]
+fn it_borrows_returns_and_panics() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let numbers = [1, 2, 3];
+        assert_eq!(compute(|| numbers.iter().sum::<i32>()), 6);
+        let panic = catch_unwind(AssertUnwindSafe(|| compute(|| panic!("of the computation")))).unwrap_err();
+        assert_eq!(text(&*panic), "of the computation");
+        assert_eq!(compute(|| 7), 7, "after a panic");
+    });
+}
+
+/// What is no goroutine computes itself: no thread waits for another one.
+#[test]
+fn threads_compute_themselves() {
+    let _watchdog = Watchdog::new();
+    assert_eq!(compute(here), here());
+    run(|| {
+        let (outer, inner) = compute(|| (here(), compute(here)));
+        assert_eq!(outer, inner);
+        assert_ne!(outer, here());
+        let (outer, inner) = blocking(|| (here(), compute(here)));
+        assert_eq!(outer, inner);
+        assert!(!compute(on_goroutine));
+        // In a task it is on a goroutine's stack.
+        let worker = here();
+        let task = spawn_async(async move { compute(here) != worker });
+        assert!(block_on(task).unwrap());
+    });
+}
+
+/// As many at a time as processors, no fewer and no more; the rest follow.
+#[test]
+fn as_many_as_processors() {
+    let _alone = alone(); // others set the number
+    let limit = max_procs();
+    run(move || {
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let done = Arc::new(WaitGroup::new());
+        for _ in 0..4 * limit {
+            let (running, most) = (running.clone(), most.clone());
+            done.go(move || {
+                compute(|| {
+                    most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                    eventually(|| most.load(SeqCst) >= limit);
+                    thread::sleep(Duration::from_millis(1)); // for one too many to be seen
+                    running.fetch_sub(1, SeqCst);
+                });
+            });
+        }
+        done.wait();
+        assert_eq!(most.load(SeqCst), limit);
+    });
+}
