@@ -20,7 +20,7 @@ use sudog::time::sleep;
 use sudog::{go, run};
 use sudog_runtime::goroutine::census;
 use support::goroutine::here;
-use support::{Watchdog, test_command, turn};
+use support::{Watchdog, pat, test_command, turn};
 
 /// So many outcomes in a row are no luck.
 const IN_A_ROW: usize = 10;
@@ -63,6 +63,14 @@ fn alone() -> impl Sized {
     (Watchdog::new(), turn(&TURNS))
 }
 
+/// A row that is longer than all before is progress: so the watchdog waits on a busy machine, but not for ever.
+fn note_progress(row: usize, longest: &mut usize) {
+    if row > *longest {
+        *longest = row;
+        pat();
+    }
+}
+
 /// Tries until `outcome`, which is told how many goroutines the attempt has spread, has been true `IN_A_ROW` times without
 /// a false one between. `None`: the attempt says nothing.
 fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) -> Option<bool>) {
@@ -72,7 +80,7 @@ fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) 
     }
     run(move || {
         set_max_procs(workers);
-        let mut row = 0;
+        let (mut row, mut longest) = (0, 0);
         while row < IN_A_ROW {
             let before = census().spread;
             let result = attempt();
@@ -81,6 +89,7 @@ fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) 
                 Some(false) => 0,
                 None => row,
             };
+            note_progress(row, &mut longest);
             sleep(Duration::from_millis(1)); // the other workers have ended their goroutines, and are idle
         }
     });
@@ -135,10 +144,11 @@ fn the_first_family_is_spread() {
     if thread::available_parallelism().map_or(1, usize::from) < 2 {
         return;
     }
-    let mut row = 0;
+    let (mut row, mut longest) = (0, 0);
     while row < 8 {
         let child = test_command(module_path!(), "the_first_family_is_spread").env(CHILD, "1").output().unwrap();
         row = if child.status.success() { row + 1 } else { 0 };
+        note_progress(row, &mut longest);
     }
 }
 
