@@ -782,7 +782,7 @@ fn nonsense_is_refused() {
     }
     refused(&["mutexbench", "--seconds", "soon"], "invalid float");
     refused(&["mutexbench", "--runs", "0"], "from 1");
-    refused(&["mutexbench", "--on", "fibres"], "only 'threads' and 'goroutines'");
+    refused(&["mutexbench", "--on", "fibres"], "threads, goroutines");
     refused(&["rwbench", "--writes", "1001"], "from 0 to 1000");
     refused(&["rwbench", "--ungathered"], "readers are let in together");
     refused(&["rwbench", "--writes", "-1"], "--writes");
@@ -1100,7 +1100,7 @@ fn history_tells_both_stories() {
             has_fields(record, &["issue", "contenders", "cost_ns", "stall_ns", "ratio", "operations", "starving"]);
         }
     }
-    refused(&["history", "--story", "war"], "'hog' and 'collapse'");
+    refused(&["history", "--story", "war"], "hog, collapse");
     refused(&["history", "--hold", "100"], "it has no unit");
     refused(&["history", "--on", "goroutines", "--workers", "1"], "that only work do not meet");
 }

@@ -157,7 +157,7 @@ pub struct Case {
 pub type Run = (Duration, Vec<u64>);
 
 #[derive(Serialize)]
-struct Record {
+struct ChanRecord {
     bench: &'static str,
     name: Pattern,
     capacity: usize,
@@ -257,7 +257,7 @@ pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
                     units::ratio(min_max),
                     units::ratio(ratio.unwrap_or(f64::NAN)),
                 ]);
-                output.record(&Record {
+                output.record(&ChanRecord {
                     bench: "chanbench",
                     name: case.pattern,
                     capacity: case.capacity,

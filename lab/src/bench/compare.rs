@@ -100,7 +100,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     Report { contended: &summaries, overview: None, uncontended: &alone, semtable: &queue }.write(file, output)
 }
 
-fn table(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
+fn table(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Table {
     let most = summaries.threads.iter().copied().max().unwrap_or(1);
     let throughputs = summaries.threads.iter().map(|t| format!("T={t}"));
     let fairness = [format!("min/max T={most}"), format!("p99.9 T={most}"), format!("max wait T={most}")];

@@ -84,7 +84,7 @@ const BENCHES: &[(&str, &str)] = &[
 
 /// What came of one quantity of one benchmark.
 #[derive(Clone, Serialize, Debug)]
-struct Record {
+struct QuantityRecord {
     bench: &'static str,
     name: Name,
     /// Nothing for the time of an operation.
@@ -99,11 +99,11 @@ struct Record {
     values: Vec<f64>,
 }
 
-fn records(bench: Name, workers: usize, count: usize, readings: &[Reading]) -> Vec<Record> {
+fn records(bench: Name, workers: usize, count: usize, readings: &[Reading]) -> Vec<QuantityRecord> {
     let quantities = readings.first().map(Reading::quantities).into_iter().flatten();
     let record = |(quantity, unit, _): (&str, Unit, f64)| {
         let values = values(readings, quantity);
-        Record {
+        QuantityRecord {
             bench: "goroutines",
             name: bench,
             quantity: quantity.to_owned(),
@@ -130,7 +130,7 @@ pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
     let mut table = Table::new(1, [String::new()].into_iter().chain(columns));
     for &(name, what) in benches {
         let bench: Name = name.parse().expect("there is such a benchmark");
-        let mut of_bench: Vec<Record> = Vec::new();
+        let mut of_bench: Vec<QuantityRecord> = Vec::new();
         for &workers in workers {
             if bench.runs_at(workers) {
                 let readings: Result<Vec<_>, _> = (0..args.runs).map(|_| run_ours(bench, workers, &limits)).collect();

@@ -12,7 +12,7 @@ use crate::targets::semaphores::{SemaphoreFacts, SemaphoreName};
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Record {
+enum ListRecord {
     Lock {
         name: LockName,
         about: &'static str,
@@ -47,10 +47,10 @@ pub fn run(output: Output) -> Result<(), Failure> {
             blocks(facts.blocks_threads),
             &facts.bytes.to_string(),
         ]);
-        output.record(&Record::Lock { name, about: name.about(), facts })?;
+        output.record(&ListRecord::Lock { name, about: name.about(), facts })?;
     }
     for kind in &KINDS {
-        output.record(&Record::Composition { name: kind.name, about: kind.about, options: kind.options() })?;
+        output.record(&ListRecord::Composition { name: kind.name, about: kind.about, options: kind.options() })?;
     }
     let mut rw_locks = Table::new(4, ["readers-writer lock", "", "deadlines", "blocks", "bytes"]);
     for &name in RwLockName::ALL {
@@ -62,7 +62,7 @@ pub fn run(output: Output) -> Result<(), Failure> {
             blocks(facts.blocks_threads),
             &facts.bytes.to_string(),
         ]);
-        output.record(&Record::RwLock { name, about: name.about(), facts })?;
+        output.record(&ListRecord::RwLock { name, about: name.about(), facts })?;
     }
     let mut semaphores = Table::new(7, ["semaphore", "", "deadlines", "blocks", "LIFO", "FIFO", "handoff", "bytes"]);
     for &name in SemaphoreName::ALL {
@@ -77,7 +77,7 @@ pub fn run(output: Output) -> Result<(), Failure> {
             yes(facts.handoff),
             &facts.bytes.to_string(),
         ]);
-        output.record(&Record::Semaphore { name, about: name.about(), facts })?;
+        output.record(&ListRecord::Semaphore { name, about: name.about(), facts })?;
     }
     output.text(format_args!("{locks}\n\n{GRAMMAR}\n\n{rw_locks}\n\n{semaphores}\n"))?;
     output.text("deadlines: a wait with a deadline stands in line with the others, or polls.")?;

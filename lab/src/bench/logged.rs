@@ -122,12 +122,12 @@ fn table(labels: &[&str], rows: &[Row<'_>], columns: &[Column]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::admissions::{Admission, History, Logged, Wakeups};
+    use crate::measure::admissions::{Admission, AdmissionHistory, Logged, Wakeups};
 
     fn metrics(in_order: bool, log_full: bool) -> Metrics {
         let turn = |(contender, at)| Admission { contender, request: at, entry: at + 1, release: at + 2 };
         let admissions = [(0, 0), (1, 10)].map(turn).to_vec();
-        let history = History { contenders: 2, admissions, in_order, pending: Vec::new(), elapsed: 20 };
+        let history = AdmissionHistory { contenders: 2, admissions, in_order, pending: Vec::new(), elapsed: 20 };
         let wakeups = Wakeups { why_no_syscalls: Some("of a reason".into()), ..Wakeups::default() };
         Metrics::new(Logged { history, log_full, wakeups }, Some(2))
     }

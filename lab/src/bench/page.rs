@@ -19,9 +19,9 @@ pub struct Report<'a> {
     /// Everything in one table.
     pub overview: Option<&'a Table>,
     /// Without contention.
-    pub uncontended: &'a [uncontended::Record],
+    pub uncontended: &'a [uncontended::UncontendedRecord],
     /// The queue of the semaphore table.
-    pub semtable: &'a [semtable::Record],
+    pub semtable: &'a [semtable::CaseRecord],
 }
 
 impl Report<'_> {

@@ -11,7 +11,7 @@ use super::logged;
 use crate::measure::admissions::Metrics;
 
 use crate::measure::metrics::{gini, jain, min_max};
-use crate::measure::waits::Waits;
+use crate::measure::waits::WaitHistogram;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::run::contenders::Contenders;
@@ -40,7 +40,7 @@ pub struct Plan {
 
 /// What is written of a run.
 #[derive(Clone, Serialize, Debug)]
-pub struct Record {
+pub struct RunRecord {
     bench: &'static str,
     /// What was contended for.
     #[serde(flatten)]
@@ -186,13 +186,13 @@ impl Plan {
         run: usize,
         outcome: Outcome,
         metrics: Option<Metrics>,
-    ) -> Record {
+    ) -> RunRecord {
         let Workload { permits, cs, ncs, seed, sample, .. } = self.workload;
         let acquisitions = outcome.admissions.iter().sum();
         let seconds = outcome.elapsed.as_secs_f64();
         let waits = &outcome.waits.write;
-        let wait = |of: fn(&Waits) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
-        Record {
+        let wait = |of: fn(&WaitHistogram) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
+        RunRecord {
             bench: self.bench,
             target,
             on: self.on,
@@ -207,7 +207,7 @@ impl Plan {
             wait_p50_ns: wait(|waits| waits.value_at_quantile(0.5)),
             wait_p99_ns: wait(|waits| waits.value_at_quantile(0.99)),
             wait_p999_ns: wait(|waits| waits.value_at_quantile(0.999)),
-            wait_max_ns: wait(Waits::max),
+            wait_max_ns: wait(WaitHistogram::max),
             // Where a turn goes round, only contenders have a turn.
             gathered: self.is_gathered() && !matches!(target, Target::Floor(_)),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
@@ -230,7 +230,7 @@ impl Plan {
 
     /// What is to be said of the logged runs of locks, or of whatever it is, if there were any.
     #[must_use]
-    pub fn logged_runs(&self, kind: &str, records: &[Record]) -> Option<String> {
+    pub fn logged_runs(&self, kind: &str, records: &[RunRecord]) -> Option<String> {
         let row = |target: Target, threads: usize| {
             let ours = records.iter().filter(|r| r.target == target && r.threads == threads);
             let labels = vec![target.name().to_owned(), threads.to_string()];
@@ -279,7 +279,7 @@ impl Plan {
     }
 
     /// Makes them. The targets take turns, so that whatever changes on the machine in the meantime befalls all alike.
-    pub fn measure(&self, output: Output, progress: &ProgressBar) -> Result<Vec<Record>, Failure> {
+    pub fn measure(&self, output: Output, progress: &ProgressBar) -> Result<Vec<RunRecord>, Failure> {
         let mut records = Vec::with_capacity(self.total());
         for number in 1..=self.runs {
             for &threads in &self.threads {

@@ -15,7 +15,7 @@ use crate::measure::admissions::Metrics;
 
 use crate::measure::metrics::{gini, jain, median, min_max};
 use crate::measure::usage::disturbance;
-use crate::measure::waits::Waits;
+use crate::measure::waits::WaitHistogram;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
@@ -49,7 +49,7 @@ pub struct RwbenchArgs {
 
 /// What is written of a run.
 #[derive(Clone, Serialize, Debug)]
-struct Record {
+struct RwRecord {
     bench: &'static str,
     #[serde(flatten)]
     target: Target,
@@ -141,20 +141,21 @@ fn record(
     run: usize,
     outcome: Outcome,
     metrics: Option<Metrics>,
-) -> Record {
+) -> RwRecord {
     let Workload { cs, ncs, seed, sample, .. } = plan.workload;
     let seconds = outcome.elapsed.as_secs_f64();
     let writes = outcome.admissions.iter().sum::<u64>() - outcome.reads;
     let per_second = |n: u64| n as f64 / seconds;
-    let wait = |waits: &Waits, of: fn(&Waits) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
-    let read = |of: fn(&Waits) -> u64| wait(&outcome.waits.read, of);
-    let write = |of: fn(&Waits) -> u64| wait(&outcome.waits.write, of);
+    let wait =
+        |waits: &WaitHistogram, of: fn(&WaitHistogram) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
+    let read = |of: fn(&WaitHistogram) -> u64| wait(&outcome.waits.read, of);
+    let write = |of: fn(&WaitHistogram) -> u64| wait(&outcome.waits.write, of);
     let (p50, p99, p999) = (
-        |waits: &Waits| waits.value_at_quantile(0.5),
-        |waits: &Waits| waits.value_at_quantile(0.99),
-        |waits: &Waits| waits.value_at_quantile(0.999),
+        |waits: &WaitHistogram| waits.value_at_quantile(0.5),
+        |waits: &WaitHistogram| waits.value_at_quantile(0.99),
+        |waits: &WaitHistogram| waits.value_at_quantile(0.999),
     );
-    Record {
+    RwRecord {
         bench: NAME,
         target,
         on: plan.on,
@@ -174,11 +175,11 @@ fn record(
             read_wait_p50_ns: read(p50),
             read_wait_p99_ns: read(p99),
             read_wait_p999_ns: read(p999),
-            read_wait_max_ns: read(Waits::max),
+            read_wait_max_ns: read(WaitHistogram::max),
             write_wait_p50_ns: write(p50),
             write_wait_p99_ns: write(p99),
             write_wait_p999_ns: write(p999),
-            write_wait_max_ns: write(Waits::max),
+            write_wait_max_ns: write(WaitHistogram::max),
         },
         sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
         per_thread: outcome.admissions,
@@ -194,10 +195,10 @@ fn record(
 }
 
 impl Summary {
-    fn new(records: &[Record], target: Target, threads: usize, share: usize) -> Self {
-        let of_cell = |r: &&Record| r.target == target && r.threads == threads && r.writes_in_1000 == share;
-        let ours: Vec<&Record> = records.iter().filter(of_cell).collect();
-        let over = |of: &dyn Fn(&Record) -> f64| median(ours.iter().map(|r| of(r)).filter(|x| !x.is_nan()));
+    fn new(records: &[RwRecord], target: Target, threads: usize, share: usize) -> Self {
+        let of_cell = |r: &&RwRecord| r.target == target && r.threads == threads && r.writes_in_1000 == share;
+        let ours: Vec<&RwRecord> = records.iter().filter(of_cell).collect();
+        let over = |of: &dyn Fn(&RwRecord) -> f64| median(ours.iter().map(|r| of(r)).filter(|x| !x.is_nan()));
         let wait = |of: fn(&WaitFields) -> Option<u64>| over(&|r| of(&r.waits).map_or(f64::NAN, |ns| ns as f64));
         Self {
             throughput: over(&|r| r.throughput),
@@ -211,7 +212,7 @@ impl Summary {
 }
 
 /// Makes the runs. The locks take turns, so that whatever changes on the machine in the meantime befalls all alike.
-fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<Record>, Failure> {
+fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<RwRecord>, Failure> {
     let progress = output.progress(NAME, shares.len() * plan.total());
     let mut records = Vec::with_capacity(shares.len() * plan.total());
     for run in 1..=plan.runs {
@@ -233,7 +234,7 @@ fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<Record>,
     Ok(records)
 }
 
-fn table(plan: &Plan, shares: &[usize], records: &[Record]) -> Table {
+fn table(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Table {
     let words = ["lock", "T", "writes in 1000", "throughput", "reads", "writes", "min/max"];
     let waits = ["read p50", "read p99.9", "read max", "write p50", "write p99.9", "write max"];
     let mut table = Table::new(1, words.into_iter().chain(waits));
@@ -252,7 +253,7 @@ fn table(plan: &Plan, shares: &[usize], records: &[Record]) -> Table {
 }
 
 /// What is to be said of the logged runs, if there were any.
-fn logged_runs(plan: &Plan, shares: &[usize], records: &[Record]) -> Option<String> {
+fn logged_runs(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Option<String> {
     let mut rows = Vec::new();
     for &threads in &plan.threads {
         for &share in shares {
@@ -276,7 +277,7 @@ impl Crossover {
 }
 
 /// For each number of contenders; none, if not both were measured.
-fn crossovers(plan: &Plan, shares: &[usize], records: &[Record]) -> Vec<Crossover> {
+fn crossovers(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Vec<Crossover> {
     if ![GO, SHARDED].iter().all(|target| plan.targets.contains(target)) {
         return Vec::new();
     }
@@ -320,7 +321,7 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     let mut remarks = String::from(
         "writes in 1000: of so many visits; who visits draws. min/max: the visits of the contender that made the fewest \
          over those of the one that made the most.\n\
-         Waits: of two milliseconds and more all, and a sample of the others; those of readers and of writers apart.",
+         WaitHistogram: of two milliseconds and more all, and a sample of the others; those of readers and of writers apart.",
     );
     let crossovers = crossovers(&plan, shares, &records);
     crossovers.iter().try_for_each(|crossover| output.record(crossover))?;

@@ -81,7 +81,7 @@ pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Resul
 }
 
 /// Everything in one table. The floors come first.
-fn overview(alone: &[uncontended::Record], summaries: &Summaries) -> Table {
+fn overview(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Table {
     let most = summaries.threads.iter().copied().max().unwrap_or(1);
     let baseline = summaries.baseline();
     let baseline_mean = baseline.map_or(f64::NAN, |baseline| mean(summaries, baseline));

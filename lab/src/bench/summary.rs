@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::plan::{Plan, Record};
+use super::plan::{Plan, RunRecord};
 use crate::measure::metrics::{geometric_mean, median};
 use crate::measure::usage::disturbance;
 use crate::output::table::Table;
@@ -68,9 +68,9 @@ pub struct Summaries {
 }
 
 impl Summary {
-    fn new(target: Target, threads: usize, records: &[Record]) -> Self {
+    fn new(target: Target, threads: usize, records: &[RunRecord]) -> Self {
         let ours = || records.iter().filter(|r| r.target == target && r.threads == threads);
-        let over = |of: fn(&Record) -> f64| median(ours().map(of).filter(|x| !x.is_nan()));
+        let over = |of: fn(&RunRecord) -> f64| median(ours().map(of).filter(|x| !x.is_nan()));
         Self {
             target,
             threads,
@@ -104,7 +104,7 @@ pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
 impl Summaries {
     /// Takes the medians.
     #[must_use]
-    pub fn new(plan: &Plan, records: &[Record]) -> Self {
+    pub fn new(plan: &Plan, records: &[RunRecord]) -> Self {
         let all = plan
             .threads
             .iter()

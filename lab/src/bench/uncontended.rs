@@ -47,7 +47,7 @@ pub const PEERS: [Target; 3] =
 
 /// What came of one.
 #[derive(Clone, Serialize, Debug)]
-pub struct Record {
+pub struct UncontendedRecord {
     bench: &'static str,
     /// What.
     #[serde(flatten)]
@@ -101,7 +101,7 @@ pub fn measure(
     rounds: usize,
     output: Output,
     progress: &ProgressBar,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<UncontendedRecord>, Failure> {
     let mut times = vec![Vec::with_capacity(rounds); targets.len()];
     for _ in 0..rounds {
         for (&target, times) in targets.iter().zip(&mut times) {
@@ -120,7 +120,7 @@ pub fn measure(
     for ((&target, times), ns) in targets.iter().zip(&times).zip(medians) {
         let ns_min = times.iter().copied().fold(f64::INFINITY, f64::min);
         let ratio = fastest.map(|fastest| ns / fastest);
-        let record = Record { bench: "uncontended", target, on, rounds, ns, ns_min, ratio };
+        let record = UncontendedRecord { bench: "uncontended", target, on, rounds, ns, ns_min, ratio };
         output.record(&record)?;
         records.push(record);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sudog_runtime::event::clock::Scale;
 
-use crate::measure::admissions::{Admission, History, Pending};
+use crate::measure::admissions::{Admission, AdmissionHistory, Pending};
 
 /// What is written of an admission. Times are ticks of [`clock::ticks`](sudog_runtime::event::clock::ticks).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +111,7 @@ impl Log {
 ///
 /// If there is an order, and an admission of it is missing, or there twice.
 #[must_use]
-pub fn merge(logs: Vec<Log>, in_order: bool, start: u64, stop: u64, scale: &Scale) -> History {
+pub fn merge(logs: Vec<Log>, in_order: bool, start: u64, stop: u64, scale: &Scale) -> AdmissionHistory {
     let ns = |ticks: u64| scale.time(ticks).as_nanos() as u64;
     let origin = ns(start);
     let since = |ticks: u64| ns(ticks).saturating_sub(origin);
@@ -141,7 +141,7 @@ pub fn merge(logs: Vec<Log>, in_order: bool, start: u64, stop: u64, scale: &Scal
         }
     }
     let last = admissions.iter().map(|admission| admission.release).max().unwrap_or(0);
-    History { contenders, admissions, in_order, pending, elapsed: since(stop).max(last) }
+    AdmissionHistory { contenders, admissions, in_order, pending, elapsed: since(stop).max(last) }
 }
 
 #[cfg(test)]

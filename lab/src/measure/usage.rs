@@ -2,6 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use nix::{
+    sys::resource::{self, UsageWho, getrusage},
+    sys::time::TimeVal,
+    unistd::{SysconfVar, sysconf},
+};
+
 /// A warning, if the machine was not ours alone. On two processors of which one is taken, threads take turns on the
 /// other and hardly ever meet: that is another benchmark.
 #[must_use]
@@ -47,19 +54,15 @@ impl Counts {
     #[cfg(unix)]
     #[must_use]
     pub fn now() -> Self {
-        let [ours, children] = [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN].map(|who| {
-            // SAFETY: an all-zero rusage is a valid one.
-            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-            // SAFETY: `usage` is an rusage to be filled. It cannot fail for these two.
-            unsafe { libc::getrusage(who, &raw mut usage) };
-            usage
-        });
-        let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-        let cpu = |usage: libc::rusage| duration(usage.ru_utime) + duration(usage.ru_stime);
+        let [ours, children] =
+            [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).expect("getrusage takes both"));
+        let duration = |t: TimeVal| Duration::new(t.tv_sec() as u64, t.tv_usec() as u32 * 1000);
+        let cpu = |usage: resource::Usage| duration(usage.user_time()) + duration(usage.system_time());
         Self {
             time: Instant::now(),
-            voluntary_switches: (ours.ru_nvcsw + children.ru_nvcsw) as u64,
-            involuntary_switches: (ours.ru_nivcsw + children.ru_nivcsw) as u64,
+            voluntary_switches: (ours.voluntary_context_switches() + children.voluntary_context_switches()) as u64,
+            involuntary_switches: (ours.involuntary_context_switches() + children.involuntary_context_switches())
+                as u64,
             cpu: cpu(ours) + cpu(children),
             busy: busy(),
         }
@@ -96,8 +99,7 @@ fn busy() -> Option<Duration> {
     // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two already.
     let times: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
     let ticks = [0, 1, 2, 5, 6, 7].into_iter().map(|column| times.get(column).copied()).sum::<Option<u64>>()?;
-    // SAFETY: it only looks up a constant.
-    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
     Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }
 

@@ -9,18 +9,18 @@ use crate::measure::ticks::Ticks;
 use crate::targets::lockable::{Access, PerAccess};
 
 /// A histogram of waiting times in nanoseconds.
-pub type Waits = Histogram<u64>;
+pub type WaitHistogram = Histogram<u64>;
 
 /// An empty histogram: to one part in a hundred, up to an hour.
 #[must_use]
-pub fn empty_waits() -> Waits {
+pub fn empty_waits() -> WaitHistogram {
     const HOUR: u64 = 3_600_000_000_000;
-    Waits::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
+    WaitHistogram::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
 }
 
 /// One for each access.
 #[must_use]
-pub fn empty_waits_by_access() -> PerAccess<Waits> {
+pub fn empty_waits_by_access() -> PerAccess<WaitHistogram> {
     PerAccess { read: empty_waits(), write: empty_waits() }
 }
 
@@ -38,7 +38,7 @@ pub fn empty_waits_by_access() -> PerAccess<Waits> {
 /// random so as not to keep step with anything periodic. A timed wait that turns out to be long is dropped, as the
 /// clock has counted it already.
 ///
-/// Waits are kept apart by access. Which of them are timed is drawn for all together, so it is as it would be for each.
+/// WaitHistogram are kept apart by access. Which of them are timed is drawn for all together, so it is as it would be for each.
 ///
 /// The same waits are measured by how many others were admitted meanwhile. At the request of a timed one, their number
 /// is read, as at its entry; that of a long one was read just after the first tick in it, so it has less than it should
@@ -46,7 +46,7 @@ pub fn empty_waits_by_access() -> PerAccess<Waits> {
 #[derive(Debug)]
 pub struct WaitRecorder<'a> {
     ticks: &'a Ticks,
-    waits: PerAccess<Waits>,
+    waits: PerAccess<WaitHistogram>,
     bypasses: Bypasses,
     rate: u32,
     /// Acquisitions until the next one that is timed.
@@ -162,7 +162,7 @@ impl<'a> WaitRecorder<'a> {
 
     /// What has been recorded.
     #[must_use]
-    pub fn into_records(self) -> (PerAccess<Waits>, Bypasses) {
+    pub fn into_records(self) -> (PerAccess<WaitHistogram>, Bypasses) {
         (self.waits, self.bypasses)
     }
 

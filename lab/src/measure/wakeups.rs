@@ -8,6 +8,9 @@
 //! System calls could also be counted where our locks make them, in the runtime's futex. But that would be ours alone,
 //! and only the calls that go that way; by the trace point those of every lock are counted alike, whatever they are.
 
+#[cfg(target_os = "linux")]
+use nix::sys::resource::{UsageWho, getrusage};
+
 /// Counts the sleeps of the thread that made it.
 ///
 /// The system is asked only after a wait that was longer than a sleep can be short, so short waits cost a comparison.
@@ -90,11 +93,8 @@ impl SleepCounter {
 /// Of the calling thread, since it began.
 #[cfg(target_os = "linux")]
 fn voluntary_switches() -> Option<u64> {
-    // SAFETY: an all-zero rusage is a valid one.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is an rusage to be filled.
-    let failed = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0;
-    (!failed).then_some(usage.ru_nvcsw as u64)
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
+    Some(usage.voluntary_context_switches() as u64)
 }
 
 #[cfg(not(target_os = "linux"))]

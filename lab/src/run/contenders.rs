@@ -12,12 +12,12 @@
 
 use std::fmt;
 use std::io;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Serialize;
 #[cfg(unix)]
 use sudog_runtime::goroutine::{Builder, Placement, gosched, max_procs, set_max_procs};
@@ -25,7 +25,7 @@ use sudog_runtime::goroutine::{Builder, Placement, gosched, max_procs, set_max_p
 use crate::targets::target::Target;
 
 /// The kinds of contenders.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum, Debug)]
 pub enum Kind {
     /// See [`Contenders::Threads`].
     #[default]
@@ -231,18 +231,6 @@ impl fmt::Display for Contenders {
             Self::Goroutines { workers: 1 } => f.write_str("goroutines (1 worker)"),
             #[cfg(unix)]
             Self::Goroutines { workers } => write!(f, "goroutines ({workers} workers)"),
-        }
-    }
-}
-
-impl FromStr for Kind {
-    type Err = &'static str;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "threads" => Ok(Self::Threads),
-            "goroutines" => Ok(Self::Goroutines),
-            _ => Err("only 'threads' and 'goroutines' can contend"),
         }
     }
 }

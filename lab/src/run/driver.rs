@@ -33,7 +33,7 @@ use sudog_runtime::event::clock::ticks;
 use crate::measure::log::Entry;
 use crate::measure::ticks::Ticks;
 use crate::measure::usage::{Counts, Usage};
-use crate::measure::waits::{Bypasses, WaitRecorder, Waits, empty_waits_by_access};
+use crate::measure::waits::{Bypasses, WaitHistogram, WaitRecorder, empty_waits_by_access};
 use crate::measure::wakeups::{CallCounter, SleepCounter};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::sections::CriticalSections;
@@ -83,7 +83,7 @@ pub struct Outcome {
     /// How many of them came to read. The rest wrote: all, where the target does not ask.
     pub reads: u64,
     /// From request to entry; see [`WaitRecorder`]. A wait cut short by the stop has the length it had reached by then.
-    pub waits: PerAccess<Waits>,
+    pub waits: PerAccess<WaitHistogram>,
     /// In what order they were admitted; nothing, if several could be in at a time.
     pub order: Option<Admissions>,
     /// Of all threads, and of others, over the whole run.
@@ -166,7 +166,7 @@ struct Tally {
     admissions: u64,
     reads: u64,
     max_bypass: u64,
-    waits: PerAccess<Waits>,
+    waits: PerAccess<WaitHistogram>,
     bypasses: Bypasses,
 }
 

@@ -1,11 +1,17 @@
 //! A processor of one's own, where that can be had.
 
+#[cfg(target_os = "linux")]
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
+
 /// While it lives, this thread runs on one processor only. Does nothing where threads cannot be told where to run, or
 /// where there are not so many processors.
 #[derive(Debug)]
 pub struct Pinned {
     #[cfg(target_os = "linux")]
-    before: Option<libc::cpu_set_t>,
+    before: Option<CpuSet>,
 }
 
 #[cfg(target_os = "linux")]
@@ -14,18 +20,12 @@ impl Pinned {
     #[must_use]
     pub fn to(n: usize) -> Self {
         let before = allowed();
-        let may_run_on = |set: &libc::cpu_set_t, cpu: usize| {
-            // SAFETY: the number is below the size of the set.
-            unsafe { libc::CPU_ISSET(cpu, set) }
-        };
-        let cpu = before.and_then(|set| (0..libc::CPU_SETSIZE as usize).filter(|&cpu| may_run_on(&set, cpu)).nth(n));
-        if let Some(cpu) = cpu {
-            let mut only = none();
-            // SAFETY: as above.
-            unsafe { libc::CPU_SET(cpu, &mut only) };
-            set_allowed(&only);
-        }
-        Self { before: cpu.and(before) }
+        let is_allowed = |set: &CpuSet, cpu: usize| set.is_set(cpu) == Ok(true);
+        let cpu = before.and_then(|set| (0..CpuSet::count()).filter(|&cpu| is_allowed(&set, cpu)).nth(n));
+        let mut only = CpuSet::new();
+        let Some(Ok(())) = cpu.map(|cpu| only.set(cpu)) else { return Self { before: None } };
+        set_allowed(&only);
+        Self { before }
     }
 }
 
@@ -47,27 +47,20 @@ impl Drop for Pinned {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn none() -> libc::cpu_set_t {
-    // SAFETY: an all-zero set is a valid, empty one.
-    unsafe { std::mem::zeroed() }
-}
-
 /// Where this thread may run, if the system tells.
 #[cfg(target_os = "linux")]
-fn allowed() -> Option<libc::cpu_set_t> {
-    let mut set = none();
-    // SAFETY: `set` is a set of the size given; 0 is this thread.
-    let told = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
-    (told == 0).then_some(set)
+fn allowed() -> Option<CpuSet> {
+    sched_getaffinity(THIS_THREAD).ok()
 }
 
 #[cfg(target_os = "linux")]
-fn set_allowed(set: &libc::cpu_set_t) {
+fn set_allowed(set: &CpuSet) {
     // Should the system refuse, the thread runs where it did.
-    // SAFETY: as above.
-    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) };
+    let _ = sched_setaffinity(THIS_THREAD, set);
 }
+
+#[cfg(target_os = "linux")]
+const THIS_THREAD: Pid = Pid::from_raw(0);
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -75,10 +68,7 @@ mod tests {
 
     #[test]
     fn one_processor_and_then_all_again() {
-        let count = || {
-            // SAFETY: the set is one.
-            allowed().map(|set| unsafe { libc::CPU_COUNT(&set) })
-        };
+        let count = || allowed().map(|set| (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).count());
         let before = count();
         let pinned = Pinned::to(0);
         assert!(before.is_none() || count() == Some(1));

@@ -14,7 +14,7 @@ use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{Order, RawLock, Semaphore, Wake};
 
 use crate::bench::logged;
-use crate::bench::plan::{Plan, Record};
+use crate::bench::plan::{Plan, RunRecord};
 
 use crate::measure::metrics::median;
 use crate::measure::usage::disturbance;
@@ -113,7 +113,7 @@ unsafe impl Semaphore for Counted {
 struct StageRecord {
     stage: StageName,
     #[serde(flatten)]
-    record: Record,
+    record: RunRecord,
     /// How often a contender slept until it was woken.
     wakes: u64,
     /// How often an unlock gave the lock to a waiter.

@@ -79,7 +79,7 @@ pub enum Case {
 
 /// What came of one case with one number of waiters.
 #[derive(Clone, Serialize, Debug)]
-pub struct Record {
+pub struct CaseRecord {
     bench: &'static str,
     /// The case.
     pub case: Case,
@@ -138,7 +138,7 @@ impl Case {
 }
 
 /// Measures Go's cases with every number of waiters, on the treap.
-pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar) -> Result<Vec<Record>, Failure> {
+pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar) -> Result<Vec<CaseRecord>, Failure> {
     const AT_LEAST: Duration = Duration::from_millis(10);
     let mut records = Vec::new();
     for case in Case::GO {
@@ -147,7 +147,8 @@ pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar
                 progress.inc(1);
                 case.time(n, AT_LEAST)
             });
-            let record = Record { bench: "semtable", case, queue: QueueName::Treap, n, runs, ns_per_op: median(times) };
+            let record =
+                CaseRecord { bench: "semtable", case, queue: QueueName::Treap, n, runs, ns_per_op: median(times) };
             output.record(&record)?;
             records.push(record);
         }
@@ -162,14 +163,14 @@ pub fn steps(ns: &[usize], runs: usize) -> usize {
 }
 
 /// The factor by which the time of an operation grows from n to 4n, if both were measured.
-fn growth_from(record: &Record, records: &[Record]) -> Option<f64> {
+fn growth_from(record: &CaseRecord, records: &[CaseRecord]) -> Option<f64> {
     let later = records.iter().find(|later| later.case == record.case && later.n == 4 * record.n)?;
     Some(later.ns_per_op / record.ns_per_op)
 }
 
 /// In one line: how each case grows at its largest n.
 #[must_use]
-pub fn growth(records: &[Record]) -> String {
+pub fn growth(records: &[CaseRecord]) -> String {
     let mut text = "semtable, growth of an operation from n to 4n waiters:".to_owned();
     for case in Case::GO {
         let last =
@@ -183,7 +184,7 @@ pub fn growth(records: &[Record]) -> String {
 
 /// Nanoseconds, and the factor by which they grow from n to 4n.
 #[must_use]
-pub fn table(records: &[Record]) -> Table {
+pub fn table(records: &[CaseRecord]) -> Table {
     let mut table = Table::new(1, ["case", "n", "queue + dequeue", "growth from n to 4n"]);
     for r in records {
         let growth = growth_from(r, records).unwrap_or(f64::NAN);
@@ -192,20 +193,20 @@ pub fn table(records: &[Record]) -> Table {
     table
 }
 
-fn points(records: &[Record]) -> Vec<Point> {
+fn points(records: &[CaseRecord]) -> Vec<Point> {
     records.iter().map(|r| Point { case: r.case.name(), queue: r.queue, n: r.n, ns: r.ns_per_op }).collect()
 }
 
 /// What the steady cases came to.
 struct Steady {
-    records: Vec<Record>,
+    records: Vec<CaseRecord>,
     points: Vec<Point>,
     growths: Vec<growth::Growth>,
     verdict: Option<Verdict>,
 }
 
 impl Steady {
-    fn new(records: Vec<Record>, output: Output) -> Result<Self, Failure> {
+    fn new(records: Vec<CaseRecord>, output: Output) -> Result<Self, Failure> {
         let points = points(&records);
         let growths = growth::growths("semtable-growth", &points);
         growths.iter().try_for_each(|growth| output.record(growth))?;
@@ -262,7 +263,7 @@ const STEADY_REMARK: &str = "An operation takes one waiter out and puts it back.
     behind n - 1 who wait for A. ManyLocks: any of n, each of whom waits for a lock of its own. A time that grows as n^p \
     has the growth exponent p.";
 
-fn page(go: &[Record], steady: Option<&Steady>) -> Result<Page, Failure> {
+fn page(go: &[CaseRecord], steady: Option<&Steady>) -> Result<Page, Failure> {
     let mut page = Page::new(
         "The queues of the semaphore table",
         "Who waits for a lock waits in a bucket of a table, beside those who wait for other locks of the bucket. What does \

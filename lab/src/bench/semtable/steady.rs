@@ -18,7 +18,7 @@ use sudog_runtime::sema::queue::BucketQueue;
 use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{Order, Table};
 
-use super::{BASE, Case, Record, STRIDE};
+use super::{BASE, Case, CaseRecord, STRIDE};
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -135,7 +135,7 @@ pub fn measure(
     runs: usize,
     output: Output,
     progress: &ProgressBar,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<CaseRecord>, Failure> {
     let mut records = Vec::new();
     for case in Case::STEADY {
         for &n in ns {
@@ -148,7 +148,7 @@ pub fn measure(
                 }
             }
             for (&queue, times) in queues.iter().zip(times) {
-                let record = Record { bench: "semtable", case, queue, n, runs, ns_per_op: median(times) };
+                let record = CaseRecord { bench: "semtable", case, queue, n, runs, ns_per_op: median(times) };
                 output.record(&record)?;
                 records.push(record);
             }
@@ -165,7 +165,7 @@ pub fn steps(queues: &[QueueName], ns: &[usize], runs: usize) -> usize {
 
 /// Nanoseconds.
 #[must_use]
-pub fn table(records: &[Record]) -> table::Table {
+pub fn table(records: &[CaseRecord]) -> table::Table {
     let mut table = table::Table::new(2, ["case", "queue", "n", "dequeue + queue"]);
     for r in records {
         table.row([r.case.name(), r.queue.name(), &r.n.to_string(), &units::time(r.ns_per_op)]);

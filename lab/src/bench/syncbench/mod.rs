@@ -32,7 +32,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use std::time::Duration;
 
-use self::summary::{Cell, Record, means, tables};
+use self::summary::{Cell, ContestantRecord, means, tables};
 
 use crate::measure::usage::{Counts, disturbance};
 use crate::output::Output;
@@ -112,7 +112,7 @@ pub fn run(args: &SyncbenchArgs, output: Output) -> Result<(), Failure> {
 }
 
 /// How many processors others used meanwhile, on average over the records.
-fn others(records: &[Record]) -> Option<f64> {
+fn others(records: &[ContestantRecord]) -> Option<f64> {
     let sum: Option<f64> = records.iter().map(|record| record.other_cpus).sum();
     sum.map(|sum| sum / records.len() as f64)
 }

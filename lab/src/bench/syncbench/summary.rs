@@ -23,7 +23,7 @@ pub struct Cell {
 
 /// What is written of one contestant.
 #[derive(Clone, Serialize, Debug)]
-pub struct Record {
+pub struct ContestantRecord {
     bench: &'static str,
     /// Which benchmark.
     pub name: BenchName,
@@ -61,7 +61,7 @@ pub struct Mean {
 
 impl Cell {
     /// One for each contestant.
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<ContestantRecord> {
         let medians: Vec<f64> = self.times.iter().map(|times| median(times.iter().copied())).collect();
         let contestants = &self.bench.contestants;
         let fastest = |role: Role| {
@@ -69,26 +69,27 @@ impl Cell {
             those.map(|(_, &ns)| ns).reduce(f64::min)
         };
         let (peer, floor) = (fastest(Role::Peer), fastest(Role::Floor));
-        let record = |((contestant, times), &ns): ((&super::contestant::Contestant, &Vec<f64>), &f64)| Record {
-            bench: NAME,
-            name: self.bench,
-            family: self.bench.family,
-            contestant: contestant.name,
-            role: contestant.role,
-            threads: self.threads,
-            runs: times.len(),
-            ns,
-            ns_min: times.iter().copied().fold(f64::INFINITY, f64::min),
-            peer_ratio: peer.map(|peer| ns / peer),
-            floor_ratio: floor.map(|floor| ns / floor),
-            other_cpus: self.other_cpus,
-        };
+        let record =
+            |((contestant, times), &ns): ((&super::contestant::Contestant, &Vec<f64>), &f64)| ContestantRecord {
+                bench: NAME,
+                name: self.bench,
+                family: self.bench.family,
+                contestant: contestant.name,
+                role: contestant.role,
+                threads: self.threads,
+                runs: times.len(),
+                ns,
+                ns_min: times.iter().copied().fold(f64::INFINITY, f64::min),
+                peer_ratio: peer.map(|peer| ns / peer),
+                floor_ratio: floor.map(|floor| ns / floor),
+                other_cpus: self.other_cpus,
+            };
         contestants.iter().zip(&self.times).zip(&medians).map(record).collect()
     }
 }
 
 /// The contestants of some records, each once, in the order of the longest list.
-fn contestants<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<(&'static str, Role)> {
+fn contestants<'a>(records: impl Iterator<Item = &'a ContestantRecord>) -> Vec<(&'static str, Role)> {
     let mut all = Vec::new();
     for record in records {
         let contestant = (record.contestant, record.role);
@@ -100,10 +101,10 @@ fn contestants<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<(&'static s
     all
 }
 
-type RatioOf = fn(&Record) -> Option<f64>;
+type RatioOf = fn(&ContestantRecord) -> Option<f64>;
 
 /// A table for each family: a line for each benchmark and number of threads.
-pub fn tables(records: &[Record]) -> impl Iterator<Item = (Family, Table)> {
+pub fn tables(records: &[ContestantRecord]) -> impl Iterator<Item = (Family, Table)> {
     Family::ALL.into_iter().filter_map(|family| {
         let of_family = || records.iter().filter(move |record| record.family == family);
         of_family().next()?;
@@ -119,7 +120,8 @@ pub fn tables(records: &[Record]) -> impl Iterator<Item = (Family, Table)> {
         lines.dedup();
         for (bench, threads) in lines {
             let find = |contestant: &str| {
-                let ours = |r: &&Record| r.name == bench && r.threads == threads && r.contestant == contestant;
+                let ours =
+                    |r: &&ContestantRecord| r.name == bench && r.threads == threads && r.contestant == contestant;
                 of_family().find(ours)
             };
             let times = contestants.iter().map(|(name, _)| units::time(find(name).map_or(f64::NAN, |r| r.ns)));
@@ -133,11 +135,12 @@ pub fn tables(records: &[Record]) -> impl Iterator<Item = (Family, Table)> {
 }
 
 /// Of each of ours, by family and number of threads.
-pub fn means(records: &[Record]) -> Vec<Mean> {
+pub fn means(records: &[ContestantRecord]) -> Vec<Mean> {
     let mut means: Vec<Mean> = Vec::new();
     for first in records.iter().filter(|record| record.role == Role::Ours) {
-        let alike =
-            |r: &&Record| (r.family, r.contestant, r.threads) == (first.family, first.contestant, first.threads);
+        let alike = |r: &&ContestantRecord| {
+            (r.family, r.contestant, r.threads) == (first.family, first.contestant, first.threads)
+        };
         let ratios: Vec<f64> = records.iter().filter(alike).filter_map(|record| record.peer_ratio).collect();
         let known = |mean: &Mean| {
             (mean.family, mean.contestant, mean.threads) == (first.family, first.contestant, first.threads)

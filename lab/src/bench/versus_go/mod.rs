@@ -20,7 +20,7 @@ use serde::Serialize;
 use self::benches::Name;
 use self::child::{Limits, run_ours};
 use self::go::{Go, Program};
-use self::records::{Record, means, records, table};
+use self::records::{QuantityRecord, means, records, table};
 
 use crate::measure::usage::Counts;
 use crate::output::Output;
@@ -123,7 +123,7 @@ fn measure(
     workers: usize,
     runs: usize,
     limits: &Limits,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<QuantityRecord>, Failure> {
     let mut go = Vec::with_capacity(runs);
     let mut ours = vec![Vec::with_capacity(runs); team.len()];
     for _ in 0..runs {

@@ -12,7 +12,7 @@ use crate::output::units;
 
 /// What came of one quantity of one benchmark.
 #[derive(Clone, Serialize, Debug)]
-pub struct Record {
+pub struct QuantityRecord {
     bench: &'static str,
     /// Of which benchmark.
     pub name: Name,
@@ -51,12 +51,12 @@ impl fmt::Display for Mean {
 }
 
 /// One record for each quantity.
-pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) -> Vec<Record> {
+pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) -> Vec<QuantityRecord> {
     let quantities = ours.first().map(Reading::quantities).into_iter().flatten();
     let record = |(quantity, unit, _): (&str, Unit, f64)| {
         let (go_runs, sudog_runs) = (values(go, quantity), values(ours, quantity));
         let (go, sudog) = (median(go_runs.iter().copied()), median(sudog_runs.iter().copied()));
-        Record {
+        QuantityRecord {
             bench: "versus-go",
             name: bench,
             quantity: quantity.to_owned(),
@@ -91,10 +91,10 @@ pub fn workers(n: usize) -> String {
 }
 
 /// The means of all groups that have one, with each number of workers.
-pub fn means(records: &[Record], workers: &[usize]) -> Vec<Mean> {
+pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
     let groups = [Group::Sync, Group::Sched, Group::Load];
     let mean = |(group, workers): (Group, usize)| {
-        let of = |r: &&Record| r.group == group && r.workers == workers && r.quantity.is_empty();
+        let of = |r: &&QuantityRecord| r.group == group && r.workers == workers && r.quantity.is_empty();
         let ratios: Vec<f64> = records.iter().filter(of).filter_map(|r| r.ratio).collect();
         let benches = ratios.len();
         (benches > 1).then(|| {
@@ -106,7 +106,7 @@ pub fn means(records: &[Record], workers: &[usize]) -> Vec<Mean> {
 }
 
 /// All medians.
-pub fn table(records: &[Record]) -> Table {
+pub fn table(records: &[QuantityRecord]) -> Table {
     let mut table = Table::new(1, ["bench", "workers", "Go", "sudog", "ratio"]);
     for r in records {
         let show = |value: Option<f64>| value.map_or_else(|| units::NOTHING.to_owned(), |value| r.unit.show(value));
@@ -129,7 +129,7 @@ mod tests {
         lines.iter().map(|line| line.parse().unwrap()).collect()
     }
 
-    fn some(bench: &str, workers: usize, go: &[&str], ours: &[&str]) -> Vec<Record> {
+    fn some(bench: &str, workers: usize, go: &[&str], ours: &[&str]) -> Vec<QuantityRecord> {
         records(bench.parse().unwrap(), workers, &readings(go), &readings(ours))
     }
 

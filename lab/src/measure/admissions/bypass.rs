@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use super::History;
+use super::AdmissionHistory;
 use crate::measure::metrics::quantile;
 
 /// Of all waits, those that the end cut short included: as many as they had reached by then.
@@ -24,7 +24,7 @@ pub struct Bypass {
 
 /// Nothing, if no contender waited.
 #[must_use]
-pub fn bypass(history: &History) -> Option<Bypass> {
+pub fn bypass(history: &AdmissionHistory) -> Option<Bypass> {
     let mut all = bypasses(history);
     all.sort_unstable();
     let max = *all.last()?;
@@ -41,7 +41,7 @@ fn bucket(n: u64) -> usize {
 ///
 /// The admissions are gone through in their order, and the times of their requests put into a tree that counts: then
 /// those that came later than one's own are those that have overtaken it. Equal times are in no order, and not counted.
-fn bypasses(history: &History) -> Vec<u64> {
+fn bypasses(history: &AdmissionHistory) -> Vec<u64> {
     let mut requests: Vec<u64> = history.admissions.iter().map(|admission| admission.request).collect();
     requests.sort_unstable();
     let not_after = |request: u64| requests.partition_point(|&other| other <= request);
@@ -146,7 +146,7 @@ mod tests {
                 let passes = |b: &&Admission| b.contender != contender && b.request > request && b.entry < entry;
                 expected.push(admissions.iter().filter(passes).count() as u64);
             }
-            prop_assert_eq!(bypasses(&History { admissions, pending, ..history(8, &[]) }), expected);
+            prop_assert_eq!(bypasses(&AdmissionHistory { admissions, pending, ..history(8, &[]) }), expected);
         }
     }
 }

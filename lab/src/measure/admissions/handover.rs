@@ -11,7 +11,7 @@
 
 use serde::Serialize;
 
-use super::History;
+use super::AdmissionHistory;
 use crate::measure::metrics::quantile;
 
 /// In the order of admissions.
@@ -35,8 +35,8 @@ pub struct Handover {
 
 /// All of it. Nothing, if no time passed.
 #[must_use]
-pub fn handover(history: &History) -> Option<Handover> {
-    let History { admissions, elapsed, .. } = history;
+pub fn handover(history: &AdmissionHistory) -> Option<Handover> {
+    let AdmissionHistory { admissions, elapsed, .. } = history;
     // The earliest request of those that are still to be admitted, or never will be.
     let mut earliest = history.pending.iter().map(|pending| pending.request).min().unwrap_or(u64::MAX);
     let (mut dead, mut handovers, mut clock_conflicts) = (0, Vec::new(), 0);

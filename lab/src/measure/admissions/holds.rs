@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use super::History;
+use super::AdmissionHistory;
 use crate::measure::metrics::jain;
 
 /// By the time of holding.
@@ -21,7 +21,7 @@ pub struct Holds {
 
 /// Both.
 #[must_use]
-pub fn holds(history: &History) -> Holds {
+pub fn holds(history: &AdmissionHistory) -> Holds {
     let mut usage = vec![0; history.contenders];
     for admission in &history.admissions {
         usage[admission.contender as usize] += admission.release.saturating_sub(admission.entry);

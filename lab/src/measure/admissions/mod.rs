@@ -31,7 +31,7 @@ use self::bypass::{Bypass, bypass};
 use self::handover::{Handover, handover};
 use self::holds::{Holds, holds};
 use self::short_term::{ShortTerm, short_term};
-use self::waits::{Waits, waits};
+use self::waits::{WaitQuantiles, waits};
 use self::windows::{Windows, windows};
 
 /// One admission. Times are nanoseconds from the start.
@@ -58,7 +58,7 @@ pub struct Pending {
 
 /// All that happened in a run.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct AdmissionHistory {
     /// How many contended.
     pub contenders: usize,
     /// In their order, if there is one.
@@ -92,7 +92,7 @@ pub struct Wakeups {
 #[derive(Clone, Debug)]
 pub struct Logged {
     /// What happened.
-    pub history: History,
+    pub history: AdmissionHistory,
     /// Whether it ended before its time, as the log was full.
     pub log_full: bool,
     /// What the system says.
@@ -117,7 +117,7 @@ pub struct Metrics {
     /// See [`mod@handover`].
     pub handover: Option<Handover>,
     /// See [`mod@waits`].
-    pub waits: Option<Waits>,
+    pub waits: Option<WaitQuantiles>,
     /// See [`mod@holds`].
     pub holds: Holds,
     /// What the system says.
@@ -150,15 +150,15 @@ mod tests {
     use super::*;
 
     /// Admissions in their order: contender, request, entry, release. It ends with the last.
-    pub fn history(contenders: usize, turns: &[(u32, u64, u64, u64)]) -> History {
+    pub fn history(contenders: usize, turns: &[(u32, u64, u64, u64)]) -> AdmissionHistory {
         let admission = |&(contender, request, entry, release)| Admission { contender, request, entry, release };
         let admissions: Vec<Admission> = turns.iter().map(admission).collect();
         let elapsed = admissions.last().map_or(0, |last| last.release);
-        History { contenders, admissions, in_order: true, pending: Vec::new(), elapsed }
+        AdmissionHistory { contenders, admissions, in_order: true, pending: Vec::new(), elapsed }
     }
 
     /// The same, where times do not matter.
-    pub fn order(contenders: usize, order: &[u32]) -> History {
+    pub fn order(contenders: usize, order: &[u32]) -> AdmissionHistory {
         let turn = |(n, &contender)| (contender, n as u64, n as u64, n as u64);
         history(contenders, &order.iter().enumerate().map(turn).collect::<Vec<_>>())
     }

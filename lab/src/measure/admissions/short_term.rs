@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use super::History;
+use super::AdmissionHistory;
 use crate::measure::metrics::median;
 
 /// Source: Dice, "Measuring short-term fairness for locks"; the size of the window is that of his "Malthusian Locks".
@@ -31,7 +31,7 @@ pub struct ShortTerm {
 
 /// All of it.
 #[must_use]
-pub fn short_term(history: &History) -> ShortTerm {
+pub fn short_term(history: &AdmissionHistory) -> ShortTerm {
     const WINDOW: usize = 1000;
     const ROUNDS: usize = 4;
     let lwss_window = WINDOW.max(ROUNDS * history.contenders);

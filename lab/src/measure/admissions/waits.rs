@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::History;
+use super::AdmissionHistory;
 use crate::measure::metrics::quantile;
 
 /// Of all waits. One that the end cut short has the length that it had reached by then: else the longest would be left
 /// out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-pub struct Waits {
+pub struct WaitQuantiles {
     /// Half of them were not longer.
     pub p50_ns: u64,
     /// The same for 99 in 100.
@@ -21,13 +21,13 @@ pub struct Waits {
 
 /// Nothing, if no contender waited.
 #[must_use]
-pub fn waits(history: &History) -> Option<Waits> {
+pub fn waits(history: &AdmissionHistory) -> Option<WaitQuantiles> {
     let admitted = history.admissions.iter().map(|admission| admission.entry.saturating_sub(admission.request));
     let cut_short = history.pending.iter().map(|pending| history.elapsed.saturating_sub(pending.request));
     let mut all: Vec<u64> = admitted.chain(cut_short).collect();
     all.sort_unstable();
     let of = |per_mille| quantile(&all, per_mille);
-    Some(Waits { p50_ns: of(500)?, p99_ns: of(990)?, p999_ns: of(999)?, max_ns: of(1000)? })
+    Some(WaitQuantiles { p50_ns: of(500)?, p99_ns: of(990)?, p999_ns: of(999)?, max_ns: of(1000)? })
 }
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
     fn every_wait_counts() {
         let turns: Vec<_> = (0..1000).map(|n| (0, n * 2000, n * 2000 + n, n * 2000 + n + 1)).collect();
         let mut history = history(2, &turns);
-        assert_eq!(waits(&history), Some(Waits { p50_ns: 499, p99_ns: 989, p999_ns: 998, max_ns: 999 }));
+        assert_eq!(waits(&history), Some(WaitQuantiles { p50_ns: 499, p99_ns: 989, p999_ns: 998, max_ns: 999 }));
         history.pending.push(Pending { contender: 1, request: 3 });
         assert_eq!(waits(&history).unwrap().max_ns, history.elapsed - 3);
     }

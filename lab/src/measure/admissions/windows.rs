@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::History;
+use super::AdmissionHistory;
 use crate::measure::metrics::{jain, median, min_max};
 
 /// Over disjoint windows of as many admissions each. What is left at the end is in none.
@@ -28,7 +28,7 @@ const ROUNDS: usize = 64;
 
 /// In windows of so many admissions, or of 64 for each contender. Nothing, if there is not one window.
 #[must_use]
-pub fn windows(history: &History, admissions: Option<usize>) -> Option<Windows> {
+pub fn windows(history: &AdmissionHistory, admissions: Option<usize>) -> Option<Windows> {
     let admissions = admissions.unwrap_or(ROUNDS * history.contenders);
     let mut shares = vec![0; history.contenders];
     let (mut jains, mut min_maxes) = (Vec::new(), Vec::new());

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use sudog_locks::capacitor::{Admission, Wrapped};
 use sudog_sync::RawLock;
 
+use super::arrival_history::{ArrivalHistory, Entry};
 use super::doorway::Doorway;
-use super::history::{Entry, History};
 use crate::run::contenders::{Contenders, Gate};
 
 /// An inner lock, on the way to which one in a thousand is kept for a while: half of them give way, the others sleep.
@@ -112,7 +112,7 @@ unsafe impl<L: RawLock> RawLock for Stalls<L> {
 /// A lock, and what it protects: the log.
 struct Logged<L, C, A> {
     lock: Wrapped<Stalls<L>, C, A>,
-    log: UnsafeCell<History>,
+    log: UnsafeCell<ArrivalHistory>,
     most: usize,
     rests: bool,
 }
@@ -129,7 +129,7 @@ impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
             let entry = pass.ticket().map_or_else(|| Entry::Past { began: NOTED.get() }, C::entry);
             {
                 // SAFETY: we have the lock, and the reference does not leave.
-                let History { admitted, late } = unsafe { &mut *self.log.get() };
+                let ArrivalHistory { admitted, late } = unsafe { &mut *self.log.get() };
                 go_on = admitted.len() < self.most;
                 let log = if go_on { admitted } else { late };
                 log.push(entry);
@@ -152,7 +152,7 @@ pub fn history<L, C, A>(
     threads: usize,
     most: usize,
     rests: bool,
-) -> io::Result<History>
+) -> io::Result<ArrivalHistory>
 where
     L: RawLock + 'static,
     C: Doorway + 'static,
@@ -160,7 +160,7 @@ where
 {
     let announced = Arc::clone(&inner.announced);
     let lock = Wrapped::with(inner, capacitor, admission);
-    let log = History { admitted: Vec::with_capacity(most), late: Vec::with_capacity(threads) };
+    let log = ArrivalHistory { admitted: Vec::with_capacity(most), late: Vec::with_capacity(threads) };
     let logged = Arc::new(Logged { lock, log: UnsafeCell::new(log), most, rests });
     let theirs = Arc::downgrade(&logged);
     let count = move || theirs.upgrade().map_or(0, |logged| logged.lock.capacitor().announced());

@@ -19,7 +19,7 @@ use sudog_locks::waiting_array::TicketWait;
 use sudog_locks::waiting_array::{Ticket, TicketSema};
 use sudog_sync::{Semaphore, Wake};
 
-use super::history::Entry;
+use super::arrival_history::Entry;
 
 /// A capacitor that says where one is.
 pub trait Doorway: ArriveDepart {

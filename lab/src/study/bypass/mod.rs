@@ -13,9 +13,9 @@
 //! Two that promise nothing are there for comparison: lanes that are counted each for itself, and a semaphore without a
 //! capacitor. That more is found there shows that it would be found.
 
+pub mod arrival_history;
 mod contest;
 mod doorway;
-pub mod history;
 
 use crate::options::{List, MAX_THREADS, number};
 use crate::study::capacitor::{inner_locks, limit};
@@ -29,9 +29,9 @@ use sudog_locks::capacitor::{
 use sudog_locks::waiting_array::{Benaphore, Ticket};
 use sudog_locks::waiting_array::{BucketWait, GrantWait};
 
+use self::arrival_history::{ArrivalHistory, Bypass, Entry, bypasses};
 use self::contest::Stalls;
 use self::doorway::{ByClock, ByTicket, Doorway, Permits};
-use self::history::{Bypass, Entry, History, bypasses};
 
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -154,7 +154,7 @@ struct Run {
 }
 
 /// What it brings home: what happened; and what the capacitor promises.
-type Outcome = (History, Option<u64>);
+type Outcome = (ArrivalHistory, Option<u64>);
 
 impl Run {
     /// Makes it. The inner lock is in a box, whichever it is: nothing is timed here but the order of admissions, and the
@@ -192,7 +192,7 @@ impl Run {
 
 /// What is written of one.
 #[derive(Serialize)]
-struct Record {
+struct BypassRecord {
     bench: &'static str,
     lock: String,
     inner: LockName,
@@ -221,7 +221,7 @@ struct Record {
     holds: Option<bool>,
 }
 
-impl Record {
+impl BypassRecord {
     fn new(inner: LockName, run: Run, (history, promise): &Outcome) -> Self {
         let bound = promise.unwrap_or(run.case.bound(run.limit));
         let bypasses = bypasses(history);
@@ -273,7 +273,7 @@ pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
         let run = Run { case, limit, threads, acquisitions, stall };
         let outcome =
             run.make(inner).map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
-        let record = Record::new(inner, run, &outcome);
+        let record = BypassRecord::new(inner, run, &outcome);
         output.record(&record)?;
         records.push(record);
         progress.inc(1);
@@ -295,7 +295,7 @@ pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
     Err(Failure::Run(format!("bypassed beyond what is promised: {}", broken.join("; "))))
 }
 
-fn print(args: &BypassArgs, records: &[Record], output: Output) -> Result<(), Failure> {
+fn print(args: &BypassArgs, records: &[BypassRecord], output: Output) -> Result<(), Failure> {
     let kept = if args.stall { "one arrival in 1000 is kept on its way to the lock" } else { "nobody is kept" };
     output.text(format_args!(
         "bypass on threads: {} that contend, {} acquisitions of each, B = {}; {kept}\n",
@@ -329,7 +329,7 @@ fn print(args: &BypassArgs, records: &[Record], output: Output) -> Result<(), Fa
          been let through, so nothing is seen of those who wait for the capacitor.",
     )?;
     for record in records.iter().filter(|record| !record.promised) {
-        let Record { lock, max, bound, .. } = record;
+        let BypassRecord { lock, max, bound, .. } = record;
         output.text(match record.holds {
             Some(false) => format!("{lock}: a counterexample, bypassed {max} times, where {bound} would be the bound."),
             _ => format!("{lock}: no counterexample to a bound of {bound} in this run."),
@@ -348,9 +348,9 @@ mod tests {
         }
     }
 
-    fn record(inner: LockName, case: Case, acquisitions: usize) -> Record {
+    fn record(inner: LockName, case: Case, acquisitions: usize) -> BypassRecord {
         let run = Run { case, limit: 2, threads: 5, acquisitions, stall: true };
-        Record::new(inner, run, &run.make(inner).unwrap())
+        BypassRecord::new(inner, run, &run.make(inner).unwrap())
     }
 
     #[test]
@@ -379,16 +379,17 @@ mod tests {
     /// A window that lets one more through than it says.
     #[test]
     fn a_broken_promise_is_noticed() {
-        let history = |admitted: &[Entry], late: &[Entry]| History { admitted: admitted.into(), late: late.into() };
+        let history =
+            |admitted: &[Entry], late: &[Entry]| ArrivalHistory { admitted: admitted.into(), late: late.into() };
         let run = Run { case: Case::Window, limit: 2, threads: 3, acquisitions: 3, stall: false };
         let late = history(&[1, 2].map(Entry::at), &[Entry::at(0)]); // it starved to the end
         for history in [history(&[1, 2, 0].map(Entry::at), &[]), late] {
-            let record = Record::new(LockName::Tts, run, &(history, Some(1)));
+            let record = BypassRecord::new(LockName::Tts, run, &(history, Some(1)));
             assert_eq!((record.max, record.beyond, record.holds, record.verdict()), (2, 1, Some(false), "BROKEN"));
         }
         // Within the bound; but no contender goes past the gate while another is in the capacitor.
         let history = history(&[Entry::Past { began: 1 }, Entry::at(0)], &[]);
-        let record = Record::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)));
+        let record = BypassRecord::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)));
         assert_eq!((record.max, record.beyond, record.by_past, record.holds), (1, 0, 1, Some(false)));
     }
 }

@@ -92,7 +92,7 @@ impl InnerJob for Round {
 
 /// What is written of one.
 #[derive(Serialize)]
-struct Record {
+struct TaxRecord {
     bench: &'static str,
     #[serde(flatten)]
     target: Target,
@@ -140,7 +140,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
             if variant != Variant::Bare {
                 row.push(units::ratio(ns / bare));
             }
-            output.record(&Record {
+            output.record(&TaxRecord {
                 bench: "capacitor-tax",
                 target: variant.spec(inner, args.b).into(),
                 inner,

@@ -81,7 +81,7 @@ const LONG: Duration = Duration::from_secs(4);
 
 /// What is written of a run.
 #[derive(Clone, Serialize, Debug)]
-struct Record {
+struct CollideRecord {
     bench: &'static str,
     placement: Placement,
     queue: QueueName,
@@ -143,10 +143,10 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    fn measure(&self, output: Output) -> Result<Vec<Record>, Failure> {
+    fn measure(&self, output: Output) -> Result<Vec<CollideRecord>, Failure> {
         let steps = self.runs * self.ns.len() * Placement::ALL.len() * self.queues.len();
         let progress = output.progress("collide", steps);
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<CollideRecord> = Vec::new();
         let mut long = HashMap::new();
         for run in 1..=self.runs {
             for &n in self.ns {
@@ -172,9 +172,14 @@ impl<'a> Plan<'a> {
         Ok(records)
     }
 
-    fn record(&self, (placement, queue, n): (Placement, QueueName, usize), run: usize, outcome: &Outcome) -> Record {
+    fn record(
+        &self,
+        (placement, queue, n): (Placement, QueueName, usize),
+        run: usize,
+        outcome: &Outcome,
+    ) -> CollideRecord {
         let (seconds, locks) = (outcome.elapsed.as_secs_f64(), 2 * n * self.rounds);
-        Record {
+        CollideRecord {
             bench: "collide",
             placement,
             queue,
@@ -194,7 +199,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn rows(&self, records: &[Record]) -> Vec<Row> {
+    fn rows(&self, records: &[CollideRecord]) -> Vec<Row> {
         let mut rows = Vec::new();
         for placement in Placement::ALL {
             for &queue in self.queues {

@@ -14,7 +14,7 @@ const ARRAYS: usize = 256;
 
 /// What came of one hash with one number of waiters.
 #[derive(Clone, Serialize, Debug)]
-pub struct Record {
+pub struct EntrainmentRecord {
     bench: &'static str,
     /// The hash.
     pub hash: HashName,
@@ -47,10 +47,10 @@ impl HashJob for Shared {
 
 /// Computes it.
 #[must_use]
-pub fn record(hash: HashName, waiters: usize) -> Record {
+pub fn record(hash: HashName, waiters: usize) -> EntrainmentRecord {
     let (buckets, shared) = with_hash(hash, Shared(waiters));
     let by_chance = 1.0 - (1.0 - 1.0 / buckets as f64).powi(waiters as i32 - 1);
-    Record { bench: "entrainment", hash, buckets, waiters, shared, by_chance }
+    EntrainmentRecord { bench: "entrainment", hash, buckets, waiters, shared, by_chance }
 }
 
 #[cfg(test)]

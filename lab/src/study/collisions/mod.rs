@@ -140,7 +140,7 @@ struct Tally {
 
 /// What is written of a run.
 #[derive(Clone, Serialize, Debug)]
-struct Record {
+struct CollisionRecord {
     bench: &'static str,
     protocol: ProtocolName,
     hash: HashName,
@@ -193,9 +193,9 @@ impl Run {
         Ok((elapsed, tallies.into_iter().fold(Tally::default(), Tally::and), counts.usage_until_now()))
     }
 
-    fn record(&self, run: usize, (elapsed, tally, usage): (Duration, Tally, Usage)) -> Record {
+    fn record(&self, run: usize, (elapsed, tally, usage): (Duration, Tally, Usage)) -> CollisionRecord {
         let seconds = elapsed.as_secs_f64();
-        Record {
+        CollisionRecord {
             bench: "collisions",
             protocol: self.protocol,
             hash: self.hash,
@@ -277,7 +277,7 @@ impl Plan<'_> {
         self.protocols.iter().flat_map(|&protocol| self.hashes.iter().map(move |&hash| (protocol, hash)))
     }
 
-    fn measure(&self, output: Output) -> Result<Vec<Record>, Failure> {
+    fn measure(&self, output: Output) -> Result<Vec<CollisionRecord>, Failure> {
         let progress = output.progress("collisions", self.runs * self.ns.len() * self.rows().count());
         let mut records = Vec::new();
         for number in 1..=self.runs {
@@ -298,7 +298,7 @@ impl Plan<'_> {
         Ok(records)
     }
 
-    fn table(&self, records: &[Record], of: fn(&Record) -> f64, show: fn(f64) -> String) -> Table {
+    fn table(&self, records: &[CollisionRecord], of: fn(&CollisionRecord) -> f64, show: fn(f64) -> String) -> Table {
         let mut table = Table::new(2, self.header(["protocol", "hash"]));
         for (protocol, hash) in self.rows() {
             let cell = |&n: &usize| {
@@ -311,7 +311,7 @@ impl Plan<'_> {
     }
 
     /// What is computed, and what chance would make of it.
-    fn computed(&self, records: &[entrainment::Record]) -> Table {
+    fn computed(&self, records: &[entrainment::EntrainmentRecord]) -> Table {
         let mut table = Table::new(1, self.header(["hash"]));
         let mut chances: Vec<usize> = Vec::new();
         for of_hash in records.chunks(self.ns.len()) {
@@ -374,7 +374,7 @@ const REMARKS: [&str; 4] = [
 ];
 
 /// A quantity: its title, where it comes from, how it looks.
-type Quantity = (&'static str, fn(&Record) -> f64, fn(f64) -> String);
+type Quantity = (&'static str, fn(&CollisionRecord) -> f64, fn(f64) -> String);
 
 const QUANTITIES: [Quantity; 2] = [
     ("Futile wake-ups per acquisition", |record| record.futile_per_acquisition, units::ratio),

@@ -64,7 +64,7 @@ struct Ending {
 
 /// What is written of it.
 #[derive(Clone, Serialize, Debug)]
-struct Record {
+struct CollapseRecord {
     bench: &'static str,
     story: &'static str,
     issue: u32,
@@ -139,7 +139,7 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
                 let scene = Scene { on, contenders, duration: args.seconds, stall: args.stall, inside, outside };
                 let ending = with_policy(policy, scene)
                     .map_err(|error| Failure::Run(format!("cannot start {contenders} contenders: {error}")))?;
-                let record = Record {
+                let record = CollapseRecord {
                     bench: "history",
                     story: "collapse",
                     issue: 33747,
@@ -162,7 +162,7 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
     }
     progress.finish_and_clear();
 
-    let of = |policy: PolicyName, contenders: usize, of: fn(&Record) -> f64| {
+    let of = |policy: PolicyName, contenders: usize, of: fn(&CollapseRecord) -> f64| {
         median(records.iter().filter(|r| r.policy == policy && r.contenders == contenders).map(of))
     };
     let names = COMPARED.iter().map(|policy| policy.name().to_owned());

@@ -60,7 +60,7 @@ struct Ending {
 
 /// What is written of it.
 #[derive(Clone, Serialize, Debug)]
-struct Record {
+struct HogRecord {
     bench: &'static str,
     story: &'static str,
     issue: u32,
@@ -160,7 +160,7 @@ impl<P: Policy> Stage<P> {
     }
 }
 
-impl Record {
+impl HogRecord {
     fn new(scene: Scene, policy: PolicyName, run: usize, ending: &Ending) -> Self {
         let waits = || ending.waits.iter().map(|wait| wait.as_nanos() as f64);
         Self {
@@ -190,7 +190,7 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
         for &policy in PolicyName::ALL {
             let ending = with_policy(policy, scene)
                 .map_err(|error| Failure::Run(format!("cannot start two contenders: {error}")))?;
-            let record = Record::new(scene, policy, run, &ending);
+            let record = HogRecord::new(scene, policy, run, &ending);
             output.record(&record)?;
             records.push(record);
             progress.inc(1);
@@ -198,7 +198,7 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
     }
     progress.finish_and_clear();
 
-    let of = |policy: PolicyName, of: fn(&Record) -> f64| {
+    let of = |policy: PolicyName, of: fn(&HogRecord) -> f64| {
         median(records.iter().filter(|record| record.policy == policy).map(of))
     };
     let mut table =

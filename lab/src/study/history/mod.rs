@@ -13,29 +13,16 @@ use crate::options::{List, MAX_RUNS, MAX_THREADS, OnArgs, check, duration, numbe
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::run::contenders::Contenders;
-use clap::Args;
-use std::str::FromStr;
+use clap::{Args, ValueEnum};
 use std::time::Duration;
 
 /// A story of [`HistoryArgs`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum StoryName {
     /// Go issue 13086.
     Hog,
     /// Go issue 33747.
     Collapse,
-}
-
-impl FromStr for StoryName {
-    type Err = &'static str;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "hog" => Ok(Self::Hog),
-            "collapse" => Ok(Self::Collapse),
-            _ => Err("the stories are 'hog' and 'collapse'"),
-        }
-    }
 }
 
 /// Options of `history`.

@@ -5,7 +5,7 @@
 //! something is proved: that each handoff went to the waiter that had waited longest.
 
 pub mod contest;
-pub mod history;
+pub mod event_history;
 mod line;
 mod text;
 mod timeline;
@@ -22,7 +22,7 @@ use sudog_runtime::event::{Event, Kind, Who};
 pub use self::line::Verdict;
 
 use self::contest::{Contender, Contest, Outcome};
-use self::history::{History, Lane};
+use self::event_history::{EventHistory, Lane};
 
 use self::timeline::timeline;
 use crate::measure::metrics::median;
@@ -188,7 +188,7 @@ pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Resu
     let contenders = contest.contenders();
     let outcome =
         contest.hold().map_err(|e| Failure::Run(format!("cannot start {} {}: {e}", contenders.len(), contest.on)))?;
-    let history = History::new(&outcome.events, &contenders, outcome.dropped, outcome.elapsed);
+    let history = EventHistory::new(&outcome.events, &contenders, outcome.dropped, outcome.elapsed);
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
     record(&contest, &contenders, &names, &outcome, &history, output)?;
 
@@ -212,7 +212,7 @@ fn record(
     contenders: &[Contender],
     names: &[String],
     outcome: &Outcome,
-    history: &History,
+    history: &EventHistory,
     output: Output,
 ) -> Result<(), Failure> {
     let contender = |who: Who| history.lanes.iter().position(|lane| lane.who == Some(who));
@@ -277,7 +277,7 @@ fn waiter(event: &Event) -> Option<usize> {
     of_a_sleep.then_some(event.waiter)
 }
 
-fn table(names: &[String], outcome: &Outcome, history: &History) -> Table {
+fn table(names: &[String], outcome: &Outcome, history: &EventHistory) -> Table {
     let all = outcome.acquisitions.iter().sum::<u64>().max(1);
     let header = ["", "events of", "acquisitions", "share", "median wait", "longest wait"];
     let mut table = Table::new(2, header);
@@ -300,7 +300,7 @@ fn middle(waits: &[Duration]) -> f64 {
     median(waits.iter().map(|&wait| ns(wait) as f64))
 }
 
-fn remarks(contest: &Contest, outcome: &Outcome, history: &History) -> Vec<String> {
+fn remarks(contest: &Contest, outcome: &Outcome, history: &EventHistory) -> Vec<String> {
     let time = |time: Duration| units::time(ns(time) as f64);
     let count = |kind| history.count(kind);
     let mut remarks = vec![
@@ -344,7 +344,7 @@ fn remarks(contest: &Contest, outcome: &Outcome, history: &History) -> Vec<Strin
 }
 
 /// What is proved, in a sentence or two.
-fn check(history: &History) -> String {
+fn check(history: &EventHistory) -> String {
     let judged = |verdict| history.judged(verdict);
     let all = history.handoffs.len();
     let mut text = match (all, judged(Verdict::Another)) {

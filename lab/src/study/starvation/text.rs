@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::contest::Contender;
-use super::history::{History, Lane, State, Window};
+use super::event_history::{EventHistory, Lane, State, Window};
 use crate::output::units;
 
 /// How wide the lines are.
@@ -18,7 +18,7 @@ pub const LEGEND: &str =
 
 /// The part of a history that is in the window.
 #[must_use]
-pub fn text(history: &History, contenders: &[Contender], window: Window) -> String {
+pub fn text(history: &EventHistory, contenders: &[Contender], window: Window) -> String {
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
     let widest = ROWS.into_iter().chain(names.iter().map(String::as_str)).map(str::len).max().unwrap_or(0);
     let columns = Columns { window, number: COLUMNS - widest - 1 };
@@ -92,7 +92,7 @@ fn letter(lane: &Lane, from: Duration, to: Duration) -> char {
 #[cfg(test)]
 mod tests {
     use super::super::contest::Role;
-    use super::super::history::{Interval, Starving};
+    use super::super::event_history::{Interval, Starving};
     use super::*;
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             interval(State::Holding, 59, 60),
             interval(State::Waiting, 70, 72),
         ];
-        let mut history = History::new(&[], &[], 0, ms(89));
+        let mut history = EventHistory::new(&[], &[], 0, ms(89));
         history.lanes = vec![Lane { intervals, ..Lane::default() }];
         history.starving = vec![Starving { from: ms(30), to: ms(40), by: None, ended_by: None }];
         let hog = Contender { role: Role::Hog, number: None, ring: 0 };

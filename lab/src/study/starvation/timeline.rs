@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::output::report::Escaped;
 use crate::output::units;
 use crate::study::starvation::Verdict;
-use crate::study::starvation::history::{History, Lane, State, Window};
+use crate::study::starvation::event_history::{EventHistory, Lane, State, Window};
 
 const WIDTH: f64 = 1200.0;
 /// Of the names.
@@ -47,14 +47,14 @@ const ALONE: &str = "<style>:root.timeline { color: #222; background: #fff; }\n\
 
 /// The part of a history that is in the window, as SVG.
 #[must_use]
-pub fn timeline(history: &History, names: &[String], window: Window) -> String {
+pub fn timeline(history: &EventHistory, names: &[String], window: Window) -> String {
     let mut drawing = Drawing { history, names, window, svg: String::new() };
     drawing.all();
     drawing.svg
 }
 
 struct Drawing<'a> {
-    history: &'a History,
+    history: &'a EventHistory,
     names: &'a [String],
     window: Window,
     svg: String,

@@ -8,7 +8,7 @@ fn us(us: u64) -> Duration {
 }
 
 /// A hog and a victim, with one of everything.
-fn history() -> History {
+fn history() -> EventHistory {
     let role = |n, role| Contender { role, number: None, ring: n };
     let contenders = [role(0, Role::Hog), role(1, Role::Victim)];
     let kinds = [
@@ -29,7 +29,7 @@ fn history() -> History {
         Event { at: us(10 * n as u64), who: Who::Thread(who as u64), kind, addr: 1, waiter }
     };
     let events: Vec<_> = kinds.into_iter().enumerate().map(event).collect();
-    History::new(&events, &contenders, 0, us(110))
+    EventHistory::new(&events, &contenders, 0, us(110))
 }
 
 fn names() -> Vec<String> {
@@ -84,7 +84,7 @@ fn nothing_is_outside_the_window() {
 
 #[test]
 fn nothing_at_all() {
-    let history = History::new(&[], &[], 0, Duration::ZERO);
+    let history = EventHistory::new(&[], &[], 0, Duration::ZERO);
     let svg = timeline(&history, &[], history.window(us(10)));
     is_well_formed(&svg);
     assert!(!svg.contains("NaN") && !svg.contains("inf"));

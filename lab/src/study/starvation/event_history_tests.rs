@@ -32,8 +32,8 @@ fn events(list: &[(usize, Kind, Option<usize>)]) -> Vec<Event> {
     list.iter().enumerate().map(event).collect()
 }
 
-fn history(list: &[(usize, Kind, Option<usize>)]) -> History {
-    History::new(&events(list), &contenders(), 0, us(100))
+fn history(list: &[(usize, Kind, Option<usize>)]) -> EventHistory {
+    EventHistory::new(&events(list), &contenders(), 0, us(100))
 }
 
 fn does(who: usize, kind: Kind) -> (usize, Kind, Option<usize>) {
@@ -240,10 +240,10 @@ fn times_of_starvation_mode() {
 }
 
 /// The rings of A and HOG have dropped what they had before 5 us.
-fn in_the_middle(rest: &[(usize, Kind, Option<usize>)]) -> History {
+fn in_the_middle(rest: &[(usize, Kind, Option<usize>)]) -> EventHistory {
     let mut events = events(&line_up(rest));
     events.retain(|event| event.at >= us(6) || [Who::Thread(70 + B as u64)].contains(&event.who));
-    History::new(&events, &contenders(), 4, us(100))
+    EventHistory::new(&events, &contenders(), 4, us(100))
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn nobody_is_judged_by_what_is_missing() {
 fn strangers_are_left_out() {
     let mut events = events(&line_up(&[]));
     events.push(Event { at: us(50), who: Who::Goroutine(1), kind: Kind::StarvingEnter, addr: 0x8, waiter: 0 });
-    let history = History::new(&events, &contenders(), 0, us(10));
+    let history = EventHistory::new(&events, &contenders(), 0, us(10));
     assert!(history.starving.is_empty());
     assert_eq!(history.end, us(50));
 }
@@ -321,7 +321,7 @@ fn the_window() {
     let history = self::history(&line_up(&long_then_short));
     assert_eq!(history.starving[0].from, us(28));
     assert_eq!(history.window(us(8)).from, us(58), "2 us before 60, where the first short one begins");
-    let quiet = super::History::new(&[], &contenders(), 0, us(100));
+    let quiet = super::EventHistory::new(&[], &contenders(), 0, us(100));
     assert_eq!(quiet.window(us(10)), Window { from: us(25), to: us(35) });
     assert_eq!(window(8).part(us(0), us(25)), Some((us(24), us(25))));
     assert_eq!(window(8).part(us(32), us(40)), None);

@@ -90,7 +90,7 @@ pub struct Barge {
 
 /// All of it.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct EventHistory {
     /// By contender.
     pub lanes: Vec<Lane>,
     /// In the order of time.
@@ -113,7 +113,7 @@ pub struct Window {
     pub to: Duration,
 }
 
-impl History {
+impl EventHistory {
     /// Of events in the order of time, those of one mutex; of these contenders, which name themselves in the `waiter` of
     /// their [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`].
     #[must_use]
@@ -312,5 +312,5 @@ impl Modes {
 }
 
 #[cfg(test)]
-#[path = "history_tests.rs"]
+#[path = "event_history_tests.rs"]
 mod tests;

@@ -45,7 +45,7 @@ impl Entry {
 
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct History {
+pub struct ArrivalHistory {
     /// The admissions, in their order.
     pub admitted: Vec<Entry>,
     /// The contenders that were admitted after these: one of each, its last.
@@ -99,7 +99,7 @@ impl Bypassed {
 /// How often each that has arrived was bypassed, in the order of their admission; then the late ones. In
 /// O(n log n).
 #[must_use]
-pub fn bypasses(History { admitted, late }: &History) -> Vec<Bypassed> {
+pub fn bypasses(ArrivalHistory { admitted, late }: &ArrivalHistory) -> Vec<Bypassed> {
     let most = |past: bool| {
         let began = admitted.iter().filter_map(|entry| match *entry {
             Entry::Arrived { began, .. } if !past => Some(began),
@@ -183,8 +183,8 @@ mod tests {
 
     use super::*;
 
-    fn history(admitted: &[Entry], late: &[Entry]) -> History {
-        History { admitted: admitted.to_vec(), late: late.to_vec() }
+    fn history(admitted: &[Entry], late: &[Entry]) -> ArrivalHistory {
+        ArrivalHistory { admitted: admitted.to_vec(), late: late.to_vec() }
     }
 
     fn times(admitted: &[Entry]) -> Vec<u32> {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     /// The definition, word by word.
-    fn naive(History { admitted, late }: &History) -> Vec<u32> {
+    fn naive(ArrivalHistory { admitted, late }: &ArrivalHistory) -> Vec<u32> {
         let is_later = |w: &Entry, (v_ended, v_announced)| match *w {
             Entry::Arrived { began, .. } => began > v_ended,
             Entry::Past { began } => began > v_announced,
@@ -266,7 +266,7 @@ mod tests {
                 })
                 .collect();
             let late = admitted.split_off(admitted.len() - late as usize);
-            let history = History { admitted, late };
+            let history = ArrivalHistory { admitted, late };
             let times: Vec<_> = bypasses(&history).into_iter().map(Bypassed::times).collect();
             assert_eq!(times, naive(&history), "{history:?}");
         }
