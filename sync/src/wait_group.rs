@@ -30,6 +30,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant};
 
@@ -78,18 +79,12 @@ fn waiters(state: u64) -> u32 {
 }
 
 impl WaitGroup {
-    /// A group without tasks.
-    #[cfg(not(sudog_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { state: AtomicU64::new(0), permits: AtomicU32::new(0) }
-    }
-
-    /// A group without tasks.
-    #[cfg(sudog_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self { state: AtomicU64::new(0), permits: AtomicU32::new(0) }
+    const_unless_model! {
+        /// A group without tasks.
+        #[must_use]
+        pub const fn new() -> Self {
+            Self { state: AtomicU64::new(0), permits: AtomicU32::new(0) }
+        }
     }
 
     /// So many tasks more, or less. If none is left, all waits return.

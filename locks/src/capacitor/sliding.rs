@@ -50,6 +50,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crossbeam_utils::CachePadded;
+use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, mark};
 use sudog_runtime::{Instant, fatal};
 
@@ -183,26 +184,16 @@ impl<P> SlidingWindow<P> {
         Self::beginning(0, limit)
     }
 
-    #[cfg(not(sudog_loom))]
-    #[track_caller]
-    const fn beginning(at: u32, limit: u32) -> Self {
-        Self {
-            next: CachePadded::new(AtomicU64::new(at as u64)),
-            window: CachePadded::new(AtomicU64::new((at as u64) << 32)),
-            overflow: Mutex::new(Overflow::NONE),
-            limit: checked(limit, SPAN),
-            policy: std::marker::PhantomData,
-        }
-    }
-
-    #[cfg(sudog_loom)]
-    fn beginning(at: u32, limit: u32) -> Self {
-        Self {
-            next: CachePadded::new(AtomicU64::new(u64::from(at))),
-            window: CachePadded::new(AtomicU64::new(u64::from(at) << 32)),
-            overflow: Mutex::new(Overflow::NONE),
-            limit: checked(limit, SPAN),
-            policy: std::marker::PhantomData,
+    const_unless_model! {
+        #[track_caller]
+        const fn beginning(at: u32, limit: u32) -> Self {
+            Self {
+                next: CachePadded::new(AtomicU64::new(at as u64)),
+                window: CachePadded::new(AtomicU64::new((at as u64) << 32)),
+                overflow: Mutex::new(Overflow::NONE),
+                limit: checked(limit, SPAN),
+                policy: std::marker::PhantomData,
+            }
         }
     }
 

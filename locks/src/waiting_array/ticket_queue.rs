@@ -36,6 +36,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicU64, Cell, Mutex, MutexGuard, Ordering, mark};
 use sudog_runtime::{Instant, fatal};
 
@@ -148,23 +149,14 @@ pub struct TicketQueue<W, D> {
 unsafe impl<W, D> Sync for TicketQueue<W, D> {}
 
 impl<W, D> TicketQueue<W, D> {
-    #[cfg(not(sudog_loom))]
-    pub(super) const fn granting(tickets: u32) -> Self {
-        Self {
-            next: AtomicU64::new(0),
-            grant: AtomicU64::new(tickets as u64 * ONE),
-            gaps: Cell::new(Gaps::NONE),
-            protocol: PhantomData,
-        }
-    }
-
-    #[cfg(sudog_loom)]
-    pub(super) fn granting(tickets: u32) -> Self {
-        Self {
-            next: AtomicU64::new(0),
-            grant: AtomicU64::new(u64::from(tickets) * ONE),
-            gaps: Cell::new(Gaps::NONE),
-            protocol: PhantomData,
+    const_unless_model! {
+        pub(super) const fn granting(tickets: u32) -> Self {
+            Self {
+                next: AtomicU64::new(0),
+                grant: AtomicU64::new(tickets as u64 * ONE),
+                gaps: Cell::new(Gaps::NONE),
+                protocol: PhantomData,
+            }
         }
     }
 }

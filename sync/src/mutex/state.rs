@@ -55,6 +55,7 @@
 use std::sync::atomic::Ordering;
 
 use sudog_runtime::AtomicU32;
+use sudog_runtime::const_unless_model;
 
 #[cfg(doc)]
 use super::policy::{Policy, SpinStrategy};
@@ -231,14 +232,10 @@ impl State {
 pub(super) struct AtomicState(pub(super) AtomicU32);
 
 impl AtomicState {
-    #[cfg(not(sudog_loom))]
-    pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(State::UNLOCKED.0))
-    }
-
-    #[cfg(sudog_loom)]
-    pub(super) fn new() -> Self {
-        Self(AtomicU32::new(State::UNLOCKED.0))
+    const_unless_model! {
+        pub(super) const fn new() -> Self {
+            Self(AtomicU32::new(State::UNLOCKED.0))
+        }
     }
 
     #[inline(always)]

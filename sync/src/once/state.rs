@@ -31,6 +31,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::{AtomicU32, Instant};
 
@@ -80,18 +81,12 @@ pub struct Once {
 }
 
 impl Once {
-    /// One that has done nothing yet.
-    #[cfg(not(sudog_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { word: AtomicU32::new(NEW), permits: AtomicU32::new(0) }
-    }
-
-    /// One that has done nothing yet.
-    #[cfg(sudog_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self { word: AtomicU32::new(NEW), permits: AtomicU32::new(0) }
+    const_unless_model! {
+        /// One that has done nothing yet.
+        #[must_use]
+        pub const fn new() -> Self {
+            Self { word: AtomicU32::new(NEW), permits: AtomicU32::new(0) }
+        }
     }
 
     /// Runs `f` if this is the first call; else waits until the function of the first one has ended.

@@ -28,6 +28,7 @@ mod line;
 use std::fmt;
 use std::ptr;
 
+use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited};
 use sudog_runtime::shim::{Mutex, MutexGuard};
 use sudog_runtime::{AtomicU32, Instant};
@@ -70,18 +71,12 @@ pub struct Weighted {
 }
 
 impl Weighted {
-    /// A semaphore of so many tokens, all of them free.
-    #[cfg(not(sudog_loom))]
-    #[must_use]
-    pub const fn new(size: u64) -> Self {
-        Self { size, state: Mutex::new(State::new()) }
-    }
-
-    /// A semaphore of so many tokens, all of them free.
-    #[cfg(sudog_loom)]
-    #[must_use]
-    pub fn new(size: u64) -> Self {
-        Self { size, state: Mutex::new(State::new()) }
+    const_unless_model! {
+        /// A semaphore of so many tokens, all of them free.
+        #[must_use]
+        pub const fn new(size: u64) -> Self {
+            Self { size, state: Mutex::new(State::new()) }
+        }
     }
 
     /// Takes `tokens` tokens; waits for them, in turn, for as long as `ctx` is not done.
