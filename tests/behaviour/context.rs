@@ -400,7 +400,7 @@ fn a_panicking_waker_keeps_no_follower_from_being_told() {
         futures.push(future);
         after_func(ctx, calls.call());
     }
-    // Of a set that is over by then: dropped, and not called.
+    // Of a scheduler that is over by then: dropped, and not called.
     run_local(|| {
         let (ctx, calls) = (ctx.clone(), calls.clone());
         let bomb = PanicsInDrop;
@@ -554,9 +554,9 @@ fn a_context_from_outside_holds_inside() {
     assert_eq!(ctx.err(), Some(Error::DeadlineExceeded));
 }
 
-/// A set is not at rest while the alarm of one of its contexts is set, and what that starts is the set's.
+/// A scheduler is not at rest while the alarm of one of its contexts is set, and what that starts is the scheduler's.
 #[test]
-fn a_function_is_called_before_its_set_is_over() {
+fn a_function_is_called_before_its_scheduler_is_over() {
     let _watchdog = Watchdog::new();
     static AT_HOME: AtomicUsize = AtomicUsize::new(0);
     let home = thread::current().id();
@@ -566,19 +566,19 @@ fn a_function_is_called_before_its_set_is_over() {
             let ctx = with_cancel(&ctx).0;
             after_func(&ctx, move || _ = AT_HOME.fetch_add(usize::from(thread::current().id() == home), SeqCst));
         }
-        // One that goes with its handles, and does not keep the set for its hour.
+        // One that goes with its handles, and does not keep the scheduler for its hour.
         with_timeout(&background(), LONG).1.cancel();
         drop(with_timeout(&background(), LONG));
     });
     assert_eq!(AT_HOME.load(SeqCst), 3);
 }
 
-/// By a foreign thread, which the set is waiting for.
+/// By a foreign thread, which the scheduler is waiting for.
 #[test]
 fn a_foreign_thread_cancels() {
     let _watchdog = Watchdog::new();
-    let set = goroutine::Scheduler::new();
-    let outside = set.keep_alive();
+    let scheduler = goroutine::Scheduler::new();
+    let outside = scheduler.keep_alive();
     let (ctx, cancel) = with_cancel(&background());
     let called = Arc::new(AtomicBool::new(false));
     thread::scope(|s| {
@@ -586,7 +586,7 @@ fn a_foreign_thread_cancels() {
             cancel.cancel();
             drop(outside);
         });
-        set.run(|| {
+        scheduler.run(|| {
             let called = called.clone();
             let home = thread::current().id();
             after_func(&ctx, move || called.store(thread::current().id() == home, SeqCst));

@@ -46,12 +46,12 @@ fn all_kinds_are_served_in_the_order_in_which_they_came() {
         static SERVED: StdMutex<Vec<usize>> = StdMutex::new(Vec::new());
         let permits: &'static AtomicU32 = Box::leak(Box::default());
         let serve = |who| SERVED.lock().unwrap().push(who);
-        let set = Scheduler::new();
-        let outside = set.keep_alive();
+        let scheduler = Scheduler::new();
+        let outside = scheduler.keep_alive();
         thread::scope(|s| {
-            let set = &set;
+            let scheduler = &scheduler;
             s.spawn(move || {
-                set.run(|| {
+                scheduler.run(|| {
                     while TABLE.waiters(permits) == 0 {
                         gosched(); // behind the thread
                     }

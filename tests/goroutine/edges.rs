@@ -1,5 +1,5 @@
 //! What once went wrong where user code meets the runtime's edges: a commit, a local's second value, an alarm's waker, a
-//! destructor at the end of a set, a frame that cannot be unwound. `user_code.rs` has the same places, and more, beside
+//! destructor at the end of a scheduler, a frame that cannot be unwound. `user_code.rs` has the same places, and more, beside
 //! all that user code may do.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
@@ -780,7 +780,7 @@ fn a_panic_of_a_blocking_call_that_is_given_up() {
 // ---- what outlives a goroutine that is unwound ----------------------------------------------------------------------
 
 /// Runs `starts` in a scheduler in which a goroutine has a mutex as it ends, with what wants that mutex in a destructor.
-fn wants_a_lock_at_the_end_of_its_set(starts: impl Fn(Box<dyn FnMut() + Send>)) {
+fn wants_a_lock_at_the_end_of_its_scheduler(starts: impl Fn(Box<dyn FnMut() + Send>)) {
     for holder_is_older in [true, false] {
         let mutex = Arc::new(Mutex::new(0));
         let (held, wanted) = (mutex.clone(), mutex.clone());
@@ -803,13 +803,13 @@ fn wants_a_lock_at_the_end_of_its_set(starts: impl Fn(Box<dyn FnMut() + Send>)) 
 
 /// A goroutine-local's destructor may wait, though its goroutine has been unwound.
 #[test]
-fn a_locals_destructor_may_wait_at_the_end_of_a_set() {
+fn a_locals_destructor_may_wait_at_the_end_of_a_scheduler() {
     type Wants = Then<Box<dyn FnMut() + Send>>;
     goroutine_local! {
         static LOCAL: Cell<Option<Wants>> = Cell::new(None);
     }
     let _watchdog = Watchdog::new();
-    wants_a_lock_at_the_end_of_its_set(|wants| {
+    wants_a_lock_at_the_end_of_its_scheduler(|wants| {
         go(move || {
             LOCAL.with(|local| local.set(Some(Then(wants))));
             forever();
@@ -819,7 +819,7 @@ fn a_locals_destructor_may_wait_at_the_end_of_a_set() {
 
 /// What a future holds may wait as it is dropped, though its poll has been unwound.
 #[test]
-fn a_futures_destructor_may_wait_at_the_end_of_a_set() {
+fn a_futures_destructor_may_wait_at_the_end_of_a_scheduler() {
     struct Blocks<T>(#[allow(dead_code)] T);
     impl<T> Future for Blocks<T> {
         type Output = ();
@@ -829,5 +829,5 @@ fn a_futures_destructor_may_wait_at_the_end_of_a_set() {
         }
     }
     let _watchdog = Watchdog::new();
-    wants_a_lock_at_the_end_of_its_set(|wants| go_async(Blocks(Then(wants))));
+    wants_a_lock_at_the_end_of_its_scheduler(|wants| go_async(Blocks(Then(wants))));
 }

@@ -149,7 +149,7 @@ const HOGS: [(&str, Hogs); 9] = [
     ("nappers", nappers),
 ];
 
-/// Runs the test with each of the hogs on one worker of a set of its own.
+/// Runs the test with each of the hogs on one worker of a scheduler of its own.
 fn against_all_hogs(victim: impl Fn(&Arc<World>)) {
     let watchdog = Watchdog::new();
     for (name, hogs) in HOGS {
@@ -345,19 +345,19 @@ fn busy_workers_all_over() {
     }
 }
 
-/// Several schedulers of one set.
+/// Several workers of one scheduler.
 #[test]
-fn hogs_on_every_scheduler_of_a_set() {
+fn hogs_on_every_worker_of_a_scheduler() {
     let watchdog = Watchdog::new();
     for (name, hogs) in HOGS {
         println!("{name}");
-        let set = Scheduler::new();
+        let scheduler = Scheduler::new();
         let world = Arc::new(World::default());
         thread::scope(|s| {
             for n in 0..2 {
-                let (set, world) = (&set, world.clone());
+                let (scheduler, world) = (&scheduler, world.clone());
                 s.spawn(move || {
-                    set.run(|| {
+                    scheduler.run(|| {
                         hogs(&world);
                         spawn(gosched).join().unwrap();
                         let done = world.clone();
@@ -403,7 +403,7 @@ fn a_mutex_that_is_never_left_alone() {
 /// The watcher looks at active sets too: a goroutine that has run for a tick gives way at its next call, long before the
 /// 64th, which asks the clock anyway.
 #[test]
-fn the_watcher_asks_in_every_kind_of_set() {
+fn the_watcher_asks_in_every_kind_of_scheduler() {
     fn calls_until_the_other_runs() -> u32 {
         let (ran, free) = (Arc::new(AtomicBool::new(false)), AtomicU32::new(0));
         let runs = ran.clone();
@@ -417,8 +417,8 @@ fn the_watcher_asks_in_every_kind_of_set() {
         calls
     }
     let _alone = alone();
-    let set = Scheduler::new();
-    for calls in [run(calls_until_the_other_runs), set.run(calls_until_the_other_runs)] {
+    let scheduler = Scheduler::new();
+    for calls in [run(calls_until_the_other_runs), scheduler.run(calls_until_the_other_runs)] {
         assert!(calls < 60, "{calls}");
     }
 }

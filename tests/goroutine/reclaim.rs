@@ -1,4 +1,4 @@
-//! The end of a set: goroutines that are unwound, destructors that wait, work that has not begun, and the next epoch.
+//! The end of a scheduler: goroutines that are unwound, destructors that wait, work that has not begun, and the next epoch.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::cell::RefCell;
@@ -136,7 +136,7 @@ fn a_destructor_waits_for_a_thread() {
 #[test]
 fn the_unbegun_may_want_what_the_dying_have() {
     let watchdog = Watchdog::new();
-    // A worker looks for what was placed at every 64th choice: in one of these rounds, just before the set is over.
+    // A worker looks for what was placed at every 64th choice: in one of these rounds, just before the scheduler is over.
     for choices in 0..64 {
         let data = Arc::new(Mutex::new(0));
         let (held, wanted) = (data.clone(), data.clone());
@@ -198,7 +198,7 @@ fn the_dying_ready_one_another() {
     });
 }
 
-/// A destructor starts goroutines and waits for them. They do not begin: the set is over. But the wait ends.
+/// A destructor starts goroutines and waits for them. They do not begin: the scheduler is over. But the wait ends.
 #[test]
 fn a_destructor_waits_for_what_never_begins() {
     let watchdog = Watchdog::new();
@@ -257,7 +257,7 @@ fn a_guard_joins_a_child() {
 /// A destructor starts a goroutine in a `run` that is over, and takes so long that the watcher sees it: it starts no
 /// goroutine.
 #[test]
-fn no_worker_is_started_for_a_set_that_is_over() {
+fn no_worker_is_started_for_a_scheduler_that_is_over() {
     static RAN: AtomicBool = AtomicBool::new(false);
     let _watchdog = Watchdog::new();
     let witness = Arc::new(());
@@ -353,7 +353,7 @@ fn what_is_dropped_last_may_wait() {
         },
     ];
     for on_run in [true, false] {
-        // A set that is at rest gives up main in its destructor, as anywhere else.
+        // A scheduler that is at rest gives up main in its destructor, as anywhere else.
         for &live in &lives[usize::from(!on_run)..] {
             let state = Arc::new([const { AtomicU32::new(0) }; 3]);
             let (asks, answers) = (Asks(state.clone()), state.clone());
@@ -380,19 +380,19 @@ fn what_is_dropped_last_may_wait() {
 
 // ---- the next epoch -------------------------------------------------------------------------------------------------
 
-/// A set begins anew while a scheduler of its last epoch still unwinds: that one leaves the new goroutines alone.
+/// A scheduler begins anew while a worker of its last epoch still unwinds: that one leaves the new goroutines alone.
 #[test]
-fn a_set_begins_anew_while_it_ends() {
+fn a_scheduler_begins_anew_while_it_ends() {
     const MANY: usize = 2000; // more than fit into a ring
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
-    let set = Scheduler::new();
+    let scheduler = Scheduler::new();
     let has_left = &AtomicBool::new(false);
     thread::scope(|s| {
-        let set = &set;
+        let scheduler = &scheduler;
         let (over, is_over) = std::sync::mpsc::channel();
         s.spawn(move || {
-            set.run(move || {
+            scheduler.run(move || {
                 go(move || {
                     let _then = Then(|| {
                         over.send(()).unwrap();
@@ -404,7 +404,7 @@ fn a_set_begins_anew_while_it_ends() {
             has_left.store(true, Relaxed);
         });
         is_over.recv().unwrap();
-        set.run(|| {
+        scheduler.run(|| {
             for _ in 0..MANY {
                 go(|| _ = RUNS.fetch_add(1, Relaxed));
             }
@@ -417,19 +417,19 @@ fn a_set_begins_anew_while_it_ends() {
     assert_eq!(RUNS.load(Relaxed), MANY);
 }
 
-/// Two schedulers come and go: whichever comes as the set is ending, its main runs, and so do its goroutines and tasks.
+/// Two schedulers come and go: whichever comes as the scheduler is ending, its main runs, and so do its goroutines and tasks.
 #[test]
 fn schedulers_come_and_go() {
     let rounds = if cfg!(debug_assertions) { 3000 } else { 20_000 };
     let watchdog = Watchdog::new();
-    let set = Scheduler::new();
+    let scheduler = Scheduler::new();
     thread::scope(|s| {
         for _ in 0..2 {
             s.spawn(|| {
                 for _ in 0..rounds {
                     let done = Arc::new(AtomicU32::new(0));
                     let (by_goroutine, by_task) = (done.clone(), done.clone());
-                    set.run(|| {
+                    scheduler.run(|| {
                         go(move || _ = by_goroutine.fetch_add(1, Relaxed));
                         go_async(async move { _ = by_task.fetch_add(1, Relaxed) });
                     });
@@ -448,7 +448,7 @@ struct World {
     cond: Cond,
     permits: AtomicU32,
     live: AtomicUsize,
-    /// Not in a set of one's own: they would keep it from being at rest.
+    /// Not in a scheduler of one's own: they would keep it from being at rest.
     sleepers: bool,
 }
 
@@ -555,11 +555,11 @@ fn a_storm_at_the_end_of_a_scheduler() {
 #[test]
 fn a_storm_at_the_end_of_two_schedulers() {
     storms(false, |main| {
-        let set = Scheduler::new();
-        let outside = set.keep_alive();
+        let scheduler = Scheduler::new();
+        let outside = scheduler.keep_alive();
         thread::scope(|s| {
-            s.spawn(|| set.run(|| ()));
-            s.spawn(|| set.run(main));
+            s.spawn(|| scheduler.run(|| ()));
+            s.spawn(|| scheduler.run(main));
             thread::yield_now();
             drop(outside);
         });

@@ -1,5 +1,5 @@
 //! A call that gives something back is a safepoint: a goroutine that only acquires and releases, and never waits, does
-//! not keep the other goroutines of its worker out. Each primitive, in each kind of set.
+//! not keep the other goroutines of its worker out. Each primitive, in each kind of scheduler.
 //!
 //! The hog goes round until its neighbour has run, and at most [`ROUNDS`] times: rounds are counted, not timed. The
 //! exceptions are checked the other way round: there the neighbour must *not* run, as the owners of spin locks rely on it.
@@ -45,7 +45,7 @@ enum Set {
     Background,
 }
 
-/// Runs `main` as a goroutine of such a set.
+/// Runs `main` as a goroutine of such a scheduler.
 fn in_set<T: Send + 'static>(set: Set, main: impl FnOnce() -> T + Send + 'static) -> T {
     match set {
         Set::Run(workers) => {
@@ -316,7 +316,7 @@ fn full_pool() -> Pool<u8, NoNew> {
     pool
 }
 
-/// A call that is stopped: made by the first round, which is in a set.
+/// A call that is stopped: made by the first round, which is in a scheduler.
 #[derive(Default)]
 struct Lazy(std::sync::OnceLock<AfterFunc>);
 

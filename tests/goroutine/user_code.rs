@@ -8,7 +8,7 @@
 //! | `Reenters` | calls the very object that runs it |
 //! | `Exits` | ends its goroutine |
 //! | `Yields` | |
-//! | `Outlives` | waits for ever, and its set ends meanwhile |
+//! | `Outlives` | waits for ever, and its scheduler ends meanwhile |
 //!
 //! A place that is to be added is one entry: what makes its object, and has the user code run. What a place does not
 //! support is named with the reason; `docs/design.md`, "Where user code runs", has the same.
@@ -122,7 +122,7 @@ impl User {
     }
 }
 
-/// Releases a permit, be it as its goroutine runs or as that is dropped, as its set is over.
+/// Releases a permit, be it as its goroutine runs or as that is dropped, as its scheduler is over.
 struct Releases(Arc<AtomicU32>);
 
 impl Drop for Releases {
@@ -481,7 +481,7 @@ const RUNTIME: &[Place] = &[
         except: &[
             (Panics, "documented: a panic in a task that nobody joins ends the process"),
             (Exits, "it runs on the thread of an alarm, where goexit is a panic"),
-            (Outlives, "it runs when the set is over"),
+            (Outlives, "it runs when the scheduler is over"),
         ],
     },
     Place {

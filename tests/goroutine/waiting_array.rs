@@ -380,7 +380,7 @@ fn given_up_beneath_a_caller_that_looks(address: usize, waits: fn(usize, &'stati
             eventually(|| below.load(Relaxed) >= 2);
             address_wait_until(address, || {
                 if above.fetch_add(1, Relaxed) == 1 {
-                    // Should the set wait for us, we would wait for it.
+                    // Should the scheduler wait for us, we would wait for it.
                     let patience = Instant::now() + Duration::from_millis(300);
                     while !over.load(Relaxed) && Instant::now() < patience {
                         thread::yield_now();

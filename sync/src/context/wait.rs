@@ -75,7 +75,7 @@ impl Context {
     /// [`Cancel`](sudog_runtime::sema::Cancel), if it can be done at all, and its deadline, if it has one.
     ///
     /// The deadline says nothing that the other would not. But a goroutine then has a timer of its own: it does not
-    /// wait for what can no longer come, though no goroutine of its own set may have made this context.
+    /// wait for what can no longer come, though no goroutine of its own scheduler may have made this context.
     ///
     /// [`Context::limited`] turns what comes of it into the context's error.
     #[inline]

@@ -435,7 +435,7 @@ fn an_unwound_wait_leaves_the_line_and_has_the_mutex() {
     assert_eq!(*MUTEX.try_lock().expect("unlocked by the unwinding"), 0);
 }
 
-/// A signal wakes one of the set's goroutines or the thread that waits behind them, while the former are unwound.
+/// A signal wakes one of the scheduler's goroutines or the thread that waits behind them, while the former are unwound.
 #[test]
 fn a_signal_for_an_unwound_waiter_goes_to_the_next() {
     let _watchdog = Watchdog::new();
@@ -494,7 +494,7 @@ fn a_signal_for_a_waiter_unwound_on_its_way_to_the_mutex_goes_to_the_next() {
     let held = w.mutex.lock();
     w.cond.signal();
     assert_eq!(w.cond.waiters(), 1);
-    go_on.store(true, SeqCst); // when the goroutine has come to the mutex, nothing is left to do in its set
+    go_on.store(true, SeqCst); // when the goroutine has come to the mutex, nothing is left to do in its scheduler
     eventually(|| w.cond.waiters() == 0);
     drop(held);
     set.join().unwrap();

@@ -377,7 +377,7 @@ fn a_limit_is_lifted<K: Kind>() {
     group.wait().unwrap();
 }
 
-/// Of a set that is over: goroutines of the group that were unwound, or never began, have ended.
+/// Of a scheduler that is over: goroutines of the group that were unwound, or never began, have ended.
 #[test]
 fn goroutines_that_are_given_up_have_ended() {
     let _watchdog = Watchdog::new();

@@ -650,7 +650,7 @@ fn drops() {
     assert_eq!(Arc::strong_count(&counted), 1);
 }
 
-/// The goroutine that makes the value is given up; one of another set, which waits for it, panics.
+/// The goroutine that makes the value is given up; one of another scheduler, which waits for it, panics.
 #[test]
 fn a_value_whose_maker_is_given_up() {
     let _watchdog = Watchdog::new();

@@ -492,10 +492,10 @@ fn a_caller_that_is_given_up() {
     let _watchdog = Watchdog::new();
     let w = Arc::new((Group::new(), AtomicBool::new(false)));
     let mut thread = None;
-    let set = Scheduler::new();
+    let scheduler = Scheduler::new();
     // The group is locked by the thread, too: it is waited for.
-    let thread_is_busy = set.keep_alive();
-    set.run(|| {
+    let thread_is_busy = scheduler.keep_alive();
+    scheduler.run(|| {
         let caller = w.clone();
         go(move || {
             let f = || {

@@ -355,12 +355,12 @@ fn goroutines_in_lanes() {
     for unwound in [false, true] {
         let pass = lock.lock();
         let theirs = lock.clone();
-        let set = Scheduler::new();
+        let scheduler = Scheduler::new();
         // This thread unlocks.
-        let outside = (!unwound).then(|| set.keep_alive());
+        let outside = (!unwound).then(|| scheduler.keep_alive());
         thread::scope(|s| {
             let scheduler = s.spawn(|| {
-                set.run(|| {
+                scheduler.run(|| {
                     let visits = |lock: Arc<_>| move || visit(&lock);
                     if unwound {
                         (0..20).for_each(|_| go(visits(theirs.clone())));

@@ -631,7 +631,7 @@ mod model {
 
     /// Work for any worker: none is left when the scheduler is over, and the scheduler does end.
     #[test]
-    fn no_work_is_left_when_the_set_is_over() {
+    fn no_work_is_left_when_the_scheduler_is_over() {
         check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, TO_SEARCH, TO_SEARCH_IN_ABORT, OVER, OVER_AT_ONCE], || {
             let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
             idle.external_begins();
@@ -756,7 +756,7 @@ mod model {
 
     /// The same, of what might have brought work from outside.
     #[test]
-    fn the_last_from_outside_ends_the_set() {
+    fn the_last_from_outside_ends_the_scheduler() {
         check(4, &[OVER, SLEEPER_IS_LAST], || {
             let idle = Arc::new(Idle::new());
             idle.external_begins();

@@ -23,7 +23,7 @@ use crate::goroutine::protocol::inbox::{Inbox, Link};
 use crate::shim::{AtomicU32, Mutex, Ordering};
 
 /// The address of a scheduler, which is never freed.
-pub(crate) type SetName = usize;
+pub(crate) type SchedName = usize;
 
 /// See the top of this file.
 pub(crate) struct PinnedWork<W> {
@@ -35,7 +35,7 @@ pub(crate) struct PinnedWork<W> {
 
 struct State<W> {
     /// For which scheduler it is open.
-    sched: Option<SetName>,
+    sched: Option<SchedName>,
     works: VecDeque<W>,
     /// The note is in the inbox, or has been taken from it and not been read yet.
     noted: bool,
@@ -62,7 +62,7 @@ impl<W> PinnedWork<W> {
         Self { state: Mutex::new(State::new()), len: AtomicU32::new(0), note: Link::new() }
     }
 
-    pub(crate) fn open(&self, sched: SetName) {
+    pub(crate) fn open(&self, sched: SchedName) {
         self.state.lock().sched = Some(sched);
     }
 
@@ -71,7 +71,7 @@ impl<W> PinnedWork<W> {
     /// # Safety
     ///
     /// This is alive until the inbox has been emptied for the last time.
-    pub(crate) unsafe fn push(&self, sched: SetName, work: W, inbox: &Inbox) -> Result<(), W> {
+    pub(crate) unsafe fn push(&self, sched: SchedName, work: W, inbox: &Inbox) -> Result<(), W> {
         let mut state = self.state.lock();
         if state.sched != Some(sched) {
             return Err(work);
@@ -184,7 +184,7 @@ mod models {
     /// A thread places work on a worker that leaves its scheduler and joins another one, where a second thread places
     /// work.
     #[test]
-    fn what_is_placed_is_taken_in_its_set_or_comes_back() {
+    fn what_is_placed_is_taken_in_its_scheduler_or_comes_back() {
         static SEEN: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);

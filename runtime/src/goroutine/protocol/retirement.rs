@@ -206,7 +206,7 @@ mod models {
 
     /// The last worker leaves, while two tasks that it has made, and a timer, end elsewhere.
     #[test]
-    fn a_set_becomes_spare_once_and_unreferred() {
+    fn a_scheduler_becomes_spare_once_and_unreferred() {
         check(&["the worker is the last", "a task is the last", "the timer's task is the last"], || {
             let sched = Sched::new(4);
             sched.idle.join(true);
@@ -242,7 +242,7 @@ mod models {
 
     /// The same, when a timer is the last.
     #[test]
-    fn the_end_of_a_timer_makes_a_set_spare() {
+    fn the_end_of_a_timer_makes_a_scheduler_spare() {
         check(&["the worker is the last", "the timer is the last"], || {
             let sched = Sched::new(2);
             sched.idle.join(true);

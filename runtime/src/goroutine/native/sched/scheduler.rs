@@ -17,7 +17,7 @@ use crate::goroutine::native::sched::{procs, spread, sysmon};
 use crate::goroutine::native::stack::overflow;
 use crate::goroutine::protocol::global_queue::GlobalQueue;
 use crate::goroutine::protocol::idle::{Idle, Wanted};
-use crate::goroutine::protocol::pinned::SetName;
+use crate::goroutine::protocol::pinned::SchedName;
 use crate::goroutine::protocol::retirement::{Retirement, Spares};
 use crate::goroutine::protocol::runq::Work;
 
@@ -63,16 +63,16 @@ static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
 /// How many workers a scheduler has that is yet to be made. 0: not asked yet.
 static PROCS: AtomicUsize = AtomicUsize::new(0);
 static SPARE_WORKERS: Spares<&'static Worker> = Spares::new();
-static SPARE_SETS: Spares<&'static Sched> = Spares::new();
+static SPARE_SCHEDS: Spares<&'static Sched> = Spares::new();
 /// How many schedulers, and workers, have been made.
-static SETS: AtomicUsize = AtomicUsize::new(1);
+static SCHEDS: AtomicUsize = AtomicUsize::new(1);
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
 
 /// How many there are in this process, for tests: none is ever freed, but those that are spare are used again.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Census {
-    /// Sets, with the one in the background.
+    /// Schedulers, with the one in the background.
     pub scheds: usize,
     /// Those that the next `run` or `Scheduler` may have.
     pub spare_scheds: usize,
@@ -88,9 +88,9 @@ pub struct Census {
 #[must_use]
 pub fn census() -> Census {
     Census {
-        spare_scheds: SPARE_SETS.len(),
+        spare_scheds: SPARE_SCHEDS.len(),
         spare_workers: SPARE_WORKERS.len(),
-        scheds: SETS.load(Ordering::Relaxed),
+        scheds: SCHEDS.load(Ordering::Relaxed),
         workers: WORKERS.load(Ordering::Relaxed),
         spread: spread::spread_so_far(),
     }
@@ -161,10 +161,10 @@ impl Sched {
 
     fn spare() -> &'static Self {
         let new = || {
-            SETS.fetch_add(1, Ordering::Relaxed);
+            SCHEDS.fetch_add(1, Ordering::Relaxed);
             &*Box::leak(Box::new(Self::new()))
         };
-        let sched = SPARE_SETS.take().unwrap_or_else(new);
+        let sched = SPARE_SCHEDS.take().unwrap_or_else(new);
         sched.retirement.start_anew();
         sched
     }
@@ -181,12 +181,12 @@ impl Sched {
     pub(crate) fn retire(&'static self) {
         lock(&LIVE).retain(|sched| !ptr::eq(*sched, self));
         self.main.store(main::NONE, Ordering::Relaxed);
-        self.retirement.retire(self, &SPARE_SETS, || self.idle.is_unused());
+        self.retirement.retire(self, &SPARE_SCHEDS, || self.idle.is_unused());
     }
 
     /// Something that referred to the scheduler has ended, and was counted off.
     fn recycle_if_retired(&'static self) {
-        self.retirement.look_if_retired(self, &SPARE_SETS, || self.idle.is_unused());
+        self.retirement.look_if_retired(self, &SPARE_SCHEDS, || self.idle.is_unused());
     }
 
     /// The last worker has left, or the last that was expected stays away.
@@ -197,7 +197,7 @@ impl Sched {
     }
 
     /// By which its workers know it.
-    pub(crate) fn name(&self) -> SetName {
+    pub(crate) fn name(&self) -> SchedName {
         ptr::from_ref(self).addr()
     }
 

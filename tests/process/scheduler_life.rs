@@ -1,5 +1,5 @@
-//! The life of a set, all of it at once: sets that begin and end, work that comes from outside as they do, wakers and
-//! calls that come long after. Each closure runs or is dropped, once, and each set and worker is used again.
+//! The life of a scheduler, all of it at once: schedulers that begin and end, work that comes from outside as they do, wakers and
+//! calls that come long after. Each closure runs or is dropped, once, and each scheduler and worker is used again.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::future::Future;
@@ -22,7 +22,7 @@ use support::{Watchdog, eventually};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// What comes when the set that it is for may be over.
+/// What comes when the scheduler that it is for may be over.
 enum Late {
     Waker(Waker),
     Cancel(context::Context, CancelFunc),
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// One thing that a goroutine of a set does. `places`: how many workers the set has at least.
+    /// One thing that a goroutine of a scheduler does. `places`: how many workers the scheduler has at least.
     fn act(self: &Arc<Self>, how: u32, places: u32) {
         let world = self.clone();
         match how % 10 {
@@ -203,7 +203,7 @@ impl World {
                 });
             }
             8 => {
-                // While the set ends, too.
+                // While the scheduler ends, too.
                 let place = (how / 10 % places) as usize;
                 go(move || {
                     for _ in 0..10 {
@@ -213,7 +213,7 @@ impl World {
                 });
             }
             _ => go(move || {
-                // While it unwinds, and its set lives, it may wait for nothing that its own worker has to do.
+                // While it unwinds, and its scheduler lives, it may wait for nothing that its own worker has to do.
                 let does_not_wait = [0, 2, 3, 4, 6, 7][how as usize / 10 % 6];
                 let ticket = world.ticket();
                 let _then = Then(move || ticket.world.destroy(does_not_wait));
@@ -274,17 +274,19 @@ fn runs(world: &Arc<World>, random: &mut Random, rounds: u32, watchdog: &Watchdo
 
 fn active_sets(world: &Arc<World>, random: &mut Random, rounds: u32, watchdog: &Watchdog) {
     for _ in 0..rounds {
-        let set = Scheduler::new();
+        let scheduler = Scheduler::new();
         for _ in 0..2 {
             let acts: Vec<u32> = (0..random.below(12)).map(|_| random.below(1 << 24)).collect();
             thread::scope(|s| {
-                let outside = set.keep_alive();
-                let set = &set;
+                let outside = scheduler.keep_alive();
+                let scheduler = &scheduler;
                 s.spawn(move || {
-                    _ = catch_unwind(AssertUnwindSafe(|| set.run(|| acts.iter().for_each(|&how| world.act(how, 1)))))
+                    _ = catch_unwind(AssertUnwindSafe(|| {
+                        scheduler.run(|| acts.iter().for_each(|&how| world.act(how, 1)))
+                    }))
                 });
                 if random.below(2) == 0 {
-                    s.spawn(|| set.run(gosched));
+                    s.spawn(|| scheduler.run(gosched));
                 }
                 if random.below(4) == 0 {
                     thread::yield_now();
@@ -294,12 +296,12 @@ fn active_sets(world: &Arc<World>, random: &mut Random, rounds: u32, watchdog: &
             watchdog.pat();
         }
         // What was given up while others have its waker counts until they have done with it.
-        eventually(|| set.num_goroutine() == 0);
+        eventually(|| scheduler.num_goroutine() == 0);
         watchdog.pat();
     }
 }
 
-/// A task that waits, and that nothing can wake, is dropped: at once in a `run`, and with its set in a `Scheduler`.
+/// A task that waits, and that nothing can wake, is dropped: at once in a `run`, and with its scheduler in a `Scheduler`.
 #[test]
 fn a_task_without_a_waker_is_dropped() {
     let watchdog = Watchdog::new();

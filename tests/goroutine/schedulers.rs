@@ -38,16 +38,16 @@ fn process_test() {
     for schedulers in 1..=4 {
         PASSED.store(0, Relaxed);
         ENDED.store(0, Relaxed);
-        let set = Scheduler::new();
+        let scheduler = Scheduler::new();
         let ring: Arc<[AtomicU32]> = (0..RING).map(|_| AtomicU32::new(0)).collect();
         thread::scope(|s| {
             // None of them is at rest before the work is there.
-            let outside = set.keep_alive();
+            let outside = scheduler.keep_alive();
             for _ in 1..schedulers {
-                s.spawn(|| set.run(|| ()));
+                s.spawn(|| scheduler.run(|| ()));
             }
             s.spawn(|| {
-                set.run(move || {
+                scheduler.run(move || {
                     for i in 0..RING {
                         let ring = ring.clone();
                         go(move || {
@@ -65,25 +65,25 @@ fn process_test() {
             });
         });
         assert_eq!((PASSED.load(Relaxed), ENDED.load(Relaxed)), (RING * ROUNDS, RING));
-        assert_eq!(set.num_goroutine(), 0);
+        assert_eq!(scheduler.num_goroutine(), 0);
         watchdog.pat();
     }
 }
 
-/// The foreign threads test: members of a set are woken by a thread that is in none, and by members of another set.
+/// The foreign threads test: members of a scheduler are woken by a thread that is in none, and by members of another scheduler.
 #[test]
 fn foreign_threads_test() {
     const N: usize = 200;
     static SERVED: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
-    let (set, other) = (Scheduler::new(), Scheduler::new());
+    let (scheduler, other) = (Scheduler::new(), Scheduler::new());
     let (requests, answers) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     thread::scope(|s| {
-        let from_thread = set.keep_alive();
-        let from_other = set.keep_alive();
+        let from_thread = scheduler.keep_alive();
+        let from_other = scheduler.keep_alive();
         let (req, ans) = (requests.clone(), answers.clone());
         s.spawn(|| {
-            set.run(move || {
+            scheduler.run(move || {
                 for _ in 0..N {
                     let (req, ans) = (req.clone(), ans.clone());
                     go(move || {
@@ -102,7 +102,7 @@ fn foreign_threads_test() {
             drop(from_thread);
         });
         let (req, ans) = (requests.clone(), answers.clone());
-        let back = other.keep_alive(); // the first set's members wake this one's
+        let back = other.keep_alive(); // the first scheduler's members wake this one's
         s.spawn(|| {
             other.run(move || {
                 for _ in 0..N / 2 {
@@ -180,7 +180,7 @@ fn a_panic_inside_a_fibre() {
     assert_eq!(DONE.load(Relaxed), 11, "when all is done");
 }
 
-/// Goroutines are given up while foreign threads wake them, without a handle that would keep the set: whatever was
+/// Goroutines are given up while foreign threads wake them, without a handle that would keep the scheduler: whatever was
 /// given to one that is unwound goes to the next, or stays.
 #[test]
 fn a_drop_during_a_wake_up() {
