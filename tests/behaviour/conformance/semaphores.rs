@@ -364,10 +364,13 @@ fn cannot_be_stolen<S: Semaphore + 'static>(rounds: u32, waiters: u32, give: fn(
         let thief = s.spawn(|| {
             let mut loot = 0;
             while !over.load(Relaxed) {
-                if sema.try_acquire() {
-                    loot += 1;
-                    sema.release(Wake::Normal); // the waiter is not to blame
+                for _ in 0..100 {
+                    if sema.try_acquire() {
+                        loot += 1;
+                        sema.release(Wake::Normal); // the waiter is not to blame
+                    }
                 }
+                thread::yield_now(); // a waiter that spins may need this processor to see its permit
             }
             loot
         });
