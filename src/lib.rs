@@ -55,7 +55,8 @@ pub use sudog_locks as locks;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
     Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, Scope, ScopedJoinHandle, block_on,
-    blocking, compute, go, go_async, on_goroutine, run, run_local, scope, spawn, spawn_async, without_switching,
+    block_on_limited, blocking, compute, go, go_async, on_goroutine, run, run_local, scope, spawn, spawn_async,
+    without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};
@@ -91,7 +92,8 @@ pub mod sync {
     };
     pub use sudog_sync::{
         AsyncRawLock, AsyncSemaphore, ConstPermits, ConstRawLock, ConstRawRwLock, ConstSemaphore, GoMutex, GoRwMutex,
-        Locker, Once, Order, RLocker, RawLock, RawRwLock, Semaphore, WaitGroup, Wake, mutex, rw_mutex, semaphore,
+        Locker, Once, Order, RLocker, RawLock, RawRwLock, Semaphore, WaitFuture, WaitGroup, Wake, mutex, rw_mutex,
+        semaphore,
     };
 }
 

@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use chan_world::{READY_AT_ONCE, Value, WOKEN, explore, finish, poll_and_drop};
 use loom::sync::Arc;
 use loom::thread;
+use sudog_runtime::AtomicU32;
 use sudog_runtime::Instant;
 use sudog_runtime::chan::{Chan, channel, select, select_async};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, waiting};
-use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit, Wake, semacquire_async, semrelease};
 
 const FIRST: &str = "the first case is chosen";
 const SECOND: &str = "the second case is chosen";
@@ -357,5 +358,91 @@ fn a_select_that_is_dropped_does_not_double_its_value() {
         if hasty.join().unwrap().is_none() && received {
             mark(SENT);
         }
+    });
+}
+
+const ANEW: &str = "a select queues anew";
+const PEER_FIRST: &str = "a peer is faster than a future's wake-up";
+
+/// A permit and a value come at the same time. The select takes one of them; the other is still there.
+#[test]
+fn a_future_beside_a_channel_loses_nothing() {
+    explore(3, &[READY_AT_ONCE, WOKEN, FIRST, SECOND, ANEW, PEER_FIRST], |w| {
+        let (ch, permits) = (Chan::new(0), Arc::new(AtomicU32::new(0)));
+        let sender = thread::spawn({
+            let (ch, w) = (ch.clone(), w.clone());
+            move || ch.send(w.value(1))
+        });
+        let releaser = thread::spawn({
+            let permits = permits.clone();
+            move || semrelease(&permits, Wake::Normal)
+        });
+        let received = finish(pin!(async {
+            select_async! {
+                recv(ch) -> value => { value.unwrap().read(); true },
+                future(semacquire_async(&permits)) => false,
+            }
+        }));
+        mark(if received { FIRST } else { SECOND });
+        if received {
+            finish(pin!(semacquire_async(&permits)));
+        } else {
+            ch.recv().unwrap().read();
+        }
+        sender.join().unwrap();
+        releaser.join().unwrap();
+    });
+}
+
+/// A task that is woken for nothing, as one of `join!`, queues anew; no value is lost by that, nor sent twice.
+#[test]
+fn a_select_with_a_future_that_is_polled_for_nothing() {
+    explore(3, &[READY_AT_ONCE, WOKEN, FIRST, ANEW, PEER_FIRST], |w| {
+        let (ch, quit) = (Chan::new(0), Chan::<()>::new(0));
+        let receiver = thread::spawn({
+            let ch: Chan<Value> = ch.clone();
+            move || ch.recv().unwrap().read()
+        });
+        let mut select = pin!(async {
+            select_async! {
+                send(ch, w.value(1)) => mark(FIRST),
+                recv(quit) => unreachable!(),
+                future(std::future::pending::<()>()) => unreachable!(),
+            }
+        });
+        if poll_and_drop(select.as_mut()).is_none() {
+            finish(select);
+        }
+        receiver.join().unwrap();
+    });
+}
+
+/// As `a_select_that_is_dropped_loses_no_value`, while it may be between two queues.
+#[test]
+fn a_select_with_a_future_is_dropped() {
+    explore(3, &[LEAVES, TO_THE_NEXT, STAYS, FIRST, ANEW], |w| {
+        let ch = Chan::<Value>::new(0);
+        let hasty = thread::spawn({
+            let ch = ch.clone();
+            move || {
+                let mut select = pin!(async {
+                    select_async! {
+                        recv(ch) -> value => value.unwrap().read(),
+                        future(std::future::pending::<()>()) => unreachable!(),
+                    }
+                });
+                poll_and_drop(select.as_mut()).or_else(|| poll_and_drop(select)).is_some()
+            }
+        });
+        let patient = thread::spawn({
+            let ch = ch.clone();
+            move || ch.recv().unwrap().read()
+        });
+        ch.send(w.value(1));
+        if hasty.join().unwrap() {
+            mark(FIRST);
+            ch.send(w.value(2));
+        }
+        patient.join().unwrap();
     });
 }

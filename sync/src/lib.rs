@@ -81,7 +81,7 @@ pub use raw_rw::{ConstRawRwLock, RawRwLock};
 pub use rw_mutex::{GoRwMutex, RLocker};
 #[cfg(not(sudog_loom))]
 pub use shared_panic::SharedPanic;
-pub use wait_group::WaitGroup;
+pub use wait_group::{WaitFuture, WaitGroup};
 
 /// For `sudog-locks`.
 #[doc(hidden)]

@@ -26,6 +26,8 @@
 //!
 //! Source: Go's `sync/waitgroup.go`, in the development tree of 1.28.
 
+mod future;
+
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -33,6 +35,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant};
+
+pub use future::WaitFuture;
 
 /// Waits for a number of tasks to end.
 ///
@@ -211,14 +215,9 @@ impl WaitGroup {
     }
 
     #[cold]
-    fn wait_slow(&self, mut state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        loop {
-            // Relaxed: an RMW, so what later reads the word reads on from the `add`s before it.
-            match self.state.compare_exchange_weak(state, state + 1, Relaxed, Acquire) {
-                Ok(_) => break,
-                Err(now) if counter(now) == 0 => return Ok(()),
-                Err(now) => state = now,
-            }
+    fn wait_slow(&self, state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        if !self.count_waiter(state) {
+            return Ok(());
         }
         /// A goroutine that is unwound leaves its sleep by a panic.
         struct Unwound<'a>(&'a WaitGroup);
@@ -239,6 +238,18 @@ impl WaitGroup {
         // Relaxed: the word became 0 before our permit was released.
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
         Ok(())
+    }
+
+    /// Counts one waiter more, unless no task is left. The caller has read `state`, which has tasks.
+    fn count_waiter(&self, mut state: u64) -> bool {
+        loop {
+            // Relaxed: an RMW, so what later reads the word reads on from the `add`s before it.
+            match self.state.compare_exchange_weak(state, state + 1, Relaxed, Acquire) {
+                Ok(_) => return true,
+                Err(now) if counter(now) == 0 => return false,
+                Err(now) => state = now,
+            }
+        }
     }
 
     /// A waiter that is no longer in the semaphore's line takes itself off the count. False if it has been taken off: it

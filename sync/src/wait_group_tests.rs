@@ -174,6 +174,37 @@ mod model {
         });
     }
 
+    /// Polls a wait so many times, and drops it then: whether it has seen the end.
+    fn polled_wait(w: &World, polls: usize) {
+        use std::task::{Context, Waker};
+        let mut wait = std::pin::pin!(w.group.wait_async());
+        let cx = &mut Context::from_waker(Waker::noop());
+        if (0..polls).any(|_| wait.as_mut().poll(cx).is_ready()) {
+            mark(IN_TIME);
+            w.look();
+        } else {
+            mark(DROPPED);
+        }
+    }
+
+    const DROPPED: &str = "a future is dropped while it waits";
+
+    #[test]
+    fn a_wait_that_is_dropped_leaves_nothing_behind() {
+        explore(3, &[IN_TIME, DROPPED, SLEEPS], |w| {
+            w.task(0);
+            let waits = [spawn(&w, World::wait), spawn(&w, |w| polled_wait(w, 2))];
+            w.task(1);
+            waits.into_iter().for_each(|t| t.join().unwrap());
+        });
+        explore(3, &[IN_TIME, DROPPED, AT_ONCE, SLEEPS], |w| {
+            let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
+            polled_wait(&w, 2);
+            w.wait();
+            tasks.into_iter().for_each(|t| t.join().unwrap());
+        });
+    }
+
     #[test]
     fn a_deadline_leaves_nothing_behind() {
         explore(3, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS, TWO_SLEEP], |w| {

@@ -132,8 +132,8 @@ table! {
     SendFuture<'static, Sender<Rc>> => false, true;
     RecvFuture<'static, Receiver<Cell>> => true, true;
     RecvFuture<'static, Receiver<Rc>> => false, true;
-    SelectFuture<0, ()> => true, true;
-    SelectUntil<0, ()> => true, true;
+    SelectFuture<sudog_runtime::chan::macros::StaticCases<0, ()>> => true, true;
+    SelectUntil<sudog_runtime::chan::macros::StaticCases<0, ()>> => true, true;
     Select<'static, Both> => false, false;
     Iter<'static, Receiver<Cell>> => true, true;
     TryIter<'static, Receiver<Rc>> => false, false;
@@ -180,6 +180,7 @@ table! {
     lock_api::MappedMutexGuard<'static, ApiLock<GoMutex>, Both> => true, true;
     lock_api::MappedMutexGuard<'static, ApiLock<GoMutex>, Cell> => true, false;
     lock_api::ArcMutexGuard<ApiLock<GoMutex>, Both> => true, true;
+    WaitFuture<'static> => true, true;
     GuardFuture<'static, GoMutex, Both> => true, true;
     GuardFuture<'static, GoMutex, Cell> => true, true;
     GuardFuture<'static, GoMutex, Rc> => false, false;

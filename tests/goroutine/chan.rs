@@ -1006,12 +1006,8 @@ fn auto_traits() {
             send(ch, V::new(1)) => {}
         }
     });
-    fn is_future<const N: usize, L>(_: Option<SelectFuture<N, L>>)
-    where
-        L: sudog_runtime::chan::macros::CaseList,
-    {
-    }
-    is_future::<0, ()>(None);
+    fn is_future<C: sudog_runtime::chan::macros::Cases>(_: Option<SelectFuture<C>>) {}
+    is_future::<sudog_runtime::chan::macros::StaticCases<0, ()>>(None);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod reclaim;
 mod safepoints;
 mod schedulers;
 mod scope;
+mod select_future;
 mod sync;
 mod tasks;
 mod time;

@@ -68,8 +68,8 @@ pub(crate) use waiters::Claim;
 pub mod macros {
     use std::time::Duration;
 
-    pub use super::select::Static;
-    pub use super::select::case::{CaseList, Either, RecvCase, SendCase, SendFromCase};
+    pub use super::select::case::{CaseList, Either, FutureCase, RecvCase, SendCase, SendFromCase};
+    pub use super::select::{Cases, Static, StaticCases};
     use crate::Instant;
     use crate::sema::WaitLimit;
 

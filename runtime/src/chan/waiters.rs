@@ -89,6 +89,12 @@ impl Claim {
         self.0.compare_exchange(Self::FREE, by, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
+    /// As new, for the next wait. Its waiters are in no queue: nothing takes it.
+    #[inline]
+    pub(crate) fn reset(&self) {
+        self.0.store(Self::FREE, Ordering::Relaxed);
+    }
+
     /// What has taken it.
     #[inline]
     pub(crate) fn taken_by(&self) -> u32 {

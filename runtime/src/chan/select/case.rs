@@ -1,8 +1,11 @@
 //! Cases of a select: what they need of a channel, whatever its values are, and where the values are meanwhile.
 
 use std::cell::{Cell, UnsafeCell};
+use std::future::{Future, IntoFuture};
 use std::mem::MaybeUninit;
+use std::pin::Pin;
 use std::ptr;
+use std::task::{Context, Poll};
 
 use super::Chosen;
 use crate::chan::core::{Core, Offer, Take};
@@ -199,12 +202,46 @@ impl<P: SendPort + ?Sized> Drop for SendFromCase<'_, '_, P> {
     }
 }
 
+/// A future. Polled in its place, and dropped there.
+pub struct FutureCase<F: Future> {
+    /// Until it is dropped.
+    future: UnsafeCell<Option<F>>,
+    output: Cell<Option<F::Output>>,
+}
+
+impl<F: Future> FutureCase<F> {
+    /// Evaluated in its place in the list.
+    #[inline]
+    pub fn new(future: impl IntoFuture<IntoFuture = F>) -> Self {
+        Self { future: UnsafeCell::new(Some(future.into_future())), output: Cell::new(None) }
+    }
+}
+
 /// A case.
 pub trait Case {
     type Output;
 
+    /// Whether it is a future.
+    const IS_FUTURE: bool = false;
+
     /// Itself, for as long as it is not moved.
     fn describe(&self) -> CaseRef<'_>;
+
+    /// Polls it, if it is a future: whether it is ready.
+    ///
+    /// # Safety
+    ///
+    /// It is pinned, and the caller is its owner.
+    unsafe fn poll_future(&self, _cx: &mut Context<'_>) -> bool {
+        false
+    }
+
+    /// Drops the future where it is.
+    ///
+    /// # Safety
+    ///
+    /// The caller is its owner.
+    unsafe fn drop_future(&self) {}
 
     /// What it has come to, once it has been chosen.
     #[track_caller]
@@ -261,16 +298,68 @@ impl<P: SendPort + ?Sized> Case for SendFromCase<'_, '_, P> {
     }
 }
 
+impl<F: Future> Case for FutureCase<F> {
+    type Output = F::Output;
+
+    const IS_FUTURE: bool = true;
+
+    fn describe(&self) -> CaseRef<'_> {
+        CaseRef::NONE
+    }
+
+    unsafe fn poll_future(&self, cx: &mut Context<'_>) -> bool {
+        // SAFETY: its owner calls, and nothing else refers to it.
+        let Some(future) = (unsafe { &mut *self.future.get() }) else { return false };
+        // SAFETY: pinned, by the contract: it is moved nowhere before `drop_future`.
+        match unsafe { Pin::new_unchecked(future) }.poll(cx) {
+            Poll::Ready(output) => {
+                self.output.set(Some(output));
+                true
+            }
+            Poll::Pending => false,
+        }
+    }
+
+    unsafe fn drop_future(&self) {
+        // SAFETY: its owner calls, and nothing else refers to it. The assignment drops it in its place.
+        unsafe { *self.future.get() = None };
+    }
+
+    fn output(self, _closed: bool) -> F::Output {
+        self.output.take().expect("it was ready when it was chosen")
+    }
+}
+
 /// All cases of a select: pairs of a case and a list, and at the end `()`.
 pub trait CaseList {
     /// How many.
     const LEN: usize;
+
+    /// Whether there is a future among them.
+    const FUTURES: bool;
 
     /// What the chosen one has come to.
     type Output;
 
     /// Themselves, for as long as they are not moved.
     fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]);
+
+    /// Whether the case with this index is a future.
+    fn is_future(index: usize) -> bool;
+
+    /// [`Case::poll_future`] of the case with this index.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool;
+
+    /// [`Case::drop_future`] of all.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn drop_futures(&self);
 
     /// What the chosen one has come to. The others are dropped, and so are their values.
     #[track_caller]
@@ -297,10 +386,21 @@ impl Never {
 
 impl CaseList for () {
     const LEN: usize = 0;
+    const FUTURES: bool = false;
 
     type Output = Never;
 
     fn describe<'a>(&'a self, _into: &mut [CaseRef<'a>]) {}
+
+    fn is_future(_index: usize) -> bool {
+        false
+    }
+
+    unsafe fn poll_future(&self, _index: usize, _cx: &mut Context<'_>) -> bool {
+        false
+    }
+
+    unsafe fn drop_futures(&self) {}
 
     fn output(self, _chosen: Chosen) -> Never {
         unreachable!("one of the cases was chosen")
@@ -309,6 +409,7 @@ impl CaseList for () {
 
 impl<C: Case, L: CaseList> CaseList for (C, L) {
     const LEN: usize = 1 + L::LEN;
+    const FUTURES: bool = C::IS_FUTURE || L::FUTURES;
 
     type Output = Either<C::Output, L::Output>;
 
@@ -316,6 +417,23 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
     fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]) {
         into[0] = self.0.describe();
         self.1.describe(&mut into[1..]);
+    }
+
+    fn is_future(index: usize) -> bool {
+        if index == 0 { C::IS_FUTURE } else { L::is_future(index - 1) }
+    }
+
+    unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool {
+        // SAFETY: by the contract; a list's parts are pinned with it.
+        unsafe { if index == 0 { self.0.poll_future(cx) } else { self.1.poll_future(index - 1, cx) } }
+    }
+
+    unsafe fn drop_futures(&self) {
+        // SAFETY: by the contract.
+        unsafe {
+            self.0.drop_future();
+            self.1.drop_futures();
+        }
     }
 
     #[inline]

@@ -1,15 +1,20 @@
 //! A select whose cases are not known before the program runs. Go's `reflect.Select`.
 
+use std::cell::UnsafeCell;
+use std::future::Future;
 use std::mem::MaybeUninit;
+use std::pin::pin;
+use std::task::Context;
 
-use super::case::{CaseRef, Slot};
+use super::case::{Case, CaseRef, FutureCase, Slot};
+use super::future::{Cases, Room, SelectFuture};
 use super::{Chosen, MAX_CASES, Waiters, try_select, wait_select};
 use crate::chan::port::{RecvPort, SendPort};
 use crate::chan::raw::Dir;
 use crate::chan::waiters::Waiter;
 use crate::sema::{WaitError, WaitLimit};
 
-/// A select with any number of cases: each is a send or a receive, and what to do with its result.
+/// A select with any number of cases: each is a send, a receive or a future, and what to do with its result.
 ///
 /// It allocates for each case. For a number of cases that is known, use [`select!`](crate::select).
 ///
@@ -29,10 +34,26 @@ use crate::sema::{WaitError, WaitLimit};
 #[must_use = "a select does nothing until it waits"]
 pub struct Select<'a, R> {
     cases: Vec<Box<dyn DynCase<R> + 'a>>,
+    /// Whether there is a future among them.
+    futures: bool,
 }
 
 trait DynCase<R> {
     fn describe(&self) -> CaseRef<'_>;
+
+    fn is_future(&self) -> bool {
+        false
+    }
+
+    /// As [`Case::poll_future`].
+    unsafe fn poll_future(&self, _cx: &mut Context<'_>) -> bool {
+        false
+    }
+
+    /// As [`Case::drop_future`].
+    unsafe fn drop_future(&self) {}
+
+    #[track_caller]
     fn finish(self: Box<Self>) -> R;
 }
 
@@ -46,6 +67,37 @@ struct DynSend<P: SendPort, F> {
     port: P,
     slot: Slot<P::Item>,
     then: F,
+}
+
+#[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
+struct DynFuture<F: Future, T> {
+    future: FutureCase<F>,
+    then: T,
+}
+
+impl<R, F: Future, T: FnOnce(F::Output) -> R> DynCase<R> for DynFuture<F, T> {
+    fn describe(&self) -> CaseRef<'_> {
+        self.future.describe()
+    }
+
+    fn is_future(&self) -> bool {
+        true
+    }
+
+    unsafe fn poll_future(&self, cx: &mut Context<'_>) -> bool {
+        // SAFETY: by the contract.
+        unsafe { self.future.poll_future(cx) }
+    }
+
+    unsafe fn drop_future(&self) {
+        // SAFETY: by the contract.
+        unsafe { self.future.drop_future() };
+    }
+
+    fn finish(self: Box<Self>) -> R {
+        let this = *self;
+        (this.then)(this.future.output(false))
+    }
 }
 
 impl<R, P: RecvPort, F: FnOnce(P::Received) -> R> DynCase<R> for DynRecv<P, F> {
@@ -74,7 +126,7 @@ impl<R, P: SendPort, F: FnOnce(P::Sent) -> R> DynCase<R> for DynSend<P, F> {
 impl<'a, R> Select<'a, R> {
     /// Without cases.
     pub const fn new() -> Self {
-        Self { cases: Vec::new() }
+        Self { cases: Vec::new(), futures: false }
     }
 
     /// Adds a receive, and what is made of its result.
@@ -103,6 +155,21 @@ impl<'a, R> Select<'a, R> {
         P::Item: 'a,
     {
         self.add(Box::new(DynSend { port, slot: Slot::new(value), then }))
+    }
+
+    /// Adds a future, and what is made of its output. See `future(..)` of [`select!`](crate::select).
+    ///
+    /// # Panics
+    ///
+    /// `reflect.Select: too many cases (max 65536)`.
+    #[cfg(all(unix, not(sudog_loom)))]
+    #[track_caller]
+    pub fn future<F>(&mut self, future: F, then: impl FnOnce(F::Output) -> R + 'a) -> &mut Self
+    where
+        F: std::future::IntoFuture<IntoFuture: 'a, Output: 'a>,
+    {
+        self.futures = true;
+        self.add(Box::new(DynFuture { future: FutureCase::new(future), then }))
     }
 
     #[track_caller]
@@ -149,6 +216,10 @@ impl<'a, R> Select<'a, R> {
     #[track_caller]
     pub fn wait_limited(&mut self, limit: &WaitLimit<'_>) -> Result<R, WaitError> {
         let cases = std::mem::take(&mut self.cases);
+        #[cfg(all(unix, not(sudog_loom)))]
+        if std::mem::take(&mut self.futures) {
+            return super::future::block_on(DynCases::new(cases), limit);
+        }
         let chosen = with_room(&cases, |refs, waiters, polls, locks| {
             wait_select(refs, Waiters::of(waiters), polls, locks, limit)
         })?;
@@ -163,8 +234,72 @@ impl<'a, R> Select<'a, R> {
     #[track_caller]
     pub fn try_now(&mut self) -> Option<R> {
         let cases = std::mem::take(&mut self.cases);
+        if std::mem::take(&mut self.futures) {
+            return pin!(SelectFuture::of(DynCases::new(cases))).try_now();
+        }
         let chosen = with_room(&cases, |refs, _, polls, locks| try_select(refs, polls, locks))?;
         Some(finish(cases, chosen))
+    }
+}
+
+/// The cases of a select with futures, and room for what it needs of each.
+struct DynCases<'a, R> {
+    cases: UnsafeCell<Vec<Box<dyn DynCase<R> + 'a>>>,
+    polls: UnsafeCell<Box<[u16]>>,
+    locks: UnsafeCell<Box<[u16]>>,
+    waiters: UnsafeCell<Box<[MaybeUninit<Waiter>]>>,
+}
+
+impl<'a, R> DynCases<'a, R> {
+    fn new(cases: Vec<Box<dyn DynCase<R> + 'a>>) -> Self {
+        let n = cases.len();
+        let order = || UnsafeCell::new(vec![0; n].into_boxed_slice());
+        let waiters = std::iter::repeat_with(MaybeUninit::uninit).take(n).collect();
+        Self { cases: UnsafeCell::new(cases), polls: order(), locks: order(), waiters: UnsafeCell::new(waiters) }
+    }
+
+    fn cases(&self) -> &[Box<dyn DynCase<R> + 'a>] {
+        // SAFETY: changed when the select is over only, by its owner, which is the caller.
+        unsafe { &*self.cases.get() }
+    }
+}
+
+impl<R> Cases for DynCases<'_, R> {
+    type Output = R;
+
+    const FUTURES: bool = true;
+
+    fn with_refs<T>(&self, f: impl FnOnce(&[CaseRef<'_>]) -> T) -> T {
+        let refs: Vec<_> = self.cases().iter().map(|case| case.describe()).collect();
+        f(&refs)
+    }
+
+    fn is_future(&self, index: usize) -> bool {
+        self.cases()[index].is_future()
+    }
+
+    fn room(&self) -> Room {
+        // SAFETY: the boxes are never replaced, and only their owner, the caller, looks into the cells.
+        unsafe {
+            Room {
+                polls: &raw mut **self.polls.get(),
+                locks: &raw mut **self.locks.get(),
+                waiters: (&raw mut **self.waiters.get()).cast(),
+            }
+        }
+    }
+
+    unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool {
+        // SAFETY: by the contract; it is in a box, which stays until it is finished or dropped.
+        unsafe { self.cases()[index].poll_future(cx) }
+    }
+
+    #[track_caller]
+    unsafe fn finish(&self, chosen: Chosen) -> R {
+        // SAFETY: by the contract.
+        self.cases().iter().for_each(|case| unsafe { case.drop_future() });
+        // SAFETY: this is the owner, and nothing points to a case any more.
+        finish(std::mem::take(unsafe { &mut *self.cases.get() }), chosen)
     }
 }
 

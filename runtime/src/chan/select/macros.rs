@@ -1,12 +1,13 @@
 //! `select!` and `select_async!`: one grammar, by munching. What they make of it is in `__select_emit!`.
 
-/// Does the first of several sends and receives that can be done, and then its arm. Go's `select`.
+/// Does the first of several sends and receives that can be done, or futures that are ready, and then its arm. Go's `select`.
 ///
 /// | arm | ready | the pattern is given |
 /// |---|---|---|
 /// | `recv(rx) -> value => arm` | a value is there, or a sender waits, or the channel is closed | what `rx.recv()` returns |
 /// | `send(tx, value) -> result => arm` | there is room, or a receiver waits, or the channel is closed | what `tx.send(value)` returns, or its panic |
 /// | `send_from(tx, &mut option) -> result => arm` | the same, if the option has a value, which is taken out only if this arm is chosen | the same |
+/// | `future(f) -> output => arm` | the future is: a lock, a permit, a wait group, a context, a join handle, a task's call, ... | its output |
 /// | `default => arm` | none of the others is ready, at this instant | |
 /// | `default(limit) -> why => arm` | none of the others becomes ready before the limit: a `Duration`, an `Instant`, a `WaitLimit` | which limit it was |
 ///
@@ -16,6 +17,11 @@
 /// As in Go: the channels and values are evaluated once, in the order of the source, whichever arm is chosen; of several
 /// arms that are ready each is chosen with the same probability; without a `default` the select waits, and with no arm at
 /// all for ever. Unlike in Go a value that is not sent is dropped: `send_from` keeps it.
+///
+/// A future is polled where it stands, and dropped before an arm is evaluated, so that what it had begun is undone; to
+/// go on with it later, keep it pinned and hand over `future(&mut pinned)`. It is polled only while the select stands in no
+/// channel's queue: no case is done beside it, and what it yields is not lost. So a wake-up of a future that is then not
+/// ready costs the select its places in these queues. With a `default`, each future is polled once.
 ///
 /// The arms are evaluated after the select, in its place: they may `return`, `break` and `continue`, and use what the
 /// select has used.
@@ -47,6 +53,20 @@
 ///     default => false,
 /// };
 /// assert!(!ready);
+///
+/// // Futures beside channels: here the result of a goroutine.
+/// # #[cfg(unix)] {
+/// use sudog_runtime::goroutine::{run, spawn};
+///
+/// let answer = run(move || {
+///     let computation = spawn(|| 6 * 7);
+///     select! {
+///         future(computation) -> answer => answer.ok(),
+///         recv(quit) => None,
+///     }
+/// });
+/// assert_eq!(answer, Some(42));
+/// # }
 /// ```
 #[macro_export]
 macro_rules! select {
@@ -114,6 +134,12 @@ macro_rules! __select_arm {
     ($how:tt $cases:tt $default:tt send_from($tx:expr, $from:expr) => $($rest:tt)+) => {
         $crate::__select_body!($how $cases $default (send_from {$tx} {$from} {_}) $($rest)+)
     };
+    ($how:tt $cases:tt $default:tt future($future:expr) -> $output:pat => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (future {$future} {} {$output}) $($rest)+)
+    };
+    ($how:tt $cases:tt $default:tt future($future:expr) => $($rest:tt)+) => {
+        $crate::__select_body!($how $cases $default (future {$future} {} {_}) $($rest)+)
+    };
     ($how:tt $cases:tt [] default($limit:expr) -> $why:pat => $($rest:tt)+) => {
         $crate::__select_body!($how $cases [] (default {$limit} {$why}) $($rest)+)
     };
@@ -132,7 +158,7 @@ macro_rules! __select_arm {
     ($how:tt $cases:tt $default:tt $($rest:tt)+) => {
         ::core::compile_error!(::core::concat!(
             "expected `recv(rx) -> value => ..`, `send(tx, value) -> result => ..`, `send_from(tx, &mut option) => ..`, ",
-            "`default => ..` or `default(limit) => ..`, found: ",
+            "`future(f) -> output => ..`, `default => ..` or `default(limit) => ..`, found: ",
             ::core::stringify!($($rest)+)
         ))
     };
@@ -179,7 +205,7 @@ macro_rules! __select_emit {
         $crate::__select_match!(chosen $($case)*)
     }};
     (await [$($case:tt)*] []) => {{
-        let chosen = $crate::chan::SelectFuture::<{ 0 $(+ $crate::__select_one!($case))* }, _>::new(
+        let chosen = $crate::chan::SelectFuture::<$crate::chan::macros::StaticCases<{ 0 $(+ $crate::__select_one!($case))* }, _>>::new(
             $crate::__select_list!($($case)*)
         )
         .await;
@@ -205,7 +231,7 @@ macro_rules! __select_emit {
         }
     }};
     (await [$($case:tt)*] [{$default:expr} {$limit:expr} {$why:pat}]) => {{
-        let chosen = $crate::chan::SelectFuture::<{ 0 $(+ $crate::__select_one!($case))* }, _>::new(
+        let chosen = $crate::chan::SelectFuture::<$crate::chan::macros::StaticCases<{ 0 $(+ $crate::__select_one!($case))* }, _>>::new(
             $crate::__select_list!($($case)*)
         )
         .until($crate::chan::macros::IntoDeadline::into_deadline($limit))
@@ -236,6 +262,9 @@ macro_rules! __select_list {
     };
     ((send {$tx:expr} {$value:expr} $sent:tt $body:tt) $($rest:tt)*) => {
         ($crate::chan::macros::SendCase::new(&$tx, $value), $crate::__select_list!($($rest)*))
+    };
+    ((future {$future:expr} {} $output:tt $body:tt) $($rest:tt)*) => {
+        ($crate::chan::macros::FutureCase::new($future), $crate::__select_list!($($rest)*))
     };
     ((send_from {$tx:expr} {$from:expr} $sent:tt $body:tt) $($rest:tt)*) => {
         ($crate::chan::macros::SendFromCase::new(&$tx, $from), $crate::__select_list!($($rest)*))

@@ -1,4 +1,5 @@
-//! Select: the first of several sends and receives that can be done. Go's `selectgo`.
+//! Select: the first of several sends and receives that can be done. Go's `selectgo`. With futures among the cases, and in
+//! tasks: `future.rs`.
 //!
 //! | step | what |
 //! |---|---|
@@ -29,9 +30,9 @@ use std::mem::MaybeUninit;
 use std::pin::pin;
 
 pub use dynamic::Select;
-pub use future::SelectFuture;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use future::SelectUntil;
+pub use future::{Cases, SelectFuture, StaticCases};
 pub use order::MAX_CASES;
 
 use self::case::{CaseList, CaseRef, Slot};
@@ -145,30 +146,34 @@ fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Chosen> {
     if polls.len() < 2 {
         return None;
     }
-    polls.iter().find_map(|&index| {
-        let case = &cases[usize::from(index)];
-        let raw = case.channel.expect("only what can be ready is polled").raw();
-        let state = raw.glance();
-        let fails = match case.dir {
-            Dir::Send => state.is_full_for_certain(),
-            Dir::Recv => state.is_empty_for_certain() && !state.is_closed(),
-        };
-        if fails {
-            return None;
-        }
-        let mut locked = raw.lock();
-        // SAFETY: as in `Selecting::poll`.
-        let polled = unsafe { case.poll(&mut locked) };
-        locked.unlock();
-        let (closed, peer) = polled?;
-        if !closed {
-            // Before the waking, which may panic: the slot then drops what it has.
-            // SAFETY: so it has been, just now.
-            unsafe { case.moved() };
-        }
-        wake(peer);
-        Some(Chosen { case: usize::from(index), closed })
-    })
+    polls.iter().find_map(|&index| try_one(cases, index))
+}
+
+/// Does the case, if that can be done, under its channel's lock alone.
+#[inline]
+fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Chosen> {
+    let case = &cases[usize::from(index)];
+    let raw = case.channel.expect("only what can be ready is polled").raw();
+    let state = raw.glance();
+    let fails = match case.dir {
+        Dir::Send => state.is_full_for_certain(),
+        Dir::Recv => state.is_empty_for_certain() && !state.is_closed(),
+    };
+    if fails {
+        return None;
+    }
+    let mut locked = raw.lock();
+    // SAFETY: as in `Selecting::poll`.
+    let polled = unsafe { case.poll(&mut locked) };
+    locked.unlock();
+    let (closed, peer) = polled?;
+    if !closed {
+        // Before the waking, which may panic: the slot then drops what it has.
+        // SAFETY: so it has been, just now.
+        unsafe { case.moved() };
+    }
+    wake(peer);
+    Some(Chosen { case: usize::from(index), closed })
 }
 
 fn wake(peer: Option<Peer>) {
@@ -455,6 +460,14 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     #[track_caller]
     pub fn wait_limited(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
         let () = Self::FITS;
+        if L::FUTURES {
+            #[cfg(all(unix, not(sudog_loom)))]
+            return future::block_on(StaticCases::<N, L>::new(list), limit);
+            #[cfg(any(sudog_loom, not(unix)))]
+            const {
+                assert!(!L::FUTURES, "a select waits for a future on Unix only; `select_async!` does everywhere")
+            };
+        }
         let (mut order, mut locks) = ([0; N], [0; N]);
         let mut waiters = [const { MaybeUninit::uninit() }; N];
         let mut cases = [CaseRef::NONE; N];
@@ -468,6 +481,9 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     #[track_caller]
     pub fn try_now(list: L) -> Option<L::Output> {
         let () = Self::FITS;
+        if L::FUTURES {
+            return pin!(SelectFuture::<StaticCases<N, L>>::new(list)).try_now();
+        }
         let (mut order, mut locks) = ([0; N], [0; N]);
         let mut cases = [CaseRef::NONE; N];
         list.describe(&mut cases);

@@ -23,9 +23,19 @@ impl<'s> Order<'s> {
     /// If there are more cases than indices, or than room for them.
     #[inline]
     pub(super) fn shuffle(cases: &[CaseRef<'_>], polls: &'s mut [u16]) -> &'s [u16] {
+        Self::shuffle_those(cases, polls, |_, case| case.channel.is_some())
+    }
+
+    /// [`Order::shuffle`] of those cases that are wanted.
+    #[inline]
+    pub(super) fn shuffle_those(
+        cases: &[CaseRef<'_>],
+        polls: &'s mut [u16],
+        wanted: impl Fn(usize, &CaseRef<'_>) -> bool,
+    ) -> &'s [u16] {
         assert!(cases.len() <= MAX_CASES, "too many cases");
         let mut n = 0;
-        for (index, _) in cases.iter().enumerate().filter(|(_, case)| case.channel.is_some()) {
+        for (index, _) in cases.iter().enumerate().filter(|&(index, case)| wanted(index, case)) {
             // Fisher and Yates, from the inside out: each order is as likely as any other.
             let at = random_below(n as u32 + 1) as usize;
             polls[n] = polls[at];

@@ -30,7 +30,8 @@ pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
 pub use run::{KeepAlive, Scheduler, run, run_local};
 pub use scope::{Scope, ScopedJoinHandle, scope};
-pub use task::{block_on, go_async, spawn_async};
+pub(crate) use task::block_on_what;
+pub use task::{block_on, block_on_limited, go_async, spawn_async};
 pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
 
 // For the crates of this project.

@@ -25,6 +25,7 @@ use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::protocol::signal::Signal;
 use crate::panics::drop_payload;
+use crate::sema::{WaitError, WaitLimit};
 
 /// Runs a future as a goroutine without a stack.
 ///
@@ -206,17 +207,56 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
 /// assert_eq!(block_on(async { 42 }), 42);
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    match block_on_what("block_on", future.as_mut(), &WaitLimit::default()) {
+        Ok(output) => output,
+        Err(_) => unreachable!("no limit was set"),
+    }
+}
+
+/// [`block_on`] that gives up at a [`WaitLimit`]: a deadline, a [`Cancel`](crate::sema::Cancel), or both. The future is
+/// polled at least once.
+///
+/// # Errors
+///
+/// Which limit came first. The future has been dropped then.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use sudog_runtime::goroutine::block_on_limited;
+/// use sudog_runtime::sema::{WaitError, WaitLimit};
+///
+/// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
+/// assert_eq!(block_on_limited(std::future::pending::<()>(), &soon), Err(WaitError::TimedOut));
+/// assert_eq!(block_on_limited(async { 42 }, &soon), Ok(42));
+/// ```
+pub fn block_on_limited<F: Future>(future: F, limit: &WaitLimit<'_>) -> Result<F::Output, WaitError> {
+    let mut future = pin!(future);
+    block_on_what("block_on", future.as_mut(), limit)
+}
+
+/// [`block_on_limited`] by a caller that keeps the future, and has a word for the wait.
+pub(crate) fn block_on_what<F: Future>(
+    what: &'static str,
+    mut future: Pin<&mut F>,
+    limit: &WaitLimit<'_>,
+) -> Result<F::Output, WaitError> {
     let signal = Arc::new(Unblock(Signal::new()));
     let waker = Waker::from(signal.clone());
-    let mut future = pin!(future);
     // Before the poll: a goroutine that is unwound here has not been given anything.
     current::safepoint();
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
+            return Ok(output);
         }
-        current::note_wait("block_on", std::ptr::null());
-        signal.0.wait();
+        current::note_wait(what, std::ptr::null());
+        if limit.deadline.is_none() && limit.cancel.is_none() {
+            signal.0.wait();
+        } else {
+            signal.0.wait_limited(limit)?;
+        }
         // A future that wakes itself never waits here.
         current::safepoint();
     }

@@ -15,7 +15,7 @@
 //! store comes after the waker's step 2 in the order of all of these, but reads nothing from it. The poll may then miss
 //! what the waker did, and the waker has left the wake-up to a permit that is gone: the future is never polled again.
 
-use crate::sema;
+use crate::sema::{self, WaitError, WaitLimit};
 use crate::shim::{AtomicBool, AtomicU32, Ordering};
 
 /// See the top of this file.
@@ -33,6 +33,14 @@ impl Signal {
     pub(crate) fn wait(&self) {
         sema::semacquire(&self.permits);
         self.woken.swap(false, Ordering::Acquire);
+    }
+
+    /// [`Signal::wait`] that gives up at a limit. Neither step has been done then.
+    #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
+    pub(crate) fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        sema::semacquire_limited(&self.permits, sema::Order::Fifo, limit)?;
+        self.woken.swap(false, Ordering::Acquire);
+        Ok(())
     }
 
     /// The waker's steps 2 and 3.

@@ -1,0 +1,116 @@
+//! Waiting for a group as a future.
+//!
+//! | stage | counted as a waiter | on poll | on drop |
+//! |---|---|---|---|
+//! | `Idle` | no | no task is left: ready; else counts itself: `Waiting` | nothing |
+//! | `Waiting` | yes, or an `add` to 0 has taken it off, and its permit is there or on its way | polls its permit | leaves the semaphore's queue, then takes itself off the count, or takes its permit |
+//! | `Over` | no | panics | nothing |
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::task::{Context, Poll};
+
+use sudog_runtime::sema::semacquire_async;
+
+use super::{REUSED, WaitGroup, counter};
+
+/// Waits until there is no task: made by [`WaitGroup::wait_async`].
+///
+/// It may be dropped at any time: the group is then as if it had not waited. The drop may take as long as an `add` that
+/// is under way on another thread. Once it has been polled it must be polled again when its waker is woken, or dropped:
+/// a future that is leaked counts as a waiter for ever.
+#[must_use = "a future does nothing unless polled"]
+pub struct WaitFuture<'a> {
+    group: &'a WaitGroup,
+    stage: Stage,
+    /// There while `Waiting`; pinned with the future.
+    permit: Option<sudog_runtime::sema::Acquire<'a>>,
+    _pinned: PhantomPinned,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Waiting,
+    Over,
+}
+
+impl WaitGroup {
+    /// [`WaitGroup::wait`] for tasks and for [`select!`](sudog_runtime::select).
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::wait`], when it is polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// use std::sync::Arc;
+    /// use sudog_runtime::chan::{Chan, select};
+    /// use sudog_sync::WaitGroup;
+    ///
+    /// let (group, quit) = (Arc::new(WaitGroup::new()), Chan::<()>::new(0));
+    /// group.go(|| ());
+    /// let all_done = select! {
+    ///     future(group.wait_async()) => true,
+    ///     recv(quit) => false,
+    /// };
+    /// assert!(all_done);
+    /// # }
+    /// ```
+    pub fn wait_async(&self) -> WaitFuture<'_> {
+        WaitFuture { group: self, stage: Stage::Idle, permit: None, _pinned: PhantomPinned }
+    }
+}
+
+impl Future for WaitFuture<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: `permit` is not moved: it is made in its place, and dropped there.
+        let this = unsafe { self.get_unchecked_mut() };
+        match this.stage {
+            Stage::Idle => {
+                let state = this.group.state.load(Acquire);
+                if counter(state) == 0 || !this.group.count_waiter(state) {
+                    this.stage = Stage::Over;
+                    return Poll::Ready(());
+                }
+                this.stage = Stage::Waiting;
+                this.permit = Some(semacquire_async(&this.group.permits));
+            }
+            Stage::Waiting => {}
+            Stage::Over => panic!("a future was polled after it was ready"),
+        }
+        let permit = this.permit.as_mut().expect("there while it waits");
+        // SAFETY: pinned with the future, and dropped in its place.
+        if unsafe { Pin::new_unchecked(permit) }.poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        this.stage = Stage::Over;
+        this.permit = None;
+        // Relaxed: the word became 0 before the permit was released.
+        assert!(this.group.state.load(Relaxed) == 0, "{REUSED}");
+        Poll::Ready(())
+    }
+}
+
+impl Drop for WaitFuture<'_> {
+    fn drop(&mut self) {
+        if self.stage == Stage::Waiting {
+            // First out of the semaphore's queue: what it has been given goes to the counter, where `leave` finds it.
+            self.permit = None;
+            self.group.leave();
+        }
+    }
+}
+
+impl fmt::Debug for WaitFuture<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("WaitFuture { .. }")
+    }
+}
