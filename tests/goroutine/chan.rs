@@ -22,7 +22,7 @@ use sudog::context::{self, background};
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
-use support::goroutine::{alone, until};
+use support::goroutine::{alone, text, until};
 use support::{Watchdog, eventually};
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -1043,4 +1043,52 @@ fn a_goroutine_that_panics_in_a_select() {
         closed.close();
         until(|| never.waiting_receivers() == 0);
     });
+}
+
+/// The forms that take a context, of each handle: they receive, send, give up with what they have, and pass on what the
+/// channel says.
+#[test]
+fn with_a_context() {
+    use sudog::context::{self, Error, RecvCtx, SendCtx};
+    let _watchdog = Watchdog::new();
+    let test = || {
+        let (ctx, cancel) = context::with_cancel(&context::background());
+        let ch = Chan::new(1);
+        let (tx, rx) = channel(1);
+        ch.send_only().send_ctx(1, &ctx).unwrap();
+        assert_eq!(ch.recv_only().recv_ctx(&ctx), Ok(Some(1)));
+        assert_eq!(tx.send_ctx(1, &ctx), Ok(Ok(())));
+        assert_eq!(rx.recv_ctx(&ctx), Ok(Ok(1)));
+        // They wait, and the cancel ends that; the full channel keeps what it has.
+        ch.send(1);
+        let waits = [
+            spawn({
+                let (ch, ctx) = (ch.clone(), ctx.clone());
+                move || ch.send_ctx(2, &ctx).map_err(|error| (error.value, error.error))
+            }),
+            spawn({
+                let (ch, ctx) = (Chan::<()>::new(0), ctx.clone());
+                move || ch.recv_ctx(&ctx).map(|_| ()).map_err(|error| (0, error))
+            }),
+            spawn({
+                let (nil, ctx) = (Chan::<()>::nil(), ctx.clone());
+                move || nil.recv_ctx(&ctx).map(|_| ()).map_err(|error| (0, error))
+            }),
+        ];
+        gosched();
+        cancel.cancel();
+        let over = waits.map(|wait| wait.join().unwrap());
+        assert_eq!(over, [Err((2, Error::Canceled)), Err((0, Error::Canceled)), Err((0, Error::Canceled))]);
+        assert_eq!(ch.recv_ctx(&ctx), Err(Error::Canceled), "at once, though there is a value");
+        assert_eq!(ch.len(), 1);
+        let ctx = context::background();
+        ch.close();
+        assert_eq!((ch.recv_ctx(&ctx), ch.recv_ctx(&ctx)), (Ok(Some(1)), Ok(None)));
+        drop(rx);
+        assert_eq!(tx.send_ctx(3, &ctx), Ok(Err(SendError(3))));
+        let error = catch_unwind(AssertUnwindSafe(|| ch.send_ctx(4, &ctx))).unwrap_err();
+        assert_eq!(text(&*error), "send on closed channel");
+    };
+    run(test);
+    test();
 }

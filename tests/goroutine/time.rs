@@ -438,3 +438,46 @@ fn an_alarm_at_the_end_of_time() {
     let _second = set(2 * MS, || semrelease(&NEXT, Wake::Normal));
     semacquire(&DONE);
 }
+
+// ---- limits ---------------------------------------------------------------------------------------------------------
+
+/// A wait that gives up takes nothing: the timer, the ticker and the handle are as they were.
+#[test]
+fn waits_that_give_up() {
+    use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    let _watchdog = Watchdog::new();
+    let test = || {
+        let stop = Arc::new(Cancel::new());
+        let (timer, ticker) = (Arc::new(Timer::new(HOUR)), Arc::new(Ticker::new(HOUR)));
+        let mut sleeper = spawn({
+            let timer = timer.clone();
+            move || timer.wait()
+        });
+        let soon = || WaitLimit::until(Instant::now() + MS);
+        takes(MS, || assert_eq!(timer.wait_limited(&soon()), Err(WaitError::TimedOut)));
+        takes(MS, || assert_eq!(ticker.tick_limited(&soon()), Err(WaitError::TimedOut)));
+        takes(MS, || assert!(matches!(sleeper.join_limited(&soon()), Err(WaitError::TimedOut))));
+        let cancelled = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+        go({
+            let stop = stop.clone();
+            move || stop.cancel()
+        });
+        assert_eq!(timer.wait_limited(&cancelled), Err(WaitError::Cancelled));
+        assert_eq!(ticker.tick_limited(&cancelled), Err(WaitError::Cancelled));
+        assert!(matches!(sleeper.join_limited(&cancelled), Err(WaitError::Cancelled)));
+        // What is there is taken, whatever the limit.
+        ticker.reset(MS);
+        assert_eq!(ticker.tick_limited(&WaitLimit::until(Instant::now() + HOUR)), Ok(true));
+        thread::sleep(MS * 2);
+        assert_eq!(ticker.tick_limited(&WaitLimit::until(Instant::now())), Ok(true));
+        assert!(timer.reset(Duration::ZERO));
+        assert!(sleeper.join().unwrap() || timer.wait(), "the timer fires for one of them");
+        ticker.stop();
+        assert_eq!(ticker.tick_limited(&cancelled), Ok(false));
+        let mut ended = spawn(|| 7);
+        until(|| ended.is_finished());
+        assert_eq!(ended.join_limited(&WaitLimit::until(Instant::now())).unwrap().unwrap(), 7);
+    };
+    run(test);
+    test();
+}

@@ -10,10 +10,12 @@
 //! | `<-ctx.Done()` | [`ctx.wait()`](Context::wait); in a task [`ctx.done()`](Context::done)`.await` |
 //! | `ctx.Err()`, `context.Cause(ctx)` | [`ctx.err()`](Context::err), [`ctx.cause()`](Context::cause) |
 //! | `select { case <-ctx.Done(): ...; case <-time.After(d): }` | [`sleep`]`(&ctx, d)` |
+//! | `select { case v := <-ch: ...; case <-ctx.Done(): ... }` | [`ch.recv_ctx(&ctx)`](RecvCtx::recv_ctx), [`ch.send_ctx(v, &ctx)`](SendCtx::send_ctx); for more cases `recv(ctx.done_chan())` or `default(ctx.limit())` in a [`select!`](sudog_runtime::select) |
 //! | `context.AfterFunc(ctx, f)` | [`after_func()`]`(&ctx, f)` |
 //!
 //! What of this project blocks has a form that takes a context, whose name ends in `_ctx`; [`Context::limited`] makes
-//! one of whatever waits through [`semacquire_limited`](sudog_runtime::sema::semacquire_limited).
+//! one of whatever takes a [`WaitLimit`](sudog_runtime::sema::WaitLimit), and [`block_on`] of whatever is a future: a lock
+//! with `lock_async`, a join handle.
 //!
 //! Different from Go: a context is this type, not an interface, so there are none of one's own; none is `nil`; keys
 //! know the type of their values; a handle of a context, or a function registered with it, keeps it alive, so a context
@@ -48,6 +50,7 @@
 
 mod after_func;
 mod cancel_func;
+mod chan;
 mod display;
 mod done;
 mod error;
@@ -61,9 +64,10 @@ use std::time::{Duration, Instant};
 
 pub use after_func::{AfterFunc, after_func};
 pub use cancel_func::{CancelCauseFunc, CancelFunc, CancelOnDrop};
+pub use chan::{NotSent, RecvCtx, SendCtx};
 pub use error::{Cause, Error};
 pub use key::Key;
-pub use wait::{DoneFuture, sleep};
+pub use wait::{DoneFuture, block_on, sleep};
 
 use done::Done;
 use key::Value;

@@ -214,6 +214,29 @@ pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
     }
 }
 
+/// Runs a future on the calling goroutine or thread for as long as the context is not done.
+///
+/// # Errors
+///
+/// The context's: the future has been dropped.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_sync::{LockAsync, Mutex};
+/// use sudog_sync::context::{self, Error};
+///
+/// let (ctx, cancel) = context::with_cancel(&context::background());
+/// let mutex = Mutex::new(1);
+/// assert_eq!(*context::block_on(&ctx, mutex.lock_async()).unwrap(), 1);
+/// let _guard = mutex.lock();
+/// cancel.cancel();
+/// assert_eq!(context::block_on(&ctx, mutex.lock_async()).unwrap_err(), Error::Canceled);
+/// ```
+pub fn block_on<F: Future>(ctx: &Context, future: F) -> Result<F::Output, Error> {
+    ctx.limited(|limit| goroutine::block_on_limited(future, limit))
+}
+
 /// See [`Context::done`].
 #[must_use = "a future does nothing unless it is awaited"]
 #[derive(Debug)]

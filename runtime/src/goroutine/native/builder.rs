@@ -18,7 +18,7 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{run, stack};
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
-use crate::sema::{self, Wake};
+use crate::sema::{self, WaitError, WaitLimit, Wake};
 use crate::shim::Mutex;
 
 /// How a goroutine is started: its name, its stack, its place.
@@ -326,6 +326,38 @@ impl<T> JoinHandle<T> {
         current::note_wait("join", std::ptr::null());
         sema::semacquire(&packet.done);
         packet.take()
+    }
+
+    /// [`join`](Self::join) that gives up at a [`WaitLimit`]. The handle can be used again then.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first; inside, what `join` returns.
+    ///
+    /// # Panics
+    ///
+    /// If it has returned the result before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use sudog_runtime::goroutine::{run, sleep, spawn};
+    /// use sudog_runtime::sema::{WaitError, WaitLimit};
+    ///
+    /// run(|| {
+    ///     let mut handle = spawn(|| sleep(Duration::from_millis(20)));
+    ///     let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
+    ///     assert!(matches!(handle.join_limited(&soon), Err(WaitError::TimedOut)));
+    ///     handle.join().unwrap();
+    /// });
+    /// ```
+    pub fn join_limited(&mut self, limit: &WaitLimit<'_>) -> Result<thread::Result<T>, WaitError> {
+        let packet = self.packet.as_ref().expect("joined once");
+        current::note_wait("join", std::ptr::null());
+        sema::semacquire_limited(&packet.done, sema::Order::Fifo, limit)?;
+        let packet = self.packet.take().expect("looked at above");
+        Ok(packet.take())
     }
 
     /// Whether the goroutine has ended.

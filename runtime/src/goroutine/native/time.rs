@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::G;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current;
-use crate::sema::NotifyList;
+use crate::sema::{NotifyList, WaitError, WaitLimit};
 
 /// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
 ///
@@ -157,6 +157,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Further away than any wait.
+fn unlimited(over: Result<bool, WaitError>) -> bool {
+    over.unwrap_or_else(|_| unreachable!("no limit was set"))
+}
+
 fn saturating_add(d: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(d).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))
@@ -174,25 +178,49 @@ impl Timer {
     ///
     /// A goroutine that has run for long gives way first.
     pub fn wait(&self) -> bool {
+        unlimited(self.wait_limited(&WaitLimit::default()))
+    }
+
+    /// [`Timer::wait`] that gives up at a [`WaitLimit`].
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first: the timer is as it was.
+    pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         current::safepoint(); // before it takes anything: a goroutine may be unwound there
         loop {
             let mut state = lock(&self.when);
-            let Some(when) = *state else { return false };
-            if when <= Instant::now() {
+            let Some(when) = *state else { return Ok(false) };
+            let now = Instant::now();
+            if when <= now {
                 *state = None;
-                return true;
+                return Ok(true);
             }
-            self.wait_for_change(state, when, "timer");
+            self.wait_for_change(state, when, now, limit, "timer")?;
         }
     }
 
-    /// Waits until it is stopped or set anew, or until `when`.
-    fn wait_for_change(&self, state: MutexGuard<'_, Option<Instant>>, when: Instant, what: &'static str) {
+    /// Waits until it is stopped or set anew, until `when`, or for the limit.
+    fn wait_for_change(
+        &self,
+        state: MutexGuard<'_, Option<Instant>>,
+        when: Instant,
+        now: Instant,
+        limit: &WaitLimit<'_>,
+        what: &'static str,
+    ) -> Result<(), WaitError> {
+        if limit.deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(WaitError::TimedOut);
+        }
+        let deadline = Some(limit.deadline.map_or(when, |deadline| deadline.min(when)));
         self.changed.with_ticket(|ticket| {
             drop(state); // with a ticket: no change from now on is missed
             current::note_wait(what, std::ptr::null());
-            ticket.wait(Some(when));
-        });
+            match ticket.wait_limited(&WaitLimit { deadline, ..*limit }) {
+                Err(WaitError::Cancelled) => Err(WaitError::Cancelled),
+                Ok(()) | Err(WaitError::TimedOut) => Ok(()), // the caller looks which it was
+            }
+        })
     }
 
     /// Stops it. False if it was stopped, or has fired and a caller has waited for that.
@@ -248,12 +276,33 @@ impl Ticker {
     /// A goroutine that has run for long gives way first: so one whose work takes longer than the period does not keep
     /// its neighbours out.
     pub fn tick(&self) -> bool {
+        unlimited(self.tick_limited(&WaitLimit::default()))
+    }
+
+    /// [`Ticker::tick`] that gives up at a [`WaitLimit`].
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first: no tick has been taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use sudog_runtime::goroutine::Ticker;
+    /// use sudog_runtime::sema::{WaitError, WaitLimit};
+    ///
+    /// let ticker = Ticker::new(Duration::from_secs(3600));
+    /// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
+    /// assert_eq!(ticker.tick_limited(&soon), Err(WaitError::TimedOut));
+    /// ```
+    pub fn tick_limited(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         current::safepoint(); // before it takes a tick: a goroutine may be unwound there
         loop {
             // The next tick is set from the time of this one, so that they do not drift; those that were missed are
             // left out.
             let mut state = lock(&self.timer.when);
-            let Some(when) = *state else { return false };
+            let Some(when) = *state else { return Ok(false) };
             let now = Instant::now();
             if when <= now {
                 let period = *lock(&self.period);
@@ -261,9 +310,9 @@ impl Ticker {
                 let missed = u32::try_from(missed).unwrap_or(u32::MAX);
                 let next = when.checked_add(period.saturating_mul(missed.saturating_add(1)));
                 *state = Some(next.filter(|&next| next > now).unwrap_or_else(|| saturating_add(period)));
-                return true;
+                return Ok(true);
             }
-            self.timer.wait_for_change(state, when, "ticker");
+            self.timer.wait_for_change(state, when, now, limit, "ticker")?;
         }
     }
 

@@ -1,0 +1,105 @@
+//! Channels with a context: Go's `select { case v := <-ch: ...; case <-ctx.Done(): return ctx.Err() }` as one call.
+
+use std::fmt;
+
+use sudog_runtime::chan::{RecvPort, SendPort, select};
+
+use super::{Context, Error};
+
+/// Receives for as long as a context is not done. Of every handle that receives.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::chan::{Chan, RecvError, channel};
+/// use sudog_sync::context::{self, Error, RecvCtx, SendCtx};
+///
+/// let (ctx, cancel) = context::with_cancel(&context::background());
+/// let (ch, (tx, rx)) = (Chan::new(1), channel(1));
+/// assert_eq!(ch.send_ctx(1, &ctx), Ok(()));
+/// assert_eq!(ch.recv_ctx(&ctx), Ok(Some(1)));
+/// assert_eq!(tx.send_ctx(2, &ctx), Ok(Ok(())));
+/// drop(tx);
+/// assert_eq!(rx.recv_ctx(&ctx), Ok(Ok(2)));
+/// assert_eq!(rx.recv_ctx(&ctx), Ok(Err(RecvError)));
+/// cancel.cancel();
+/// assert_eq!(ch.recv_ctx(&ctx), Err(Error::Canceled));
+/// let error = ch.send_ctx(3, &ctx).unwrap_err();
+/// assert_eq!((error.value, error.error), (3, Error::Canceled));
+/// ```
+pub trait RecvCtx: RecvPort {
+    /// What `recv` returns, for as long as `ctx` is not done.
+    ///
+    /// # Errors
+    ///
+    /// The context's. Nothing has been received.
+    fn recv_ctx(&self, ctx: &Context) -> Result<Self::Received, Error> {
+        ctx.limited(|limit| {
+            select! {
+                recv(self) -> received => Ok(received),
+                default(limit) -> why => Err(why),
+            }
+        })
+    }
+}
+
+impl<P: RecvPort + ?Sized> RecvCtx for P {}
+
+/// Sends for as long as a context is not done. Of every handle that sends; see [`RecvCtx`] for an example.
+pub trait SendCtx: SendPort {
+    /// What `send` returns, for as long as `ctx` is not done.
+    ///
+    /// # Errors
+    ///
+    /// The context's, with the value.
+    ///
+    /// # Panics
+    ///
+    /// As `send`.
+    #[track_caller]
+    fn send_ctx(&self, value: Self::Item, ctx: &Context) -> Result<Self::Sent, NotSent<Self::Item>> {
+        let mut value = Some(value);
+        let sent = ctx.limited(|limit| {
+            select! {
+                send_from(self, &mut value) -> sent => Ok(sent),
+                default(limit) -> why => Err(why),
+            }
+        });
+        sent.map_err(|error| NotSent { value: value.expect("what is not sent stays where it is"), error })
+    }
+}
+
+impl<P: SendPort + ?Sized> SendCtx for P {}
+
+/// The context was done before a value was sent. With the value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NotSent<T> {
+    /// What was not sent.
+    pub value: T,
+    /// The context's error.
+    pub error: Error,
+}
+
+impl<T> fmt::Debug for NotSent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotSent").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for NotSent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for NotSent<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<T> From<NotSent<T>> for Error {
+    fn from(not_sent: NotSent<T>) -> Self {
+        not_sent.error
+    }
+}
