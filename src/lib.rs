@@ -55,8 +55,8 @@ pub use sudog_locks as locks;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
     Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, Scope, ScopedJoinHandle, block_on,
-    block_on_limited, blocking, compute, go, go_async, on_goroutine, run, run_local, scope, spawn, spawn_async,
-    without_switching,
+    block_on_limited, blocking, blocking_static, compute, go, go_async, on_goroutine, run, run_local, scope, spawn,
+    spawn_async, without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};
@@ -67,7 +67,9 @@ pub use sudog_sync::x;
 /// Go's package `runtime`, as far as programs use it; and its semaphore.
 pub mod runtime {
     #[cfg(all(unix, not(sudog_loom)))]
-    pub use sudog_runtime::goroutine::{Goexit, goexit, gosched, max_procs, num_goroutine, set_max_procs};
+    pub use sudog_runtime::goroutine::{
+        Goexit, goexit, gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs,
+    };
     pub use sudog_runtime::sema;
 }
 

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sudog::goroutine_local;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, semrelease_many, try_semacquire, waiters};
-use sudog::runtime::{Goexit, goexit, gosched, max_procs, num_goroutine};
+use sudog::runtime::{Goexit, goexit, gosched, max_procs, num_goroutine, set_max_blocking};
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::sleep;
 use sudog::{
-    Builder, JoinHandle, OnPanic, Placement, blocking, go, on_goroutine, run, run_local, spawn, without_switching,
+    Builder, JoinHandle, OnPanic, Placement, blocking, blocking_static, go, on_goroutine, run, run_local, spawn,
+    without_switching,
 };
 use support::goroutine::{Dropped, alone, here, text, until};
 use support::{Watchdog, eventually};
@@ -697,6 +698,75 @@ fn a_blocking_call_outlives_nothing_that_it_borrows() {
         });
     });
     assert_eq!(ENDED.load(Relaxed), 11);
+}
+
+/// In Go the process ends with main, whatever its goroutines read.
+#[test]
+fn a_run_ends_though_its_calls_do_not_return() {
+    use std::io::{Read, pipe};
+    const CALLS: usize = 600; // more than threads
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    let _alone = alone();
+    let (reader, writer) = pipe().unwrap();
+    let reader = Arc::new(reader);
+    let main_returned = run(move || {
+        for _ in 0..CALLS {
+            let reader = reader.clone();
+            go(move || {
+                let _dropped = Dropped(&DROPPED);
+                let call = Dropped(&ENDED);
+                blocking_static(move || {
+                    BEGUN.fetch_add(1, Relaxed);
+                    _ = (&*reader).read(&mut [0; 1]);
+                    call // a result that no goroutine wants
+                });
+            });
+        }
+        until(|| BEGUN.load(Relaxed) == 512);
+        Instant::now()
+    });
+    println!("run returned {:?} after main", main_returned.elapsed());
+    assert_eq!(ENDED.load(Relaxed), 0);
+    drop(writer);
+    eventually(|| ENDED.load(Relaxed) == DROPPED.load(Relaxed) && ENDED.load(Relaxed) >= 512);
+    // What comes after is as before.
+    assert_eq!(run(|| blocking_static(|| 7)), 7);
+    let panic = catch_unwind(|| run(|| blocking_static(|| panic!("of the call")))).unwrap_err();
+    assert_eq!(text(&*panic), "of the call");
+    assert_eq!(blocking_static(here), here(), "of a thread");
+    assert_eq!(run(|| without_switching(|| (blocking_static(here), here()))).0, here());
+}
+
+#[test]
+fn the_limit_of_blocking_calls() {
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    static OVER: AtomicBool = AtomicBool::new(false);
+    let _alone = alone();
+    let before = set_max_blocking(1);
+    let call = || {
+        spawn(|| {
+            blocking(|| {
+                BEGUN.fetch_add(1, Relaxed);
+                eventually(|| OVER.load(Relaxed));
+            });
+        })
+    };
+    run(move || {
+        let first = call();
+        until(|| BEGUN.load(Relaxed) == 1);
+        let others = [call(), call()];
+        (0..10).for_each(|_| gosched());
+        assert_eq!(BEGUN.load(Relaxed), 1, "they wait for the thread");
+        assert_eq!(set_max_blocking(3), 1);
+        until(|| BEGUN.load(Relaxed) == 3); // with no new call
+        OVER.store(true, Relaxed);
+        first.join().unwrap();
+        others.into_iter().for_each(|call| call.join().unwrap());
+    });
+    assert_eq!(set_max_blocking(before), 3);
+    assert!(catch_unwind(|| set_max_blocking(0)).is_err());
 }
 
 // ---- goroutine_local, without_switching, what stays -----------------------------------------------------------------

@@ -1,36 +1,43 @@
 //! Calls that block a thread, or compute for long, made elsewhere while the goroutine waits.
 //!
-//! | | [`blocking`] | [`compute`] |
+//! | | [`blocking`], [`blocking_static`] | [`compute`] |
 //! |---|---|---|
 //! | for | what waits: files, sockets, foreign locks | what computes for longer than a millisecond |
-//! | threads at most | 512 | as many as processors |
+//! | threads at most | 512, or [`set_max_blocking`] | as many as processors |
 //! | more calls | wait for a thread, first come, first served | the same |
+//! | the closure | borrows, so the goroutine's frames stay until it has returned; or owns what it uses | borrows |
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::AtomicU32;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::goroutine::native::builder;
+use crate::goroutine::native::exit::OnPanic;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::{Sched, default_procs};
+use crate::goroutine::native::sched::stall;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 
 /// For how long an idle thread stays.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// A call that its goroutine waits for, on that goroutine's stack.
+/// A call that its goroutine waits for.
 struct Call {
-    /// A `Frame<F, T>`.
+    /// A `Frame<F, T>` on that goroutine's stack; or, of [`blocking_static`], a box.
     frame: *mut (),
     run: unsafe fn(*mut ()),
+    /// Where the goroutine waits, in its frame; null, if the call itself wakes it.
     done: *const AtomicU32,
     sched: &'static Sched,
 }
 
-// SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; its goroutine does not touch it until `done`.
+// SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; its goroutine does not touch it until `done`. The box holds
+// what is `Send`.
 unsafe impl Send for Call {}
 
 struct Frame<F, T> {
@@ -57,6 +64,8 @@ struct Pool {
     what: &'static str,
     /// How many threads there are at most. More calls wait for one.
     limit: fn() -> usize,
+    /// A call has had to wait for a thread.
+    full: AtomicBool,
 }
 
 struct State {
@@ -65,7 +74,8 @@ struct State {
     idle: usize,
 }
 
-static BLOCKING: Pool = Pool::new("sudog-blocking", "blocking call", || 512);
+static BLOCKING: Pool = Pool::new("sudog-blocking", "blocking call", || MAX_BLOCKING.load(Ordering::Relaxed));
+static MAX_BLOCKING: AtomicUsize = AtomicUsize::new(512);
 static COMPUTE: Pool = Pool::new("sudog-compute", "computation", default_procs);
 
 /// Runs `f` on another thread, and lets other goroutines run here until it returns.
@@ -74,8 +84,12 @@ static COMPUTE: Pool = Pool::new("sudog-compute", "computation", default_procs);
 /// borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` itself.
 ///
 /// `f` is not on a goroutine: what it starts by `go` runs in the background, and does not end with this
-/// [`run`](fn@crate::goroutine::run). At most 512 calls run at a time, more wait. The process ends if no thread can be
-/// had at all. A goroutine that is given up in here ends when `f` has.
+/// [`run`](fn@crate::goroutine::run). At most 512 calls run at a time, or [`set_max_blocking`]; more wait. The process ends
+/// if no thread can be had at all.
+///
+/// A goroutine that is given up in here ends when `f` has returned, as `f` may borrow from its frames; and its worker does
+/// not end before. So a [`run`](fn@crate::goroutine::run) whose main has returned waits for those calls that goroutines of
+/// its own thread have made. For calls that may not return there is [`blocking_static`].
 ///
 /// # Panics
 ///
@@ -94,6 +108,86 @@ static COMPUTE: Pool = Pool::new("sudog-compute", "computation", default_procs);
 /// ```
 pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     BLOCKING.call(f)
+}
+
+/// [`blocking`] for a call that may never return, as a read from an idle connection: `f` owns what it uses.
+///
+/// A goroutine that is given up in here ends at once. `f` goes on, and its result is dropped on the thread where it runs. So
+/// no [`run`](fn@crate::goroutine::run) waits for it: in Go, too, the process ends with main, whatever system call is under
+/// way. It costs two allocations more than [`blocking`].
+///
+/// Why not all calls: what `f` borrows must stay until it has returned. The goroutine's stack could stay, at the price of
+/// its memory. But its frames may have borrowed a `thread_local!` of the worker's thread, and that ends with the thread.
+///
+/// # Panics
+///
+/// As `f` does.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, pipe};
+/// use sudog_runtime::goroutine::{blocking_static, go, run};
+///
+/// let (mut reader, _writer) = pipe().unwrap();
+/// run(move || {
+///     go(move || {
+///         let n = blocking_static(move || reader.read(&mut [0; 1]));
+///         unreachable!("nothing is written, but {n:?} was read");
+///     });
+/// }); // returns, though nothing is ever written
+/// ```
+pub fn blocking_static<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    if current::current().is_none() {
+        return f();
+    }
+    let (sender, handle) = builder::packet(OnPanic::Unwind);
+    let call: Box<dyn FnOnce() + Send> = Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
+    let sched = Sched::here();
+    sched.idle.external_begins();
+    BLOCKING.submit(Call { frame: Box::into_raw(Box::new(call)).cast(), run: run_owned, done: ptr::null(), sched });
+    match handle.join() {
+        Ok(result) => result,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// # Safety
+///
+/// `frame` is a box of a box of a closure, which this call owns.
+unsafe fn run_owned(frame: *mut ()) {
+    // SAFETY: by the contract.
+    let call = unsafe { Box::from_raw(frame.cast::<Box<dyn FnOnce() + Send>>()) };
+    // A destructor of what no goroutine wants may panic.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(*call)) {
+        drop_payload(payload);
+    }
+}
+
+/// How many calls of [`blocking`] and [`blocking_static`] may run at a time, each on a thread; returns what it was, 512 at first. Go's
+/// `debug.SetMaxThreads`, but that more calls wait, where Go ends the process.
+///
+/// If all threads are taken and a call has to wait, a line on standard error says so, once for each limit: in builds with
+/// debug assertions, or with `SUDOG_STALLS=1`.
+///
+/// # Panics
+///
+/// If `n` is 0.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::set_max_blocking;
+///
+/// let before = set_max_blocking(10_000);
+/// assert_eq!(set_max_blocking(before), 10_000);
+/// ```
+pub fn set_max_blocking(n: usize) -> usize {
+    assert!(n > 0, "the number of threads for blocking calls must not be 0");
+    let before = MAX_BLOCKING.swap(n, Ordering::Relaxed);
+    BLOCKING.full.store(false, Ordering::Relaxed);
+    BLOCKING.serve_waiting();
+    before
 }
 
 /// Runs `f`, which computes for long, on another thread, and lets other goroutines run here until it returns.
@@ -148,7 +242,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     sched.idle.external_begins();
     let mut wait = Wait(&done, false);
     pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
-    current::note_wait(pool.what, std::ptr::null());
+    current::note_wait(pool.what, ptr::null());
     sema::semacquire(&done);
     wait.1 = true;
     drop(wait);
@@ -171,7 +265,7 @@ unsafe fn run<F: FnOnce() -> T, T>(frame: *mut ()) {
 impl Pool {
     const fn new(name: &'static str, what: &'static str, limit: fn() -> usize) -> Self {
         let state = Mutex::new(State { calls: VecDeque::new(), threads: 0, idle: 0 });
-        Self { state, called: Condvar::new(), name, what, limit }
+        Self { state, called: Condvar::new(), name, what, limit, full: AtomicBool::new(false) }
     }
 
     fn call<T: Send>(&'static self, f: impl FnOnce() -> T + Send) -> T {
@@ -186,12 +280,29 @@ impl Pool {
     }
 
     fn submit(&'static self, call: Call) {
-        let limit = (self.limit)();
         let mut state = self.lock();
         state.calls.push_back(call);
-        if state.idle >= state.calls.len() || state.threads >= limit {
+        self.start_if_needed(state);
+    }
+
+    /// After the limit has been raised: threads for the calls that wait.
+    fn serve_waiting(&'static self) {
+        while self.start_if_needed(self.lock()) {}
+    }
+
+    /// Sees to it that a thread comes for the last call: whether one was started.
+    fn start_if_needed(&'static self, mut state: MutexGuard<'_, State>) -> bool {
+        if state.idle >= state.calls.len() {
             self.called.notify_one();
-            return;
+            return false;
+        }
+        let limit = (self.limit)();
+        if state.threads >= limit {
+            drop(state);
+            if ptr::eq(self, &BLOCKING) && !self.full.swap(true, Ordering::Relaxed) {
+                stall::all_threads_are_taken(limit);
+            }
+            return false;
         }
         state.threads += 1;
         drop(state);
@@ -201,18 +312,28 @@ impl Pool {
             if state.threads == 0 {
                 crate::fatal(&format!("sudog: no thread for a {}: {error}", self.what));
             }
+            return false;
         }
+        true
     }
 
     fn serve(&self) {
         let mut state = self.lock();
         loop {
+            // The limit may have been lowered. What this thread was called for is another's then, or waits for one.
+            if state.threads > (self.limit)() {
+                state.threads -= 1;
+                self.called.notify_one();
+                return;
+            }
             if let Some(call) = state.calls.pop_front() {
                 drop(state);
                 // SAFETY: its goroutine keeps the frame, and its hands off, until `done`.
                 unsafe { (call.run)(call.frame) };
-                // SAFETY: alive until the permit is there; the release then uses it as an address only.
-                sema::semrelease(unsafe { &*call.done }, Wake::Normal);
+                // SAFETY: null, or alive until the permit is there; the release then uses it as an address only.
+                if let Some(done) = unsafe { call.done.as_ref() } {
+                    sema::semrelease(done, Wake::Normal);
+                }
                 call.sched.external_ends();
                 state = self.lock();
                 continue;

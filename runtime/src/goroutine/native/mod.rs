@@ -23,7 +23,7 @@ mod task;
 mod time;
 
 pub use api::{go, goexit, gosched, max_procs, num_goroutine, set_max_procs, spawn};
-pub use blocking::{blocking, compute};
+pub use blocking::{blocking, blocking_static, compute, set_max_blocking};
 pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};

@@ -8,6 +8,7 @@ pub(crate) mod procs;
 pub(crate) mod report;
 pub(crate) mod scheduler;
 pub(crate) mod spread;
+pub(crate) mod stall;
 pub(crate) mod steal;
 pub(crate) mod sysmon;
 pub(crate) mod timer_heap;
