@@ -68,7 +68,8 @@ pub use sudog_sync::x;
 pub mod runtime {
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{
-        Goexit, goexit, gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs,
+        Entering, Goexit, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks, goexit, gosched, max_procs,
+        num_goroutine, set_max_blocking, set_max_procs,
     };
     pub use sudog_runtime::sema;
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sudog::context;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
-use sudog::runtime::{goexit, gosched};
+use sudog::runtime::{SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking};
 use sudog::sync::{Mutex, Once};
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, OnPanic, block_on, blocking, go, run, spawn};
@@ -45,6 +45,11 @@ fn main() {
         ("nonsense_in_the_environment_is_refused", nonsense_in_the_environment_is_refused),
         ("the_environment_says_how_many_workers", the_environment_says_how_many_workers),
         ("waits_in_initialisers_are_found", waits_in_initialisers_are_found),
+        ("a_goroutine_that_computes_is_reported", a_goroutine_that_computes_is_reported),
+        ("a_goroutine_that_computes_alone_is_not", a_goroutine_that_computes_alone_is_not),
+        ("all_threads_for_blocking_calls_are_taken", all_threads_for_blocking_calls_are_taken),
+        ("a_switch_hook_that_panics", a_switch_hook_that_panics),
+        ("a_switch_hook_that_waits", a_switch_hook_that_waits),
     ];
     let child = std::env::var(CHILD).ok();
     // As the harness does: a word that a test's name must contain.
@@ -295,5 +300,128 @@ fn waits_in_initialisers_are_found() {
         } else {
             assert_says(&output, 0, &[]);
         }
+    }
+}
+
+// ---- reports --------------------------------------------------------------------------------------------------------
+
+/// Computes until the watcher has made a report, or for a while; calls nothing of the runtime.
+#[inline(never)]
+fn computes_for_long(d: Duration) {
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < d {
+        std::hint::spin_loop();
+    }
+}
+
+/// With others on its worker, be they queued, asleep or not begun, it is reported once, by its name and by the code that
+/// started it; and its stack, at its next call.
+fn a_goroutine_that_computes_is_reported() {
+    fn program() {
+        run(|| {
+            let kind = std::env::var("OTHERS").unwrap();
+            let sleepers = if kind == "asleep" { 100 } else { 0 };
+            for _ in 0..sleepers {
+                spawn(|| sleep(Duration::from_millis(1)));
+            }
+            gosched();
+            if kind == "queued" {
+                spawn(|| (0..2).for_each(|_| gosched()));
+                gosched();
+            }
+            if kind == "woken" {
+                let waits = Arc::new(AtomicU32::new(0));
+                let theirs = waits.clone();
+                spawn(move || semacquire(&theirs));
+                gosched();
+                // In the hog's own turn: it readies the other, and then computes.
+                Builder::new().name("hog").go(move || {
+                    semrelease(&waits, Wake::Normal);
+                    computes_for_long(Duration::from_millis(400));
+                    gosched();
+                });
+            } else {
+                Builder::new().name("hog").go(|| {
+                    computes_for_long(Duration::from_millis(400));
+                    gosched();
+                });
+            }
+            sleep(Duration::from_millis(450));
+        });
+    }
+    for kind in ["queued", "asleep", "woken"] {
+        let env = [("SUDOG_STALLS", "1"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", kind)];
+        let output = in_a_child("a_goroutine_that_computes_is_reported", &env, program);
+        assert_says(
+            &output,
+            0,
+            &["\"hog\" has run for 1", "started as goroutine_fatal::", "calls into the runtime again:"],
+        );
+        assert_eq!(words(&output).matches("has run for").count(), 1, "once: {}", words(&output));
+    }
+    for env in [[("SUDOG_STALLS", "0"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", "asleep")]] {
+        let output = in_a_child("a_goroutine_that_computes_is_reported", &env, program);
+        assert_eq!(words(&output), "");
+    }
+}
+
+/// If no other goroutine wants to run there, there is nothing to report.
+fn a_goroutine_that_computes_alone_is_not() {
+    let output = in_a_child("a_goroutine_that_computes_alone_is_not", &[("SUDOG_STALLS", "1")], || {
+        run(|| {
+            let never = Arc::new(AtomicU32::new(0));
+            let theirs = never.clone();
+            go(move || semacquire(&theirs));
+            go(|| sleep(Duration::from_secs(1000)));
+            while waiters(&never) == 0 {
+                gosched();
+            }
+            gosched();
+            computes_for_long(Duration::from_millis(300));
+        });
+    });
+    assert_eq!((output.status.code(), words(&output)), (Some(0), String::new()));
+}
+
+fn all_threads_for_blocking_calls_are_taken() {
+    let output = in_a_child("all_threads_for_blocking_calls_are_taken", &[("SUDOG_STALLS", "1")], || {
+        set_max_blocking(2);
+        run(|| {
+            let calls: Vec<_> =
+                (0..10).map(|_| spawn(|| blocking(|| thread::sleep(Duration::from_millis(5))))).collect();
+            calls.into_iter().for_each(|call| call.join().unwrap());
+        });
+    });
+    assert_says(&output, 0, &["sudog: all 2 threads for blocking calls are taken"]);
+    assert_eq!(words(&output).matches("are taken").count(), 1);
+}
+
+fn a_switch_hook_that_panics() {
+    let output = in_a_child("a_switch_hook_that_panics", &[], || {
+        add_switch_hooks(SwitchHooks { enter: |_| (), leave: |_| panic!("oh no") }).unwrap();
+        run(gosched);
+    });
+    assert_eq!(output.status.signal(), Some(6));
+    assert!(words(&output).contains("fatal error: sudog: a switch hook panicked: oh no"), "{}", words(&output));
+}
+
+fn a_switch_hook_that_waits() {
+    fn wait() -> fn() {
+        match std::env::var("WAIT").unwrap().as_str() {
+            "gosched" => || gosched(),
+            "sleep" => || sleep(Duration::from_millis(1)),
+            _ => || {
+                static NEVER: AtomicU32 = AtomicU32::new(0);
+                semacquire(&NEVER);
+            },
+        }
+    }
+    for name in ["gosched", "sleep", "lock"] {
+        let output = in_a_child("a_switch_hook_that_waits", &[("WAIT", name)], || {
+            add_switch_hooks(SwitchHooks { enter: |_| wait()(), leave: |_| () }).unwrap();
+            run(|| ());
+        });
+        assert_eq!(output.status.signal(), Some(6), "{name}: {}", words(&output));
+        assert!(words(&output).contains("fatal error: sudog: a switch hook must not wait"), "{}", words(&output));
     }
 }

@@ -19,6 +19,7 @@ mod run;
 mod sched;
 mod scope;
 mod stack;
+mod switch_hooks;
 mod task;
 mod time;
 
@@ -30,6 +31,7 @@ pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
 pub use run::{KeepAlive, Scheduler, run, run_local};
 pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;
 pub use task::{block_on, block_on_limited, go_async, spawn_async};
 pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};

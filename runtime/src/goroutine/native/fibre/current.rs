@@ -12,6 +12,7 @@ use crate::goroutine::native::fibre::{Fibre, State, Unwinding, Wait};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack::overflow::Running;
+use crate::goroutine::native::switch_hooks;
 use crate::{Instant, ParkResult, shim};
 
 struct Current {
@@ -84,6 +85,9 @@ pub(crate) struct FibreRef(NonNull<Fibre>);
 /// The calling goroutine, if it may switch.
 #[inline]
 pub(crate) fn current() -> Option<FibreRef> {
+    if switch_hooks::is_observed() {
+        switch_hooks::forbid_in_hook();
+    }
     switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
 }
 

@@ -22,7 +22,9 @@ use async_task::Runnable;
 use crate::fatal::say;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
@@ -237,9 +239,21 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
             details.on_panic
         }
     };
+    if switch_hooks::observes_stalls() {
+        is_running::<F>();
+    }
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         is_through();
         ended_by_panic(payload, on_panic);
+    }
+}
+
+/// Tells the stall report what runs.
+#[cold]
+fn is_running<F>() {
+    if let Some(fibre) = current::fibre() {
+        fibre.origin.set(std::any::type_name::<F>());
+        stall::runs(fibre);
     }
 }
 

@@ -48,6 +48,7 @@ use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
 use crate::goroutine::native::stack::{Extent, PooledStack};
+use crate::goroutine::native::switch_hooks::{self, Entering, Leaving};
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
 
@@ -86,6 +87,8 @@ pub(crate) struct Fibre {
     pub(crate) work: Cell<Option<Work>>,
     pub(crate) id: Cell<u64>,
     pub(crate) name: Cell<Option<Arc<str>>>,
+    /// The type of the closure, if stalls are reported.
+    pub(crate) origin: Cell<&'static str>,
     pub(crate) wait: Cell<Wait>,
     pub(crate) locals: Cell<Option<Box<Locals>>>,
 }
@@ -143,6 +146,13 @@ impl Fibre {
         text
     }
 
+    /// Its name, for another thread. By its worker.
+    pub(crate) fn shared_name(&self) -> Option<Arc<str>> {
+        let name = self.name.take();
+        self.name.set(name.clone());
+        name
+    }
+
     /// A spare fibre, not yet in any list.
     ///
     /// # Errors
@@ -172,6 +182,7 @@ impl Fibre {
             work: Cell::new(None),
             id: Cell::new(0),
             name: Cell::new(None),
+            origin: Cell::new(""),
             wait: Cell::new(Wait::NONE),
             locals: Cell::new(None),
         };
@@ -203,6 +214,10 @@ impl Fibre {
     #[inline]
     fn run(&'static self, work: Work) {
         self.worker.begin(self);
+        if switch_hooks::is_observed() {
+            self.origin.set(""); // a job says more, when it knows
+            switch_hooks::enters(self, Entering::Begins);
+        }
         // SAFETY: packed by its maker, and taken out of its queue by us.
         match unsafe { unpack(work) } {
             Unpacked::Job(job) => {
@@ -220,6 +235,9 @@ impl Fibre {
                 self.worker.end_poll(self);
             }
         }
+        if switch_hooks::is_observed() {
+            switch_hooks::leaves(self, Leaving::Ends);
+        }
     }
 
     /// Runs it until it suspends. By the worker's loop only.
@@ -236,8 +254,14 @@ impl Fibre {
     pub(crate) fn suspend(&'static self) {
         #[cfg(debug_assertions)]
         crate::goroutine::native::fibre::wait_check::check();
+        if switch_hooks::is_observed() {
+            switch_hooks::leaves(self, Leaving::Waits);
+        }
         // SAFETY: the yielder stands in the frame of `body`'s caller, below us on this stack.
         unsafe { (*self.yielder.get()).suspend(()) };
+        if switch_hooks::is_observed() {
+            switch_hooks::enters(self, Entering::Resumes);
+        }
     }
 
     /// Ends a spare fibre that is in no list, and frees its stack.

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::switch_hooks;
 use crate::{Instant, ParkResult};
 
 /// For how long a goroutine runs beside others before a call into the runtime makes it give way.
@@ -70,6 +72,11 @@ impl Worker {
         let preempted = self.preempt.load(Ordering::Relaxed);
         if preempted {
             self.preempt.store(false, Ordering::Relaxed);
+            if switch_hooks::observes_stalls()
+                && let Some(fibre) = current::fibre()
+            {
+                stall::gives_up(fibre);
+            }
         }
         let due = || self.next_timer().is_some_and(|when| when <= now);
         let gives_way = (over || preempted) && (self.has_work() || due());

@@ -1,18 +1,67 @@
 //! Reports of what keeps goroutines waiting that could run.
 //!
-//! | report | when |
-//! |---|---|
-//! | a goroutine holds its worker | it has run for [`LONG`] without a switch, and another goroutine of the worker could run |
-//! | all threads for blocking calls are taken | a call has to wait for one |
+//! | report | when | by |
+//! |---|---|---|
+//! | a goroutine holds its worker | it has run for [`LONG`] without a switch, and another goroutine could run there | the watcher |
+//! | its stack | at its next call into the runtime after that | itself |
+//! | all threads for blocking calls are taken | a call has to wait for one | its caller |
 //!
 //! They are made in builds with debug assertions, unless `SUDOG_STALLS` is `0`; and in all builds if it is set to anything
-//! else. They are lines on standard error.
+//! else. They are lines on standard error. A goroutine is reported once for each stall, and what was started by the same
+//! code once in [`SELDOM`].
+//!
+//! The stack is that of the next call, not of the moment: to walk a running stack the watcher would have to interrupt the
+//! thread by a signal, which also interrupts its system calls. In a report that is on by default this would change what
+//! it reports of.
 
-use std::sync::OnceLock;
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::fatal::say;
+use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::switch_hooks;
 
 const VARIABLE: &str = "SUDOG_STALLS";
+/// For how long a goroutine may run without a switch while others wait.
+const LONG: Duration = Duration::from_millis(100);
+/// How often what one piece of code has started is reported.
+const SELDOM: Duration = Duration::from_secs(10);
+
+/// What a worker tells the watcher, if stalls are reported.
+#[derive(Default)]
+pub(crate) struct Stall {
+    running: Mutex<Option<Running>>,
+    /// A started goroutine is in the worker's queues.
+    queued: AtomicBool,
+    /// The running goroutine has been reported, and is to show its stack.
+    reported: AtomicBool,
+}
+
+/// The goroutine that runs.
+struct Running {
+    id: u64,
+    name: Option<Arc<str>>,
+    origin: &'static str,
+    /// When the next sleeper of the worker wants to go on.
+    timer: Option<Instant>,
+}
+
+impl Stall {
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A goroutine has come into the worker's queues. By the owner.
+    #[cold]
+    pub(crate) fn is_queued(&self) {
+        self.queued.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Whether reports are made. Asked once.
 pub(crate) fn is_reported() -> bool {
@@ -21,6 +70,98 @@ pub(crate) fn is_reported() -> bool {
         Some(value) => value != "0" && !value.is_empty(),
         None => cfg!(debug_assertions),
     })
+}
+
+/// Before the first worker runs.
+pub(crate) fn start() {
+    if is_reported() {
+        switch_hooks::observe_stalls();
+    }
+}
+
+/// The goroutine runs, on its worker.
+pub(crate) fn runs(fibre: &Fibre) {
+    let worker = fibre.worker;
+    let running = Running {
+        id: fibre.id.get(),
+        name: fibre.shared_name(),
+        origin: fibre.origin.get(),
+        timer: worker.next_timer(),
+    };
+    // A name's last reference may go with the old value: it is a text.
+    let before = worker.stall.running().replace(running);
+    drop(before);
+    worker.stall.queued.store(worker.has_started_work(), Ordering::Relaxed);
+}
+
+/// The goroutine is about to give up its worker, or calls into the runtime.
+pub(crate) fn gives_up(fibre: &Fibre) {
+    if fibre.worker.stall.reported.swap(false, Ordering::Relaxed) {
+        show_stack(fibre);
+    }
+}
+
+#[cold]
+fn show_stack(fibre: &Fibre) {
+    let stack = Backtrace::force_capture();
+    say(&format!("sudog: goroutine {} calls into the runtime again:\n{stack}\n", fibre.describe()));
+}
+
+/// What the watcher remembers of a worker.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) seen: u32,
+    pub(crate) since: Instant,
+    pub(crate) is_reported: bool,
+}
+
+/// By what code goroutines were started that have been reported, and when. The watcher's.
+#[derive(Default)]
+pub(crate) struct Reports(HashMap<&'static str, Instant>);
+
+impl Reports {
+    /// Looks at a worker that has made no choice for some time.
+    pub(crate) fn look(&mut self, worker: &Worker, turn: &mut Turn, now: Instant) {
+        let held = now - turn.since;
+        if turn.is_reported || held < LONG || !switch_hooks::observes_stalls() {
+            return;
+        }
+        let text = {
+            let running = worker.stall.running();
+            let Some(running) = &*running else { return };
+            let waits = worker.stall.queued.load(Ordering::Relaxed)
+                || worker.has_shared_work()
+                || running.timer.is_some_and(|timer| timer + LONG <= now);
+            if !waits {
+                return;
+            }
+            turn.is_reported = true;
+            let before = self.0.insert(running.origin, now);
+            if before.is_some_and(|before| now - before < SELDOM) {
+                return;
+            }
+            running.report(held)
+        };
+        worker.stall.reported.store(true, Ordering::Relaxed);
+        say(&text);
+    }
+}
+
+impl Running {
+    fn report(&self, held: Duration) -> String {
+        let mut text = format!("sudog: goroutine {}", self.id);
+        if let Some(name) = &self.name {
+            _ = write!(text, " {name:?}");
+        }
+        let origin = if self.origin.is_empty() { "a task" } else { self.origin };
+        _ = write!(
+            text,
+            " has run for {} ms without giving way, and others of its worker wait\n    started as {origin}\n    \
+             see compute, blocking, gosched\n",
+            held.as_millis()
+        );
+        text
+    }
 }
 
 /// A call has to wait, as there are so many under way.

@@ -2,7 +2,7 @@
 //!
 //! Every [`TICK`], while a worker is awake, it asks goroutines that have run for a whole tick to give way at their next
 //! call into the runtime, and wakes a worker for queued work. When all workers sleep it looks whether they can
-//! ever wake ([`deadlock`]), and then sleeps itself. It also sees to it that no waker holds up the [`alarms`]. No user
+//! ever wake ([`deadlock`]), and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also sees to it that no waker holds up the [`alarms`]. No user
 //! code runs here.
 
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::stall::{self, Reports, Turn};
 
 /// The watcher sleeps until [`rouse`]. Written under the lock.
 static DOZING: AtomicBool = AtomicBool::new(false);
@@ -25,6 +26,7 @@ static ROUSED: Condvar = Condvar::new();
 pub(crate) fn start() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
+        stall::start();
         // Without it goroutines run all the same, less fairly: nothing to die for.
         let _ = std::thread::Builder::new().name("sudog-watcher".into()).spawn(watch);
     });
@@ -52,7 +54,8 @@ fn rouse_slow() {
 fn watch() {
     let begun = Instant::now();
     // Where each worker was at the last look. Workers are never freed, so their address is their name.
-    let mut turns: HashMap<usize, u32> = HashMap::new();
+    let mut turns: HashMap<usize, Turn> = HashMap::new();
+    let mut stalls = Reports::default();
     let mut quiet = 0;
     loop {
         let now = Instant::now();
@@ -64,10 +67,13 @@ fn watch() {
         for worker in scheds.iter().flat_map(|sched| sched.workers()).filter(|worker| !worker.sleeper.is_asleep()) {
             awake = true;
             let (name, seen) = (ptr::from_ref(worker).addr(), worker.turns.load(Ordering::Relaxed));
-            if before.get(&name) == Some(&seen) {
+            let mut turn = Turn { seen, since: now, is_reported: false };
+            if let Some(before) = before.get(&name).filter(|before| before.seen == seen) {
+                turn = *before;
+                stalls.look(worker, &mut turn, now);
                 worker.preempt.store(true, Ordering::Relaxed);
             }
-            turns.insert(name, seen);
+            turns.insert(name, turn);
         }
         if awake {
             quiet = 0;

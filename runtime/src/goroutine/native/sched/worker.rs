@@ -29,7 +29,9 @@ use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::locals;
 use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
+use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
+use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
@@ -60,6 +62,8 @@ pub(crate) struct Worker {
     pub(crate) index: AtomicUsize,
     /// The watcher asks the running goroutine to give way.
     pub(crate) preempt: AtomicBool,
+    /// What the watcher wants to know of a goroutine that does not give way.
+    pub(crate) stall: Stall,
     /// Its thread's processor time.
     pub(crate) clock: ThreadClock,
     /// How many choices it has made: by this the watcher sees a goroutine that runs for long.
@@ -180,6 +184,7 @@ impl Worker {
             sched: AtomicPtr::new(ptr::null_mut()),
             index: AtomicUsize::new(0),
             preempt: AtomicBool::new(false),
+            stall: Stall::default(),
             clock: ThreadClock::new(),
             turns: CachePadded::new(AtomicU32::new(0)),
             made: AtomicU64::new(0),
@@ -456,6 +461,9 @@ impl Worker {
     pub(crate) fn enqueue(&'static self, fibre: &'static Fibre, why: ParkResult, front: bool) {
         fibre.unparked.set(why);
         fibre.state.set(State::Queued);
+        if switch_hooks::observes_stalls() {
+            self.stall.is_queued();
+        }
         self.own.first_blocks.set(0);
         if !front {
             self.own.run_queue.push(fibre);
@@ -542,6 +550,11 @@ impl Worker {
     /// Its place in its scheduler.
     pub(crate) fn place(&self) -> usize {
         self.index.load(Ordering::Relaxed)
+    }
+
+    /// Whether a started goroutine is queued here.
+    pub(crate) fn has_started_work(&self) -> bool {
+        self.own.next.get().is_some() || !self.own.run_queue.is_empty()
     }
 
     /// Whether something is queued here. "Can the yield be skipped" must look at every queue.
