@@ -45,7 +45,7 @@
 //! * [`guide`]: Go's names beside ours, and how to choose a semaphore and a policy.
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
-//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`. Without
+//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `tracing` adds `runtime::PerGoroutine`. Without
 //! `parking_lot_core` a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 
@@ -66,10 +66,12 @@ pub use sudog_sync::x;
 
 /// Go's package `runtime`, as far as programs use it; and its semaphore.
 pub mod runtime {
+    #[cfg(all(unix, not(sudog_loom), feature = "tracing"))]
+    pub use sudog_runtime::goroutine::PerGoroutine;
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{
-        Entering, Goexit, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks, goexit, gosched, max_procs,
-        num_goroutine, set_max_blocking, set_max_procs,
+        Entering, Goexit, Leaving, StackSizeIsFixed, SwitchHooks, TooManySwitchHooks, add_switch_hooks, goexit,
+        gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs, set_stack_size,
     };
     pub use sudog_runtime::sema;
 }

@@ -279,10 +279,11 @@ impl WaitGroup {
 
 #[cfg(all(unix, not(sudog_loom)))]
 mod go {
+    use std::ops::Deref;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::Arc;
 
-    use sudog_runtime::goroutine::{self, Goexit};
+    use sudog_runtime::goroutine::{Builder, Goexit};
 
     use super::WaitGroup;
 
@@ -290,7 +291,7 @@ mod go {
         /// Runs `f` as a goroutine, and as a task of this group: `add` before, `done` after.
         ///
         /// As in Go, a panic in `f` ends the process, and no `wait` returns before it has. A goroutine that ends by
-        /// [`goexit`](goroutine::goexit), or is given up with its scheduler, has ended.
+        /// [`goexit`](sudog_runtime::goroutine::goexit), or is given up with its scheduler, has ended.
         ///
         /// # Panics
         ///
@@ -313,25 +314,74 @@ mod go {
         /// assert_eq!(SUM.load(Ordering::Relaxed), 10);
         /// ```
         pub fn go<F: FnOnce() + Send + 'static>(self: &Arc<Self>, f: F) {
-            /// Done, even if the goroutine never starts.
-            struct Task(Arc<WaitGroup>);
-            impl Drop for Task {
-                fn drop(&mut self) {
-                    self.0.done();
-                }
-            }
-            self.add(1);
-            let task = Task(self.clone());
-            goroutine::go(move || {
-                let task = task;
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-                    if !payload.is::<Goexit>() {
-                        std::mem::forget(task); // a `wait` could end the program before the panic does
-                    }
-                    resume_unwind(payload);
-                }
-            });
+            self.go_with(Builder::new(), f);
         }
+
+        /// [`WaitGroup::go`] with a name, a stack size or a place of a [`Builder`].
+        ///
+        /// # Panics
+        ///
+        /// As [`WaitGroup::go`] and [`Builder::go`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::sync::Arc;
+        /// use sudog_runtime::goroutine::Builder;
+        /// use sudog_sync::WaitGroup;
+        ///
+        /// let group = Arc::new(WaitGroup::new());
+        /// group.go_with(Builder::new().name("worker"), || ());
+        /// group.wait();
+        /// ```
+        pub fn go_with<F: FnOnce() + Send + 'static>(self: &Arc<Self>, builder: Builder, f: F) {
+            start(self.clone(), builder, f);
+        }
+
+        /// [`WaitGroup::go`] for a group in a `static`.
+        ///
+        /// # Panics
+        ///
+        /// As [`WaitGroup::go`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use sudog_sync::WaitGroup;
+        ///
+        /// static TASKS: WaitGroup = WaitGroup::new();
+        ///
+        /// TASKS.go_static(|| ());
+        /// TASKS.wait();
+        /// ```
+        pub fn go_static<F: FnOnce() + Send + 'static>(&'static self, f: F) {
+            start(self, Builder::new(), f);
+        }
+    }
+
+    fn start<G, F>(group: G, builder: Builder, f: F)
+    where
+        G: Deref<Target = WaitGroup> + Send + 'static,
+        F: FnOnce() + Send + 'static,
+    {
+        /// Done, even if the goroutine never starts.
+        struct Task<G: Deref<Target = WaitGroup>>(G);
+        impl<G: Deref<Target = WaitGroup>> Drop for Task<G> {
+            fn drop(&mut self) {
+                self.0.done();
+            }
+        }
+        group.add(1);
+        let task = Task(group);
+        builder.go(move || {
+            let task = task;
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+                if !payload.is::<Goexit>() {
+                    std::mem::forget(task); // a `wait` could end the program before the panic does
+                }
+                resume_unwind(payload);
+            }
+        });
     }
 }
 

@@ -6,13 +6,14 @@
 #![forbid(unsafe_code)]
 
 use std::cell::Cell as StdCell;
+use std::future::Ready;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc as StdRc;
 use std::{fs, io};
 
 use sudog::chan::*;
-use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key};
+use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key, NotSent};
 use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
@@ -33,6 +34,8 @@ use sudog::sync::*;
 use sudog::time::*;
 use sudog::x::{ErrGroup, Flight, Held, SingleFlight, Weighted};
 use sudog::*;
+use sudog_runtime::chan::macros::{FutureCase, StaticCases};
+use sudog_runtime::goroutine::PerGoroutine;
 
 type Rc = StdRc<u32>;
 type Cell = StdCell<u32>;
@@ -133,6 +136,8 @@ table! {
     RecvFuture<'static, Receiver<Cell>> => true, true;
     RecvFuture<'static, Receiver<Rc>> => false, true;
     SelectFuture<sudog_runtime::chan::macros::StaticCases<0, ()>> => true, true;
+    SelectFuture<StaticCases<1, (FutureCase<Ready<Cell>>, ())>> => true, true;
+    SelectFuture<StaticCases<1, (FutureCase<Ready<Rc>>, ())>> => false, true;
     SelectUntil<sudog_runtime::chan::macros::StaticCases<0, ()>> => true, true;
     Select<'static, Both> => false, false;
     Iter<'static, Receiver<Cell>> => true, true;
@@ -147,6 +152,15 @@ table! {
     RecvError => true, true;
     TryRecvError => true, true;
     RecvLimitedError => true, true;
+    NotSent<Cell> => true, false;
+    // ---- switches ----
+    SwitchHooks => true, true;
+    Entering => true, true;
+    Leaving => true, true;
+    TooManySwitchHooks => true, true;
+    StackSizeIsFixed => true, true;
+    PerGoroutine<Both> => true, true;
+    PerGoroutine<Rc> => false, false;
     // ---- mutexes ----
     GoMutex => true, true;
     GoMutex<FutexSema, policy::Go> => true, true;
@@ -336,6 +350,7 @@ const NOT_PUBLIC: &[&str] = &[
     "Part",
     "RecvCase",
     "Ring",
+    "Room",
     "Sc",
     "SendCase",
     "SendFromCase",

@@ -3,6 +3,7 @@
 //! Without the test harness, whose threads could wake any goroutine for all that the deadlock report knows.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
+use std::convert::Infallible;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -12,9 +13,12 @@ use std::time::Duration;
 
 use sudog::context;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
-use sudog::runtime::{SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking};
-use sudog::sync::{Mutex, Once};
+use sudog::runtime::{
+    StackSizeIsFixed, SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking, set_stack_size,
+};
+use sudog::sync::{Mutex, Once, WaitGroup};
 use sudog::time::{sleep, sleep_async};
+use sudog::x::ErrGroup;
 use sudog::{Builder, OnPanic, block_on, blocking, go, run, spawn};
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
@@ -35,6 +39,8 @@ fn main() {
         ("a_panic_ends_the_process", a_panic_ends_the_process),
         ("a_panic_whose_handle_is_dropped_ends_the_process", a_panic_whose_handle_is_dropped_ends_the_process),
         ("a_joined_panic_does_not", a_joined_panic_does_not),
+        ("goroutines_of_groups_have_names", goroutines_of_groups_have_names),
+        ("the_size_of_stacks", the_size_of_stacks),
         ("all_goroutines_are_asleep", all_goroutines_are_asleep),
         ("a_once_in_itself", a_once_in_itself),
         ("main_goexits", main_goexits),
@@ -93,6 +99,48 @@ fn a_panic_whose_handle_is_dropped_ends_the_process() {
         });
     });
     assert_says(&output, 2, &["panic: nobody asked"]);
+}
+
+fn goroutines_of_groups_have_names() {
+    let output = in_a_child("goroutines_of_groups_have_names", &[], || {
+        static TASKS: WaitGroup = WaitGroup::new();
+        run(|| {
+            TASKS.go_static(|| sleep(Duration::from_millis(1)));
+            TASKS.wait();
+            let (group, errors) = (Arc::new(WaitGroup::new()), ErrGroup::new());
+            group.go_with(Builder::new().name("of a wait group"), || semacquire(&NEVER));
+            errors.go_with(Builder::new().name("of an error group"), || {
+                semacquire(&NEVER);
+                Ok::<_, Infallible>(())
+            });
+            group.wait();
+        });
+    });
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    assert_says(&output, 2, &["\"of a wait group\" [", "\"of an error group\" ["]);
+}
+
+fn the_size_of_stacks() {
+    fn depth(n: usize) -> usize {
+        let frame = std::hint::black_box([n; 1024]);
+        if n == 0 { 0 } else { 1 + depth(frame[0] - 1) }
+    }
+    let output = in_a_child("the_size_of_stacks", &[], || {
+        assert!(std::panic::catch_unwind(|| set_stack_size(usize::MAX)).is_err());
+        set_stack_size(32 << 20).unwrap();
+        set_stack_size(32 << 20).unwrap();
+        run(|| {
+            for _ in 0..3 {
+                assert_eq!(spawn(|| depth(500)).join().unwrap(), 500); // 4 MB at least
+            }
+            let small = Builder::new().stack_size(1 << 20).spawn(|| depth(3));
+            assert_eq!(small.join().unwrap(), 3);
+        });
+        assert_eq!(set_stack_size(1 << 20), Err(StackSizeIsFixed));
+        println!("deep enough");
+    });
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("deep enough"));
 }
 
 fn a_joined_panic_does_not() {
@@ -359,10 +407,9 @@ fn a_goroutine_that_computes_is_reported() {
         );
         assert_eq!(words(&output).matches("has run for").count(), 1, "once: {}", words(&output));
     }
-    for env in [[("SUDOG_STALLS", "0"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", "asleep")]] {
-        let output = in_a_child("a_goroutine_that_computes_is_reported", &env, program);
-        assert_eq!(words(&output), "");
-    }
+    let env = [("SUDOG_STALLS", "0"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", "asleep")];
+    let output = in_a_child("a_goroutine_that_computes_is_reported", &env, program);
+    assert_eq!(words(&output), "");
 }
 
 /// If no other goroutine wants to run there, there is nothing to report.

@@ -43,6 +43,24 @@
 //! `SUDOG_MAXPROCS`: how many workers, as [`set_max_procs`]. The default is the number of processors, or what the
 //! cgroup's quota leaves of them; but two at least where there are two. What is no positive number ends the process.
 //!
+//! `SUDOG_STALLS`, if it is set and not `0`, and in builds with debug assertions unless it is `0`: a goroutine that runs
+//! for 100 ms without giving way, while others of its worker wait, is reported on standard error, with its name, the code
+//! that started it, and its stack at its next call; and so is a [`blocking`](fn@blocking) call that waits for a thread.
+//!
+//! # What goroutines of one worker share
+//!
+//! | what | so | remedy |
+//! |---|---|---|
+//! | `thread_local!` | a value is not the goroutine's own | [`goroutine_local!`](crate::goroutine_local), or [switch hooks](add_switch_hooks) |
+//! | spans of `tracing` that are entered | they mix | `PerGoroutine`, with the feature `tracing`; `Instrument` in tasks |
+//! | `EnterGuard` of tokio, and other guards that save and restore what is in a thread-local | tokio panics if guards of two goroutines end in another order than that of a stack | [`without_switching`] around them; pass a `Handle` |
+//! | `std`'s and `parking_lot`'s locks | a goroutine that waits for one blocks the others, and perhaps the owner | this project's locks |
+//! | `RefCell` in a thread-local, borrowed across a wait | others find it borrowed, and panic | as the first |
+//! | `thread::current()`: its id, its name, its parker | `park` blocks the worker; ids are not the goroutine's | `JoinHandle`, channels |
+//! | the count of panics (`thread::panicking`) | while a goroutine unwinds its worker runs no other | |
+//! | the signal mask, the errno, the floating-point mode, the locale of the thread | a change is seen by all | [`without_switching`], or change it back before a wait |
+//! | the seed of `rand::rng()` and the like | nothing: they lend no borrow across a wait | |
+//!
 //! Available on Unix.
 
 #![cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]

@@ -16,7 +16,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sudog_runtime::goroutine::{self, Goexit};
+#[cfg(doc)]
+use sudog_runtime::goroutine;
+use sudog_runtime::goroutine::{Builder, Goexit};
 use sudog_runtime::panics::drop_payload;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, Wake, semacquire_limited, semrelease, try_semacquire};
 
@@ -168,8 +170,36 @@ impl ErrGroup {
     {
         let tokens = self.inner.tokens().clone();
         let token = tokens.map(|tokens| Tokens::take(tokens, limit)).transpose()?;
-        self.start(token, f);
+        self.start(token, Builder::new(), f);
         Ok(())
+    }
+
+    /// [`ErrGroup::go`] with a name, a stack size or a place of a [`Builder`].
+    ///
+    /// # Panics
+    ///
+    /// As [`WaitGroup::add`] and [`Builder::go`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use sudog_runtime::goroutine::Builder;
+    /// use sudog_sync::x::ErrGroup;
+    ///
+    /// let group = ErrGroup::new();
+    /// group.go_with(Builder::new().name("worker"), || Ok::<_, Infallible>(()));
+    /// group.wait().unwrap();
+    /// ```
+    pub fn go_with<F, E>(&self, builder: Builder, f: F)
+    where
+        F: FnOnce() -> Result<(), E> + Send + 'static,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        let tokens = self.inner.tokens().clone();
+        let token = tokens.map(|tokens| Tokens::take(tokens, &WaitLimit::default()));
+        let token = token.transpose().unwrap_or_else(|_| unreachable!("no limit was set"));
+        self.start(token, builder, f);
     }
 
     /// [`ErrGroup::go`], if the limit is not reached: true.
@@ -203,7 +233,7 @@ impl ErrGroup {
             Some(tokens) if try_semacquire(&tokens.free) => Some(Token(tokens)),
             Some(_) => return false,
         };
-        self.start(token, f);
+        self.start(token, Builder::new(), f);
         true
     }
 
@@ -302,14 +332,14 @@ impl ErrGroup {
         Ok(self.inner.result())
     }
 
-    fn start<F, E>(&self, token: Option<Token>, f: F)
+    fn start<F, E>(&self, token: Option<Token>, builder: Builder, f: F)
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
         E: Into<Box<dyn error::Error + Send + Sync>>,
     {
         self.inner.tasks.add(1);
         let task = Task { _token: token, count: Count(self.inner.clone()) };
-        goroutine::go(move || {
+        builder.go(move || {
             let task = task;
             let group = &*task.count.0;
             let ended = catch_unwind(AssertUnwindSafe(|| {

@@ -5,6 +5,7 @@ use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Placement};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
+use crate::goroutine::native::stack;
 
 /// Runs `f` as a goroutine: Go's `go` statement.
 ///
@@ -175,3 +176,52 @@ pub fn set_max_procs(n: usize) -> usize {
     assert!(n > 0, "at least one worker is needed");
     Sched::here().set_procs(n.min(MAX_WORKERS))
 }
+
+/// How large the stacks of goroutines are that do not ask by [`Builder::stack_size`](crate::goroutine::Builder::stack_size):
+/// 256 KiB at first. To be called before the first goroutine starts.
+///
+/// Stacks are addresses: memory comes when it is touched. So a larger one costs nothing until it is used, but for
+/// addresses, of which there are 4 TiB for all stacks together. The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB
+/// in any case. Go's stacks grow to 1 GB; here the limit of the deepest goroutine must be known beforehand.
+///
+/// # Errors
+///
+/// If goroutines have started, or another size has been set: the size is fixed then.
+///
+/// # Panics
+///
+/// If the size is absurd: more than 64 GiB.
+///
+/// # Examples
+///
+/// ```standalone_crate
+/// use sudog_runtime::goroutine::{run, set_stack_size, spawn};
+///
+/// fn depth(n: usize) -> usize {
+///     let frame = std::hint::black_box([n; 128]);
+///     if n == 0 { 0 } else { 1 + depth(frame[0] - 1) }
+/// }
+///
+/// set_stack_size(16 << 20).unwrap();
+/// assert_eq!(run(|| spawn(|| depth(1000)).join().unwrap()), 1000);
+/// assert!(set_stack_size(1 << 20).is_err());
+/// ```
+pub fn set_stack_size(bytes: usize) -> Result<(), StackSizeIsFixed> {
+    match stack::set_default_size(bytes) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(StackSizeIsFixed),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The size of stacks cannot be set any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StackSizeIsFixed;
+
+impl std::fmt::Display for StackSizeIsFixed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("goroutines have started: the size of their stacks is fixed")
+    }
+}
+
+impl std::error::Error for StackSizeIsFixed {}

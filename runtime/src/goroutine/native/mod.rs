@@ -22,8 +22,10 @@ mod stack;
 mod switch_hooks;
 mod task;
 mod time;
+#[cfg(feature = "tracing")]
+mod tracing;
 
-pub use api::{go, goexit, gosched, max_procs, num_goroutine, set_max_procs, spawn};
+pub use api::{StackSizeIsFixed, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size, spawn};
 pub use blocking::{blocking, blocking_static, compute, set_max_blocking};
 pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};
@@ -35,6 +37,8 @@ pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_s
 pub(crate) use task::block_on_what;
 pub use task::{block_on, block_on_limited, go_async, spawn_async};
 pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
+#[cfg(feature = "tracing")]
+pub use tracing::PerGoroutine;
 
 // For the crates of this project.
 #[doc(hidden)]

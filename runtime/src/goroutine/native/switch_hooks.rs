@@ -85,7 +85,7 @@ impl std::error::Error for TooManySwitchHooks {}
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// use sudog_runtime::goroutine::{Leaving, SwitchHooks, add_switch_hooks, gosched, run};
 ///

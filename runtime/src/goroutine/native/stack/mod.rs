@@ -26,6 +26,7 @@ pub(crate) mod overflow;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use corosensei::stack::{Stack, StackPointer};
 
@@ -34,7 +35,7 @@ use crate::shim::{AtomicU32, Mutex, Ordering};
 
 pub(crate) mod memory;
 
-/// What a stack has unless one asks: usable bytes, header and colour included.
+/// What a stack has unless the program says otherwise: usable bytes, header and colour included.
 pub(crate) const DEFAULT_SIZE: usize = 256 << 10;
 /// The bytes of [`PooledStack::header`].
 pub(crate) const HEADER: usize = 256;
@@ -52,20 +53,38 @@ const _: () = assert!(HEADER.is_multiple_of(HEADER_ALIGN) && COLOUR_STEP.is_mult
 /// Addresses to reserve, and the fewest that are worth having. 4 TiB are 16 million stacks.
 const RESERVE: usize = if cfg!(target_pointer_width = "64") { 1 << 42 } else { 1 << 29 };
 const RESERVE_MIN: usize = 1 << 26;
-/// How many slots become writable at a time: 34 MiB.
-const GROW: u32 = 128;
+/// How much of the stacks becomes writable at a time: 128 of them, if they have the usual size; one at least.
+const GROW: usize = 128 * DEFAULT_SIZE;
 
 static POOL: Pool = Pool::new(RESERVE, markers_work);
 
-/// A stack from the pool, for everything but [`DEFAULT_SIZE`] one of its own mapping.
+/// What stacks of the pool have: fixed when the first one is taken.
+static SIZE: OnceLock<usize> = OnceLock::new();
+
+/// The size of a stack of which no other is asked.
+fn default_size() -> usize {
+    *SIZE.get_or_init(|| DEFAULT_SIZE.next_multiple_of(page()))
+}
+
+/// Sets it. False if stacks have been made, or it has been set to something else.
+///
+/// # Errors
+///
+/// `InvalidInput` for an absurd size.
+pub(crate) fn set_default_size(size: usize) -> io::Result<bool> {
+    let size = round(size)?;
+    Ok(*SIZE.get_or_init(|| size) == size)
+}
+
+/// A stack from the pool, for everything but [`default_size`] one of its own mapping.
 ///
 /// # Errors
 ///
 /// `InvalidInput` for an absurd size; else what the system says, and what it was asked for.
 pub(crate) fn take(size: Option<usize>) -> io::Result<PooledStack> {
-    match round(size.unwrap_or(DEFAULT_SIZE))? {
-        DEFAULT_SIZE => POOL.take(),
-        size => own(size, markers_work()),
+    match size.map(round).transpose()? {
+        Some(size) if size != default_size() => own(size, markers_work()),
+        _ => POOL.take(),
     }
 }
 
@@ -240,7 +259,7 @@ impl Pool {
         let low = state.at(slot);
         drop(state);
         // SAFETY: a slot that is writable, has a guard, and was free.
-        Ok(unsafe { PooledStack::new(low, DEFAULT_SIZE, slot, Home::Slot(self, slot)) })
+        Ok(unsafe { PooledStack::new(low, default_size(), slot, Home::Slot(self, slot)) })
     }
 }
 
@@ -263,7 +282,7 @@ impl State {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
         }
         if slot == self.writable {
-            let n = GROW.min(self.slots - slot);
+            let n = ((GROW / default_size()).max(1) as u32).min(self.slots - slot);
             let len = n as usize * stride();
             // SAFETY: slots of the region that are not in use yet.
             unsafe { set_protection(self.at(slot), len, libc::PROT_READ | libc::PROT_WRITE) }
@@ -308,7 +327,7 @@ fn address_limit() -> usize {
 }
 
 fn stride() -> usize {
-    DEFAULT_SIZE.next_multiple_of(page()) + guard_len()
+    default_size() + guard_len()
 }
 
 #[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]

@@ -227,7 +227,7 @@ fn own_mappings_are_unmapped() {
 fn a_region_that_is_used_up_says_so() {
     let pool = pool(RESERVE_MIN, markers_work);
     let room = RESERVE_MIN / stride();
-    assert!(room > GROW as usize, "more than one step");
+    assert!(room > GROW / DEFAULT_SIZE, "more than one step");
     let mut stacks: Vec<_> = (0..room).map(|_| pool.take().expect("a stack")).collect();
     stacks.iter().for_each(assert_guarded);
     let error = pool.take().err().expect("an error");
@@ -326,11 +326,11 @@ fn a_process_with_limits_takes_its_part_and_says_what_it_lacks() {
         let pool = pool(RESERVE, markers_work);
         let (taken, error) = exhaust(pool);
         assert!(region(pool).len() <= 1 << 30, "a quarter");
-        assert_eq!(taken, 2 * GROW as usize, "{error}");
+        assert_eq!(taken, 2 * (GROW / DEFAULT_SIZE), "{error}");
         return println!("the error: {error}");
     };
     let text = said(out);
-    assert!(text.contains(&format!("the error: no memory for {GROW} more stacks")), "{text}");
+    assert!(text.contains(&format!("the error: no memory for {} more stacks", GROW / DEFAULT_SIZE)), "{text}");
 }
 
 #[test]
