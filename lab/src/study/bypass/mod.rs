@@ -2,7 +2,7 @@
 //! they are admitted. And whether that is within what is promised.
 //!
 //! What is measured are the primitives of the library in [`Wrapped`](sudog_locks::capacitor::Wrapped), with a number for
-//! each arrival: see [`doorway`] for where it comes from, and [`history`] for what is counted. To make bypass likely
+//! each arrival: see [`doorway`] for where it comes from, and [`arrival_history`] for what is counted. To make bypass likely
 //! there are more contenders than the limit, so that an inner lock always has a choice, and at times one is kept on its
 //! way to it. Where there is a gate they also rest at times, or it would stay shut, or one would have it to itself.
 //!

@@ -1,7 +1,7 @@
 //! Starvation mode, seen: which contenders waited, which overtook which, when the mutex changed its mode.
 //!
 //! A contender that has the mutex nearly always and some that want it now and then contend, see [`contest`]; what the mutex and
-//! its semaphore report of it is made into a [`history`]: a picture for a page, one in letters, and figures. And
+//! its semaphore report of it is made into a [`event_history`]: a picture for a page, one in letters, and figures. And
 //! something is proved: that each handoff went to the waiter that had waited longest.
 
 pub mod contest;
