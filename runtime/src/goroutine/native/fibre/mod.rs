@@ -215,9 +215,22 @@ impl Fibre {
     fn run(&'static self, work: Work) {
         self.worker.begin(self);
         if switch_hooks::is_observed() {
-            self.origin.set(""); // a job says more, when it knows
-            switch_hooks::enters(self, Entering::Begins);
+            return self.run_observed(work);
         }
+        self.run_begun(work);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run_observed(&'static self, work: Work) {
+        self.origin.set(""); // a job says more, when it knows
+        switch_hooks::enters(self, Entering::Begins);
+        self.run_begun(work);
+        switch_hooks::leaves(self, Leaving::Ends);
+    }
+
+    #[inline]
+    fn run_begun(&'static self, work: Work) {
         // SAFETY: packed by its maker, and taken out of its queue by us.
         match unsafe { unpack(work) } {
             Unpacked::Job(job) => {
@@ -234,9 +247,6 @@ impl Fibre {
                 drop(waker);
                 self.worker.end_poll(self);
             }
-        }
-        if switch_hooks::is_observed() {
-            switch_hooks::leaves(self, Leaving::Ends);
         }
     }
 
@@ -255,13 +265,23 @@ impl Fibre {
         #[cfg(debug_assertions)]
         crate::goroutine::native::fibre::wait_check::check();
         if switch_hooks::is_observed() {
-            switch_hooks::leaves(self, Leaving::Waits);
+            return self.suspend_observed();
         }
+        self.switch();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn suspend_observed(&'static self) {
+        switch_hooks::leaves(self, Leaving::Waits);
+        self.switch();
+        switch_hooks::enters(self, Entering::Resumes);
+    }
+
+    #[inline(always)]
+    fn switch(&'static self) {
         // SAFETY: the yielder stands in the frame of `body`'s caller, below us on this stack.
         unsafe { (*self.yielder.get()).suspend(()) };
-        if switch_hooks::is_observed() {
-            switch_hooks::enters(self, Entering::Resumes);
-        }
     }
 
     /// Ends a spare fibre that is in no list, and frees its stack.
