@@ -45,7 +45,7 @@
 //! * [`guide`]: Go's names beside ours, and how to choose a semaphore and a policy.
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
-//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `tracing` adds `runtime::PerGoroutine`. Without
+//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`. Without
 //! `parking_lot_core` a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 
@@ -78,6 +78,8 @@ pub mod runtime {
 
 /// Go's channels and `select`; and channels whose ends are counted.
 pub mod chan {
+    #[cfg(feature = "stream")]
+    pub use sudog_runtime::chan::RecvStream;
     pub use sudog_runtime::chan::{
         Chan, GaveUp, IntoIter, Iter, MAX_CASES, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly, RecvPort,
         Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort, Sender, TryIter,

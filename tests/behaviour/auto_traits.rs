@@ -135,6 +135,8 @@ table! {
     SendFuture<'static, Sender<Rc>> => false, true;
     RecvFuture<'static, Receiver<Cell>> => true, true;
     RecvFuture<'static, Receiver<Rc>> => false, true;
+    sudog_runtime::chan::RecvStream<Receiver<Cell>> => true, true;
+    sudog_runtime::chan::RecvStream<Receiver<Rc>> => false, true;
     SelectFuture<sudog_runtime::chan::macros::StaticCases<0, ()>> => true, true;
     SelectFuture<StaticCases<1, (FutureCase<Ready<Cell>>, ())>> => true, true;
     SelectFuture<StaticCases<1, (FutureCase<Ready<Rc>>, ())>> => false, true;

@@ -22,6 +22,7 @@ use sudog::context::{self, background};
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
+use sudog_runtime::chan::RecvStream;
 use support::goroutine::{alone, text, until};
 use support::{Watchdog, eventually};
 
@@ -1091,4 +1092,83 @@ fn with_a_context() {
     };
     run(test);
     test();
+}
+
+// Streams of tasks.
+
+/// The next value of a stream, as `StreamExt::next` of the crate futures.
+fn next<S: futures_core::Stream>(stream: &mut Pin<&mut S>) -> impl Future<Output = Option<S::Item>> {
+    std::future::poll_fn(|cx| stream.as_mut().poll_next(cx))
+}
+
+#[test]
+fn a_stream_receives_until_the_channel_is_closed() {
+    let _watchdog = Watchdog::new();
+    for capacity in [0, 1, 10] {
+        let (tx, rx) = channel(capacity);
+        let ch = Chan::new(capacity);
+        let received = run(|| {
+            let theirs = ch.clone();
+            go(move || {
+                (0..100).for_each(|n| tx.send(n).unwrap());
+                drop(tx);
+                (0..100).for_each(|n| theirs.send(n));
+                theirs.close();
+            });
+            let task = spawn_async(async move {
+                let mut values = Vec::new();
+                let mut ends = pin!(RecvStream::new(rx));
+                while let Some(value) = next(&mut ends).await {
+                    values.push(value);
+                }
+                let mut stream = pin!(RecvStream::new(&ch));
+                while let Some(value) = next(&mut stream).await {
+                    values.push(value);
+                }
+                assert_eq!(next(&mut stream).await, None, "it ends again");
+                values
+            });
+            task.join().unwrap()
+        });
+        assert_eq!(received, (0..100).chain(0..100).collect::<Vec<_>>());
+    }
+}
+
+/// A stream that is dropped has taken nothing that it has not returned, wherever it is between two values.
+#[test]
+fn a_stream_that_is_dropped_gives_back() {
+    let _watchdog = Watchdog::new();
+    let ch = Chan::new(0);
+    let cx = &mut Context::from_waker(Waker::noop());
+    for taken in 0..3 {
+        let sender = thread::spawn({
+            let ch = ch.clone();
+            move || (0..3).for_each(|n| ch.send(n))
+        });
+        {
+            let mut stream = pin!(RecvStream::new(&ch));
+            let mut poll = || futures_core::Stream::poll_next(stream.as_mut(), cx);
+            for n in 0..taken {
+                let value = loop {
+                    match poll() {
+                        Poll::Pending => thread::yield_now(), // the sender is not there yet
+                        ready => break ready,
+                    }
+                };
+                assert_eq!(value, Poll::Ready(Some(n)));
+            }
+            // Queued, and perhaps given a value, which goes back.
+            if let Poll::Ready(Some(n)) = poll() {
+                assert_eq!(n, taken);
+                (taken + 1..3).for_each(|n| assert_eq!(ch.recv(), Some(n)));
+                sender.join().unwrap();
+                continue;
+            }
+            thread::yield_now();
+        }
+        (taken..3).for_each(|n| assert_eq!(ch.recv(), Some(n)));
+        sender.join().unwrap();
+    }
+    let mut nil = pin!(RecvStream::new(None::<Receiver<u32>>));
+    assert!(futures_core::Stream::poll_next(nil.as_mut(), cx).is_pending());
 }

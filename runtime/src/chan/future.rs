@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::core::{Offer, Take};
+use super::core::{Core, Offer, Take};
 use super::port::{RecvPort, SendPort};
 use super::raw::{Dir, Locked};
 use super::recv::leave_or_give_back;
@@ -77,8 +77,7 @@ impl TaskWaiter {
 #[must_use = "a future does nothing unless polled"]
 pub struct RecvFuture<'a, P: RecvPort> {
     port: &'a P,
-    wait: TaskWaiter,
-    slot: UnsafeCell<MaybeUninit<P::Item>>,
+    receiving: Receiving<P::Item>,
     _pinned: PhantomPinned,
 }
 
@@ -91,12 +90,7 @@ unsafe impl<P: RecvPort> Sync for RecvFuture<'_, P> {}
 
 impl<'a, P: RecvPort> RecvFuture<'a, P> {
     pub(super) fn new(port: &'a P) -> Self {
-        let slot = UnsafeCell::new(MaybeUninit::uninit());
-        Self { port, wait: TaskWaiter::new(), slot, _pinned: PhantomPinned }
-    }
-
-    fn slot(&self) -> *mut P::Item {
-        self.slot.get().cast()
+        Self { port, receiving: Receiving::new(), _pinned: PhantomPinned }
     }
 }
 
@@ -106,36 +100,163 @@ impl<P: RecvPort> Future for RecvFuture<'_, P> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<P::Received> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
-        match this.wait.stage.get() {
+        // SAFETY: pinned, and `drop` leaves; a port's channel is always the same.
+        unsafe { this.receiving.poll(core, cx) }.map(P::received)
+    }
+}
+
+impl<P: RecvPort> Drop for RecvFuture<'_, P> {
+    fn drop(&mut self) {
+        if let Some(core) = self.port.core() {
+            // SAFETY: of this channel.
+            unsafe { self.receiving.leave(core) };
+        }
+    }
+}
+
+/// Receives again and again, as a `Stream` of the crate `futures-core`: with the feature `stream`.
+///
+/// It ends when the channel is closed and has no values left. What [`RecvFuture`] promises of a drop and asks of a poll
+/// holds here, too. It owns its handle, which may be a reference.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)] {
+/// use std::future::poll_fn;
+/// use std::pin::pin;
+/// use futures_core::Stream;
+/// use sudog_runtime::chan::{RecvStream, channel};
+/// use sudog_runtime::goroutine::{go, run, spawn_async};
+///
+/// let (tx, rx) = channel(0);
+/// let sum = run(|| {
+///     go(move || (1..=4).for_each(|n| tx.send(n).unwrap()));
+///     let task = spawn_async(async {
+///         let mut values = pin!(RecvStream::new(rx));
+///         let mut sum = 0;
+///         while let Some(n) = poll_fn(|cx| values.as_mut().poll_next(cx)).await {
+///             sum += n; // with the crate futures: while let Some(n) = values.next().await
+///         }
+///         sum
+///     });
+///     task.join().unwrap()
+/// });
+/// assert_eq!(sum, 10);
+/// # }
+/// ```
+#[cfg(feature = "stream")]
+#[must_use = "a stream does nothing unless polled"]
+pub struct RecvStream<P: RecvPort> {
+    port: P,
+    receiving: Receiving<P::Item>,
+    _pinned: PhantomPinned,
+}
+
+// SAFETY: as for `RecvFuture`; and its handle is sent with it.
+#[cfg(feature = "stream")]
+unsafe impl<P: RecvPort + Send> Send for RecvStream<P> where P::Item: Send {}
+// SAFETY: as for `RecvFuture`.
+#[cfg(feature = "stream")]
+unsafe impl<P: RecvPort> Sync for RecvStream<P> {}
+
+#[cfg(feature = "stream")]
+impl<P: RecvPort> RecvStream<P> {
+    /// The values that this handle will receive.
+    pub fn new(port: P) -> Self {
+        Self { port, receiving: Receiving::new(), _pinned: PhantomPinned }
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<P: RecvPort> futures_core::Stream for RecvStream<P> {
+    type Item = P::Item;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<P::Item>> {
+        let this = self.as_ref().get_ref();
+        let Some(core) = this.port.core() else { return Poll::Pending };
+        // SAFETY: pinned, and `drop` leaves; a port's channel is always the same.
+        let polled = unsafe { this.receiving.poll(core, cx) };
+        if polled.is_ready() {
+            this.receiving.again();
+        }
+        polled
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<P: RecvPort> Drop for RecvStream<P> {
+    fn drop(&mut self) {
+        if let Some(core) = self.port.core() {
+            // SAFETY: of this channel.
+            unsafe { self.receiving.leave(core) };
+        }
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<P: RecvPort> fmt::Debug for RecvStream<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("RecvStream { .. }")
+    }
+}
+
+/// A receive that a task waits for: what a future and a stream have inside.
+struct Receiving<T> {
+    wait: TaskWaiter,
+    slot: UnsafeCell<MaybeUninit<T>>,
+}
+
+impl<T> Receiving<T> {
+    fn new() -> Self {
+        Self { wait: TaskWaiter::new(), slot: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    fn slot(&self) -> *mut T {
+        self.slot.get().cast()
+    }
+
+    /// It is over, and begins anew.
+    #[cfg(feature = "stream")]
+    fn again(&self) {
+        debug_assert!(self.wait.stage.get() == Stage::Over);
+        self.wait.stage.set(Stage::Apart);
+    }
+
+    /// # Safety
+    ///
+    /// - By its owner; it stays where it is until `leave` has been called.
+    /// - The channel is the same each time.
+    unsafe fn poll(&self, core: &Core<T>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        match self.wait.stage.get() {
             Stage::Apart => {
                 if core.is_closed_and_drained() {
-                    this.wait.stage.set(Stage::Over);
-                    return Poll::Ready(P::received(None));
+                    self.wait.stage.set(Stage::Over);
+                    return Poll::Ready(None);
                 }
                 let mut locked = core.raw.lock();
                 // SAFETY: the lock is this channel's; room for one.
-                match unsafe { core.take(&mut locked, this.slot()) } {
+                match unsafe { core.take(&mut locked, self.slot()) } {
                     Take::Got(peer) => {
                         locked.unlock();
-                        this.wait.stage.set(Stage::Over);
+                        self.wait.stage.set(Stage::Over);
                         // Before the waking, which may panic: the value is dropped then.
                         // SAFETY: there is one, after `Got`; read once.
-                        let value = unsafe { this.slot().read() };
+                        let value = unsafe { self.slot().read() };
                         if let Some(peer) = peer {
                             // SAFETY: taken out here, and not used after.
                             unsafe { peer.wake() };
                         }
-                        return Poll::Ready(P::received(Some(value)));
+                        return Poll::Ready(Some(value));
                     }
                     Take::Closed => {
                         locked.unlock();
-                        this.wait.stage.set(Stage::Over);
-                        return Poll::Ready(P::received(None));
+                        self.wait.stage.set(Stage::Over);
+                        return Poll::Ready(None);
                     }
                     Take::Empty => {
-                        // SAFETY: `Apart`; pinned by `poll`, and `drop` takes it out of the queue before its memory can
-                        // be used for something else.
-                        unsafe { this.wait.queue(&mut locked, Dir::Recv, this.slot().cast()) };
+                        // SAFETY: `Apart`; it stays in place until `leave`, which takes it out of the queue.
+                        unsafe { self.wait.queue(&mut locked, Dir::Recv, self.slot().cast()) };
                         locked.unlock();
                     }
                 }
@@ -143,25 +264,26 @@ impl<P: RecvPort> Future for RecvFuture<'_, P> {
             Stage::Queued => {}
             Stage::Over => panic!("a future was polled after it was ready"),
         }
-        if !this.wait.g.poll_ready(cx.waker()) {
+        if !self.wait.g.poll_ready(cx.waker()) {
             return Poll::Pending;
         }
-        this.wait.stage.set(Stage::Over);
+        self.wait.stage.set(Stage::Over);
         // SAFETY: queued above, or by a poll before.
-        Poll::Ready(P::received(match unsafe { this.wait.waiter() }.outcome.get() {
+        Poll::Ready(match unsafe { self.wait.waiter() }.outcome.get() {
             // SAFETY: its peer has put a value there; read once.
-            Outcome::Done => Some(unsafe { this.slot().read() }),
+            Outcome::Done => Some(unsafe { self.slot().read() }),
             Outcome::Closed => None,
             Outcome::Idle | Outcome::Queued => unreachable!("readied by no peer"),
-        }))
+        })
     }
-}
 
-impl<P: RecvPort> Drop for RecvFuture<'_, P> {
-    fn drop(&mut self) {
-        if self.wait.stage.get() == Stage::Queued
-            && let Some(core) = self.port.core()
-        {
+    /// Takes it out of its queue, if it is in one; a value that it has been given goes back.
+    ///
+    /// # Safety
+    ///
+    /// The channel is that of `poll`, which is not called again.
+    unsafe fn leave(&self, core: &Core<T>) {
+        if self.wait.stage.get() == Stage::Queued {
             // SAFETY: queued, with this G and this slot.
             unsafe { leave_or_give_back(core, self.wait.waiter(), &self.wait.g) };
         }

@@ -49,6 +49,8 @@ mod waiters;
 
 pub use ends::{Receiver, Sender, channel};
 pub use error::{GaveUp, RecvError, RecvLimitedError, SendError, SendLimitedError, TryRecvError, TrySendError};
+#[cfg(feature = "stream")]
+pub use future::RecvStream;
 pub use future::{RecvFuture, SendFuture};
 pub use go_chan::{Chan, RecvOnly, SendOnly};
 pub use iter::{IntoIter, Iter, TryIter};
