@@ -33,6 +33,7 @@ use sudog::sync::*;
 use sudog::time::*;
 use sudog::x::{ErrGroup, Flight, Held, SingleFlight, Weighted};
 use sudog::*;
+use sudog_sync::signal::{Received, Signal, StopFunc, StopOnDrop};
 
 type Rc = StdRc<u32>;
 type Cell = StdCell<u32>;
@@ -313,11 +314,16 @@ table! {
     CancelOnDrop => true, true;
     DoneFuture => true, true;
     Key<Rc> => true, true;
+    Signal => true, true;
+    Received => true, true;
+    StopFunc => true, true;
+    StopOnDrop => true, true;
 }
 
 /// In private modules, or hidden; or of a model.
 const NOT_PUBLIC: &[&str] = &[
     "Alarm",
+    "Awaited",
     "CaseRef",
     "Census",
     "Chosen",

@@ -13,6 +13,7 @@ const SUITES: &[(&str, &str)] = &[
     ("behaviour", "tests/behaviour"),
     ("goroutine", "tests/goroutine"),
     ("go_atomic", "tests/process/go_atomic"),
+    ("signal", "tests/process/signal"),
     ("no_alloc", "tests/process/no_alloc"),
     ("loom_weighted", "sync/tests/loom_weighted"),
     ("sudog-sync", "sync/src"),

@@ -36,6 +36,8 @@ pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, s
 
 // For the crates of this project.
 #[doc(hidden)]
+pub use alarm::alarms::Awaited;
+#[doc(hidden)]
 pub use alarm::deferred::{Alarm, Home, alarm};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;
