@@ -38,6 +38,7 @@
 //! * [`context`]: deadlines and cancellation, handed down from call to call;
 //! * [`time`]: sleep, timers, tickers;
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
+//! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
 //! * [`x`]: what Go keeps in `golang.org/x/sync`: weighted semaphores, error groups, single flights;
 //! * `locks` (feature `locks`): not Go's: spin locks, semaphores over a waiting array, and capacitors, which bound how often
 //!   a waiter is overtaken;
@@ -45,8 +46,9 @@
 //! * [`guide`]: Go's names beside ours, and how to choose a semaphore and a policy.
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
-//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`. Without
-//! `parking_lot_core` a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
+//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `signal`
+//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`. Without the last four a program
+//! depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 
 #[cfg(feature = "locks")]
@@ -62,6 +64,9 @@ pub use sudog_runtime::goroutine::{
 pub use sudog_runtime::{go, goroutine_local};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_sync::context;
+/// Signals of the system as values of a channel: Go's package `os/signal`.
+#[cfg(all(unix, feature = "signal", not(sudog_loom)))]
+pub use sudog_sync::signal;
 pub use sudog_sync::x;
 
 /// Go's package `runtime`, as far as programs use it; and its semaphore.

@@ -10,6 +10,8 @@
 #![cfg(sudog_loom)]
 
 mod explore;
+#[path = "../../runtime/tests/must_fail/mod.rs"]
+mod must_fail;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -11,6 +11,8 @@
 #![cfg(sudog_loom)]
 
 mod explore;
+#[path = "../../runtime/tests/must_fail/mod.rs"]
+mod must_fail;
 mod waiting_array;
 
 use std::cell::UnsafeCell;

@@ -53,6 +53,12 @@ pub mod rw_mutex;
 pub mod semaphore;
 #[cfg(not(sudog_loom))]
 mod shared_panic;
+// Its model is alone in a build for loom.
+#[cfg(all(test, sudog_loom))]
+#[path = "signal/relay.rs"]
+mod relay;
+#[cfg(all(unix, feature = "signal", not(sudog_loom)))]
+pub mod signal;
 mod thread_index;
 mod wait_group;
 pub mod x;

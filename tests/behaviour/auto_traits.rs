@@ -36,6 +36,7 @@ use sudog::x::{ErrGroup, Flight, Held, SingleFlight, Weighted};
 use sudog::*;
 use sudog_runtime::chan::macros::{FutureCase, StaticCases};
 use sudog_runtime::goroutine::PerGoroutine;
+use sudog_sync::signal::{Received, Signal, StopFunc, StopOnDrop};
 
 type Rc = StdRc<u32>;
 type Cell = StdCell<u32>;
@@ -329,11 +330,16 @@ table! {
     CancelOnDrop => true, true;
     DoneFuture => true, true;
     Key<Rc> => true, true;
+    Signal => true, true;
+    Received => true, true;
+    StopFunc => true, true;
+    StopOnDrop => true, true;
 }
 
 /// In private modules, or hidden; or of a model.
 const NOT_PUBLIC: &[&str] = &[
     "Alarm",
+    "Awaited",
     "CaseRef",
     "Census",
     "Chosen",

@@ -1,8 +1,6 @@
 //! How the models of waiting in the waiting array are run.
 #![allow(dead_code)] // compiled into each suite, and none needs all of it
 
-use std::{env, panic, process};
-
 use sudog_locks::waiting_array::{address_signal, key_monitor, location_wake_all};
 use sudog_runtime::model::set_clock;
 use sudog_runtime::reached::must_reach;
@@ -47,40 +45,5 @@ pub fn step() -> u64 {
 
 thread_local!(static STEP: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
 
-/// Runs a model that must fail, with this message, in a process of its own, which ends there. Unwinding would run the
-/// destructors on its stack in a model that has ended, and they would panic.
-pub fn fails(test: &str, message: &str, model: impl FnOnce()) {
-    const CHILD: &str = "SUDOG_MODEL_THAT_FAILS";
-    if env::var_os(CHILD).is_some() {
-        panic::set_hook(Box::new(|failure| {
-            eprintln!("{failure}");
-            process::exit(1);
-        }));
-        model();
-        process::exit(0);
-    }
-    let test = test.split_once("::").unwrap().1; // without the crate
-    let child = process::Command::new(env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env(CHILD, "")
-        .output()
-        .unwrap();
-    let output = String::from_utf8_lossy(&child.stderr);
-    assert!(!child.status.success(), "it passes");
-    assert!(output.contains(message), "it fails, but not so: {output}");
-}
-
-/// Tests of models that must fail: `name: "with this message", model;`
-#[allow(unused_macros)]
-macro_rules! must_fail {
-    ($($(#[$doc:meta])* $name:ident: $message:expr, $model:expr;)*) => { $(
-        $(#[$doc])*
-        #[test]
-        fn $name() {
-            let test = concat!(module_path!(), "::", stringify!($name));
-            $crate::explore::fails(test, $message, || $model);
-        }
-    )* };
-}
 #[allow(unused_imports)]
-pub(crate) use must_fail;
+pub(crate) use crate::must_fail::must_fail;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use super::core::Core;
@@ -142,6 +143,15 @@ impl<T> Chan<T> {
         if let Some(core) = self.shared() {
             core.close();
         }
+    }
+
+    /// [`Chan::try_send`] for a caller that holds a lock: it does not give way, and wakes no task. `Ok` with the waker of
+    /// a task that has been given the value: the caller wakes it. The value, if there is no room, or the channel is closed.
+    /// For the crates of this project.
+    #[doc(hidden)]
+    pub fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
+        let Some(core) = self.shared() else { return Err(value) };
+        core.try_send_quietly(value).map_err(|(_, value)| value)
     }
 
     /// A view that only sends.

@@ -1,9 +1,10 @@
 //! Sending by a thread or a goroutine.
 
 use std::mem::ManuallyDrop;
+use std::task::Waker;
 
 use super::core::{Core, Offer};
-use super::raw::{Dir, Locked};
+use super::raw::{Dir, Locked, Peer};
 use super::waiters::{Outcome, Waiter};
 use crate::shim::mark;
 use crate::{G, Instant, ParkResult, goroutine};
@@ -21,6 +22,24 @@ impl<T> Core<T> {
     #[inline]
     pub(super) fn try_send(&self, value: T) -> Result<(), (NotSent, T)> {
         goroutine::safepoint();
+        if let Some(peer) = self.try_offer(value)? {
+            // SAFETY: taken out here, and not used after.
+            unsafe { peer.wake() };
+        }
+        Ok(())
+    }
+
+    /// [`try_send`](Self::try_send) that runs no user code: it is no safepoint, and the waker of a task that receives is
+    /// the caller's to wake. So the caller may hold a lock.
+    pub(super) fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, (NotSent, T)> {
+        let peer = self.try_offer(value)?;
+        // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
+        Ok(peer.and_then(|peer| unsafe { G::mark_ready(peer.g()) }))
+    }
+
+    /// Sends if that need not wait: the receiver that must be woken, if one waited.
+    #[inline]
+    fn try_offer(&self, value: T) -> Result<Option<Peer>, (NotSent, T)> {
         if self.raw.look().is_full_for_certain() {
             return Err((NotSent::Full, value));
         }
@@ -30,13 +49,7 @@ impl<T> Core<T> {
         let offer = unsafe { self.offer(&mut locked, &raw const *value) };
         locked.unlock();
         let why = match offer {
-            Offer::Sent(peer) => {
-                if let Some(peer) = peer {
-                    // SAFETY: taken out here, and not used after.
-                    unsafe { peer.wake() };
-                }
-                return Ok(());
-            }
+            Offer::Sent(peer) => return Ok(peer),
             Offer::Full => NotSent::Full,
             Offer::Closed => NotSent::Closed,
         };

@@ -42,6 +42,8 @@ pub use tracing::PerGoroutine;
 
 // For the crates of this project.
 #[doc(hidden)]
+pub use alarm::alarms::Awaited;
+#[doc(hidden)]
 pub use alarm::deferred::{Alarm, Home, alarm};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;

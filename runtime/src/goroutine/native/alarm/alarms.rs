@@ -51,8 +51,32 @@ struct Alarm {
     _awaited: Option<Awaited>,
 }
 
-/// Keeps a scheduler from being at rest until its waker has been woken or dropped.
-struct Awaited(&'static Sched);
+/// While it lives, something from outside may bring work to a scheduler, which is not at rest until then: an alarm, a
+/// signal. A [`KeepAlive`](crate::goroutine::KeepAlive) that does not borrow.
+pub struct Awaited(&'static Sched);
+
+impl Awaited {
+    /// For the scheduler of the caller. None: the caller is no worker, and the background never ends.
+    #[must_use]
+    pub fn here() -> Option<Self> {
+        current::worker().map(Worker::sched).map(|sched| {
+            sched.idle.external_begins();
+            Self(sched)
+        })
+    }
+
+    /// Whether both are for one scheduler. It is not used again for others while one of them lives.
+    #[must_use]
+    pub fn is_for_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl std::fmt::Debug for Awaited {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("Awaited { .. }")
+    }
+}
 
 impl Drop for Awaited {
     fn drop(&mut self) {
@@ -81,10 +105,7 @@ fn lock() -> MutexGuard<'static, State> {
 /// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
 pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     sysmon::start();
-    let awaited = current::worker().map(Worker::sched).map(|sched| {
-        sched.idle.external_begins();
-        Awaited(sched)
-    });
+    let awaited = Awaited::here();
     let mut state = lock();
     let key = (when, state.next);
     state.next += 1;

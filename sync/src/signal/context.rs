@@ -1,0 +1,118 @@
+//! A context that is done when a signal arrives.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use sudog_runtime::chan::Chan;
+use sudog_runtime::goroutine::go;
+use sudog_runtime::panics::drop_payload;
+
+use super::kind::Signal;
+use super::{notify, stop};
+use crate::context::{self, CancelCauseFunc, Context, RecvCtx};
+
+/// The cause of a context that a signal has cancelled: see [`notify_context`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Received(pub Signal);
+
+/// In Go's words.
+impl fmt::Display for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} signal received", self.0)
+    }
+}
+
+impl std::error::Error for Received {}
+
+/// Cancels the context that it came with, and stops the signals: see [`notify_context`].
+///
+/// Dropped, it does nothing: the signals do not do again what they do by default. Go's `defer stop()` is
+/// [`StopFunc::on_drop`].
+#[derive(Clone)]
+#[must_use = "without it the signals never do again what they do by default"]
+pub struct StopFunc {
+    cancel: CancelCauseFunc,
+    channel: Chan<Signal>,
+}
+
+/// Stops when it is dropped: see [`StopFunc::on_drop`].
+#[must_use = "it stops as soon as it is dropped"]
+#[derive(Debug)]
+pub struct StopOnDrop(StopFunc);
+
+impl StopFunc {
+    /// Cancels the context, unless it is done, and stops the signals as [`stop`] does. To stop again does nothing.
+    ///
+    /// # Panics
+    ///
+    /// If a waker of the context does; after all wakers have been called, and the signals are stopped.
+    pub fn stop(&self) {
+        stop(&self.channel); // first: it does not panic
+        self.cancel.cancel_without_cause();
+    }
+
+    /// A guard that stops when it is dropped: Go's `defer stop()`.
+    pub fn on_drop(self) -> StopOnDrop {
+        StopOnDrop(self)
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl fmt::Debug for StopFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StopFunc").field(&self.cancel).finish()
+    }
+}
+
+/// A context that is cancelled when one of these signals arrives, by the result's [`StopFunc::stop`], or with its parent.
+/// Go's `signal.NotifyContext`; its `Stringer` is left out.
+///
+/// If a signal was the first, [`Context::cause`] is a [`Received`]: `interrupt signal received`. The signals go nowhere
+/// else until the stop: a second interrupt does not end the process either. As with [`notify`], the caller's
+/// [`Scheduler`](sudog_runtime::goroutine::Scheduler) is not at rest until then. A goroutine of it waits for the signal.
+///
+/// # Panics
+///
+/// As [`notify`].
+///
+/// # Examples
+///
+/// ```
+/// use sudog_runtime::goroutine::run;
+/// use sudog_sync::context::{self, Error};
+/// use sudog_sync::signal::{Received, Signal, notify_context};
+///
+/// run(|| {
+///     let (ctx, stop) = notify_context(&context::background(), &[Signal::USR1]);
+///     let _stop = stop.on_drop();
+///     signal_hook::low_level::raise(libc::SIGUSR1).unwrap();
+///     assert_eq!(ctx.wait(), Error::Canceled);
+///     let cause = ctx.cause().unwrap();
+///     assert_eq!(cause.downcast_ref(), Some(&Received(Signal::USR1)));
+///     assert_eq!(cause.to_string(), "user defined signal 1 signal received");
+/// });
+/// ```
+pub fn notify_context(parent: &Context, signals: &[Signal]) -> (Context, StopFunc) {
+    let channel = Chan::new(1);
+    notify(&channel, signals);
+    let (ctx, cancel) = context::with_cancel_cause(parent);
+    let stop = StopFunc { cancel: cancel.clone(), channel: channel.clone() };
+    let done = ctx.clone();
+    if ctx.err().is_none() {
+        go(move || {
+            let Ok(Some(signal)) = channel.recv_ctx(&done) else { return };
+            // Wakers of the context are user code, and a panic of this goroutine would end the process.
+            let cancel = AssertUnwindSafe(|| cancel.cancel_with(Some(Arc::new(Received(signal)))));
+            if let Err(payload) = catch_unwind(cancel) {
+                drop_payload(payload);
+            }
+        });
+    }
+    (ctx, stop)
+}

@@ -1,0 +1,156 @@
+//! From the handler of a signal, which may do next to nothing, to a thread that sends it on.
+//!
+//! | handler ([`Relay::arrive`]) | stopper |
+//! |---|---|
+//! | 1. counts itself in `delivering` | 1. takes the signal out of `wanted` ([`Relay::unwant`]) |
+//! | 2. reads `wanted`: is it relayed? | 2. waits until `delivering` is 0 ([`Relay::quiesce`]) |
+//! | 3. if so: puts it into `pending` | 3. takes what is in `pending` ([`Relay::take`]) |
+//! | 4. counts itself off | |
+//! | 5. if not: does what the system would do | |
+//!
+//! A signal is either relayed, or does what it does by default: none is lost on the way. All accesses are
+//! read-modify-writes, so each reads the latest value. If the handler's step 2 comes before the stopper's step 1 in the
+//! order of `wanted`, then the stopper's step 1 acquires what the handler has released there, its step 1 included. So the
+//! stopper's step 2 waits for the handler's step 4, which releases its step 3. If it comes after, the signal is not
+//! relayed.
+//!
+//! A signal that arrives twice before it is taken is relayed once, as in Go and in the system's own queue.
+//!
+//! Go: `sigsend` and `signalWaitUntilIdle` of `runtime/sigqueue.go` (1.27).
+
+use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering, yield_now};
+
+/// What a handler has to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arrival {
+    /// It is pending: the thread that relays is to be woken.
+    Relayed,
+    /// It is not wanted.
+    Unwanted,
+}
+
+/// The signals of a process. Sets of signals have a bit for each, [`bit`].
+pub(super) struct Relay {
+    wanted: AtomicU64,
+    pending: AtomicU64,
+    /// How many handlers are between their steps 1 and 4.
+    delivering: AtomicU32,
+}
+
+/// The set of one signal, from 1 to 64.
+pub(super) const fn bit(number: u32) -> u64 {
+    1 << (number - 1)
+}
+
+impl Relay {
+    #[cfg(not(sudog_loom))]
+    pub(super) const fn new() -> Self {
+        Self { wanted: AtomicU64::new(0), pending: AtomicU64::new(0), delivering: AtomicU32::new(0) }
+    }
+
+    #[cfg(sudog_loom)]
+    pub(super) fn new() -> Self {
+        Self { wanted: AtomicU64::new(0), pending: AtomicU64::new(0), delivering: AtomicU32::new(0) }
+    }
+
+    /// From now on these are relayed.
+    pub(super) fn want(&self, signals: u64) {
+        self.wanted.fetch_or(signals, Ordering::AcqRel);
+    }
+
+    /// Stopper, step 1.
+    pub(super) fn unwant(&self, signals: u64) {
+        self.wanted.fetch_and(!signals, Ordering::AcqRel);
+    }
+
+    /// Stopper, step 2. A handler takes some ten instructions, and waits for nothing; it does not run on the thread that is
+    /// here, as it would have ended first.
+    pub(super) fn quiesce(&self) {
+        while self.delivering.fetch_add(0, Ordering::AcqRel) != 0 {
+            yield_now(); // of the thread: a goroutine is not unwound here
+        }
+    }
+
+    /// Stopper, step 3, and what the thread that relays does when it is woken.
+    pub(super) fn take(&self) -> u64 {
+        self.pending.swap(0, Ordering::AcqRel)
+    }
+
+    /// Handler, steps 1 to 4: atomic operations only.
+    pub(super) fn arrive(&self, number: u32) -> Arrival {
+        self.delivering.fetch_add(1, Ordering::AcqRel);
+        let wanted = self.wanted.fetch_or(0, Ordering::AcqRel) & bit(number) != 0;
+        if wanted {
+            self.pending.fetch_or(bit(number), Ordering::AcqRel);
+        }
+        self.delivering.fetch_sub(1, Ordering::AcqRel);
+        if wanted { Arrival::Relayed } else { Arrival::Unwanted }
+    }
+}
+
+/// `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --lib relay`
+#[cfg(all(test, sudog_loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+    use sudog_runtime::reached::{YIELDS, mark, must_reach};
+
+    const RELAYED: &str = "a signal is relayed";
+    const BY_DEFAULT: &str = "a signal comes when it is not wanted any more";
+
+    /// A signal that comes while its last receiver stops is found by the stopper, or is not relayed.
+    #[test]
+    fn none_is_lost_on_the_way() {
+        must_reach(&[RELAYED, BY_DEFAULT, YIELDS], || {
+            loom::model(|| {
+                let relay = Arc::new(Relay::new());
+                relay.want(bit(1) | bit(2));
+                let handler = thread::spawn({
+                    let relay = relay.clone();
+                    move || relay.arrive(1)
+                });
+                relay.unwant(bit(1));
+                relay.quiesce();
+                let found = relay.take();
+                let arrival = handler.join().unwrap();
+                mark(if arrival == Arrival::Relayed { RELAYED } else { BY_DEFAULT });
+                assert_eq!(found == bit(1), arrival == Arrival::Relayed);
+                assert_eq!(relay.take(), 0, "it comes late");
+            });
+        });
+    }
+
+    /// Two signals, one of them still wanted: each is taken once, by the stopper or by the thread that relays.
+    #[test]
+    fn each_is_taken_once() {
+        const BOTH: &str = "a signal is found by the stopper of the other";
+        must_reach(&[RELAYED, BY_DEFAULT, BOTH], || {
+            loom::model(|| {
+                let relay = Arc::new(Relay::new());
+                relay.want(bit(1) | bit(2));
+                let handler = thread::spawn({
+                    let relay = relay.clone();
+                    move || {
+                        let two = relay.arrive(2);
+                        let one = relay.arrive(1);
+                        (two, one, relay.take())
+                    }
+                });
+                relay.unwant(bit(1));
+                relay.quiesce();
+                let found = relay.take();
+                let (two, one, rest) = handler.join().unwrap();
+                assert_eq!(two, Arrival::Relayed);
+                mark(if one == Arrival::Relayed { RELAYED } else { BY_DEFAULT });
+                if found & bit(2) != 0 {
+                    mark(BOTH);
+                }
+                let late = relay.take();
+                let relayed = bit(2) | if one == Arrival::Relayed { bit(1) } else { 0 };
+                assert_eq!(found | rest | late, relayed);
+                assert_eq!(found & rest | found & late | rest & late, 0, "taken twice");
+            });
+        });
+    }
+}

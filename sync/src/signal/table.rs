@@ -1,0 +1,185 @@
+//! Which channels are sent which signals.
+//!
+//! All of it is under one lock. Under the lock no user code runs: a channel is sent to without a safepoint, and the wakers
+//! of tasks that receive are woken after, on a thread for that. So no signal waits for a waker, and a waker may call
+//! whatever it likes here.
+//!
+//! A channel that stops gets, under the lock, what had arrived before its signals were unwanted; then it is off the
+//! table, and gets no more. (Go keeps it in a list until its delivery goroutine is idle.)
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+
+use sudog_runtime::chan::Chan;
+use sudog_runtime::goroutine::{Awaited, alarm};
+
+use super::hook::{self, Disposition, RELAY, set};
+use super::kind::Signal;
+
+struct Table {
+    entries: Vec<Entry>,
+    /// Those with a handler; and of these, those that did nothing, or what they do by default, before they had it.
+    installed: u64,
+    were_ignored: u64,
+    were_default: u64,
+    /// Those that are to be ignored.
+    ignored: u64,
+}
+
+/// A channel that is notified.
+struct Entry {
+    channel: Chan<Signal>,
+    wants: u64,
+    /// The schedulers from which that was asked for: they are not at rest until it stops.
+    awaited: Vec<Awaited>,
+}
+
+static TABLE: Mutex<Table> =
+    Mutex::new(Table { entries: Vec::new(), installed: 0, were_ignored: 0, were_default: 0, ignored: 0 });
+
+/// A panic under it, of an installation, leaves the table as it was.
+fn lock() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sends these signals to a channel, beside those that it is sent already.
+///
+/// # Panics
+///
+/// If the system refuses a handler.
+pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal], awaited: Option<Awaited>) {
+    hook::start(relay);
+    let mut table = lock();
+    table.install(signals);
+    let wants = union(signals);
+    table.ignored &= !wants;
+    let index = table.entries.iter().position(|entry| entry.channel == *channel).unwrap_or(table.entries.len());
+    if index == table.entries.len() {
+        table.entries.push(Entry { channel: channel.clone(), wants: 0, awaited: Vec::new() });
+    }
+    let entry = &mut table.entries[index];
+    entry.wants |= wants;
+    let spare = match awaited {
+        Some(another) if entry.awaited.iter().any(|one| one.is_for_same(&another)) => Some(another),
+        another => {
+            entry.awaited.extend(another);
+            None
+        }
+    };
+    RELAY.want(wants);
+    // After: one that was ignored does not do by default, in between, what it was not to do.
+    hook::set_default(wants & table.were_default, true);
+    drop(table);
+    drop(spare);
+}
+
+/// Sends no more to a channel.
+pub(super) fn remove(channel: &Chan<Signal>) {
+    let mut table = lock();
+    let Some(index) = table.entries.iter().position(|entry| entry.channel == *channel) else { return };
+    let of_others = table.entries.iter().filter(|entry| entry.channel != *channel);
+    let unwanted = table.entries[index].wants & !of_others.fold(0, |all, entry| all | entry.wants);
+    RELAY.unwant(unwanted);
+    let wakers = table.relay_the_last();
+    let entry = table.entries.swap_remove(index);
+    drop(table);
+    wake(wakers);
+    drop(entry);
+}
+
+/// Sends these signals to no channel; from now on they are ignored, or do what they did before.
+///
+/// # Panics
+///
+/// If the system refuses a handler.
+pub(super) fn cancel(signals: &[Signal], ignore: bool) {
+    let mut table = lock();
+    if ignore {
+        table.install(signals);
+    }
+    let signals = union(signals) & table.installed;
+    hook::set_default(signals & table.were_default, !ignore);
+    if ignore {
+        table.ignored |= signals;
+    } else {
+        table.ignored &= !signals;
+    }
+    RELAY.unwant(signals);
+    let wakers = table.relay_the_last();
+    table.entries.iter_mut().for_each(|entry| entry.wants &= !signals);
+    let gone: Vec<Entry> = table.entries.extract_if(.., |entry| entry.wants == 0).collect();
+    drop(table);
+    wake(wakers);
+    drop(gone);
+}
+
+/// Whether this signal does nothing.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    let table = lock();
+    if table.installed & set(signal) == 0 {
+        return hook::disposition(signal) == Disposition::Ignored;
+    }
+    let wanted = table.entries.iter().any(|entry| entry.wants & set(signal) != 0);
+    !wanted && (table.ignored | table.were_ignored) & set(signal) != 0
+}
+
+/// Sends what has arrived: by the thread that reads from the pipe.
+fn relay() {
+    let wakers = lock().relay();
+    wake(wakers);
+}
+
+fn union(signals: &[Signal]) -> u64 {
+    signals.iter().fold(0, |all, &signal| all | set(signal))
+}
+
+/// User code, which may panic or wait: so it is not for this thread.
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        _ = alarm(Instant::now(), waker); // forgotten, it goes off all the same
+    }
+}
+
+impl Table {
+    /// Sees to it that these have a handler. Until they are wanted they do what they did.
+    fn install(&mut self, signals: &[Signal]) {
+        for &signal in signals {
+            if self.installed & set(signal) != 0 {
+                continue;
+            }
+            let before = hook::disposition(signal);
+            // Before there is a handler: a signal that comes at once finds it.
+            hook::set_default(set(signal), before == Disposition::Default);
+            hook::install(signal);
+            self.installed |= set(signal);
+            match before {
+                Disposition::Default => self.were_default |= set(signal),
+                Disposition::Ignored => self.were_ignored |= set(signal),
+                Disposition::Handled => {}
+            }
+        }
+    }
+
+    /// Some signals are not wanted any more: sends those that had arrived before.
+    #[must_use]
+    fn relay_the_last(&mut self) -> Vec<Waker> {
+        RELAY.quiesce();
+        self.relay()
+    }
+
+    /// Sends what has arrived to the channels that have room for it.
+    #[must_use]
+    fn relay(&mut self) -> Vec<Waker> {
+        let arrived = RELAY.take();
+        let mut wakers = Vec::new();
+        for signal in Signal::all().filter(|&signal| arrived & set(signal) != 0) {
+            for entry in self.entries.iter().filter(|entry| entry.wants & set(signal) != 0) {
+                if let Ok(Some(waker)) = entry.channel.try_send_quietly(signal) {
+                    wakers.push(waker);
+                }
+            }
+        }
+        wakers
+    }
+}
