@@ -268,6 +268,30 @@ impl G {
         goroutine::give_way();
     }
 
+    /// [`G::ready`] for a G that has been given what it waited for, and is to run before the caller. A goroutine of the
+    /// caller's own worker does: it runs at once, on the rest of the caller's time slice, and the caller goes to the end
+    /// of the run queue. If the slice is over, those in the run queue have their turn first. A caller whose G is a thread,
+    /// or belongs to another worker, goes on. For the crates of this project.
+    ///
+    /// # Safety
+    ///
+    /// As for [`G::ready`].
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn ready_first(g: *const Self) {
+        // SAFETY: alive and not yet readied, by the contract; and no thread writes to `kind`.
+        let here = match unsafe { &(*g).kind } {
+            // SAFETY: it waits, and has not been readied, by the contract.
+            Kind::Goroutine(fibre) => unsafe { fibre.is_here() },
+            Kind::Thread(_) | Kind::Task(_) => false,
+        };
+        // SAFETY: by the contract.
+        unsafe { Self::ready(g) };
+        if here {
+            goroutine::give_way();
+        }
+    }
+
     /// Go's `Gosched`: lets another goroutine of this worker run; for a thread, another thread of this processor. A
     /// hint only: the caller may go on at once.
     #[inline]

@@ -1,0 +1,91 @@
+//! Reading.
+
+use std::mem::MaybeUninit;
+
+use sudog_runtime::Instant;
+
+use crate::channel::Met;
+use crate::end::End;
+use crate::error::{Failed, Reclaimed};
+use crate::hang::{begin, end_caller, hang};
+use crate::list::Dir;
+
+impl<T> End<T> {
+    /// Reads a value; hangs until there is a writer. The reader goes on, and the writer is queued on its own worker.
+    ///
+    /// # Errors
+    ///
+    /// If no writer can come: then a fibre ends, as by `goexit`, and this does not return. It returns, with an error,
+    /// to a thread; to a fibre that cannot be unwound here; and in a destructor of a fibre that ends, where it does not
+    /// hang at all.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_csp::{Reclaimed, make_channel};
+    ///
+    /// let [mut ours, theirs] = make_channel::<u32, 2>();
+    /// drop(theirs);
+    /// assert_eq!(ours.read(), Err(Reclaimed)); // no other end is left; and this is a thread
+    /// ```
+    pub fn read(&mut self) -> Result<T, Reclaimed> {
+        self.read_by(None).map_err(|why| {
+            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
+            Reclaimed
+        })
+    }
+
+    /// [`read`](End::read) that gives up at a deadline. Until then its end counts as one that may serve others, as it will
+    /// be back: so it keeps a writer that hangs from being reclaimed.
+    ///
+    /// # Errors
+    ///
+    /// If the deadline comes first; or as [`read`](End::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use sudog_csp::{Failed, make_channel};
+    ///
+    /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(end.read_until(soon), Err(Failed::TimedOut));
+    /// ```
+    pub fn read_until(&mut self, deadline: Instant) -> Result<T, Failed> {
+        self.read_by(Some(deadline))
+    }
+
+    fn read_by(&mut self, deadline: Option<Instant>) -> Result<T, Failed> {
+        begin()?;
+        let mut slot = MaybeUninit::<T>::uninit();
+        match self.channel.meet(Dir::Read) {
+            Met::Partner(writer) => {
+                // SAFETY: a writer of this channel has a value of this type in its slot, and believes that it is gone
+                // when it has been woken. The lock is not needed: the writer waits for its wake-up.
+                let value = unsafe { writer.slot().cast::<T>().read() };
+                // SAFETY: taken out here, and not used after. It runs no user code, so the value is not lost.
+                unsafe { writer.wake(false) };
+                Ok(value)
+            }
+            Met::Nobody(locked) => {
+                // SAFETY: the lock is this channel's; the slot has room, and is used after `Ok` only.
+                match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr(), deadline) } {
+                    // SAFETY: there is a value, after `Ok`.
+                    Ok(()) => Ok(unsafe { slot.assume_init() }),
+                    Err(why) => Err(self.failed(why)),
+                }
+            }
+            Met::Dead => Err(end_caller().into()),
+        }
+    }
+
+    /// Ends a fibre that has failed for good.
+    #[cold]
+    pub(crate) fn failed(&self, why: Failed) -> Failed {
+        match why {
+            Failed::Reclaimed => end_caller().into(),
+            Failed::TimedOut => why,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Writing.
+
+use std::mem::ManuallyDrop;
+
+use sudog_runtime::Instant;
+
+use crate::channel::Met;
+use crate::end::End;
+use crate::error::{Failed, Reclaimed, Unwritten};
+use crate::hang::{begin, end_caller, hang};
+use crate::list::Dir;
+
+impl<T> End<T> {
+    /// Writes a value; hangs until there is a reader. A reader of the same worker runs first, and the writer is queued;
+    /// if the reader is foreign, the writer goes on.
+    ///
+    /// # Errors
+    ///
+    /// If no reader can come, with the value: under the conditions of [`read`](End::read). A fibre that ends drops it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_csp::make_channel;
+    ///
+    /// let [mut ours, theirs] = make_channel::<u32, 2>();
+    /// drop(theirs);
+    /// assert_eq!(ours.write(7).unwrap_err().value, 7);
+    /// ```
+    pub fn write(&mut self, value: T) -> Result<(), Unwritten<T>> {
+        self.write_by(value, None).map_err(|Unwritten { value, why }| {
+            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
+            Unwritten { value, why: Reclaimed }
+        })
+    }
+
+    /// [`write`](End::write) that gives up at a deadline. Until then its end counts, as that of
+    /// [`read_until`](End::read_until).
+    ///
+    /// # Errors
+    ///
+    /// If the deadline comes first; or as [`write`](End::write). The value comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use sudog_csp::{Failed, make_channel};
+    ///
+    /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(end.write_until(7, soon).unwrap_err().why, Failed::TimedOut);
+    /// ```
+    pub fn write_until(&mut self, value: T, deadline: Instant) -> Result<(), Unwritten<T, Failed>> {
+        self.write_by(value, Some(deadline))
+    }
+
+    fn write_by(&mut self, value: T, deadline: Option<Instant>) -> Result<(), Unwritten<T, Failed>> {
+        if let Err(why) = begin() {
+            return Err(Unwritten { value, why: why.into() });
+        }
+        match self.channel.meet(Dir::Write) {
+            Met::Partner(reader) => {
+                // SAFETY: a reader of this channel has room for a value of this type in its slot, and touches it when it
+                // has been woken. The lock is not needed: the reader waits for its wake-up.
+                unsafe { reader.slot().cast::<T>().write(value) };
+                // SAFETY: taken out here, and not used after.
+                unsafe { reader.wake(true) };
+                Ok(())
+            }
+            Met::Nobody(locked) => {
+                let mut value = ManuallyDrop::new(value);
+                let slot = (&raw mut value).cast::<T>();
+                // SAFETY: the lock is this channel's; the slot has a value, which is used after `Err` only.
+                match unsafe { hang(&self.channel, locked, Dir::Write, slot, deadline) } {
+                    Ok(()) => Ok(()),
+                    Err(why) => {
+                        let value = ManuallyDrop::into_inner(value);
+                        Err(Unwritten { why: self.failed(why), value })
+                    }
+                }
+            }
+            Met::Dead => Err(Unwritten { why: end_caller().into(), value }),
+        }
+    }
+}
