@@ -15,11 +15,38 @@ pub(crate) fn begin() -> Result<(), Reclaimed> {
     if goroutine::is_condemned() && !goroutine::is_ending() { Err(end_caller()) } else { Ok(()) }
 }
 
-/// No partner can come. A fibre that can be unwound here is; the others, and threads, are told.
-///
-/// No lock is held.
+/// What becomes of a fibre for which no partner can come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It is unwound, if it can be here.
+    Ends,
+    /// It is told, as a thread is.
+    IsTold,
+}
+
+impl Fate {
+    /// No partner can come. No lock is held.
+    #[cold]
+    pub(crate) fn befall(self) -> Reclaimed {
+        if self == Self::Ends {
+            end_caller();
+        }
+        Reclaimed
+    }
+
+    /// The end of a wait that has failed, for whatever reason.
+    #[cold]
+    pub(crate) fn after(self, why: Failed) -> Failed {
+        match why {
+            Failed::Reclaimed => self.befall().into(),
+            Failed::TimedOut => why,
+        }
+    }
+}
+
+/// A fibre that can be unwound here is; the others, and threads, are told.
 #[cold]
-pub(crate) fn end_caller() -> Reclaimed {
+fn end_caller() -> Reclaimed {
     goroutine::condemn();
     Reclaimed
 }
@@ -63,7 +90,7 @@ pub(crate) unsafe fn hang<T>(
     // SAFETY: a note without a holder.
     unsafe { sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" }, std::ptr::null()) };
     let waiting = Waiting::<T> { channel, waiter: &waiter, g: &g, dir, slot };
-    if g.park(deadline, || drop(locked)) == ParkResult::TimedOut {
+    if g.park_spinning(deadline, || drop(locked)) == ParkResult::TimedOut {
         // SAFETY: put into this channel's list.
         if unsafe { channel.leave(&waiter) } {
             mark("a fibre leaves at its deadline");

@@ -68,11 +68,12 @@ pub(crate) struct List {
     dir: Dir,
     first: Link,
     last: Link,
+    len: usize,
 }
 
 impl List {
     pub(crate) const fn new() -> Self {
-        Self { dir: Dir::Read, first: None, last: None }
+        Self { dir: Dir::Read, first: None, last: None, len: 0 }
     }
 
     /// What its entries are; `None` if there are none.
@@ -102,6 +103,7 @@ impl List {
             Some(last) => unsafe { last.as_ref() }.next.set(this),
             None => self.first = this,
         }
+        self.len += 1;
     }
 
     /// Takes the oldest out, if they hang for this.
@@ -133,18 +135,18 @@ impl List {
             Some(next) => unsafe { next.as_ref() }.prev.set(prev),
             None => self.last = prev,
         }
+        self.len -= 1;
         waiter.place.set(Place::Nowhere);
     }
 
     /// Empties the list, and hands over what was in it, as it stands.
     pub(crate) fn take(&mut self) -> Taken {
-        self.last = None;
+        (self.last, self.len) = (None, 0);
         Taken(self.first.take())
     }
 
     pub(crate) fn len(&self) -> usize {
-        // SAFETY: listed, hence alive; `&self` is had under the lock only.
-        std::iter::successors(self.first, |waiter| unsafe { waiter.as_ref() }.next.get()).count()
+        self.len
     }
 }
 

@@ -7,7 +7,7 @@ use sudog_runtime::Instant;
 use crate::channel::Met;
 use crate::end::End;
 use crate::error::{Failed, Reclaimed};
-use crate::hang::{begin, end_caller, hang};
+use crate::hang::{Fate, begin, hang};
 use crate::list::Dir;
 
 impl<T> End<T> {
@@ -29,10 +29,7 @@ impl<T> End<T> {
     /// assert_eq!(ours.read(), Err(Reclaimed)); // no other end is left; and this is a thread
     /// ```
     pub fn read(&mut self) -> Result<T, Reclaimed> {
-        self.read_by(None).map_err(|why| {
-            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
-            Reclaimed
-        })
+        self.read_for_long(Fate::Ends)
     }
 
     /// [`read`](End::read) that gives up at a deadline. Until then its end counts as one that may serve others, as it will
@@ -53,10 +50,50 @@ impl<T> End<T> {
     /// assert_eq!(end.read_until(soon), Err(Failed::TimedOut));
     /// ```
     pub fn read_until(&mut self, deadline: Instant) -> Result<T, Failed> {
-        self.read_by(Some(deadline))
+        self.read_by(Some(deadline), Fate::Ends)
     }
 
-    fn read_by(&mut self, deadline: Option<Instant>) -> Result<T, Failed> {
+    /// [`read`](End::read) by a fibre that is told when it is reclaimed, as a thread is, and goes on. It is to return
+    /// then: for the others that is as good as being unwound, and takes a tenth of the time.
+    ///
+    /// # Errors
+    ///
+    /// If no writer can come.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// use sudog_csp::make_channel;
+    /// use sudog_runtime::goroutine::{run_local, spawn};
+    ///
+    /// run_local(|| {
+    ///     let [mut ours, mut theirs] = make_channel::<u32, 2>();
+    ///     let sum = spawn(move || {
+    ///         let mut sum = 0;
+    ///         while let Ok(n) = theirs.read_or_err() {
+    ///             sum += n;
+    ///         }
+    ///         sum
+    ///     });
+    ///     (1..=4).for_each(|n| ours.write(n).unwrap());
+    ///     drop(ours);
+    ///     assert_eq!(sum.join().unwrap(), 10);
+    /// });
+    /// # }
+    /// ```
+    pub fn read_or_err(&mut self) -> Result<T, Reclaimed> {
+        self.read_for_long(Fate::IsTold)
+    }
+
+    fn read_for_long(&mut self, fate: Fate) -> Result<T, Reclaimed> {
+        self.read_by(None, fate).map_err(|why| {
+            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
+            Reclaimed
+        })
+    }
+
+    fn read_by(&mut self, deadline: Option<Instant>, fate: Fate) -> Result<T, Failed> {
         begin()?;
         let mut slot = MaybeUninit::<T>::uninit();
         match self.channel.meet(Dir::Read) {
@@ -73,19 +110,10 @@ impl<T> End<T> {
                 match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr(), deadline) } {
                     // SAFETY: there is a value, after `Ok`.
                     Ok(()) => Ok(unsafe { slot.assume_init() }),
-                    Err(why) => Err(self.failed(why)),
+                    Err(why) => Err(fate.after(why)),
                 }
             }
-            Met::Dead => Err(end_caller().into()),
-        }
-    }
-
-    /// Ends a fibre that has failed for good.
-    #[cold]
-    pub(crate) fn failed(&self, why: Failed) -> Failed {
-        match why {
-            Failed::Reclaimed => end_caller().into(),
-            Failed::TimedOut => why,
+            Met::Dead => Err(fate.befall().into()),
         }
     }
 }

@@ -7,7 +7,7 @@ use sudog_runtime::Instant;
 use crate::channel::Met;
 use crate::end::End;
 use crate::error::{Failed, Reclaimed, Unwritten};
-use crate::hang::{begin, end_caller, hang};
+use crate::hang::{Fate, begin, hang};
 use crate::list::Dir;
 
 impl<T> End<T> {
@@ -28,10 +28,7 @@ impl<T> End<T> {
     /// assert_eq!(ours.write(7).unwrap_err().value, 7);
     /// ```
     pub fn write(&mut self, value: T) -> Result<(), Unwritten<T>> {
-        self.write_by(value, None).map_err(|Unwritten { value, why }| {
-            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
-            Unwritten { value, why: Reclaimed }
-        })
+        self.write_for_long(value, Fate::Ends)
     }
 
     /// [`write`](End::write) that gives up at a deadline. Until then its end counts, as that of
@@ -52,10 +49,42 @@ impl<T> End<T> {
     /// assert_eq!(end.write_until(7, soon).unwrap_err().why, Failed::TimedOut);
     /// ```
     pub fn write_until(&mut self, value: T, deadline: Instant) -> Result<(), Unwritten<T, Failed>> {
-        self.write_by(value, Some(deadline))
+        self.write_by(value, Some(deadline), Fate::Ends)
     }
 
-    fn write_by(&mut self, value: T, deadline: Option<Instant>) -> Result<(), Unwritten<T, Failed>> {
+    /// [`write`](End::write) by a fibre that is told when it is reclaimed: see [`read_or_err`](End::read_or_err).
+    ///
+    /// # Errors
+    ///
+    /// If no reader can come, with the value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// use sudog_csp::make_channel;
+    /// use sudog_runtime::goroutine::{run_local, spawn};
+    ///
+    /// run_local(|| {
+    ///     let [ours, mut theirs] = make_channel::<u32, 2>();
+    ///     drop(ours);
+    ///     let came_back = spawn(move || theirs.write_or_err(3).unwrap_err().value);
+    ///     assert_eq!(came_back.join().unwrap(), 3);
+    /// });
+    /// # }
+    /// ```
+    pub fn write_or_err(&mut self, value: T) -> Result<(), Unwritten<T>> {
+        self.write_for_long(value, Fate::IsTold)
+    }
+
+    fn write_for_long(&mut self, value: T, fate: Fate) -> Result<(), Unwritten<T>> {
+        self.write_by(value, None, fate).map_err(|Unwritten { value, why }| {
+            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
+            Unwritten { value, why: Reclaimed }
+        })
+    }
+
+    fn write_by(&mut self, value: T, deadline: Option<Instant>, fate: Fate) -> Result<(), Unwritten<T, Failed>> {
         if let Err(why) = begin() {
             return Err(Unwritten { value, why: why.into() });
         }
@@ -76,11 +105,11 @@ impl<T> End<T> {
                     Ok(()) => Ok(()),
                     Err(why) => {
                         let value = ManuallyDrop::into_inner(value);
-                        Err(Unwritten { why: self.failed(why), value })
+                        Err(Unwritten { why: fate.after(why), value })
                     }
                 }
             }
-            Met::Dead => Err(Unwritten { why: end_caller().into(), value }),
+            Met::Dead => Err(Unwritten { why: fate.befall().into(), value }),
         }
     }
 }

@@ -138,9 +138,11 @@ impl G {
         }
     }
 
-    /// [`G::park`] for a wait that may well be short: a thread looks for its `ready` for a while before it sleeps.
+    /// [`G::park`] for a wait that may well be short: a thread looks for its `ready` for a while before it sleeps. For the
+    /// crates of this project.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
+    pub fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
             // In a model the looks would be states of their own, and prove nothing: `park` begins with one.
             Kind::Thread(parker) if cfg!(not(sudog_loom)) => self.park(deadline, || {

@@ -419,6 +419,7 @@ fn ends_in_values_in_a_frame() {
 #[test]
 fn a_cascade() {
     const STAGES: usize = 100_000;
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
     let watchdog = Watchdog::new();
     run_local(|| {
@@ -427,6 +428,7 @@ fn a_cascade() {
             let [mut to, next] = make_channel::<u32, 2>();
             go(move || {
                 let _ended = Dropped(&ENDED);
+                BEGUN.fetch_add(1, Relaxed);
                 loop {
                     let n = from.read().unwrap();
                     to.write(n).unwrap();
@@ -434,8 +436,10 @@ fn a_cascade() {
             });
             from = next;
         }
-        until(|| first.readers() == 1);
-        gosched();
+        until(|| BEGUN.load(Relaxed) == STAGES);
+        gosched(); // one whose time slice was over then hangs now
+        assert_eq!(first.readers(), 1);
+        assert_eq!(ENDED.load(Relaxed), 0);
         watchdog.pat();
         drop(first);
         assert!(reclaimed(spawn(move || from.read())), "the last one of the row");
@@ -447,6 +451,7 @@ fn a_cascade() {
 #[test]
 fn a_cascade_of_writers() {
     const STAGES: usize = 10_000;
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
     run_local(|| {
@@ -455,12 +460,14 @@ fn a_cascade_of_writers() {
             let [next, from] = make_channel::<u32, 2>();
             go(move || {
                 let (_ended, _from) = (Dropped(&ENDED), from);
+                BEGUN.fetch_add(1, Relaxed);
                 _ = to.write(1);
             });
             to = next;
         }
-        until(|| last.writers() == 1 && to.writers() == 0);
-        gosched();
+        until(|| BEGUN.load(Relaxed) == STAGES);
+        gosched(); // as above
+        assert_eq!((last.writers(), ENDED.load(Relaxed)), (1, 0));
         drop(last);
         assert!(reclaimed(spawn(move || to.write(1).is_ok())));
         assert_eq!(ENDED.load(Relaxed), STAGES);
