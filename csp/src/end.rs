@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::channel::Channel;
 use crate::list::Dir;
 
-/// One end of a channel, to read and to write by: see the [crate](crate).
+/// One end of a channel, to read and to write by: see the [crate].
 ///
 /// It belongs to one fibre, or to one thread, at a time. It moves from one to another as any value does, over a channel
 /// too, even over its own. It is not `Sync`, and not `Clone`: for a second fibre there is [`dup`](End::dup). A read or a

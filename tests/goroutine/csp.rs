@@ -551,6 +551,28 @@ fn threads_are_told() {
     assert_eq!((failed.value.as_str(), failed.why), ("again", Failed::Reclaimed));
 }
 
+/// A fibre that asks to be told goes on, and is not condemned.
+#[test]
+fn fibres_that_are_told() {
+    let _watchdog = Watchdog::new();
+    run_local(|| {
+        let [ours, mut theirs] = make_channel::<u32, 2>();
+        let [other, mut end] = make_channel::<u32, 2>();
+        let [mut from, mut to] = make_channel::<u32, 2>();
+        let reader = spawn(move || {
+            assert_eq!(theirs.read_or_err(), Err(Reclaimed)); // it hangs
+            assert_eq!(theirs.read_or_err(), Err(Reclaimed)); // the channel is dead
+            to.write(7).unwrap();
+        });
+        let writer = spawn(move || end.write_or_err(8).unwrap_err().value);
+        until(|| (ours.readers(), other.writers()) == (1, 1));
+        drop((ours, other));
+        assert_eq!(from.read(), Ok(7));
+        reader.join().unwrap();
+        assert_eq!(writer.join().unwrap(), 8);
+    });
+}
+
 /// It gets its end again at its next operation, on whatever channel.
 #[test]
 fn a_swallowed_exit() {
