@@ -675,6 +675,8 @@ fn reads_in_destructors_at_rest() {
     }
     static ENDED: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
+    // Through this end the second destructor could be served: so it would hang, and the scheduler would not end.
+    let [_outside, inside] = make_channel::<u32, 2>();
     run_local(|| {
         let [mut a, b] = make_channel::<u32, 2>();
         let [mut c, d] = make_channel::<u32, 2>();
@@ -683,7 +685,7 @@ fn reads_in_destructors_at_rest() {
             _ = a.read();
         });
         go(move || {
-            let (_ended, _reads) = (Dropped(&ENDED), ReadsOnDrop(b));
+            let (_ended, _reads, _too) = (Dropped(&ENDED), ReadsOnDrop(b), ReadsOnDrop(inside));
             _ = c.read();
         });
     });
