@@ -6,7 +6,7 @@
 //! | step | condition | count |
 //! |---|---|---|
 //! | an end is made, or duplicated | | +1 |
-//! | a fibre hangs by its end | without a limit; or with one | -1; 0, as it comes back by itself |
+//! | a fibre hangs by its end | without a limit; with one | -1; 0, as it comes back by itself |
 //! | a fibre that hangs is met by a partner, or leaves because it is unwound | | gives back what it took |
 //! | an end is dropped | on a channel that lives | -1 |
 //!

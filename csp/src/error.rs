@@ -16,13 +16,15 @@ impl fmt::Display for Reclaimed {
 
 impl std::error::Error for Reclaimed {}
 
-/// Why a read or a write with a deadline has failed.
+/// Why a read or a write with a limit has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failed {
     /// See [`Reclaimed`].
     Reclaimed,
     /// The deadline has come before a partner.
     TimedOut,
+    /// The cancel has come before a partner.
+    Cancelled,
 }
 
 impl fmt::Display for Failed {
@@ -30,6 +32,7 @@ impl fmt::Display for Failed {
         match self {
             Self::Reclaimed => Reclaimed.fmt(f),
             Self::TimedOut => f.write_str("the deadline has come before a partner"),
+            Self::Cancelled => f.write_str("the cancel has come before a partner"),
         }
     }
 }

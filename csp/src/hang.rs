@@ -1,8 +1,11 @@
 //! To hang on a channel until a partner comes, or none can come; and the end of a fibre for which none can.
 
+use std::pin::pin;
+
 use sudog_runtime::panics::Panics;
+use sudog_runtime::sema::{CancelledWait, WaitLimit};
 use sudog_runtime::shim::mark;
-use sudog_runtime::{G, Instant, ParkResult, goroutine};
+use sudog_runtime::{G, ParkResult, goroutine};
 
 use crate::channel::{Channel, Locked};
 use crate::error::{Failed, Reclaimed};
@@ -39,7 +42,7 @@ impl Fate {
     pub(crate) fn after(self, why: Failed) -> Failed {
         match why {
             Failed::Reclaimed => self.befall().into(),
-            Failed::TimedOut => why,
+            Failed::TimedOut | Failed::Cancelled => why,
         }
     }
 }
@@ -65,7 +68,7 @@ pub(crate) unsafe fn hang<T>(
     locked: Locked<'_>,
     dir: Dir,
     slot: *mut T,
-    deadline: Option<Instant>,
+    limit: &WaitLimit<'_>,
 ) -> Result<(), Failed> {
     if goroutine::is_ending() {
         // A destructor of a fibre that ends. Should it hang, its worker would wait with it, and perhaps for ever.
@@ -73,7 +76,7 @@ pub(crate) unsafe fn hang<T>(
         return Err(Failed::Reclaimed);
     }
     let g = G::current();
-    let waiter = Waiter::new(&raw const g, slot.cast(), deadline.is_some());
+    let waiter = Waiter::new(&raw const g, slot.cast(), limit.deadline.is_some() || limit.cancel.is_some());
     // Made before the waiter is listed: what it needs is there if anything below unwinds.
     // SAFETY:
     // - it is new;
@@ -90,23 +93,89 @@ pub(crate) unsafe fn hang<T>(
     // SAFETY: a note without a holder.
     unsafe { sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" }, std::ptr::null()) };
     let waiting = Waiting::<T> { channel, waiter: &waiter, g: &g, dir, slot };
-    if g.park_spinning(deadline, || drop(locked)) == ParkResult::TimedOut {
-        // SAFETY: put into this channel's list.
-        if unsafe { channel.leave(&waiter) } {
-            mark("a fibre leaves at its deadline");
-            std::mem::forget(waiting);
-            return Err(Failed::TimedOut);
-        }
-        // A partner has taken us, and will ready us if it has not. Until it has, this frame must stand.
-        mark("a fibre is met at its deadline");
-        g.park(None, || ());
-    }
+    let left = match limit.cancel {
+        None => park(channel, &waiter, &g, limit, locked),
+        Some(_) => park_cancellable(channel, &waiter, &g, limit, locked),
+    };
     std::mem::forget(waiting);
+    if let Some(why) = left {
+        return Err(why);
+    }
     if waiter.place.get() == Place::Met {
         Ok(())
     } else {
         mark("a fibre that hangs is reclaimed");
         Err(Failed::Reclaimed)
+    }
+}
+
+/// Waits until the waiter is in no list, and has been readied if that is not its own doing. If it has left by itself: why.
+fn park(channel: &Channel, waiter: &Waiter, g: &G, limit: &WaitLimit<'_>, locked: Locked<'_>) -> Option<Failed> {
+    if g.park_spinning(limit.deadline, || drop(locked)) == ParkResult::Unparked {
+        return None;
+    }
+    // SAFETY: put into this channel's list.
+    if unsafe { channel.leave(waiter) } {
+        mark("a fibre leaves at its deadline");
+        return Some(Failed::TimedOut);
+    }
+    // A partner has taken us, or the cancel has, and will ready us if it has not. Until it has, this frame must stand.
+    mark("a fibre is met at its deadline");
+    g.park(None, || ());
+    None
+}
+
+/// [`park`], which a cancel ends too.
+#[cold]
+fn park_cancellable(
+    channel: &Channel,
+    waiter: &Waiter,
+    g: &G,
+    limit: &WaitLimit<'_>,
+    locked: Locked<'_>,
+) -> Option<Failed> {
+    let Some(cancel) = limit.cancel else { return park(channel, waiter, g, limit, locked) };
+    let listed = Listed { channel, waiter };
+    // Registered when the list has the waiter: a cancel finds it there, or is found by `enter`. Without the lock: a cancel
+    // holds its own when it takes the channel's. A `ready` that comes before the `park` ends that.
+    drop(locked);
+    // SAFETY: both outlive this frame; and what leaves the list by a cancel is readied by that.
+    let entry = pin!(unsafe { cancel.registration_of(&listed, g) });
+    if !entry.as_ref().enter() {
+        // SAFETY: put into this channel's list.
+        if unsafe { channel.leave(waiter) } {
+            mark("a cancel comes before the wait");
+            return Some(Failed::Cancelled);
+        }
+        mark("a fibre is met when the cancel has come");
+        g.park(None, || ());
+        return None;
+    }
+    // The lock is not held any more: the waiter may be taken while this looks at the deadline, and then waits again.
+    match g.park_spinning(limit.deadline, || ()) {
+        ParkResult::Unparked => {}
+        // SAFETY: put into this channel's list.
+        ParkResult::TimedOut if unsafe { channel.leave(waiter) } => return Some(Failed::TimedOut),
+        ParkResult::TimedOut => _ = g.park(None, || ()),
+    }
+    // Met; or out of the list by the cancel: no other leaves a fibre that is counted.
+    if waiter.place.get() == Place::Met {
+        return None;
+    }
+    mark("a cancel ends a wait");
+    Some(Failed::Cancelled)
+}
+
+/// A fibre in the list, for a cancel.
+struct Listed<'a> {
+    channel: &'a Channel,
+    waiter: &'a Waiter,
+}
+
+impl CancelledWait for Listed<'_> {
+    fn leave(&self) -> bool {
+        // SAFETY: put into this channel's list; alive while the cancel has its entry.
+        unsafe { self.channel.leave(self.waiter) }
     }
 }
 

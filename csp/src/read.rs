@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use sudog_runtime::Instant;
+use sudog_runtime::sema::WaitLimit;
 
 use crate::channel::Met;
 use crate::end::End;
@@ -50,7 +51,31 @@ impl<T> End<T> {
     /// assert_eq!(end.read_until(soon), Err(Failed::TimedOut));
     /// ```
     pub fn read_until(&mut self, deadline: Instant) -> Result<T, Failed> {
-        self.read_by(Some(deadline), Fate::Ends)
+        self.read_limited(&WaitLimit::until(deadline))
+    }
+
+    /// [`read`](End::read) that gives up at a [`WaitLimit`], as [`read_until`](End::read_until) does at a deadline.
+    ///
+    /// # Errors
+    ///
+    /// If the limit comes first; or as [`read`](End::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_csp::{Failed, make_channel};
+    /// use sudog_runtime::sema::{Cancel, WaitLimit};
+    ///
+    /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let stop = Cancel::new();
+    /// std::thread::scope(|s| {
+    ///     s.spawn(|| stop.cancel());
+    ///     let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    ///     assert_eq!(end.read_limited(&limit), Err(Failed::Cancelled));
+    /// });
+    /// ```
+    pub fn read_limited(&mut self, limit: &WaitLimit<'_>) -> Result<T, Failed> {
+        self.read_by(limit, Fate::Ends)
     }
 
     /// [`read`](End::read) by a fibre that is told when it is reclaimed, as a thread is, and goes on. It is to return
@@ -87,13 +112,13 @@ impl<T> End<T> {
     }
 
     fn read_for_long(&mut self, fate: Fate) -> Result<T, Reclaimed> {
-        self.read_by(None, fate).map_err(|why| {
+        self.read_by(&WaitLimit::default(), fate).map_err(|why| {
             debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
             Reclaimed
         })
     }
 
-    fn read_by(&mut self, deadline: Option<Instant>, fate: Fate) -> Result<T, Failed> {
+    fn read_by(&mut self, limit: &WaitLimit<'_>, fate: Fate) -> Result<T, Failed> {
         begin()?;
         let mut slot = MaybeUninit::<T>::uninit();
         match self.channel.meet(Dir::Read) {
@@ -107,7 +132,7 @@ impl<T> End<T> {
             }
             Met::Nobody(locked) => {
                 // SAFETY: the lock is this channel's; the slot has room, and is used after `Ok` only.
-                match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr(), deadline) } {
+                match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr(), limit) } {
                     // SAFETY: there is a value, after `Ok`.
                     Ok(()) => Ok(unsafe { slot.assume_init() }),
                     Err(why) => Err(fate.after(why)),

@@ -3,6 +3,7 @@
 use std::mem::ManuallyDrop;
 
 use sudog_runtime::Instant;
+use sudog_runtime::sema::WaitLimit;
 
 use crate::channel::Met;
 use crate::end::End;
@@ -49,7 +50,29 @@ impl<T> End<T> {
     /// assert_eq!(end.write_until(7, soon).unwrap_err().why, Failed::TimedOut);
     /// ```
     pub fn write_until(&mut self, value: T, deadline: Instant) -> Result<(), Unwritten<T, Failed>> {
-        self.write_by(value, Some(deadline), Fate::Ends)
+        self.write_limited(value, &WaitLimit::until(deadline))
+    }
+
+    /// [`write`](End::write) that gives up at a [`WaitLimit`]: see [`read_limited`](End::read_limited).
+    ///
+    /// # Errors
+    ///
+    /// If the limit comes first; or as [`write`](End::write). The value comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_csp::{Failed, make_channel};
+    /// use sudog_runtime::sema::{Cancel, WaitLimit};
+    ///
+    /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let stop = Cancel::new();
+    /// stop.cancel();
+    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    /// assert_eq!(end.write_limited(1, &limit).unwrap_err().why, Failed::Cancelled);
+    /// ```
+    pub fn write_limited(&mut self, value: T, limit: &WaitLimit<'_>) -> Result<(), Unwritten<T, Failed>> {
+        self.write_by(value, limit, Fate::Ends)
     }
 
     /// [`write`](End::write) by a fibre that is told when it is reclaimed: see [`read_or_err`](End::read_or_err).
@@ -78,13 +101,13 @@ impl<T> End<T> {
     }
 
     fn write_for_long(&mut self, value: T, fate: Fate) -> Result<(), Unwritten<T>> {
-        self.write_by(value, None, fate).map_err(|Unwritten { value, why }| {
+        self.write_by(value, &WaitLimit::default(), fate).map_err(|Unwritten { value, why }| {
             debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
             Unwritten { value, why: Reclaimed }
         })
     }
 
-    fn write_by(&mut self, value: T, deadline: Option<Instant>, fate: Fate) -> Result<(), Unwritten<T, Failed>> {
+    fn write_by(&mut self, value: T, limit: &WaitLimit<'_>, fate: Fate) -> Result<(), Unwritten<T, Failed>> {
         if let Err(why) = begin() {
             return Err(Unwritten { value, why: why.into() });
         }
@@ -101,7 +124,7 @@ impl<T> End<T> {
                 let mut value = ManuallyDrop::new(value);
                 let slot = (&raw mut value).cast::<T>();
                 // SAFETY: the lock is this channel's; the slot has a value, which is used after `Err` only.
-                match unsafe { hang(&self.channel, locked, Dir::Write, slot, deadline) } {
+                match unsafe { hang(&self.channel, locked, Dir::Write, slot, limit) } {
                     Ok(()) => Ok(()),
                     Err(why) => {
                         let value = ManuallyDrop::into_inner(value);

@@ -13,10 +13,12 @@ mod chan_world;
 use std::sync::atomic::Ordering::Relaxed;
 
 use chan_world::{Value, explore};
+use loom::sync::Arc;
 use loom::thread;
 use sudog_csp::{End, Failed, Reclaimed, make_channel};
 use sudog_runtime::Instant;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BEFORE, mark, waiting};
+use sudog_runtime::sema::{Cancel, WaitLimit};
 
 const DEAD: &str = "a call finds the channel dead";
 const DROPPED_DEAD: &str = "an end of a dead channel is dropped";
@@ -27,6 +29,10 @@ const RECLAIMED: &str = "a fibre that hangs is reclaimed";
 const READ: &str = "a value is read";
 const HANGS_BEFORE: &str = "a fibre hangs before another waits with a deadline";
 const HANGS_AFTER: &str = "a fibre hangs later";
+const CANCELLED: &str = "a cancel ends a wait";
+const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
+const MET_BEFORE: &str = "a fibre is met when the cancel has come";
+const TIMED_OUT: &str = "a write gives up at its deadline";
 const NOT_READ: &str = "a value comes back";
 
 fn read(end: &mut End<Value>) -> Result<u32, Reclaimed> {
@@ -179,6 +185,73 @@ fn an_end_that_waits_with_a_deadline_counts() {
         assert!(waiting(|| ours.read_until(Instant::now())).0.is_err_and(|why| why == Failed::TimedOut));
         waiting(|| ours.write(w.value(4))).0.unwrap();
         assert_eq!(reader.join().unwrap(), Ok(4));
+    });
+}
+
+/// A cancel, a partner and a wait: the reader and the writer know alike whether they have met.
+#[test]
+fn a_reader_that_is_cancelled() {
+    explore(3, &[SLEEPS, READ, CANCELLED, CANCELLED_BEFORE, MET_BEFORE, RECLAIMED], |w| {
+        let [mut ours, mut theirs] = make_channel();
+        let stop = Arc::new(Cancel::new());
+        let canceller = thread::spawn({
+            let stop = stop.clone();
+            move || stop.cancel()
+        });
+        let writer = thread::spawn({
+            let w = w.clone();
+            move || waiting(|| theirs.write(w.value(3))).0.is_ok()
+        });
+        let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+        let (read, _) = waiting(|| ours.read_limited(&limit));
+        drop(ours);
+        let read = match read {
+            Ok(value) => {
+                assert_eq!(value.read(), 3);
+                mark(READ);
+                true
+            }
+            Err(why) => {
+                assert_eq!(why, Failed::Cancelled);
+                false
+            }
+        };
+        assert_eq!(writer.join().unwrap(), read);
+        canceller.join().unwrap();
+    });
+}
+
+/// All three at once: a deadline, which has passed always, a cancel, and a partner.
+#[test]
+fn a_writer_with_a_deadline_that_is_cancelled() {
+    explore(3, &[SLEEPS, READ, CANCELLED, TIMED_OUT, CANCELLED_BEFORE], |w| {
+        let [mut ours, mut theirs] = make_channel();
+        let stop = Arc::new(Cancel::new());
+        let canceller = thread::spawn({
+            let stop = stop.clone();
+            move || stop.cancel()
+        });
+        let reader = thread::spawn(move || read(&mut theirs).is_ok());
+        let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::until(Instant::now()) };
+        let (written, _) = waiting(|| ours.write_limited(w.value(3), &limit));
+        drop(ours);
+        let written = match written {
+            Ok(()) => {
+                mark(READ);
+                true
+            }
+            Err(failed) => {
+                assert_eq!(failed.value.read(), 3);
+                match failed.why {
+                    Failed::TimedOut => mark(TIMED_OUT),
+                    Failed::Cancelled => {}
+                    Failed::Reclaimed => unreachable!("its end counts"),
+                }
+                false
+            }
+        };
+        assert_eq!(reader.join().unwrap(), written);
+        canceller.join().unwrap();
     });
 }
 

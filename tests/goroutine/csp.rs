@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sudog::csp::{End, Failed, Reclaimed, make_channel, make_ends, spawn_fibre};
+use sudog::runtime::sema::{Cancel, WaitLimit};
 use sudog::runtime::{Goexit, gosched};
 use sudog::{Builder, JoinHandle, Placement, Scheduler, go, run, run_local, scope, spawn, without_switching};
 use support::goroutine::{Dropped, here, until};
@@ -782,6 +783,58 @@ fn a_wait_with_a_deadline_is_not_discounted() {
         b.write(5).unwrap();
         assert_eq!(reader.join().unwrap(), Ok(5));
     });
+}
+
+#[test]
+fn a_wait_that_is_cancelled() {
+    let _watchdog = Watchdog::new();
+    run_local(|| {
+        let stop = Arc::new(Cancel::new());
+        let [probe, mut reader] = make_channel::<u32, 2>();
+        let [other, mut writer] = make_channel::<u32, 2>();
+        let (of_reader, of_writer) = (stop.clone(), stop.clone());
+        let reader =
+            spawn(move || reader.read_limited(&WaitLimit { cancel: Some(&of_reader), ..WaitLimit::default() }));
+        let writer = spawn(move || {
+            let far = Instant::now() + Duration::from_secs(3600);
+            let limit = WaitLimit { cancel: Some(&of_writer), ..WaitLimit::until(far) };
+            let failed = writer.write_limited(5, &limit).unwrap_err();
+            (failed.value, failed.why)
+        });
+        until(|| (probe.readers(), other.writers()) == (1, 1));
+        stop.cancel();
+        assert_eq!(reader.join().unwrap(), Err(Failed::Cancelled));
+        assert_eq!(writer.join().unwrap(), (5, Failed::Cancelled));
+
+        // Cancelled before: a partner that is there is met all the same.
+        let [mut ours, mut theirs] = make_channel::<u32, 2>();
+        let writer = spawn(move || theirs.write(6).is_ok());
+        until(|| ours.writers() == 1);
+        let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+        assert_eq!(ours.read_limited(&limit), Ok(6));
+        assert!(writer.join().unwrap());
+    });
+}
+
+/// Fibres that wait for a cancel that never comes are unwound when their scheduler is at rest, and leave both lists.
+#[test]
+fn a_limited_wait_at_rest() {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    let stop = Arc::new(Cancel::new());
+    let [outside, mut inside] = make_channel::<Dropped<'static>, 2>();
+    run_local(|| {
+        let stop = stop.clone();
+        go(move || {
+            let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+            _ = inside.write_limited(Dropped(&ENDED), &limit);
+            unreachable!("it is unwound where it hangs");
+        });
+    });
+    assert_eq!(ENDED.load(Relaxed), 1);
+    stop.cancel();
+    assert_eq!(outside.writers(), 0);
+    assert!(outside.same_channel(&outside.dup()));
 }
 
 /// Fibres of two workers do whatever they like with ends of a few channels. No value is lost or doubled, and all end.
