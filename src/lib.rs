@@ -35,6 +35,7 @@
 //! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
 //!   `Map`, atomics; and the traits and semaphores beneath, to be exchanged by a type parameter;
 //! * [`chan`]: channels and [`select!`](chan::select);
+//! * [`csp`]: not Go's: channels whose fibres are reclaimed when no partner can come;
 //! * [`context`]: deadlines and cancellation, handed down from call to call;
 //! * [`time`]: sleep, timers, tickers;
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
@@ -54,6 +55,7 @@
 #[cfg(feature = "locks")]
 pub use sudog_locks as locks;
 
+pub use sudog_csp as csp;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
     Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, Scope, ScopedJoinHandle, block_on,

@@ -138,9 +138,11 @@ impl G {
         }
     }
 
-    /// [`G::park`] for a wait that may well be short: a thread looks for its `ready` for a while before it sleeps.
+    /// [`G::park`] for a wait that may well be short: a thread looks for its `ready` for a while before it sleeps. For the
+    /// crates of this project.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
+    pub fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
             // In a model the looks would be states of their own, and prove nothing: `park` begins with one.
             Kind::Thread(parker) if cfg!(not(sudog_loom)) => self.park(deadline, || {
@@ -266,6 +268,30 @@ impl G {
         // SAFETY: by the contract.
         unsafe { Self::ready(g) };
         goroutine::give_way();
+    }
+
+    /// [`G::ready`] for a G that has been given what it waited for, and is to run before the caller. A goroutine of the
+    /// caller's own worker does: it runs at once, on the rest of the caller's time slice, and the caller goes to the end
+    /// of the run queue. If the slice is over, those in the run queue have their turn first. A caller whose G is a thread,
+    /// or belongs to another worker, goes on. For the crates of this project.
+    ///
+    /// # Safety
+    ///
+    /// As for [`G::ready`].
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn ready_first(g: *const Self) {
+        // SAFETY: alive and not yet readied, by the contract; and no thread writes to `kind`.
+        let here = match unsafe { &(*g).kind } {
+            // SAFETY: it waits, and has not been readied, by the contract.
+            Kind::Goroutine(fibre) => unsafe { fibre.is_here() },
+            Kind::Thread(_) | Kind::Task(_) => false,
+        };
+        // SAFETY: by the contract.
+        unsafe { Self::ready(g) };
+        if here {
+            goroutine::give_way();
+        }
     }
 
     /// Go's `Gosched`: lets another goroutine of this worker run; for a thread, another thread of this processor. A

@@ -14,6 +14,7 @@ use std::{fs, io};
 
 use sudog::chan::*;
 use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key, NotSent};
+use sudog::csp::{End, Failed, Reclaimed, Unwritten};
 use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
@@ -281,6 +282,14 @@ table! {
     Always => true, true;
     Gated => true, true;
     Fractional => true, true;
+    // ---- channels whose fibres are reclaimed ----
+    End<Both> => true, false;
+    End<Cell> => true, false;
+    End<Rc> => false, false;
+    Unwritten<Both> => true, true;
+    Unwritten<Rc, Failed> => false, false;
+    Reclaimed => true, true;
+    Failed => true, true;
     // ---- the rest of sync ----
     Cond => true, true;
     WaitGroup => true, true;
@@ -375,7 +384,7 @@ const NOT_PUBLIC: &[&str] = &[
 fn no_type_is_missing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut missing = Vec::new();
-    for sources in ["runtime/src", "sync/src", "locks/src"] {
+    for sources in ["runtime/src", "sync/src", "csp/src", "locks/src"] {
         each_file(&root.join(sources), &mut |text| {
             for line in text.lines().map(str::trim_start) {
                 let Some(rest) = ["pub struct ", "pub enum ", "pub type "].iter().find_map(|p| line.strip_prefix(p))

@@ -20,6 +20,10 @@ impl FibreRef {
     pub(crate) unsafe fn ready(self) {
         match self {}
     }
+
+    pub(crate) unsafe fn is_here(self) -> bool {
+        match self {}
+    }
 }
 
 pub(crate) fn current() -> Option<FibreRef> {
@@ -63,3 +67,18 @@ pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 pub(crate) fn id() -> u64 {
     0
 }
+
+/// No: there are no goroutines.
+#[must_use]
+pub fn is_ending() -> bool {
+    false
+}
+
+/// The same.
+#[must_use]
+pub fn is_condemned() -> bool {
+    false
+}
+
+/// Nothing: there are no goroutines to unwind.
+pub fn condemn() {}

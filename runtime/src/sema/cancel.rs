@@ -4,7 +4,7 @@
 //!   Cancel ──list──▶ Registration ⇄ Registration ...      each on its waiter's stack, with a pointer to
 //!                        │                                 a sudog and its bucket,
 //!                        ▼                                 or a ticket's node and its notify list
-//!                  Sudog or Node
+//!                  Sudog, Node, or what a crate of this project waits in
 //! ```
 //!
 //! Lock order: the cancel's list, then the waiter's queue. A waiter registers before it waits, and cannot return before
@@ -55,7 +55,8 @@ struct List {
 unsafe impl Send for List {}
 
 /// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped.
-pub(crate) struct Registration {
+#[doc(hidden)]
+pub struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
     /// The remaining fields belong to the holder of the list's lock.
@@ -70,6 +71,15 @@ enum Waiter {
     Sudog(*const dyn CancelIn, SudogPtr),
     Ticket(*const NotifyList, NonNull<Node>),
     Claim(*const Claim, *const G),
+    Other(*const dyn CancelledWait, *const G),
+}
+
+/// A waiter in a queue that is not the runtime's own. For the crates of this project.
+#[doc(hidden)]
+pub trait CancelledWait {
+    /// Takes the waiter out of its queue, under the queue's lock. False if it is not there: it has not come yet, or what
+    /// has taken it readies it.
+    fn leave(&self) -> bool;
 }
 
 impl Cancel {
@@ -117,6 +127,13 @@ impl Cancel {
                         unsafe { G::ready(g) };
                     }
                 }
+                Waiter::Other(wait, g) => {
+                    // SAFETY: alive while the entry is.
+                    if unsafe { (*wait).leave() } {
+                        // SAFETY: unlinked by this call and not readied yet; nothing of it is used after.
+                        unsafe { G::ready(g) };
+                    }
+                }
             }
         }
     }
@@ -160,6 +177,24 @@ impl Cancel {
     }
 }
 
+impl Cancel {
+    /// An entry for a wait in another queue, not yet listed. For the crates of this project.
+    ///
+    /// # Safety
+    ///
+    /// - `wait` and `g` outlive the result.
+    /// - When `wait` has left its queue by [`CancelledWait::leave`], nothing but this handle readies the G; and its waiter
+    ///   waits for that.
+    #[doc(hidden)]
+    pub unsafe fn registration_of(&self, wait: &dyn CancelledWait, g: &G) -> Registration {
+        // SAFETY: it forgets a lifetime only; alive while the entry is, by the contract.
+        let wait = unsafe {
+            std::mem::transmute::<*const (dyn CancelledWait + '_), *const (dyn CancelledWait + 'static)>(wait)
+        };
+        Registration::new(self, Waiter::Other(wait, g))
+    }
+}
+
 impl Registration {
     fn new(cancel: &Cancel, waiter: Waiter) -> Self {
         Self {
@@ -173,7 +208,7 @@ impl Registration {
     }
 
     /// Lists the entry. Returns false if the handle has been cancelled already.
-    pub(crate) fn enter(self: Pin<&Self>) -> bool {
+    pub fn enter(self: Pin<&Self>) -> bool {
         // SAFETY: `registration` was given a reference that outlives this value.
         let cancel = unsafe { &*self.cancel };
         let mut waiters = cancel.waiters.lock();

@@ -62,6 +62,8 @@ pub mod testing;
 mod wake_many;
 
 pub use cancel::Cancel;
+#[doc(hidden)]
+pub use cancel::{CancelledWait, Registration};
 pub use future::Acquire;
 pub use notify_list::{NotifyList, Ticket};
 pub use table::{BUCKETS, SemTable, WaitError, WaitLimit};

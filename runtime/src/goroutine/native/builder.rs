@@ -63,6 +63,10 @@ pub enum Placement {
     Any,
     /// The one that the caller runs on. For a caller that is no goroutine: any.
     Here,
+    /// The one that the caller runs on, and there before the caller: it begins at once, and the caller goes to the end of
+    /// its worker's run queue. (If the caller's time slice is over, those in the run queue have their turn first.) For a
+    /// caller that is no goroutine: any. The order of a call in Skaller's *Communicating Sequential Processes in C++*.
+    First,
     /// The one with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`. In an
     /// [`Scheduler`](crate::goroutine::Scheduler): a scheduler that has entered it.
     Worker(usize),
@@ -189,12 +193,17 @@ fn start_elsewhere(work: Work, placement: Placement) {
     let sched = home.sched;
     let place = match placement {
         Placement::Any => None,
+        Placement::First if let Some(worker) = current::worker().filter(|worker| !worker.is_over()) => {
+            worker.count_made();
+            worker.start_first(work);
+            return current::give_way();
+        }
         // With a stack it is this worker's.
         Placement::Here if let Some(worker) = current::worker().filter(|worker| !worker.is_over()) => {
             worker.count_made();
             return worker.start_on(work);
         }
-        Placement::Here => None,
+        Placement::Here | Placement::First => None,
         Placement::Worker(index) if sched.start_up_to(index) => sched.worker(index),
         // From a destructor of a scheduler that is over, which must not panic: dropped wherever it is.
         Placement::Worker(_) if current::worker().is_some_and(Worker::is_over) => None,

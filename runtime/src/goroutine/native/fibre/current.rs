@@ -56,6 +56,11 @@ pub(crate) fn fibre() -> Option<&'static Fibre> {
     CURRENT.with(|here| here.fibre.get())
 }
 
+/// Whether the thread was panicking when it became a worker: so its goroutines look as if they panicked.
+pub(crate) fn panicked_before() -> bool {
+    CURRENT.with(|here| here.panicked_before.get())
+}
+
 /// Runs a fibre on this thread until it suspends.
 #[inline]
 pub(crate) fn resume(fibre: &'static Fibre) {
@@ -150,6 +155,18 @@ impl FibreRef {
             Some(fibre) if ptr::eq(fibre, self.0.as_ptr()) => fibre,
             _ => panic!("a G was parked by another than the goroutine that it stands for"),
         }
+    }
+
+    /// Whether it is a goroutine of the caller's own worker.
+    ///
+    /// # Safety
+    ///
+    /// It is parked, or about to be, and has not been readied.
+    #[inline]
+    pub(crate) unsafe fn is_here(self) -> bool {
+        // SAFETY: it waits, so it is alive.
+        let home = unsafe { self.0.as_ref() }.worker;
+        worker().is_some_and(|here| ptr::eq(here, home))
     }
 
     /// # Safety

@@ -23,6 +23,7 @@
 //! report, while no worker can wake). That is why no field is atomic, and why a goroutine may unlock a queue before it
 //! switches away: its waker can only put it into the inbox, which this thread will read.
 
+pub(crate) mod condemned;
 pub(crate) mod current;
 pub(crate) mod job;
 pub(crate) mod landing_pads;
@@ -86,6 +87,8 @@ pub(crate) struct Fibre {
     /// What to run when it is resumed as a spare one. None: end.
     pub(crate) work: Cell<Option<Work>>,
     pub(crate) id: Cell<u64>,
+    /// The id of a goroutine that ran here and was condemned: see [`condemned`].
+    pub(crate) condemned: Cell<u64>,
     pub(crate) name: Cell<Option<Arc<str>>>,
     /// The type of the closure, if stalls are reported.
     pub(crate) origin: Cell<&'static str>,
@@ -181,6 +184,7 @@ impl Fibre {
             timer: Cell::new(NONE),
             work: Cell::new(None),
             id: Cell::new(0),
+            condemned: Cell::new(0),
             name: Cell::new(None),
             origin: Cell::new(""),
             wait: Cell::new(Wait::NONE),

@@ -526,6 +526,13 @@ impl Worker {
         self.enqueue(fibre, ParkResult::Unparked, false);
     }
 
+    /// [`Worker::start_on`], and its turn is next.
+    pub(crate) fn start_first(&'static self, work: Work) {
+        let fibre = self.fibre_for(job::stack_size(work));
+        fibre.work.set(Some(work));
+        self.enqueue(fibre, ParkResult::Unparked, true);
+    }
+
     fn take_global(&'static self, most: usize) {
         for work in self.sched().pop_global(most) {
             // SAFETY: this is the owner.

@@ -1,0 +1,136 @@
+//! The ends of a channel: the handles by which fibres read and write.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+use crate::channel::Channel;
+use crate::list::Dir;
+
+/// One end of a channel, to read and to write by: see the [crate].
+///
+/// It belongs to one fibre, or to one thread, at a time. It moves from one to another as any value does, over a channel
+/// too, even over its own. It is not `Sync`, and not `Clone`: for a second fibre there is [`dup`](End::dup). A read or a
+/// write borrows it mutably, so an end that hangs serves nothing else; by that its channel can count on it.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_csp::{End, make_channel};
+///
+/// let [mut ours, mut theirs] = make_channel::<u32, 2>();
+/// let reader = std::thread::spawn(move || theirs.read());
+/// ours.write(5).unwrap();
+/// assert_eq!(reader.join().unwrap(), Ok(5));
+/// ```
+pub struct End<T> {
+    pub(crate) channel: Arc<Channel>,
+    /// Values go through it, and it is `Send` if they are; never `Sync`.
+    values: PhantomData<Cell<T>>,
+}
+
+// Whatever panics, the channel stays whole.
+impl<T> UnwindSafe for End<T> {}
+impl<T> RefUnwindSafe for End<T> {}
+
+/// A new channel, by its ends, as many as are asked for.
+///
+/// The source's `make_channel` says in its text that it returns several, and returns one.
+///
+/// # Examples
+///
+/// ```
+/// use sudog_csp::make_channel;
+///
+/// let [reader, writer, spare] = make_channel::<String, 3>();
+/// # drop((reader, writer, spare));
+/// ```
+#[must_use]
+pub fn make_channel<T, const N: usize>() -> [End<T>; N] {
+    let channel = Arc::new(Channel::new(N));
+    std::array::from_fn(|_| End { channel: channel.clone(), values: PhantomData })
+}
+
+/// A new channel with as many ends as are asked for.
+///
+/// # Examples
+///
+/// ```
+/// let ends = sudog_csp::make_ends::<u32>(5);
+/// assert_eq!(ends.len(), 5);
+/// ```
+#[must_use]
+pub fn make_ends<T>(n: usize) -> Vec<End<T>> {
+    let channel = Arc::new(Channel::new(n));
+    (0..n).map(|_| End { channel: channel.clone(), values: PhantomData }).collect()
+}
+
+impl<T> End<T> {
+    /// Another end of the same channel. Of a channel that is dead, a dead one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let [end] = sudog_csp::make_channel::<u32, 1>();
+    /// let another = end.dup();
+    /// # drop(another);
+    /// ```
+    #[must_use]
+    pub fn dup(&self) -> Self {
+        self.channel.add_end();
+        Self { channel: self.channel.clone(), values: PhantomData }
+    }
+
+    /// Whether the two are ends of one channel.
+    #[must_use]
+    pub fn same_channel(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.channel, &other.channel)
+    }
+
+    /// Whether no partner can ever come: a read or a write would end its fibre.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.channel.is_dead()
+    }
+
+    /// How many fibres hang on the channel, to read.
+    #[must_use]
+    pub fn readers(&self) -> usize {
+        self.hanging(Dir::Read)
+    }
+
+    /// How many fibres hang on the channel, to write.
+    #[must_use]
+    pub fn writers(&self) -> usize {
+        self.hanging(Dir::Write)
+    }
+
+    fn hanging(&self, dir: Dir) -> usize {
+        let (there, len, _) = self.channel.look();
+        if there == Some(dir) { len } else { 0 }
+    }
+}
+
+impl<T> Drop for End<T> {
+    /// The last end through which a partner could come ends the fibres that hang; those on other workers, and on this one,
+    /// unwind when it is their turn, not in this call.
+    fn drop(&mut self) {
+        if let Some(hanging) = self.channel.drop_end() {
+            hanging.wake();
+        }
+    }
+}
+
+impl<T> fmt::Debug for End<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dir, len, count) = self.channel.look();
+        let of = |kind| if dir == Some(kind) { len } else { 0 };
+        f.debug_struct("End")
+            .field("readers", &of(Dir::Read))
+            .field("writers", &of(Dir::Write))
+            .field("count", &count)
+            .finish()
+    }
+}

@@ -1,0 +1,138 @@
+//! Writing.
+
+use std::mem::ManuallyDrop;
+
+use sudog_runtime::Instant;
+use sudog_runtime::sema::WaitLimit;
+
+use crate::channel::Met;
+use crate::end::End;
+use crate::error::{Failed, Reclaimed, Unwritten};
+use crate::hang::{Fate, begin, hang};
+use crate::list::Dir;
+
+impl<T> End<T> {
+    /// Writes a value; hangs until there is a reader. A reader of the same worker runs first, and the writer is queued;
+    /// if the reader is foreign, the writer goes on.
+    ///
+    /// # Errors
+    ///
+    /// If no reader can come, with the value: under the conditions of [`read`](End::read). A fibre that ends drops it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_csp::make_channel;
+    ///
+    /// let [mut ours, theirs] = make_channel::<u32, 2>();
+    /// drop(theirs);
+    /// assert_eq!(ours.write(7).unwrap_err().value, 7);
+    /// ```
+    pub fn write(&mut self, value: T) -> Result<(), Unwritten<T>> {
+        self.write_for_long(value, Fate::Ends)
+    }
+
+    /// [`write`](End::write) that gives up at a deadline. Until then its end counts, as that of
+    /// [`read_until`](End::read_until).
+    ///
+    /// # Errors
+    ///
+    /// If the deadline comes first; or as [`write`](End::write). The value comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use sudog_csp::{Failed, make_channel};
+    ///
+    /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(end.write_until(7, soon).unwrap_err().why, Failed::TimedOut);
+    /// ```
+    pub fn write_until(&mut self, value: T, deadline: Instant) -> Result<(), Unwritten<T, Failed>> {
+        self.write_limited(value, &WaitLimit::until(deadline))
+    }
+
+    /// [`write`](End::write) that gives up at a [`WaitLimit`]: see [`read_limited`](End::read_limited).
+    ///
+    /// # Errors
+    ///
+    /// If the limit comes first; or as [`write`](End::write). The value comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog_csp::{Failed, make_channel};
+    /// use sudog_runtime::sema::{Cancel, WaitLimit};
+    ///
+    /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let stop = Cancel::new();
+    /// stop.cancel();
+    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
+    /// assert_eq!(end.write_limited(1, &limit).unwrap_err().why, Failed::Cancelled);
+    /// ```
+    pub fn write_limited(&mut self, value: T, limit: &WaitLimit<'_>) -> Result<(), Unwritten<T, Failed>> {
+        self.write_by(value, limit, Fate::Ends)
+    }
+
+    /// [`write`](End::write) by a fibre that is told when it is reclaimed: see [`read_or_err`](End::read_or_err).
+    ///
+    /// # Errors
+    ///
+    /// If no reader can come, with the value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// use sudog_csp::make_channel;
+    /// use sudog_runtime::goroutine::{run_local, spawn};
+    ///
+    /// run_local(|| {
+    ///     let [ours, mut theirs] = make_channel::<u32, 2>();
+    ///     drop(ours);
+    ///     let came_back = spawn(move || theirs.write_or_err(3).unwrap_err().value);
+    ///     assert_eq!(came_back.join().unwrap(), 3);
+    /// });
+    /// # }
+    /// ```
+    pub fn write_or_err(&mut self, value: T) -> Result<(), Unwritten<T>> {
+        self.write_for_long(value, Fate::IsTold)
+    }
+
+    fn write_for_long(&mut self, value: T, fate: Fate) -> Result<(), Unwritten<T>> {
+        self.write_by(value, &WaitLimit::default(), fate).map_err(|Unwritten { value, why }| {
+            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
+            Unwritten { value, why: Reclaimed }
+        })
+    }
+
+    fn write_by(&mut self, value: T, limit: &WaitLimit<'_>, fate: Fate) -> Result<(), Unwritten<T, Failed>> {
+        if let Err(why) = begin() {
+            return Err(Unwritten { value, why: why.into() });
+        }
+        match self.channel.meet(Dir::Write) {
+            Met::Partner(reader) => {
+                // SAFETY: a reader of this channel has room for a value of this type in its slot, and touches it when it
+                // has been woken. The lock is not needed: the reader waits for its wake-up.
+                unsafe { reader.slot().cast::<T>().write(value) };
+                // SAFETY: taken out here, and not used after.
+                unsafe { reader.wake(true) };
+                Ok(())
+            }
+            Met::Nobody(locked) => {
+                let mut value = ManuallyDrop::new(value);
+                let slot = (&raw mut value).cast::<T>();
+                // SAFETY: the lock is this channel's; the slot has a value, which is used after `Err` only.
+                match unsafe { hang(&self.channel, locked, Dir::Write, slot, limit) } {
+                    Ok(()) => Ok(()),
+                    Err(why) => {
+                        let value = ManuallyDrop::into_inner(value);
+                        Err(Unwritten { why: fate.after(why), value })
+                    }
+                }
+            }
+            Met::Dead => Err(Unwritten { why: fate.befall().into(), value }),
+        }
+    }
+}

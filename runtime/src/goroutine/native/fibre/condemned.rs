@@ -1,0 +1,49 @@
+//! The end of a goroutine that waits for what can no longer come, while its scheduler goes on. For `sudog-csp`.
+//!
+//! | | a goroutine of a scheduler that is over | a condemned one |
+//! |---|---|---|
+//! | learns of it | where it waits: it is resumed for that | from the call that found out |
+//! | if it swallows its end | each wait ends it again | each call that asks ([`is_condemned`]) ends it again |
+//! | while it unwinds | its destructors may wait, and switch | they may not switch, as in any panic |
+//!
+//! A fibre runs one goroutine after another, and ids are not used twice: so the mark is the goroutine's id, and no start
+//! of a goroutine has to reset it.
+
+use std::thread;
+
+use crate::goroutine::native::fibre::Unwinding;
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fibre::landing_pads::reaches_a_catch;
+
+/// Whether the caller is a goroutine of which nothing runs any more but destructors. If such a goroutine waits, its
+/// worker waits with it, or the end of its scheduler does.
+#[inline]
+#[must_use]
+pub fn is_ending() -> bool {
+    current::fibre().is_some_and(|fibre| match fibre.dying.get() {
+        Unwinding::Drops => true,
+        Unwinding::Unwound => thread::panicking(),
+        Unwinding::No | Unwinding::Doomed => thread::panicking() && !current::panicked_before(),
+    })
+}
+
+/// Whether the caller is a goroutine that has been condemned, and goes on.
+#[inline]
+#[must_use]
+pub fn is_condemned() -> bool {
+    current::fibre().is_some_and(|fibre| fibre.condemned.get() == fibre.id.get())
+}
+
+/// Condemns the calling goroutine, and unwinds it as [`goexit`](crate::goroutine::goexit) does.
+///
+/// Returns if the caller is no goroutine; or cannot be unwound here, because of a frame that ends the process if a panic
+/// reaches it, because it is being unwound already, or because panics abort.
+#[cold]
+pub fn condemn() {
+    let Some(fibre) = current::fibre() else { return };
+    fibre.condemned.set(fibre.id.get());
+    let may = cfg!(panic = "unwind") && fibre.must_return.get() == 0 && !is_ending();
+    if may && reaches_a_catch() {
+        current::unwind();
+    }
+}
