@@ -381,9 +381,11 @@ fn a_select_receives() {
 fn a_channel_without_room_misses_signals() {
     let _turn = alone();
     let (none, two) = (notified(0, &[Signal::USR1]), notified(2, &[Signal::USR1]));
+    let seen = notified(1, &[Signal::USR1]); // is sent it after the others, as it came last
     for left in [1, 2, 2] {
         send(Signal::USR1);
-        eventually(|| two.len() == left);
+        assert_eq!(seen.recv(), Some(Signal::USR1));
+        assert_eq!((none.len(), two.len()), (0, left));
     }
     thread::scope(|s| {
         let waiter = s.spawn(|| none.recv());
@@ -391,8 +393,7 @@ fn a_channel_without_room_misses_signals() {
         send(Signal::USR1);
         assert_eq!(waiter.join().unwrap(), Some(Signal::USR1));
     });
-    stop(&none);
-    stop(&two);
+    [&none, &two, &seen].into_iter().for_each(stop);
     assert_eq!(two.try_iter().collect::<Vec<_>>(), [Signal::USR1; 2]);
 }
 
@@ -455,6 +456,21 @@ fn signals_have_their_names_and_numbers() {
     let faults = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
     let not_a_signal = [0, -1, 65, 1000, libc::SIGRTMIN()];
     assert!(faults.iter().chain(&not_a_signal).all(|&number| Signal::from_raw(number).is_none()));
+}
+
+/// Not on the stack of the goroutine that happens to run, which may have little room left.
+#[test]
+fn handlers_run_on_the_alternate_stack() {
+    let _turn = alone();
+    let ch = notified(1, &[Signal::USR1]);
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: changes nothing, and writes to `action`, of which zeros are a value.
+    let action = unsafe {
+        assert_eq!(libc::sigaction(libc::SIGUSR1, std::ptr::null(), action.as_mut_ptr()), 0);
+        action.assume_init()
+    };
+    assert_ne!(action.sa_flags & libc::SA_ONSTACK, 0);
+    stop(&ch);
 }
 
 // ---- user code -----------------------------------------------------------------------------------------------------
