@@ -252,7 +252,7 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
 #[cold]
 fn is_running<F>() {
     if let Some(fibre) = current::fibre() {
-        fibre.origin.set(std::any::type_name::<F>());
+        fibre.origin.set(std::any::type_name::<F>);
         stall::runs(fibre);
     }
 }

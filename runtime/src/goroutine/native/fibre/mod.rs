@@ -90,8 +90,8 @@ pub(crate) struct Fibre {
     /// The id of a goroutine that ran here and was condemned: see [`condemned`].
     pub(crate) condemned: Cell<u64>,
     pub(crate) name: Cell<Option<Arc<str>>>,
-    /// The type of the closure, if stalls are reported.
-    pub(crate) origin: Cell<&'static str>,
+    /// Tells the type of the closure, if stalls are reported.
+    pub(crate) origin: Cell<fn() -> &'static str>,
     pub(crate) wait: Cell<Wait>,
     pub(crate) locals: Cell<Option<Box<Locals>>>,
 }
@@ -186,7 +186,7 @@ impl Fibre {
             id: Cell::new(0),
             condemned: Cell::new(0),
             name: Cell::new(None),
-            origin: Cell::new(""),
+            origin: Cell::new(|| ""),
             wait: Cell::new(Wait::NONE),
             locals: Cell::new(None),
         };
@@ -227,7 +227,7 @@ impl Fibre {
     #[cold]
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
-        self.origin.set(""); // a job says more, when it knows
+        self.origin.set(|| ""); // a job says more, when it knows
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);

@@ -85,7 +85,7 @@ pub(crate) fn runs(fibre: &Fibre) {
     let running = Running {
         id: fibre.id.get(),
         name: fibre.shared_name(),
-        origin: fibre.origin.get(),
+        origin: fibre.origin.get()(),
         timer: worker.next_timer(),
     };
     // A name's last reference may go with the old value: it is a text.
