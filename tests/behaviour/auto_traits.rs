@@ -366,6 +366,7 @@ const NOT_PUBLIC: &[&str] = &[
     "Parker",
     "Part",
     "RecvCase",
+    "Registration",
     "Ring",
     "Room",
     "Sc",
