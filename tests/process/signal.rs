@@ -7,8 +7,8 @@
 
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Once};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use sudog::chan::{Chan, TryRecvError, select, select_async};
 use sudog::context::{self, Error};
 use sudog::{Scheduler, go, run, run_local, spawn, spawn_async};
 use sudog_sync::signal::{Received, Signal, ignore, ignored, notify, notify_context, reset, stop};
-use support::goroutine::{Dropped, alone};
+use support::goroutine::Dropped;
 use support::{eventually, test_command};
 
 /// Says to a child which part it plays.
@@ -54,8 +54,28 @@ fn child(test: &str, part: &str) -> Option<i32> {
     output.status.signal()
 }
 
+/// Which part this process plays, if it is a child.
 fn part() -> Option<String> {
+    as_from_a_terminal();
     env::var(CHILD).ok()
+}
+
+/// One test at a time: what a signal does is the whole process's.
+fn alone() -> support::goroutine::Alone {
+    let alone = support::goroutine::alone();
+    as_from_a_terminal();
+    alone
+}
+
+/// A shell that starts a program in the background lets it ignore interrupts, and `nohup` hangups: not these tests.
+fn as_from_a_terminal() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+            // SAFETY: no handler has been installed: the first test has not begun.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    });
 }
 
 // ---- Go's ----------------------------------------------------------------------------------------------------------
@@ -153,7 +173,7 @@ fn go_ignored() {
 /// A process that is started with an ignored signal ignores it again when it is not notified any more.
 #[test]
 fn nohup() {
-    if part().is_some() {
+    if env::var_os(CHILD).is_some() {
         assert!(ignored(Signal::HUP));
         let ch = notified(1, &[Signal::HUP]);
         assert!(!ignored(Signal::HUP));
