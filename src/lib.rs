@@ -101,8 +101,8 @@ pub mod sync {
     #[cfg(not(sudog_loom))]
     pub use sudog_sync::{
         ApiLock, ApiRwLock, Cond, CondGuard, GuardFuture, LockAsync, Map, Mutex, MutexGuard, MutexWith, OnceFunc,
-        OnceValue, OnceValues, Pool, RwMutex, RwMutexReadGuard, RwMutexWith, RwMutexWriteGuard, SharedPanic, atomic,
-        lock_api, once_func, once_value, once_values, pool,
+        OnceValue, OnceValues, Pool, RwLimited, RwMutex, RwMutexReadGuard, RwMutexWith, RwMutexWriteGuard, SharedPanic,
+        atomic, lock_api, once_func, once_value, once_values, pool,
     };
     pub use sudog_sync::{
         AsyncRawLock, AsyncSemaphore, ConstPermits, ConstRawLock, ConstRawRwLock, ConstSemaphore, GoMutex, GoRwMutex,

@@ -49,6 +49,8 @@ pub mod pool;
 mod raw;
 mod raw_rw;
 mod relock;
+#[cfg(not(sudog_loom))]
+mod rw_limited;
 pub mod rw_mutex;
 pub mod semaphore;
 #[cfg(not(sudog_loom))]
@@ -84,6 +86,8 @@ pub use raw::{
     AsyncRawLock, AsyncSemaphore, ConstPermits, ConstRawLock, ConstSemaphore, Order, RawLock, Semaphore, Wake,
 };
 pub use raw_rw::{ConstRawRwLock, RawRwLock};
+#[cfg(not(sudog_loom))]
+pub use rw_limited::RwLimited;
 pub use rw_mutex::{GoRwMutex, RLocker};
 #[cfg(not(sudog_loom))]
 pub use shared_panic::SharedPanic;

@@ -3,8 +3,11 @@
 //! Both are `unsafe` traits: a [`Mutex`](crate::Mutex) hands out `&mut T` on their word. What a backend cannot do is
 //! an associated constant, never a panic; the trait then does the next best thing, and says so.
 
+use std::time::Duration;
+
 pub use sudog_runtime::sema::{Order, Wake};
 
+use sudog_runtime::sema::{WaitError, WaitLimit};
 use sudog_runtime::{G, Instant};
 
 /// A lock without data: mutual exclusion, and nothing else.
@@ -53,6 +56,18 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     /// The provided method polls: bounded by the deadline, but without a place in any line.
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::Guard> {
         poll_until(deadline, || self.try_lock())
+    }
+
+    /// Waits until the lock is ours, or for a [`WaitLimit`].
+    ///
+    /// The provided method waits as [`RawLock::lock`] or [`RawLock::try_lock_until`]; with a cancel it looks for that every
+    /// millisecond, and waits anew then.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::Guard, WaitError> {
+        wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline))
     }
 
     /// Releases the lock. The lock must stay alive until the call returns, though another owner may have it before.
@@ -125,6 +140,18 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
         let _ = order;
         poll_until(deadline, || self.try_acquire().then_some(())).is_some()
+    }
+
+    /// Takes a permit, waiting for it for a [`WaitLimit`].
+    ///
+    /// The provided method waits as [`Semaphore::acquire`] or [`Semaphore::acquire_until`]; with a cancel it looks for that
+    /// every millisecond, and stands in line anew then.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    fn acquire_limited(&self, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        wait_limited(limit, || self.acquire(order), |deadline| self.acquire_until(order, deadline).then_some(()))
     }
 
     /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The
@@ -239,6 +266,30 @@ impl<S: Semaphore> Releases<'_, S> {
 impl<S: Semaphore> Drop for Releases<'_, S> {
     fn drop(&mut self) {
         self.run();
+    }
+}
+
+/// A wait with a limit, of waits without one and with a deadline.
+pub fn wait_limited<T>(
+    limit: &WaitLimit<'_>,
+    wait: impl FnOnce() -> T,
+    mut wait_until: impl FnMut(Instant) -> Option<T>,
+) -> Result<T, WaitError> {
+    const LOOK: Duration = Duration::from_millis(1);
+    let Some(cancel) = limit.cancel else {
+        return limit.deadline.map_or_else(|| Ok(wait()), |deadline| wait_until(deadline).ok_or(WaitError::TimedOut));
+    };
+    loop {
+        if cancel.is_cancelled() {
+            return Err(WaitError::Cancelled);
+        }
+        let look = Instant::now() + LOOK;
+        if let Some(got) = wait_until(limit.deadline.map_or(look, |deadline| deadline.min(look))) {
+            return Ok(got);
+        }
+        if limit.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(WaitError::TimedOut);
+        }
     }
 }
 

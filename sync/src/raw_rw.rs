@@ -1,8 +1,9 @@
 //! What a readers-writer lock implements.
 
 use sudog_runtime::Instant;
+use sudog_runtime::sema::{WaitError, WaitLimit};
 
-use crate::raw::poll_until;
+use crate::raw::{poll_until, wait_limited};
 
 /// A readers-writer lock without data: any number of readers, or one writer.
 ///
@@ -55,6 +56,15 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
         poll_until(deadline, || self.try_rlock())
     }
 
+    /// Waits until it may read, or for a [`WaitLimit`]. The provided method looks for a cancel every millisecond.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::SharedGuard, WaitError> {
+        wait_limited(limit, || self.rlock(), |deadline| self.try_rlock_until(deadline))
+    }
+
     /// Ends a read. The lock must stay alive until the call returns.
     ///
     /// # Safety
@@ -73,6 +83,15 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
     /// The provided method polls.
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::ExclusiveGuard> {
         poll_until(deadline, || self.try_lock())
+    }
+
+    /// Waits until it may write, or for a [`WaitLimit`]. The provided method looks for a cancel every millisecond.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ExclusiveGuard, WaitError> {
+        wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline))
     }
 
     /// Ends a write. The lock must stay alive until the call returns.

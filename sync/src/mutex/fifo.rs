@@ -17,6 +17,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sudog_runtime::sema::{WaitError, WaitLimit};
 use sudog_runtime::{AtomicU32, Instant};
 
 use crate::raw::{Order, RawLock, Semaphore, Wake};
@@ -65,11 +66,11 @@ impl<S: Semaphore> FifoMutex<S> {
 
     #[cold]
     #[track_caller]
-    fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        crate::relock::wait(|| self.wait_for_permit(deadline))
+    fn lock_slow(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        crate::relock::wait(|| self.wait_for_permit(limit))
     }
 
-    fn wait_for_permit(&self, deadline: Option<Instant>) -> bool {
+    fn wait_for_permit(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         /// A goroutine that is unwound leaves its sleep by a panic.
         struct CancelOnUnwind<'a, S: Semaphore>(&'a FifoMutex<S>);
         impl<S: Semaphore> Drop for CancelOnUnwind<'_, S> {
@@ -81,16 +82,10 @@ impl<S: Semaphore> FifoMutex<S> {
             }
         }
         let unwound = CancelOnUnwind(self);
-        let got = match deadline {
-            None => {
-                self.sema.acquire(Order::Fifo);
-                true
-            }
-            Some(deadline) => self.sema.acquire_until(Order::Fifo, deadline),
-        };
-        let locked = got || !self.uncount();
+        let over = self.sema.acquire_limited(Order::Fifo, limit);
+        let locked = over.is_ok() || !self.uncount();
         std::mem::forget(unwound);
-        locked
+        if locked { Ok(()) } else { over }
     }
 }
 
@@ -111,7 +106,8 @@ unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
     #[track_caller]
     fn lock(&self) {
         if self.contenders.fetch_add(1, Acquire) != 0 {
-            self.lock_slow(None);
+            let locked = self.lock_slow(&WaitLimit::default());
+            debug_assert_eq!(locked, Ok(()));
         }
     }
 
@@ -122,7 +118,12 @@ unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
 
     #[inline]
     fn try_lock_until(&self, deadline: Instant) -> Option<()> {
-        (self.contenders.fetch_add(1, Acquire) == 0 || self.lock_slow(Some(deadline))).then_some(())
+        self.lock_limited(&WaitLimit::until(deadline)).ok()
+    }
+
+    #[inline]
+    fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        if self.contenders.fetch_add(1, Acquire) == 0 { Ok(()) } else { self.lock_slow(limit) }
     }
 
     #[inline]

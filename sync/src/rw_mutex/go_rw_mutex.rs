@@ -35,7 +35,7 @@
 //! **One bit of phase is enough.** A reader that gives up must know whether it has been admitted meanwhile. Let it have
 //! come in phase k. While it has not taken its permit, phase k + 1 may begin, but does not end: not by an unlock, as
 //! the writer of k + 1 counts it in `before`; nor by one that gives up, as that waits until all that were admitted at
-//! the end of k have taken their permits, which `entering` counts: before it announces itself if it has a deadline,
+//! the end of k have taken their permits, which `entering` counts: before it announces itself if it has a limit,
 //! else (its goroutine is unwound) before it retracts. So if W is set and P is its own, the phase is k, and no writer
 //! has admitted it. For the same reason a permit of one phase is never taken by a reader of another.
 //!
@@ -53,6 +53,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
 use std::time::Duration;
 
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
 use super::spinning::spin_while;
@@ -174,7 +175,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     pub fn rlock(&self) {
         let old = self.state.fetch_add(READER, Acquire);
         if old & (WRITER | TOO_MANY) != 0 {
-            self.rlock_slow(old, None);
+            let locked = self.rlock_slow(old, &WaitLimit::default());
+            debug_assert_eq!(locked, Ok(()));
         }
     }
 
@@ -211,7 +213,18 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[must_use]
     pub fn try_rlock_until(&self, deadline: Instant) -> bool {
         let old = self.state.fetch_add(READER, Acquire);
-        old & (WRITER | TOO_MANY) == 0 || self.rlock_slow(old, Some(deadline))
+        old & (WRITER | TOO_MANY) == 0 || self.rlock_slow(old, &WaitLimit::until(deadline)).is_ok()
+    }
+
+    /// Locks for reading unless a [`WaitLimit`] comes first.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    #[inline]
+    pub fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        let old = self.state.fetch_add(READER, Acquire);
+        if old & (WRITER | TOO_MANY) == 0 { Ok(()) } else { self.rlock_slow(old, limit) }
     }
 
     /// [`GoRwMutex::try_rlock_until`], from now. A timeout past the end of time waits for ever.
@@ -255,35 +268,29 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[cold]
     #[track_caller]
-    fn rlock_slow(&self, old: u64, deadline: Option<Instant>) -> bool {
+    fn rlock_slow(&self, old: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if old & TOO_MANY != 0 {
             fatal("sync: more than 1073741824 readers of an RWMutex");
         }
-        crate::relock::wait(|| self.wait_to_read(old, deadline))
+        crate::relock::wait(|| self.wait_to_read(old, limit))
     }
 
-    fn wait_to_read(&self, old: u64, deadline: Option<Instant>) -> bool {
+    fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         // A goroutine that is unwound leaves its sleep by a panic.
         let waiting = Waiting(self, old & PHASE);
         let admitted = &self.admitted[usize::from(old & PHASE != 0)];
         spin_while(|| self.state.load(Relaxed) & (WRITER | PHASE) == WRITER | (old & PHASE));
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.RLock", ptr::null()) };
-        let got = match deadline {
-            None => {
-                admitted.acquire(Order::Fifo);
-                true
-            }
-            Some(deadline) => admitted.acquire_until(Order::Fifo, deadline),
-        };
-        if got {
+        let over = admitted.acquire_limited(Order::Fifo, limit);
+        if over.is_ok() {
             mem::forget(waiting);
             self.enter();
-            return true;
+            return over;
         }
         let withdrawn = self.withdraw(old & PHASE);
         mem::forget(waiting);
-        !withdrawn
+        if withdrawn { over } else { Ok(()) }
     }
 
     /// A reader has taken its permit.
@@ -329,38 +336,42 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[inline]
-    fn write_until(&self, deadline: Instant) -> Option<W::Guard> {
-        let guard = self.writers.try_lock_until(deadline)?;
+    fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+        let guard = self.writers.lock_limited(limit)?;
         if self.entering.load(Acquire) != 0 {
-            self.await_entering(guard, deadline)
+            self.await_entering(guard, limit)
         } else if self.announce() {
-            Some(guard)
+            Ok(guard)
         } else {
-            self.drain(guard, Some(deadline))
+            self.drain(guard, limit)
         }
     }
 
-    /// A writer with a deadline, which may have to retract, announces itself only once all those that its predecessor
+    /// A writer with a limit, which may have to retract, announces itself only once all those that its predecessor
     /// has admitted have taken their permits. None enters meanwhile, as it has `writers`. So it can give up here without
     /// a trace, and need not wait when it retracts: the readers may be goroutines of its own worker, and it may be where
     /// it cannot switch.
     #[cold]
-    fn await_entering(&self, guard: W::Guard, deadline: Instant) -> Option<W::Guard> {
+    fn await_entering(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         let mut writers = Writers(&self.writers, Some(guard));
         while self.entering.load(Acquire) != 0 {
-            if Instant::now() >= deadline {
-                return None;
+            if limit.cancel.is_some_and(Cancel::is_cancelled) {
+                return Err(WaitError::Cancelled);
+            }
+            if limit.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(WaitError::TimedOut);
             }
             G::yield_now();
         }
-        let guard = writers.1.take()?;
-        if self.announce() { Some(guard) } else { self.drain(guard, Some(deadline)) }
+        let guard = writers.1.take().expect("there until it is taken here");
+        if self.announce() { Ok(guard) } else { self.drain(guard, limit) }
     }
 
     #[cold]
     #[track_caller]
     fn drain_for_good(&self, guard: W::Guard) -> W::Guard {
-        crate::relock::wait(|| self.drain(guard, None).expect("without a deadline it waits"))
+        let drained = crate::relock::wait(|| self.drain(guard, &WaitLimit::default()));
+        drained.unwrap_or_else(|_| unreachable!("without a limit it waits"))
     }
 
     #[inline]
@@ -393,29 +404,23 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     /// Waits for the readers before it.
     #[cold]
-    fn drain(&self, guard: W::Guard, deadline: Option<Instant>) -> Option<W::Guard> {
+    fn drain(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         let mut writers = Writers(&self.writers, Some(guard));
         // A goroutine that is unwound leaves its sleep by a panic.
         let announced = Announced(self);
         spin_while(|| before(self.state.load(Relaxed)) != 0);
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
-        let drained = match deadline {
-            None => {
-                self.drained.acquire(Order::Fifo);
-                true
-            }
-            Some(deadline) => self.drained.acquire_until(Order::Fifo, deadline),
-        };
-        let retracted = if drained { None } else { self.retract() };
+        let over = self.drained.acquire_limited(Order::Fifo, limit);
+        let retracted = over.err().and_then(|why| Some((self.retract()?, why)));
         mem::forget(announced);
-        if let Some(old) = retracted {
+        if let Some((old, why)) = retracted {
             self.admit(old);
-            return None;
+            return Err(why);
         }
         // The permit comes from the last reader only: comes after the others, too.
         self.state.load(Acquire);
-        writers.1.take()
+        Ok(writers.1.take().expect("there until it is taken here"))
     }
 
     /// A writer that stands in no line any more gives up, but still has `writers`. It has to [`admit`](Self::admit)
@@ -535,7 +540,17 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     #[must_use]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
-        self.write_until(deadline).is_some()
+        self.lock_limited(&WaitLimit::until(deadline)).is_ok()
+    }
+
+    /// Locks for writing unless a [`WaitLimit`] comes first.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    #[inline]
+    pub fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        self.write_limited(limit).map(|_| ())
     }
 
     /// [`GoRwMutex::try_lock_until`], from now. A timeout past the end of time waits for ever.
@@ -679,6 +694,11 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     }
 
     #[inline]
+    fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        Self::rlock_limited(self, limit)
+    }
+
+    #[inline]
     unsafe fn runlock(&self, (): ()) {
         Self::runlock(self);
     }
@@ -696,7 +716,12 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
 
     #[inline]
     fn try_lock_until(&self, deadline: Instant) -> Option<W::Guard> {
-        self.write_until(deadline)
+        self.write_limited(&WaitLimit::until(deadline)).ok()
+    }
+
+    #[inline]
+    fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+        self.write_limited(limit)
     }
 
     #[inline]

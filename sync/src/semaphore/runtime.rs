@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use sudog_runtime::sema::{Acquire, Global, Order, Table, WaitLimit, Wake, try_semacquire};
+use sudog_runtime::sema::{Acquire, Global, Order, Table, WaitError, WaitLimit, Wake, try_semacquire};
 use sudog_runtime::{AtomicU32, Instant};
 
 use crate::{AsyncSemaphore, Semaphore};
@@ -83,6 +83,11 @@ unsafe impl<T: Table> Semaphore for TableSema<T> {
     #[inline]
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
         T::table().acquire_limited(&self.permits, order, &WaitLimit::until(deadline)).is_ok()
+    }
+
+    #[inline]
+    fn acquire_limited(&self, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        T::table().acquire_limited(&self.permits, order, limit)
     }
 
     #[inline]

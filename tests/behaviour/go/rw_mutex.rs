@@ -10,13 +10,15 @@ use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use sudog::context;
 use sudog::locks::waiting_array::Benaphore;
 use sudog::runtime::gosched;
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::mutex::policy;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwMutex, RwMutexWith};
+use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwLimited, RwMutex, RwMutexWith};
 use sudog::{Builder, Placement, go, run_local};
 use sudog_runtime::goroutine;
 use support::kinds::Kind;
@@ -56,7 +58,7 @@ over_every_rw_mutex! {
     checks {
         parallel_readers rw_mutex_tries rw_mutex_hammer
         a_writer_that_waits_keeps_readers_out readers_of_a_write_go_before_the_next_writer downgrade
-        deadlines timeouts_leave_no_trace a_storm_of_everything
+        deadlines timeouts_leave_no_trace cancels_leave_no_trace a_storm_of_everything
     }
 }
 
@@ -356,17 +358,65 @@ fn timeouts_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
     }
 }
 
+/// Waits that a cancel ends: behind a writer, behind a reader, and behind a writer that waits. The lock is as if they had
+/// not been there; a cancel that has been makes no wait, and takes nothing.
+fn cancels_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
+    for round in 0..30 {
+        let (rw, over, stop) = (new::<L>(), Arc::new(AtomicUsize::new(0)), Arc::new(Cancel::new()));
+        let wait = |reads: bool| {
+            let (rw, over, stop) = (rw.clone(), over.clone(), stop.clone());
+            K::go(move || {
+                // A deadline beside the cancel changes nothing.
+                let deadline = (round % 3 == 0).then(|| Instant::now() + Duration::from_secs(3600));
+                let limit = WaitLimit { deadline, cancel: Some(&stop) };
+                let why = if reads { rw.read_limited(&limit).err() } else { rw.write_limited(&limit).err() };
+                assert!(matches!(why, None | Some(WaitError::Cancelled)), "{why:?}");
+                over.fetch_add(1, SeqCst);
+            });
+        };
+        let guards = if round % 2 == 0 { (Some(rw.write()), None) } else { (None, Some(rw.read())) };
+        for n in 0..4 {
+            wait(n % 2 == round % 2);
+            K::gosched();
+        }
+        if round % 5 != 0 {
+            (0..10).for_each(|_| K::gosched());
+        }
+        stop.cancel();
+        // All of them end while the lock is held.
+        K::until(|| over.load(SeqCst) == 4);
+        let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
+        assert!(rw.write_limited(&limit).is_err());
+        drop(guards);
+        assert_at_rest(&rw);
+        let never = Cancel::new();
+        let limit = WaitLimit { deadline: None, cancel: Some(&never) };
+        assert!(rw.read_limited(&limit).is_ok());
+        assert!(rw.write_limited(&limit).is_ok());
+        let (ctx, cancel) = context::with_cancel(&context::background());
+        *rw.write_ctx(&ctx).unwrap() += 1;
+        assert_eq!(*rw.read_ctx(&ctx).unwrap(), 1);
+        cancel.cancel();
+        assert_eq!(rw.read_ctx(&ctx).err(), Some(context::Error::Canceled));
+        assert_eq!(rw.write_ctx(&ctx).err(), Some(context::Error::Canceled));
+        assert_at_rest(&rw);
+    }
+}
+
 /// Each is a reader or a writer, patient or not, now and then; nothing is lost, no waiter is left.
 fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
     const CROWD: u64 = 8;
     const ROUNDS: u64 = 300;
     let (rw, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
     let written = Arc::new(AtomicU64::new(0));
+    // Each is cancelled once, at some time, for all.
+    let stops: Arc<[Cancel; 8]> = Arc::default();
     for seed in 1..=CROWD {
         let (rw, written, over) = (rw.clone(), written.clone(), over.clone());
+        let stops = stops.clone();
         K::go(move || {
             let mut random = seed;
-            for _ in 0..ROUNDS {
+            for round in 0..ROUNDS as usize {
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 let deadline = Instant::now() + Duration::from_micros((random >> 40) % 60);
                 let read = |guard: RwLockReadGuard<'_, _, u32>| {
@@ -385,9 +435,22 @@ fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
                 };
                 match (random >> 33) % 8 {
                     0..=2 => read(rw.read()),
+                    3 if seed % 2 == 0 => {
+                        let limit = WaitLimit { cancel: Some(&stops[round % 8]), ..WaitLimit::until(deadline) };
+                        if let Ok(guard) = rw.read_limited(&limit) {
+                            read(guard);
+                        }
+                    }
                     3 => rw.try_read_until(deadline).map_or((), read),
                     4 => rw.try_read().map_or((), read),
                     5 => write(rw.write()),
+                    6 if seed % 2 == 0 => {
+                        let limit = WaitLimit { cancel: Some(&stops[round % 8]), ..WaitLimit::default() };
+                        if let Ok(guard) = rw.write_limited(&limit) {
+                            write(guard);
+                        }
+                        stops[(round + 1) % 8].cancel();
+                    }
                     6 => rw.try_write_until(deadline).map_or((), write),
                     _ => rw.try_write().map_or((), write),
                 }
