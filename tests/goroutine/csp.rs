@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use sudog::csp::{End, Failed, Reclaimed, make_channel, make_ends, spawn_fibre};
+use sudog::csp::{ActiveSet, End, Failed, Reclaimed, make_channel, make_ends, spawn_fibre};
 use sudog::runtime::sema::{Cancel, WaitLimit};
 use sudog::runtime::{Goexit, gosched};
 use sudog::{Builder, JoinHandle, Placement, Scheduler, go, run, run_local, scope, spawn, without_switching};
@@ -835,6 +835,71 @@ fn a_limited_wait_at_rest() {
     stop.cancel();
     assert_eq!(outside.writers(), 0);
     assert!(outside.same_channel(&outside.dup()));
+}
+
+// ---- a scheduler that is run again --------------------------------------------------------------------------------
+
+#[test]
+fn a_set_is_run_again_and_then_emptied() {
+    static READ: AtomicUsize = AtomicUsize::new(0);
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    let mut set = ActiveSet::new();
+    let [writer, mut reader] = make_channel::<usize, 2>();
+    let mut second = writer.dup();
+    set.run(move || {
+        let _ended = Dropped(&ENDED);
+        loop {
+            READ.fetch_add(reader.read().unwrap(), Relaxed);
+        }
+    });
+    for round in 1..=5 {
+        let mut end = writer.dup();
+        assert_eq!((writer.readers(), ENDED.load(Relaxed)), (1, 0), "it hangs");
+        set.run(move || {
+            go(move || {
+                sudog::time::sleep(Duration::from_millis(1)); // a run does not return before
+                end.write(1).unwrap();
+            });
+        });
+        assert_eq!(READ.load(Relaxed), round);
+    }
+    // A partner outside meets it without a run.
+    second.write(10).unwrap();
+    eventually(|| READ.load(Relaxed) == 15 && writer.readers() == 1);
+    drop(set);
+    assert_eq!((ENDED.load(Relaxed), writer.readers()), (1, 0));
+}
+
+#[test]
+fn a_set_that_a_fibre_of_its_own_drops() {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    let mut set = ActiveSet::new();
+    let [_writer, mut reader] = make_channel::<usize, 2>();
+    set.run(move || {
+        let _ended = Dropped(&ENDED);
+        _ = reader.read();
+    });
+    let [mut to, mut from] = make_channel::<ActiveSet, 2>();
+    set.run(move || drop(from.read().unwrap()));
+    to.write(set).unwrap();
+    eventually(|| ENDED.load(Relaxed) == 1);
+}
+
+/// One from a goroutine, whose worker goes on meanwhile.
+#[test]
+fn a_set_that_a_goroutine_runs() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let mut set = ActiveSet::new();
+        for _ in 0..3 {
+            set.run(|| _ = RUNS.fetch_add(1, Relaxed));
+        }
+        drop(set);
+        assert_eq!(RUNS.load(Relaxed), 3);
+    });
 }
 
 /// Fibres of two workers do whatever they like with ends of a few channels. No value is lost or doubled, and all end.

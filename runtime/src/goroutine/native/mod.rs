@@ -38,7 +38,7 @@ pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, s
 #[doc(hidden)]
 pub use alarm::deferred::{Alarm, Home, alarm};
 #[doc(hidden)]
-pub use fibre::condemned::{condemn, is_condemned, is_ending};
+pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;
 #[doc(hidden)]
