@@ -345,6 +345,7 @@ const NOT_PUBLIC: &[&str] = &[
     "Parker",
     "Part",
     "RecvCase",
+    "Registration",
     "Ring",
     "Sc",
     "SendCase",
