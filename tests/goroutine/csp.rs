@@ -693,6 +693,55 @@ fn reads_in_destructors_at_rest() {
     assert_eq!(ENDED.load(Relaxed), 2);
 }
 
+/// A thread meets a fibre while the fibre's scheduler comes to rest: the value has one owner, whichever is first.
+#[test]
+fn a_match_against_the_end_of_the_scheduler() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let watchdog = Watchdog::new();
+    for round in 1..=300 {
+        let [mut writer, mut reader] = make_channel::<Dropped<'static>, 2>();
+        let received = AtomicUsize::new(0);
+        let written = thread::scope(|s| {
+            let thread = s.spawn(move || {
+                // For a while only: the fibre may have been, and gone.
+                _ = (0..10_000).take_while(|_| round % 2 == 0 && writer.readers() == 0).count();
+                let far = Instant::now() + Duration::from_millis(1);
+                // Every other time with a limit, for the fibre's end may be gone before.
+                if round % 3 == 0 {
+                    writer.write_until(Dropped(&DROPS), far).is_ok()
+                } else {
+                    writer.write(Dropped(&DROPS)).is_ok()
+                }
+            });
+            run_local(|| {
+                scope(|fibres| {
+                    let received = &received;
+                    fibres.go(move || {
+                        if reader.read_until(Instant::now() + Duration::from_micros(round)).is_ok() {
+                            received.fetch_add(1, Relaxed);
+                        } else {
+                            _ = reader.read();
+                            received.fetch_add(1, Relaxed);
+                        }
+                    });
+                });
+            });
+            thread.join().unwrap()
+        });
+        assert_eq!(DROPS.load(Relaxed), round as usize, "dropped once, met or not");
+        assert!(received.load(Relaxed) <= usize::from(written));
+        watchdog.pat();
+    }
+}
+
+#[test]
+fn a_main_goroutine_is_reclaimed_too() {
+    let _watchdog = Watchdog::new();
+    let ended = catch_unwind(|| run_local(|| make_channel::<u32, 1>()[0].read()));
+    let payload = ended.expect_err("its main goroutine has no result");
+    assert!(support::goroutine::text(&*payload).contains("main goroutine"));
+}
+
 /// The ends of closures that are dropped, not run.
 #[test]
 fn fibres_that_never_began() {
