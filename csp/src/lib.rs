@@ -55,9 +55,13 @@ mod fibre;
 mod hang;
 mod list;
 mod read;
+#[cfg(all(unix, not(sudog_loom)))]
+mod set;
 mod write;
 
 pub use end::{End, make_channel, make_ends};
 pub use error::{Failed, Reclaimed, Unwritten};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use fibre::spawn_fibre;
+#[cfg(all(unix, not(sudog_loom)))]
+pub use set::ActiveSet;

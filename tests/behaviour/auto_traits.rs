@@ -14,7 +14,7 @@ use std::{fs, io};
 
 use sudog::chan::*;
 use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key, NotSent};
-use sudog::csp::{End, Failed, Reclaimed, Unwritten};
+use sudog::csp::{ActiveSet, End, Failed, Reclaimed, Unwritten};
 use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
@@ -288,6 +288,7 @@ table! {
     End<Rc> => false, false;
     Unwritten<Both> => true, true;
     Unwritten<Rc, Failed> => false, false;
+    ActiveSet => true, true;
     Reclaimed => true, true;
     Failed => true, true;
     // ---- the rest of sync ----

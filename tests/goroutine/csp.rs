@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use sudog::csp::{End, Failed, Reclaimed, make_channel, make_ends, spawn_fibre};
+use sudog::csp::{ActiveSet, End, Failed, Reclaimed, make_channel, make_ends, spawn_fibre};
 use sudog::runtime::sema::{Cancel, WaitLimit};
 use sudog::runtime::{Goexit, gosched};
 use sudog::{Builder, JoinHandle, Placement, Scheduler, go, run, run_local, scope, spawn, without_switching};
@@ -693,6 +693,55 @@ fn reads_in_destructors_at_rest() {
     assert_eq!(ENDED.load(Relaxed), 2);
 }
 
+/// A thread meets a fibre while the fibre's scheduler comes to rest: the value has one owner, whichever is first.
+#[test]
+fn a_match_against_the_end_of_the_scheduler() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let watchdog = Watchdog::new();
+    for round in 1..=300 {
+        let [mut writer, mut reader] = make_channel::<Dropped<'static>, 2>();
+        let received = AtomicUsize::new(0);
+        let written = thread::scope(|s| {
+            let thread = s.spawn(move || {
+                // For a while only: the fibre may have been, and gone.
+                _ = (0..10_000).take_while(|_| round % 2 == 0 && writer.readers() == 0).count();
+                let far = Instant::now() + Duration::from_millis(1);
+                // Every other time with a limit, for the fibre's end may be gone before.
+                if round % 3 == 0 {
+                    writer.write_until(Dropped(&DROPS), far).is_ok()
+                } else {
+                    writer.write(Dropped(&DROPS)).is_ok()
+                }
+            });
+            run_local(|| {
+                scope(|fibres| {
+                    let received = &received;
+                    fibres.go(move || {
+                        if reader.read_until(Instant::now() + Duration::from_micros(round)).is_ok() {
+                            received.fetch_add(1, Relaxed);
+                        } else {
+                            _ = reader.read();
+                            received.fetch_add(1, Relaxed);
+                        }
+                    });
+                });
+            });
+            thread.join().unwrap()
+        });
+        assert_eq!(DROPS.load(Relaxed), round as usize, "dropped once, met or not");
+        assert!(received.load(Relaxed) <= usize::from(written));
+        watchdog.pat();
+    }
+}
+
+#[test]
+fn a_main_goroutine_is_reclaimed_too() {
+    let _watchdog = Watchdog::new();
+    let ended = catch_unwind(|| run_local(|| make_channel::<u32, 1>()[0].read()));
+    let payload = ended.expect_err("its main goroutine has no result");
+    assert!(support::goroutine::text(&*payload).contains("main goroutine"));
+}
+
 /// The ends of closures that are dropped, not run.
 #[test]
 fn fibres_that_never_began() {
@@ -835,6 +884,71 @@ fn a_limited_wait_at_rest() {
     stop.cancel();
     assert_eq!(outside.writers(), 0);
     assert!(outside.same_channel(&outside.dup()));
+}
+
+// ---- a scheduler that is run again --------------------------------------------------------------------------------
+
+#[test]
+fn a_set_is_run_again_and_then_emptied() {
+    static READ: AtomicUsize = AtomicUsize::new(0);
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    let mut set = ActiveSet::new();
+    let [writer, mut reader] = make_channel::<usize, 2>();
+    let mut second = writer.dup();
+    set.run(move || {
+        let _ended = Dropped(&ENDED);
+        loop {
+            READ.fetch_add(reader.read().unwrap(), Relaxed);
+        }
+    });
+    for round in 1..=5 {
+        let mut end = writer.dup();
+        assert_eq!((writer.readers(), ENDED.load(Relaxed)), (1, 0), "it hangs");
+        set.run(move || {
+            go(move || {
+                sudog::time::sleep(Duration::from_millis(1)); // a run does not return before
+                end.write(1).unwrap();
+            });
+        });
+        assert_eq!(READ.load(Relaxed), round);
+    }
+    // A partner outside meets it without a run.
+    second.write(10).unwrap();
+    eventually(|| READ.load(Relaxed) == 15 && writer.readers() == 1);
+    drop(set);
+    assert_eq!((ENDED.load(Relaxed), writer.readers()), (1, 0));
+}
+
+#[test]
+fn a_set_that_a_fibre_of_its_own_drops() {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    let mut set = ActiveSet::new();
+    let [_writer, mut reader] = make_channel::<usize, 2>();
+    set.run(move || {
+        let _ended = Dropped(&ENDED);
+        _ = reader.read();
+    });
+    let [mut to, mut from] = make_channel::<ActiveSet, 2>();
+    set.run(move || drop(from.read().unwrap()));
+    to.write(set).unwrap();
+    eventually(|| ENDED.load(Relaxed) == 1);
+}
+
+/// One from a goroutine, whose worker goes on meanwhile.
+#[test]
+fn a_set_that_a_goroutine_runs() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let mut set = ActiveSet::new();
+        for _ in 0..3 {
+            set.run(|| _ = RUNS.fetch_add(1, Relaxed));
+        }
+        drop(set);
+        assert_eq!(RUNS.load(Relaxed), 3);
+    });
 }
 
 /// Fibres of two workers do whatever they like with ends of a few channels. No value is lost or doubled, and all end.

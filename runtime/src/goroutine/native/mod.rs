@@ -46,7 +46,7 @@ pub use alarm::alarms::Awaited;
 #[doc(hidden)]
 pub use alarm::deferred::{Alarm, Home, alarm};
 #[doc(hidden)]
-pub use fibre::condemned::{condemn, is_condemned, is_ending};
+pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;
 #[doc(hidden)]

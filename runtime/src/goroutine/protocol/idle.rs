@@ -243,6 +243,11 @@ impl Idle {
         }
     }
 
+    /// How many external sources of work there are.
+    pub(crate) fn outside(&self) -> u32 {
+        self.state.lock().outside
+    }
+
     /// Runs `f` under the lock if the scheduler is quiescent: no worker awake, no timer armed, no external source of
     /// work.
     pub(crate) fn if_quiescent(&self, f: impl FnOnce()) {

@@ -34,6 +34,14 @@ pub fn is_condemned() -> bool {
     current::fibre().is_some_and(|fibre| fibre.condemned.get() == fibre.id.get())
 }
 
+/// Whether nothing else on the caller's worker can run, by itself or by the clock; and how many external sources of work its
+/// scheduler has. `None` if the caller is no goroutine.
+#[must_use]
+pub fn is_alone() -> Option<(bool, u32)> {
+    let worker = current::fibre()?.worker;
+    Some((!worker.has_work() && worker.next_timer().is_none(), worker.sched().idle.outside()))
+}
+
 /// Condemns the calling goroutine, and unwinds it as [`goexit`](crate::goroutine::goexit) does.
 ///
 /// Returns if the caller is no goroutine; or cannot be unwound here, because of a frame that ends the process if a panic
