@@ -32,6 +32,9 @@ const LONG: Duration = Duration::from_millis(100);
 /// How often what one piece of code has started is reported.
 const SELDOM: Duration = Duration::from_secs(10);
 
+/// What of its stack a goroutine must have left to look up the names of functions.
+const ROOM: usize = 128 << 10;
+
 /// What a worker tells the watcher, if stalls are reported.
 #[derive(Default)]
 pub(crate) struct Stall {
@@ -103,7 +106,13 @@ pub(crate) fn gives_up(fibre: &Fibre) {
 
 #[cold]
 fn show_stack(fibre: &Fibre) {
-    let stack = Backtrace::force_capture();
+    let here = 0_u8;
+    let room = (&raw const here).addr().saturating_sub(fibre.extent.guard().end);
+    let stack = if room < ROOM {
+        "(too little of it is left to show it)".into()
+    } else {
+        Backtrace::force_capture().to_string()
+    };
     say(&format!("sudog: goroutine {} calls into the runtime again:\n{stack}\n", fibre.describe()));
 }
 
