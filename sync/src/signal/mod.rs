@@ -127,11 +127,11 @@ pub fn stop(channel: &Chan<Signal>) {
 /// ```
 /// use sudog_sync::signal::{self, Signal};
 ///
-/// signal::ignore(&[Signal::HUP]);
-/// assert!(signal::ignored(Signal::HUP));
-/// signal_hook::low_level::raise(libc::SIGHUP).unwrap(); // would have ended the process
-/// signal::reset(&[Signal::HUP]);
-/// assert!(!signal::ignored(Signal::HUP));
+/// signal::ignore(&[Signal::USR2]);
+/// assert!(signal::ignored(Signal::USR2));
+/// signal_hook::low_level::raise(libc::SIGUSR2).unwrap(); // would have ended the process
+/// signal::reset(&[Signal::USR2]);
+/// assert!(!signal::ignored(Signal::USR2));
 /// ```
 #[track_caller]
 pub fn ignore(signals: &[Signal]) {
