@@ -83,6 +83,8 @@ pub(crate) struct Fibre {
     pub(crate) used: Cell<bool>,
     /// Its goroutine has not blocked yet.
     pub(crate) fresh: Cell<bool>,
+    /// Its switches are observed, as they were when its goroutine began: see `switch_hooks`.
+    pub(crate) observed: Cell<bool>,
     timer: Cell<u32>,
     /// What to run when it is resumed as a spare one. None: end.
     pub(crate) work: Cell<Option<Work>>,
@@ -181,6 +183,7 @@ impl Fibre {
             extent: stack.extent(),
             used: Cell::new(false),
             fresh: Cell::new(false),
+            observed: Cell::new(false),
             timer: Cell::new(NONE),
             work: Cell::new(None),
             id: Cell::new(0),
@@ -218,7 +221,9 @@ impl Fibre {
     #[inline]
     fn run(&'static self, work: Work) {
         self.worker.begin(self);
-        if switch_hooks::is_observed() {
+        let observed = switch_hooks::is_observed();
+        self.observed.set(observed);
+        if observed {
             return self.run_observed(work);
         }
         self.run_begun(work);
@@ -264,11 +269,13 @@ impl Fibre {
     }
 
     /// Back to the worker's loop, until it resumes this fibre. By the fibre itself only.
-    #[inline]
+    ///
+    /// Always inline, as each return after a switch is mispredicted.
+    #[inline(always)]
     pub(crate) fn suspend(&'static self) {
         #[cfg(debug_assertions)]
         crate::goroutine::native::fibre::wait_check::check();
-        if switch_hooks::is_observed() {
+        if self.observed.get() {
             return self.suspend_observed();
         }
         self.switch();

@@ -31,7 +31,6 @@ use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
-use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
@@ -461,7 +460,7 @@ impl Worker {
     pub(crate) fn enqueue(&'static self, fibre: &'static Fibre, why: ParkResult, front: bool) {
         fibre.unparked.set(why);
         fibre.state.set(State::Queued);
-        if switch_hooks::observes_stalls() {
+        if fibre.observed.get() {
             self.stall.is_queued();
         }
         self.own.first_blocks.set(0);
