@@ -219,14 +219,7 @@ impl WaitGroup {
         if !self.count_waiter(state) {
             return Ok(());
         }
-        /// A goroutine that is unwound leaves its sleep by a panic.
-        struct Unwound<'a>(&'a WaitGroup);
-        impl Drop for Unwound<'_> {
-            fn drop(&mut self) {
-                self.0.leave();
-            }
-        }
-        let unwound = Unwound(self);
+        let unwound = LeaveOnUnwind(self);
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
@@ -274,6 +267,15 @@ impl WaitGroup {
                 Err(now) => state = now,
             }
         }
+    }
+}
+
+/// A goroutine that is unwound leaves its sleep by a panic.
+struct LeaveOnUnwind<'a>(&'a WaitGroup);
+
+impl Drop for LeaveOnUnwind<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

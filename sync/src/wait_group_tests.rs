@@ -29,6 +29,46 @@ mod misuse {
         assert_eq!(format!("{group:?}"), "WaitGroup { counter: 3, waiters: 1 }");
     }
 
+    /// A waiter is dropped while an `add` is about to give it its permit, and its goroutine is unwound there: the permit is
+    /// taken all the same, and the next round does not find it.
+    #[test]
+    #[cfg(unix)]
+    fn a_waiter_that_is_unwound_as_it_is_dropped_takes_its_permit() {
+        use std::future::Future;
+        use std::sync::Arc;
+        use std::sync::atomic::AtomicBool;
+        use std::task::{Context, Waker};
+        use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
+        use sudog_runtime::sema::{Wake, semrelease, waiters};
+
+        let (group, over) = (Arc::new(group(1, 0)), Arc::new(AtomicBool::new(false)));
+        let adder = std::thread::spawn({
+            let (group, over) = (group.clone(), over.clone());
+            move || {
+                while !over.load(Acquire) {
+                    std::thread::yield_now();
+                }
+                semrelease(&group.permits, Wake::Handoff);
+            }
+        });
+        let theirs = group.clone();
+        run(move || {
+            let group = theirs.clone();
+            Builder::new().on(Placement::Here).go(move || {
+                let mut wait = Box::pin(group.wait_async());
+                assert!(wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                group.state.store(0, Release); // the first half of an `add` to 0
+                drop(wait);
+            });
+            while theirs.state.load(Acquire) != 0 || waiters(&theirs.permits) == 0 {
+                gosched();
+            }
+            over.store(true, Release);
+        });
+        adder.join().unwrap();
+        assert_eq!(group.permits.load(Relaxed), 0);
+    }
+
     #[test]
     #[should_panic = "sync: negative WaitGroup counter"]
     fn an_overflow() {

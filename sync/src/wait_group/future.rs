@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use sudog_runtime::sema::semacquire_async;
 
-use super::{REUSED, WaitGroup, counter};
+use super::{LeaveOnUnwind, REUSED, WaitGroup, counter};
 
 /// Waits until there is no task: made by [`WaitGroup::wait_async`].
 ///
@@ -104,7 +104,10 @@ impl Drop for WaitFuture<'_> {
         if self.stage == Stage::Waiting {
             // First out of the semaphore's queue: what it has been given goes to the counter, where `leave` finds it.
             self.permit = None;
+            // It may wait for its permit, and its goroutine be unwound there.
+            let unwound = LeaveOnUnwind(self.group);
             self.group.leave();
+            std::mem::forget(unwound);
         }
     }
 }
