@@ -114,7 +114,8 @@ pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 ///
 /// A goroutine that is given up in here ends at once. `f` goes on, and its result is dropped on the thread where it runs. So
 /// no [`run`](fn@crate::goroutine::run) waits for it: in Go, too, the process ends with main, whatever system call is under
-/// way. It costs two allocations more than [`blocking`].
+/// way. (`run_local` and a `Scheduler` wait for it, as for every call: they end when nothing can come any more.) It costs
+/// two allocations more than [`blocking`].
 ///
 /// Why not all calls: what `f` borrows must stay until it has returned. The goroutine's stack could stay, at the price of
 /// its memory. But its frames may have borrowed a `thread_local!` of the worker's thread, and that ends with the thread.
@@ -287,7 +288,13 @@ impl Pool {
 
     /// After the limit has been raised: threads for the calls that wait.
     fn serve_waiting(&'static self) {
-        while self.start_if_needed(self.lock()) {}
+        // One for each: threads that have been started, and have not come yet, take calls off the queue later.
+        let waiting = self.lock().calls.len();
+        for _ in 0..waiting {
+            if !self.start_if_needed(self.lock()) {
+                return;
+            }
+        }
     }
 
     /// Sees to it that a thread comes for the last call: whether one was started.
