@@ -2,8 +2,8 @@
 //!
 //! Every [`TICK`], while a worker is awake, it asks goroutines that have run for a whole tick to give way at their next
 //! call into the runtime, and wakes a worker for queued work. When all workers sleep it looks whether they can
-//! ever wake ([`deadlock`]), and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also sees to it that no waker holds up the [`alarms`]. No user
-//! code runs here.
+//! ever wake ([`deadlock`]), and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also sees
+//! to it that no waker holds up the [`alarms`]. No user code runs here.
 
 use std::collections::HashMap;
 use std::ptr;

@@ -31,6 +31,7 @@ use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
+use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::idle::{Sleeper, Woken};
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
@@ -522,6 +523,7 @@ impl Worker {
     pub(crate) fn start_on(&'static self, work: Work) {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
+        fibre.observed.set(switch_hooks::is_observed()); // it waits to begin, and that is seen
         self.enqueue(fibre, ParkResult::Unparked, false);
     }
 
@@ -529,6 +531,7 @@ impl Worker {
     pub(crate) fn start_first(&'static self, work: Work) {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
+        fibre.observed.set(switch_hooks::is_observed());
         self.enqueue(fibre, ParkResult::Unparked, true);
     }
 
