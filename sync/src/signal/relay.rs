@@ -18,6 +18,7 @@
 //!
 //! Go: `sigsend` and `signalWaitUntilIdle` of `runtime/sigqueue.go` (1.27).
 
+use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering, yield_now};
 
 /// What a handler has to do.
@@ -43,14 +44,10 @@ pub(super) const fn bit(number: u32) -> u64 {
 }
 
 impl Relay {
-    #[cfg(not(sudog_loom))]
-    pub(super) const fn new() -> Self {
-        Self { wanted: AtomicU64::new(0), pending: AtomicU64::new(0), delivering: AtomicU32::new(0) }
-    }
-
-    #[cfg(sudog_loom)]
-    pub(super) fn new() -> Self {
-        Self { wanted: AtomicU64::new(0), pending: AtomicU64::new(0), delivering: AtomicU32::new(0) }
+    const_unless_model! {
+        pub(super) const fn new() -> Self {
+            Self { wanted: AtomicU64::new(0), pending: AtomicU64::new(0), delivering: AtomicU32::new(0) }
+        }
     }
 
     /// From now on these are relayed.
