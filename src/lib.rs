@@ -56,6 +56,9 @@
 pub use sudog_locks as locks;
 
 pub use sudog_csp as csp;
+/// Tests of code that waits for the clock, without waiting: Go's package `testing/synctest`.
+#[cfg(all(unix, not(sudog_loom)))]
+pub use sudog_runtime::goroutine::synctest;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
     Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, Scope, ScopedJoinHandle, block_on,
@@ -114,7 +117,9 @@ pub mod sync {
 /// Go's package `time`, as far as goroutines wait by it.
 #[cfg(all(unix, not(sudog_loom)))]
 pub mod time {
-    pub use sudog_runtime::goroutine::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
+    pub use sudog_runtime::goroutine::{
+        AfterFunc, SleepAsync, Ticker, Timer, after, after_func, now, sleep, sleep_async,
+    };
 }
 
 /// What locks are made of: what waits, how it spins, how a process ends; and the events that locks report.

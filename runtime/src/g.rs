@@ -131,7 +131,11 @@ impl G {
         match &self.kind {
             Kind::Thread(parker) => {
                 commit();
-                if parker.park(deadline) { ParkResult::Unparked } else { ParkResult::TimedOut }
+                if parker.park(deadline.map(goroutine::of_the_system)) {
+                    ParkResult::Unparked
+                } else {
+                    ParkResult::TimedOut
+                }
             }
             Kind::Goroutine(fibre) => fibre.park(deadline, commit),
             Kind::Task(_) => panic!("a task is polled, not parked"),

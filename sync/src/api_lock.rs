@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 pub use ::lock_api;
 
+use crate::now;
 use crate::{ConstRawLock, GoMutex};
 
 /// The Go mutex around a value.
@@ -102,7 +103,7 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutexTimed for ApiLock<R> {
 
     #[inline]
     fn try_lock_for(&self, timeout: Duration) -> Option<R::Guard> {
-        match Instant::now().checked_add(timeout) {
+        match now().checked_add(timeout) {
             Some(deadline) => self.0.try_lock_until(deadline),
             None => Some(self.0.lock()), // past the end of time
         }

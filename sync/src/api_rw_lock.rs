@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ::lock_api;
 
+use crate::now;
 use crate::{ConstRawRwLock, GoRwMutex};
 
 /// The Go readers-writer mutex around a value.
@@ -134,7 +135,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
 
     #[inline]
     fn try_lock_shared_for(&self, timeout: Duration) -> Option<R::SharedGuard> {
-        match Instant::now().checked_add(timeout) {
+        match now().checked_add(timeout) {
             Some(deadline) => self.0.try_rlock_until(deadline),
             None => Some(self.0.rlock()), // past the end of time
         }
@@ -147,7 +148,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
 
     #[inline]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> Option<R::ExclusiveGuard> {
-        match Instant::now().checked_add(timeout) {
+        match now().checked_add(timeout) {
             Some(deadline) => self.0.try_lock_until(deadline),
             None => Some(self.0.lock()), // past the end of time
         }

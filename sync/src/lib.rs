@@ -65,6 +65,9 @@ mod thread_index;
 mod wait_group;
 pub mod x;
 
+// The clock of all deadlines: in a bubble of `synctest` it is the bubble's.
+pub(crate) use sudog_runtime::goroutine::now;
+
 #[cfg(not(sudog_loom))]
 pub use api_lock::{ApiLock, Mutex, MutexGuard, MutexWith, lock_api};
 #[cfg(not(sudog_loom))]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 pub use sudog_runtime::sema::{Order, Wake};
 
+use crate::now;
 use sudog_runtime::sema::{WaitError, WaitLimit};
 use sudog_runtime::{G, Instant};
 
@@ -283,11 +284,11 @@ pub fn wait_limited<T>(
         if cancel.is_cancelled() {
             return Err(WaitError::Cancelled);
         }
-        let look = Instant::now() + LOOK;
+        let look = now() + LOOK;
         if let Some(got) = wait_until(limit.deadline.map_or(look, |deadline| deadline.min(look))) {
             return Ok(got);
         }
-        if limit.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if limit.deadline.is_some_and(|deadline| deadline <= now()) {
             return Err(WaitError::TimedOut);
         }
     }
@@ -299,7 +300,7 @@ pub fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) 
         if let Some(got) = attempt() {
             return Some(got);
         }
-        if Instant::now() >= deadline {
+        if now() >= deadline {
             return None;
         }
         G::yield_now();

@@ -14,6 +14,7 @@ mod schedulers;
 mod scope;
 mod select_future;
 mod sync;
+mod synctest;
 mod tasks;
 mod time;
 mod user_code;

@@ -7,7 +7,7 @@ use super::error::GaveUp;
 use super::recv::NotReceived;
 use super::select::{nothing_comes, recv_cancellable, send_cancellable};
 use super::send::NotSent;
-use crate::Instant;
+use crate::goroutine::now;
 use crate::sema::{WaitError, WaitLimit};
 
 /// Why a send with a limit has failed.
@@ -51,8 +51,8 @@ pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T
 /// A limit so far away; none if that is further than the clock can count.
 pub(super) fn within(d: Duration) -> WaitLimit<'static> {
     #[cfg(not(sudog_loom))]
-    let deadline = Instant::now().checked_add(d);
+    let deadline = now().checked_add(d);
     #[cfg(sudog_loom)]
-    let deadline = Some(Instant::now() + d);
+    let deadline = Some(now() + d);
     WaitLimit { deadline, cancel: None }
 }

@@ -19,7 +19,7 @@ use super::core::Core;
 use super::port::{RecvPort, Sealed};
 use super::{Receiver, Sender, channel};
 use crate::Instant;
-use crate::goroutine::{Ticker, Timer, go};
+use crate::goroutine::{Ticker, Timer, go, now};
 use crate::sema::{Cancel, WaitLimit};
 
 /// A channel that is sent the time once, after a while. Go's `time.Timer` with its channel.
@@ -164,7 +164,7 @@ impl Arming {
     /// By its goroutine.
     fn run(&self, sender: &Sender<Instant>) {
         let limit = WaitLimit { deadline: None, cancel: Some(&self.stopped) };
-        let send = || sender.send_limited(Instant::now(), &limit).is_ok();
+        let send = || sender.send_limited(now(), &limit).is_ok();
         match &self.when {
             When::Once(timer) => _ = timer.wait() && send(),
             When::Repeated(ticker) => while ticker.tick() && send() {},

@@ -45,6 +45,15 @@ impl MustReturn {
     }
 }
 
+/// The time.
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+pub(crate) fn of_the_system(deadline: Instant) -> Instant {
+    deadline
+}
+
 pub(crate) fn give_way() {}
 
 pub(crate) fn yield_now() -> bool {

@@ -1,9 +1,9 @@
 //! A context in words.
 
 use std::fmt;
-use std::time::Instant;
 
 use super::{Context, Kind, Repr};
+use crate::now;
 
 /// As in Go: `context.Background.WithCancel`.
 impl fmt::Display for Context {
@@ -17,7 +17,7 @@ impl fmt::Display for Context {
                 Kind::Value(value) => write!(f, ".WithValue({value})")?,
                 Kind::WithoutCancel => f.write_str(".WithoutCancel")?,
                 Kind::Deadline => {
-                    let (now, deadline) = (Instant::now(), node.deadline.unwrap_or_else(Instant::now));
+                    let (now, deadline) = (now(), node.deadline.unwrap_or_else(now));
                     let sign = if deadline < now { "-" } else { "" };
                     let left = deadline.max(now) - deadline.min(now);
                     write!(f, ".WithDeadline([{sign}{left:?}])")?;

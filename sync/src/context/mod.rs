@@ -69,6 +69,7 @@ pub use error::{Cause, Error};
 pub use key::Key;
 pub use wait::{DoneFuture, block_on, sleep};
 
+use crate::now;
 use done::Done;
 use key::Value;
 
@@ -204,7 +205,7 @@ pub fn with_deadline_cause(
 /// assert_eq!(ctx.wait(), Error::DeadlineExceeded);
 /// ```
 pub fn with_timeout(parent: &Context, timeout: Duration) -> (Context, CancelFunc) {
-    match Instant::now().checked_add(timeout) {
+    match now().checked_add(timeout) {
         Some(deadline) => until(parent, deadline, None),
         None => with_cancel(parent),
     }
@@ -227,7 +228,7 @@ pub fn with_timeout_cause(
     timeout: Duration,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> (Context, CancelFunc) {
-    match Instant::now().checked_add(timeout) {
+    match now().checked_add(timeout) {
         Some(deadline) => until(parent, deadline, Some(Arc::from(cause.into()))),
         None => with_cancel(parent),
     }
@@ -275,7 +276,7 @@ fn until(parent: &Context, deadline: Instant, overdue: Option<Cause>) -> (Contex
     }
     let done = Done::new(parent.governor(), overdue);
     let ctx = Context::derive(parent, Some(done.clone()), Some(deadline), Kind::Deadline);
-    if deadline <= Instant::now() {
+    if deadline <= now() {
         done.expire();
     } else if done.outcome().is_none() {
         done.set_alarm(deadline);

@@ -14,6 +14,7 @@ use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
 
 use super::followers::Place;
 use super::{Context, Error};
+use crate::now;
 
 impl Context {
     /// Waits until the context is done, and returns the error. Go's `<-ctx.Done()`.
@@ -121,7 +122,7 @@ impl Context {
     /// Why a wait gave up: it may have been told before the context was.
     #[cold]
     fn error_of(&self, why: WaitError) -> Error {
-        if why == WaitError::TimedOut && self.deadline().is_some_and(|own| own <= Instant::now()) {
+        if why == WaitError::TimedOut && self.deadline().is_some_and(|own| own <= now()) {
             self.expire();
         }
         self.err().unwrap_or(match why {
@@ -207,7 +208,7 @@ pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
         goroutine::sleep(d);
         return Ok(());
     }
-    let until = Instant::now().checked_add(d);
+    let until = now().checked_add(d);
     match ctx.nothing_comes(&ctx.limit_or(until)) {
         WaitError::TimedOut if ctx.err().is_none() => Ok(()),
         why => Err(ctx.error_of(why)),

@@ -8,6 +8,7 @@ use super::contention_hint;
 use super::policy::{Policy, SpinStrategy};
 use super::spin::Spinner;
 use super::successor::Successor;
+use crate::now;
 use crate::raw::Order;
 
 /// A contender in the slow path.
@@ -101,7 +102,7 @@ impl Contender {
     /// From now on the contender neither spins nor sleeps.
     pub(super) fn time_out(&mut self) {
         self.strategy = Strategy::new(SpinStrategy::NONE);
-        self.patience.deadline = Some(Instant::now());
+        self.patience.deadline = Some(now());
     }
 }
 
@@ -112,7 +113,7 @@ impl Patience {
     }
 
     pub(super) fn is_past_deadline(&self) -> bool {
-        self.deadline.is_some_and(|d| Instant::now() >= d)
+        self.deadline.is_some_and(|d| now() >= d)
     }
 }
 

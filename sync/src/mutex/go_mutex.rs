@@ -165,7 +165,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
-        match Instant::now().checked_add(timeout) {
+        match crate::now().checked_add(timeout) {
             Some(deadline) => self.try_lock_until(deadline),
             None => {
                 self.lock();

@@ -19,6 +19,7 @@ use super::contender::{Contender, Step, Strategy};
 use super::go_mutex::GoMutex;
 use super::policy::Policy;
 use super::state::State;
+use crate::now;
 use crate::raw::{Order, Semaphore, Wake};
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
@@ -228,7 +229,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 mark("a waiter that gives up must take a permit");
                 // The releaser is between its step on the state and its step on the semaphore. Sleep meanwhile, as it
                 // may need this processor. If a newcomer has registered and taken the permit, unregister in its place.
-                if self.sema.acquire_until(Order::Lifo, Instant::now() + Duration::from_millis(1)) {
+                if self.sema.acquire_until(Order::Lifo, now() + Duration::from_millis(1)) {
                     return false;
                 }
                 G::yield_now();

@@ -58,6 +58,7 @@ use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
 use super::spinning::spin_while;
 use crate::mutex::UnguardedLock;
+use crate::now;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
@@ -231,7 +232,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_rlock_for(&self, timeout: Duration) -> bool {
-        match Instant::now().checked_add(timeout) {
+        match now().checked_add(timeout) {
             Some(deadline) => self.try_rlock_until(deadline),
             None => {
                 self.rlock();
@@ -358,7 +359,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             if limit.cancel.is_some_and(Cancel::is_cancelled) {
                 return Err(WaitError::Cancelled);
             }
-            if limit.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if limit.deadline.is_some_and(|deadline| now() >= deadline) {
                 return Err(WaitError::TimedOut);
             }
             G::yield_now();
@@ -557,7 +558,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
-        match Instant::now().checked_add(timeout) {
+        match now().checked_add(timeout) {
             Some(deadline) => self.try_lock_until(deadline),
             None => {
                 self.lock();

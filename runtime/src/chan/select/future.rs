@@ -367,7 +367,7 @@ pub use until::SelectUntil;
 mod until {
     use super::{Cases, Context, Future, Pin, Poll, SelectFuture, fmt};
     use crate::Instant;
-    use crate::goroutine::{SleepAsync, sleep_async};
+    use crate::goroutine::{SleepAsync, now, sleep_async};
     use crate::sema::WaitError;
 
     /// [`SelectFuture`] that gives up at a deadline.
@@ -381,7 +381,7 @@ mod until {
     impl<C: Cases> SelectFuture<C> {
         #[doc(hidden)]
         pub fn until(self, deadline: Option<Instant>) -> SelectUntil<C> {
-            let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+            let left = |deadline: Instant| deadline.saturating_duration_since(now());
             SelectUntil { select: self, sleep: deadline.map(|deadline| sleep_async(left(deadline))) }
         }
     }

@@ -20,6 +20,7 @@ mod sched;
 mod scope;
 mod stack;
 mod switch_hooks;
+pub mod synctest;
 mod task;
 mod time;
 #[cfg(feature = "tracing")]
@@ -36,7 +37,7 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;
 pub use task::{block_on, block_on_limited, go_async, spawn_async};
-pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
+pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, now, sleep, sleep_async};
 #[cfg(feature = "tracing")]
 pub use tracing::PerGoroutine;
 
@@ -51,5 +52,7 @@ pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
 pub use fibre::current::MustReturn;
 #[doc(hidden)]
 pub use sched::scheduler::{Census, census};
+
+pub(crate) use sched::bubble::of_the_system;
 
 pub(crate) use fibre::current::{FibreRef, current, give_way, id, may_spin, note_wait, safepoint, yield_now};

@@ -7,10 +7,12 @@ use std::thread;
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::locals;
-use crate::goroutine::native::sched::scheduler;
+use crate::goroutine::native::sched::bubble::{self, Bubble};
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::sched::{report, scheduler};
 use crate::goroutine::native::stack::overflow;
+use crate::goroutine::native::time::AFTER_FUNC;
 
 /// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
 ///
@@ -74,7 +76,7 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
     }
     let sched = Sched::for_run();
     let worker = sched.enter();
-    let result = on_worker(worker, main, as_main(details), || sched.idle.shut_down());
+    let result = on_worker(worker, main, as_main(details), || sched.idle.shut_down(), || ());
     match result {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -165,7 +167,7 @@ impl Scheduler {
     pub fn run<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(current::worker().is_none(), "run_local was called from a goroutine");
         let worker = self.sched.enter();
-        match on_worker(worker, main, as_main(Box::default()), || ()) {
+        match on_worker(worker, main, as_main(Box::default()), || (), || ()) {
             Ok(result) => result,
             Err(payload) if payload.is::<Goexit>() => {
                 panic!("the main goroutine of run_local waited for what could no longer come, or called goexit")
@@ -237,12 +239,38 @@ impl std::fmt::Debug for KeepAlive<'_> {
     }
 }
 
+/// Runs `main` in the bubble of this thread: its result; and the goroutines and tasks that are left, which will be
+/// unwound, a line for each.
+pub(crate) fn run_in_bubble<T>(
+    scheduler: &Scheduler,
+    bubble: &Bubble,
+    main: impl FnOnce() -> T,
+) -> (thread::Result<T>, String) {
+    let sched = scheduler.sched;
+    let worker = sched.enter();
+    let mut left = String::new();
+    let list = || {
+        // A call that is set is no goroutine, to its user.
+        left = report::goroutines_if(sched, |wait| wait != AFTER_FUNC);
+        let calls = report::goroutines_if(sched, |wait| wait == AFTER_FUNC);
+        let tasks = sched.live().saturating_sub(left.lines().count() + calls.lines().count());
+        if tasks > 0 {
+            left += &format!("{tasks} async task(s)\n");
+        }
+        bubble.ends();
+    };
+    let result = on_worker(worker, main, as_main(Box::default()), bubble::main_has_ended, list);
+    (result, left)
+}
+
 /// Runs `main` as a goroutine of this worker, and the worker until it stops or its scheduler is over; then reclaims it.
+/// Calls `ended` when `main` has ended, and `over` before goroutines that are left are unwound.
 fn on_worker<T>(
     worker: &'static Worker,
     main: impl FnOnce() -> T,
     details: Box<job::Details>,
     ended: impl FnOnce(),
+    over: impl FnOnce(),
 ) -> thread::Result<T> {
     let _stack = overflow::prepare_thread();
     let sched = worker.sched();
@@ -270,6 +298,7 @@ fn on_worker<T>(
     let work = unsafe { job::pack_unchecked(body, Some(details), Some(worker)) };
     worker.start_on(work);
     worker.run();
+    over();
     let clean = worker.reclaim();
     sched.leave(worker, clean);
     if !clean && !ended_normally(&result) {

@@ -10,12 +10,33 @@ use std::time::{Duration, Instant};
 use crate::G;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::bubble;
 use crate::sema::{NotifyList, WaitError, WaitLimit};
+
+/// The time. In a bubble of [`synctest`](crate::goroutine::synctest) it is the bubble's; else `std`'s `Instant::now()`.
+///
+/// Code that makes deadlines from it can be tested in a bubble.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::now;
+/// use sudog_runtime::sema::WaitLimit;
+///
+/// let soon = WaitLimit::until(now() + Duration::from_millis(1));
+/// # let _ = soon;
+/// ```
+#[inline]
+#[must_use]
+pub fn now() -> Instant {
+    bubble::now()
+}
 
 /// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
 ///
 /// In a goroutine less than a microsecond, zero included, is a [`gosched`](crate::goroutine::gosched), and may be over
-/// sooner.
+/// sooner. (In a bubble of [`synctest`](crate::goroutine::synctest) each sleep is exact.)
 ///
 /// # Examples
 ///
@@ -29,12 +50,12 @@ pub fn sleep(d: Duration) {
     if current::current().is_none() {
         return thread::sleep(d);
     }
-    if d < Duration::from_micros(1) {
+    if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {
         return G::yield_now(); // it would be over before it begins, and no other goroutine would have run
     }
     current::note_wait("sleep", std::ptr::null());
     // No other thread knows this G, so it is not readied. A sleep past the end of time has no end.
-    G::current().park(Instant::now().checked_add(d), || ());
+    G::current().park(now().checked_add(d), || ());
 }
 
 /// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`].
@@ -49,7 +70,7 @@ pub fn sleep(d: Duration) {
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
 pub fn sleep_async(d: Duration) -> SleepAsync {
-    SleepAsync { when: Instant::now().checked_add(d), timer: None }
+    SleepAsync { when: now().checked_add(d), timer: None }
 }
 
 /// See [`sleep_async`].
@@ -68,7 +89,7 @@ impl Future for SleepAsync {
             alarms::cancel(old);
         }
         match self.when {
-            Some(when) if when <= Instant::now() => Poll::Ready(()),
+            Some(when) if when <= now() => Poll::Ready(()),
             Some(when) => {
                 self.timer = Some(alarms::set(when, cx.waker().clone()));
                 Poll::Pending
@@ -132,12 +153,15 @@ pub fn after_func(d: Duration, f: impl FnOnce() + Send + 'static) -> AfterFunc {
     let timer = Arc::new(Timer::new(d));
     let fires = timer.clone();
     crate::goroutine::go(move || {
-        if fires.wait() {
+        if unlimited(fires.wait_in(AFTER_FUNC, &WaitLimit::default())) {
             f();
         }
     });
     AfterFunc { timer }
 }
+
+/// What reports say of a goroutine that waits for the time of such a call.
+pub(crate) const AFTER_FUNC: &str = "time.AfterFunc";
 
 /// See [`after_func`]. Dropped, it lets the call happen.
 #[derive(Debug)]
@@ -162,7 +186,7 @@ fn unlimited(over: Result<bool, WaitError>) -> bool {
 }
 
 fn saturating_add(d: Duration) -> Instant {
-    let now = Instant::now();
+    let now = now();
     now.checked_add(d).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))
 }
 
@@ -187,16 +211,21 @@ impl Timer {
     ///
     /// Which limit came first: the timer is as it was.
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
+        self.wait_in("timer", limit)
+    }
+
+    /// `what`: for reports.
+    fn wait_in(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         current::safepoint(); // before it takes anything: a goroutine may be unwound there
         loop {
             let mut state = lock(&self.when);
             let Some(when) = *state else { return Ok(false) };
-            let now = Instant::now();
+            let now = now();
             if when <= now {
                 *state = None;
                 return Ok(true);
             }
-            self.wait_for_change(state, when, now, limit, "timer")?;
+            self.wait_for_change(state, when, now, limit, what)?;
         }
     }
 
@@ -303,7 +332,7 @@ impl Ticker {
             // left out.
             let mut state = lock(&self.timer.when);
             let Some(when) = *state else { return Ok(false) };
-            let now = Instant::now();
+            let now = now();
             if when <= now {
                 let period = *lock(&self.period);
                 let missed = (now - when).as_nanos() / period.as_nanos().max(1);

@@ -20,18 +20,26 @@ use std::time::{Duration, Instant};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{clock, sysmon};
+use crate::goroutine::native::sched::{bubble, clock, sysmon};
 use crate::panics::drop_payload;
 
 /// For how long a leader without alarms stays.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// Names an alarm: when it is due, and a number that tells equal times apart.
-pub(crate) type Key = (Instant, u64);
+/// Names an alarm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key {
+    Here(Place),
+    /// Of a bubble.
+    Bubble(bubble::Key),
+}
+
+/// When an alarm is due, and a number that tells equal times apart.
+type Place = (Instant, u64);
 
 struct State {
     /// In the order of time.
-    alarms: BTreeMap<Key, Alarm>,
+    alarms: BTreeMap<Place, Alarm>,
     next: u64,
     /// A thread waits for the first alarm.
     led: bool,
@@ -104,6 +112,9 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
 pub(crate) fn set(when: Instant, waker: Waker) -> Key {
+    if bubble::is_here() {
+        return Key::Bubble(bubble::set_alarm(when, waker));
+    }
     sysmon::start();
     let awaited = Awaited::here();
     let mut state = lock();
@@ -124,12 +135,16 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
             sysmon::rouse();
         }
     }
-    key
+    Key::Here(key)
 }
 
 /// Forgets an alarm, and drops its waker.
 pub(crate) fn cancel(key: Key) {
-    let alarm = lock().alarms.remove(&key);
+    let place = match key {
+        Key::Here(place) => place,
+        Key::Bubble(key) => return bubble::cancel_alarm(key),
+    };
+    let alarm = lock().alarms.remove(&place);
     if let Some(alarm) = alarm {
         end(alarm, drop);
     }

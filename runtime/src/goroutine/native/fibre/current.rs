@@ -9,8 +9,8 @@ use std::thread;
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::landing_pads::reaches_a_catch;
 use crate::goroutine::native::fibre::{Fibre, State, Unwinding, Wait};
-use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::sched::{bubble, clock};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::{Instant, ParkResult, shim};
@@ -126,7 +126,7 @@ impl FibreRef {
         if fibre.token.take() {
             return ParkResult::Unparked;
         }
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if deadline.is_some_and(|deadline| deadline <= bubble::now()) {
             // A caller that polls must not keep the others out. A `ready` meanwhile leaves a token.
             safepoint();
             return ParkResult::TimedOut;
@@ -230,10 +230,15 @@ pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
 #[cold]
 fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
     while !fibre.token.take() {
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if deadline.is_some_and(|deadline| deadline <= bubble::now()) {
             return ParkResult::TimedOut;
         }
         fibre.worker.take_inbox();
+        if let Some(deadline) = deadline
+            && !fibre.token.get()
+        {
+            bubble::of_the_system(deadline);
+        }
         shim::yield_now();
     }
     ParkResult::Unparked

@@ -1,5 +1,6 @@
 //! The scheduler: workers, each a thread; what they run next; timers; and the thread that watches them.
 
+pub(crate) mod bubble;
 pub(crate) mod clock;
 pub(crate) mod deadlock;
 pub(crate) mod ids;

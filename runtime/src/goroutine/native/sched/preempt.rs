@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::bubble;
 use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::sched::worker::Worker;
@@ -43,7 +44,7 @@ impl Worker {
         if self.next_timer().is_none() {
             return;
         }
-        let now = Instant::now();
+        let now = bubble::now();
         while let Some(fibre) = self.timers(|timers| timers.pop_due(now)) {
             self.enqueue(fibre, ParkResult::TimedOut, false);
         }

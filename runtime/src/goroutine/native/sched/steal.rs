@@ -15,8 +15,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use crate::goroutine::native::sched::sysmon;
 use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Worker};
+use crate::goroutine::native::sched::{bubble, sysmon};
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
 use crate::{Instant, shim};
@@ -62,6 +62,12 @@ impl Worker {
         self.own.looked.set(None);
         let begun = Instant::now();
         let mut now = begun;
+        // Of a bubble, the clock may jump now: its worker spins only if something outside is awaited.
+        let bubble =
+            (bubble::is_here() && !self.has_own_work(now) && !sched.has_global_work()).then(|| bubble::settle(self));
+        if bubble == Some(bubble::Idle::Run) {
+            return self.found_work();
+        }
         let mut found = Found::Nothing;
         let spin = if shim::num_cpus() > 1 { SPIN } else { std::time::Duration::ZERO };
         loop {
@@ -84,11 +90,13 @@ impl Worker {
         }
 
         self.trim(now);
-        let timer = self.next_timer();
-        let nap = (found == Found::TooFresh).then(|| now + NAP);
+        // A bubble's timers are not the system's.
+        let timer = self.next_timer().filter(|_| bubble.is_none());
+        let nap = (found == Found::TooFresh || bubble == Some(bubble::Idle::Nap)).then(|| now + NAP);
         let trim = self.next_trim(now);
         let deadline = [timer, nap, trim].into_iter().flatten().min();
-        sched.idle.prepare(&self.sleeper, timer.is_some(), is_enabled, self.own.searching.replace(false));
+        let timed = timer.is_some() || bubble == Some(bubble::Idle::Nap);
+        sched.idle.prepare(&self.sleeper, timed, is_enabled, self.own.searching.replace(false));
         // Anything that came before the wakers could see us asleep. TooFresh work is no reason to stay awake: the nap is
         // there for it.
         let work = self.has_own_work(now)
@@ -112,7 +120,12 @@ impl Worker {
     }
 
     fn has_own_work(&self, now: Instant) -> bool {
-        !self.inbox.is_empty() || !self.ring.is_empty() || self.next_timer().is_some_and(|when| when <= now)
+        !self.inbox.is_empty() || !self.ring.is_empty() || self.is_timer_due(now)
+    }
+
+    fn is_timer_due(&self, now: Instant) -> bool {
+        let now = if bubble::is_here() { bubble::now() } else { now };
+        self.next_timer().is_some_and(|when| when <= now)
     }
 
     /// Takes what others have had in their rings for longer than `AGE`. Nothing new to say until `AGE` after the last

@@ -1,0 +1,234 @@
+//! The clock of a bubble: a scheduler of one worker, whose time stands still while a goroutine of it can run.
+//!
+//! | when the worker has nothing to run | then |
+//! |---|---|
+//! | a source of work outside is left (a blocking call) | it looks again, after a nap |
+//! | a goroutine waits in [`wait`] | that goroutine runs |
+//! | a timer or an alarm is set, and main has not ended | the clock jumps to the first of them |
+//! | else | the scheduler is at rest, and over: [`synctest`](crate::goroutine::synctest) reports what is left |
+//!
+//! A bubble has one worker, so what belongs to it is in the worker's thread: [`HERE`]. Only its alarms are not: a
+//! context may be dropped, and its alarm cancelled, on any thread.
+//!
+//! Go: `synctestGroup` of `runtime/synctest.go` (1.27).
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+
+use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fibre::current::FibreRef;
+use crate::goroutine::native::sched::worker::Worker;
+use crate::panics::drop_payload;
+
+/// Of the bubble whose worker the calling thread is.
+struct Here {
+    /// None: the thread is in no bubble.
+    now: Cell<Option<Instant>>,
+    name: Cell<u64>,
+    /// Time stands still for good.
+    main_has_ended: Cell<bool>,
+    /// The caller of [`wait`].
+    waiter: Cell<Option<FibreRef>>,
+}
+
+thread_local! {
+    // Constant and without a destructor, as `CURRENT`.
+    static HERE: Here = const {
+        Here { now: Cell::new(None), name: Cell::new(0), main_has_ended: Cell::new(false), waiter: Cell::new(None) }
+    };
+}
+
+/// The time: in a bubble the bubble's.
+#[inline]
+pub(crate) fn now() -> Instant {
+    HERE.with(|here| here.now.get()).unwrap_or_else(Instant::now)
+}
+
+/// Whether the calling thread is the worker of a bubble.
+#[inline]
+pub(crate) fn is_here() -> bool {
+    HERE.with(|here| here.now.get()).is_some()
+}
+
+/// Makes the calling thread one that is in a bubble, until it is dropped.
+pub(crate) struct Bubble {
+    name: u64,
+}
+
+impl Bubble {
+    pub(crate) fn begin() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = NEXT.fetch_add(1, Ordering::Relaxed);
+        HERE.with(|here| {
+            here.now.set(Some(Instant::now()));
+            here.name.set(name);
+            here.main_has_ended.set(false);
+            here.waiter.set(None);
+        });
+        Self { name }
+    }
+
+    /// The bubble's goroutines are at rest: from now on the time of this thread is the system's, for those that are
+    /// unwound. What outlives the bubble with an alarm has as long as it had.
+    pub(crate) fn ends(&self) {
+        let Some(now) = HERE.with(|here| here.now.take()) else { return };
+        let mut alarms = lock();
+        let mut ours = alarms.split_off(&(self.name, None, 0));
+        alarms.append(&mut ours.split_off(&(self.name + 1, None, 0)));
+        drop(alarms);
+        let begun = Instant::now();
+        for ((_, when, _), waker) in ours {
+            let left = when.unwrap_or(now).saturating_duration_since(now);
+            if let Some(when) = begun.checked_add(left) {
+                _ = alarms::set(when, waker);
+            }
+        }
+    }
+}
+
+impl Drop for Bubble {
+    fn drop(&mut self) {
+        self.ends();
+    }
+}
+
+/// From now on the clock does not jump.
+pub(crate) fn main_has_ended() {
+    HERE.with(|here| here.main_has_ended.set(true));
+}
+
+// ---- waiting for the others -----------------------------------------------------------------------------------------
+
+/// Blocks the calling goroutine until no other goroutine of the bubble can run without the clock.
+pub(crate) fn wait() {
+    if current::fibre().is_some_and(Fibre::is_unwinding) {
+        return; // a destructor: the bubble has ended
+    }
+    assert!(is_here(), "goroutine is not in a bubble");
+    let Some(me) = current::current() else { panic!("synctest: wait where the goroutine may not switch") };
+    assert!(HERE.with(|here| here.waiter.get()).is_none(), "wait already in progress");
+    /// A goroutine that is unwound is not woken.
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            HERE.with(|here| here.waiter.set(None));
+        }
+    }
+    let _leave = Leave;
+    HERE.with(|here| here.waiter.set(Some(me)));
+    current::note_wait("synctest.Wait", std::ptr::null());
+    // It is readied when it has been taken out of `waiter`, so once.
+    me.park(None, || ());
+}
+
+// ---- the clock ------------------------------------------------------------------------------------------------------
+
+/// What a worker of a bubble that has nothing to run is to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Run what is ready now.
+    Run,
+    /// Look again soon: a source of work outside is left.
+    Nap,
+    /// Rest: nothing can come.
+    Rest,
+}
+
+/// By the worker of a bubble, when it has nothing to run.
+#[cold]
+pub(crate) fn settle(worker: &'static Worker) -> Idle {
+    HERE.with(|here| {
+        if worker.sched().idle.outside() > 0 {
+            return Idle::Nap;
+        }
+        if let Some(waiter) = here.waiter.take() {
+            // SAFETY: it is parked, as this worker runs no goroutine; and it has been taken out, so this is the one
+            // `ready`.
+            unsafe { waiter.ready() };
+            return Idle::Run;
+        }
+        if here.main_has_ended.get() {
+            return Idle::Rest;
+        }
+        let name = here.name.get();
+        let first = [worker.next_timer(), first_alarm(name)].into_iter().flatten().min();
+        let Some(first) = first else { return Idle::Rest };
+        let now = now().max(first);
+        here.now.set(Some(now));
+        while let Some(waker) = take_due(name, now) {
+            // A waker is a user's code: it runs in a goroutine.
+            let wake = || {
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                    drop_payload(payload);
+                }
+            };
+            worker.sched().submit_late(wake, worker.sleeper.epoch.get());
+        }
+        worker.fire_timers();
+        Idle::Run
+    })
+}
+
+/// By a goroutine that waits until `deadline`, and keeps its worker: none of the bubble can run meanwhile, so the clock
+/// jumps, unless something outside is awaited. The deadline by the system's clock.
+#[inline]
+pub(crate) fn of_the_system(deadline: Instant) -> Instant {
+    if is_here() { pass_time(deadline) } else { deadline }
+}
+
+#[cold]
+fn pass_time(deadline: Instant) -> Instant {
+    let (system, bubble) = (Instant::now(), now());
+    if current::worker().is_some_and(|worker| worker.sched().idle.outside() > 0) {
+        return system.checked_add(deadline.saturating_duration_since(bubble)).unwrap_or(deadline);
+    }
+    HERE.with(|here| here.now.set(Some(bubble.max(deadline))));
+    system
+}
+
+// ---- alarms ---------------------------------------------------------------------------------------------------------
+
+/// The bubble, when it is due (none: before all), and a number that tells equal times apart.
+type Place = (u64, Option<Instant>, u64);
+
+/// Names an alarm of a bubble.
+pub(crate) type Key = (u64, Instant, u64);
+
+static ALARMS: Mutex<BTreeMap<Place, Waker>> = Mutex::new(BTreeMap::new());
+
+/// No user code runs under this lock.
+fn lock() -> MutexGuard<'static, BTreeMap<Place, Waker>> {
+    ALARMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wakes `waker` when the bubble's clock comes to `when`. By a goroutine of the bubble.
+pub(crate) fn set_alarm(when: Instant, waker: Waker) -> Key {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = HERE.with(|here| here.name.get());
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    lock().insert((name, Some(when), number), waker);
+    (name, when, number)
+}
+
+/// Forgets an alarm, and drops its waker. On any thread.
+pub(crate) fn cancel_alarm((name, when, number): Key) {
+    let waker = lock().remove(&(name, Some(when), number));
+    drop(waker); // without the lock
+}
+
+fn first_alarm(name: u64) -> Option<Instant> {
+    lock().range((name, None, 0)..(name + 1, None, 0)).next().and_then(|((_, when, _), _)| *when)
+}
+
+fn take_due(name: u64, now: Instant) -> Option<Waker> {
+    let mut alarms = lock();
+    let first = *alarms.range((name, None, 0)..=(name, Some(now), u64::MAX)).next()?.0;
+    alarms.remove(&first)
+}

@@ -1,0 +1,142 @@
+//! Tests of code that waits for the clock, without waiting: Go's package `testing/synctest`.
+//!
+//! [`test`](fn@test) runs a function in a *bubble*: a [`Scheduler`] of its own on the calling thread, with a clock of its
+//! own. The clock stands still while a goroutine of the bubble can run. When all of them wait, it jumps to the next
+//! time for which one of them waits. So a day of sleeps takes no time, and each duration is exact.
+//!
+//! | in a bubble | is |
+//! |---|---|
+//! | [`now`](crate::goroutine::now) | the bubble's time. `Instant::now()` of `std` is not: a deadline that is made from it is wrong |
+//! | sleeps, timers, tickers, deadlines, contexts | by the bubble's clock |
+//! | waits for channels, locks, wait groups, semaphores, conditions | *durable*: while all goroutines are in one, the clock may jump. (In Go a wait for a mutex is not durable) |
+//! | [`blocking`](fn@crate::goroutine::blocking) calls | not durable: the clock stands still until they return |
+//!
+//! What a thread outside of the bubble would wake is not awaited: let the test be self-contained, as in Go.
+//!
+//! When main has ended time stops, and `test` waits for the other goroutines. Those that can never run again are leaks:
+//! `test` panics, and names them and what they wait for.
+//!
+//! Source: Go's `testing/synctest` and `runtime/synctest.go` (1.27).
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use sudog_runtime::goroutine::{go, now, sleep, synctest};
+//!
+//! const HOUR: Duration = Duration::from_secs(3600);
+//!
+//! synctest::test(|| {
+//!     let begun = now();
+//!     go(move || {
+//!         sleep(HOUR);
+//!         assert_eq!(now() - begun, HOUR);
+//!     });
+//!     sleep(24 * HOUR);
+//!     assert_eq!(now() - begun, 24 * HOUR);
+//! });
+//! ```
+
+use std::panic::resume_unwind;
+use std::time::Duration;
+
+use crate::goroutine::Goexit;
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::run::{Scheduler, run_in_bubble};
+use crate::goroutine::native::sched::bubble::{self, Bubble};
+use crate::goroutine::native::time;
+
+/// Runs `f` in a new bubble, on the calling thread, and returns its result when all goroutines of the bubble have
+/// ended.
+///
+/// # Panics
+///
+/// As `f` does. Also
+///
+/// * `deadlock: all goroutines in bubble are blocked`, if `f` waits for what can no longer come;
+/// * `deadlock: main bubble goroutine has exited but blocked goroutines remain`, with a list of them, if `f` leaves
+///   goroutines behind that wait for what can no longer come, or for a time after its end;
+/// * if the caller is a goroutine (of a bubble, too), or if `f` calls `goexit`.
+///
+/// Before it panics the goroutines that are left are unwound; for their destructors time runs as outside.
+///
+/// # Examples
+///
+/// Durations are exact.
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog_runtime::goroutine::{after, now, synctest};
+///
+/// synctest::test(|| {
+///     let timer = after(Duration::from_secs(5));
+///     let begun = now();
+///     assert!(timer.wait());
+///     assert_eq!(now() - begun, Duration::from_secs(5));
+/// });
+/// ```
+///
+/// A goroutine that is left behind is named.
+///
+/// ```should_panic
+/// use sudog_runtime::goroutine::{Builder, synctest};
+/// use sudog_runtime::sema::semacquire;
+/// use sudog_runtime::AtomicU32;
+///
+/// static NEVER: AtomicU32 = AtomicU32::new(0);
+///
+/// synctest::test(|| Builder::new().name("forgotten").go(|| semacquire(&NEVER)));
+/// ```
+pub fn test<T>(f: impl FnOnce() -> T) -> T {
+    assert!(current::worker().is_none(), "synctest: test was called from a goroutine");
+    let scheduler = Scheduler::new();
+    let bubble = Bubble::begin();
+    let (result, left) = run_in_bubble(&scheduler, &bubble, f);
+    drop(bubble);
+    match result {
+        Ok(result) if left.is_empty() => result,
+        Ok(result) => {
+            drop(result);
+            panic!("deadlock: main bubble goroutine has exited but blocked goroutines remain\n\n{left}")
+        }
+        Err(payload) if !payload.is::<Goexit>() => resume_unwind(payload),
+        Err(_) if left.is_empty() => panic!("synctest: the main goroutine of the bubble called goexit"),
+        Err(_) => panic!("deadlock: all goroutines in bubble are blocked\n\n{left}"),
+    }
+}
+
+/// Waits until every other goroutine of the bubble waits, and none can run before the clock jumps.
+///
+/// # Panics
+///
+/// If the caller is in no bubble (`goroutine is not in a bubble`), or another goroutine of the bubble is in this call
+/// (`wait already in progress`).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use sudog_runtime::goroutine::{go, synctest};
+///
+/// static DONE: AtomicBool = AtomicBool::new(false);
+///
+/// synctest::test(|| {
+///     go(|| DONE.store(true, Ordering::Relaxed));
+///     synctest::wait(); // the goroutine has ended
+///     assert!(DONE.load(Ordering::Relaxed));
+/// });
+/// ```
+pub fn wait() {
+    bubble::wait();
+}
+
+/// Sleeps, then waits for the others: [`sleep`](crate::goroutine::sleep) and [`wait`]. For a test that sleeps until the
+/// same instant as the code that it tests, and is to look afterwards.
+///
+/// # Panics
+///
+/// As [`wait`].
+pub fn sleep(d: Duration) {
+    time::sleep(d);
+    wait();
+}
