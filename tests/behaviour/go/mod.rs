@@ -9,6 +9,7 @@ mod mutex;
 mod once;
 mod parity;
 mod pool;
+mod rate;
 mod rw_mutex;
 mod single_flight;
 mod wait_group;
