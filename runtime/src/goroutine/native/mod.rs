@@ -15,6 +15,7 @@ mod builder;
 mod exit;
 mod fibre;
 mod locals;
+pub(crate) mod netpoll;
 mod run;
 mod sched;
 mod scope;
@@ -50,6 +51,8 @@ pub use alarm::deferred::{Alarm, Home, alarm};
 pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;
+#[doc(hidden)]
+pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]
 pub use sched::scheduler::{Census, census};
 

@@ -24,6 +24,7 @@
 
 use crossbeam_utils::CachePadded;
 
+use crate::goroutine::protocol::poll_sleep::PollSleep;
 use crate::shim::{AtomicBool, AtomicU32, AtomicU64, Cell, Instant, Mutex, Ordering, Parker, full_fence};
 
 /// The workers of one scheduler that sleep, and how many do not.
@@ -80,6 +81,7 @@ pub(crate) struct Sleeper {
     asleep_for_good: Cell<bool>,
     /// It was woken to search.
     to_search: Cell<bool>,
+    poll: PollSleep,
 }
 
 // SAFETY: the cells are touched under the lock of `Idle`; the rest is made for several threads.
@@ -108,7 +110,22 @@ impl Sleeper {
             any: Cell::new(false),
             asleep_for_good: Cell::new(false),
             to_search: Cell::new(false),
+            poll: PollSleep::new(),
         }
+    }
+
+    /// Ends a sleep, in whatever it sleeps.
+    ///
+    /// # Safety
+    ///
+    /// It outlives this call, and this is the one unpark of its sleep.
+    unsafe fn unpark(this: *const Self) {
+        // SAFETY: alive, and unparked once.
+        unsafe { Parker::unpark(&raw const (*this).parker) };
+        // (In models a sleeper may be gone by now, and none polls: see the model of `PollSleep`.)
+        #[cfg(all(unix, not(sudog_loom)))]
+        // SAFETY: it outlives this call.
+        unsafe { &(*this).poll }.interrupt(crate::goroutine::native::netpoll::interrupt);
     }
 
     /// Whether it is listed as asleep at this moment.
@@ -330,6 +347,17 @@ impl Idle {
 
     /// Sleeper, step 3. With `end`, a scheduler at rest is over.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>, end: bool) -> Woken {
+        self.sleep_by(sleeper, end, || sleeper.parker.park(deadline))
+    }
+
+    /// [`sleep`](Self::sleep) in the network poller: `poll` waits there until an event, a deadline, or an interrupt.
+    #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
+    pub(crate) fn sleep_polling(&self, sleeper: &Sleeper, end: bool, poll: impl FnOnce()) -> Woken {
+        self.sleep_by(sleeper, end, || sleeper.poll.sleep(&sleeper.parker, poll))
+    }
+
+    /// `park`: whether it was readied.
+    fn sleep_by(&self, sleeper: &Sleeper, end: bool, park: impl FnOnce() -> bool) -> Woken {
         let mut state = self.state.lock();
         if sleeper.asleep.load(Ordering::Relaxed) {
             // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have
@@ -346,7 +374,7 @@ impl Idle {
             }
         }
         drop(state);
-        if !sleeper.parker.park(deadline) {
+        if !park() {
             if self.remove(&mut self.state.lock(), sleeper) {
                 return Woken::ByClock;
             }
@@ -401,7 +429,7 @@ impl Idle {
             let sleeper = self.take(state, 0);
             // Under the lock, for once; it is the end.
             // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep.
-            unsafe { Parker::unpark(&raw const (*sleeper).parker) };
+            unsafe { Sleeper::unpark(sleeper) };
         }
     }
 
@@ -436,7 +464,7 @@ impl Idle {
         if unlisted {
             // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep; and sleepers outlive
             // every call that names them.
-            unsafe { Parker::unpark(&raw const sleeper.parker) };
+            unsafe { Sleeper::unpark(sleeper) };
         }
     }
 
@@ -458,7 +486,7 @@ impl Idle {
         unsafe { (*sleeper).to_search.set(true) };
         drop(state);
         // SAFETY: as in `wake_listed`.
-        unsafe { Parker::unpark(&raw const (*sleeper).parker) };
+        unsafe { Sleeper::unpark(sleeper) };
         Wanted::Nobody
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod global_queue;
 pub(crate) mod idle;
 pub(crate) mod inbox;
 pub(crate) mod pinned;
+pub(crate) mod poll_sleep;
 pub(crate) mod retirement;
 pub(crate) mod runq;
 pub(crate) mod signal;

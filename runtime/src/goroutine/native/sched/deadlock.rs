@@ -6,6 +6,7 @@
 //! `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
 
 use crate::fatal::say;
+use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::scheduler::{Sched, main};
 use crate::goroutine::native::{alarm::alarms, blocking};
@@ -15,14 +16,14 @@ pub(crate) fn look(scheds: &[&'static Sched]) {
     let mut mains = scheds.iter().filter(|sched| sched.main() != main::NONE);
     // With several `run`s there is no saying whose deadlock it is.
     let (Some(sched), None) = (mains.next(), mains.next()) else { return };
-    if alarms::are_set() {
+    if alarms::are_set() || netpoll::is_awaited() {
         return;
     }
     while_all_rest(scheds, &|| {
         // No worker of any scheduler can be woken while this runs: to wake one takes the lock of its scheduler. So what
         // they own may be read here.
         let queued = |sched: &&Sched| sched.has_global_work() || sched.workers().any(|worker| worker.has_shared_work());
-        if scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
+        if netpoll::is_awaited() || scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
             return;
         }
         let list: String = scheds.iter().map(|sched| report::goroutines(sched)).collect();

@@ -14,12 +14,17 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Worker};
 use crate::goroutine::native::sched::{bubble, sysmon};
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
 use crate::{Instant, shim};
+
+/// How often a worker that looks for work polls the network.
+const POLL: Duration = Duration::from_micros(5);
 
 /// What a look at the others' rings found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,8 +74,13 @@ impl Worker {
             return self.found_work();
         }
         let mut found = Found::Nothing;
-        let spin = if shim::num_cpus() > 1 { SPIN } else { std::time::Duration::ZERO };
+        let spin = if shim::num_cpus() > 1 { SPIN } else { Duration::ZERO };
+        let mut polled = begun;
         loop {
+            if netpoll::is_awaited() && (now == begun || now.saturating_duration_since(polled) >= POLL) {
+                polled = now;
+                netpoll::poll_now();
+            }
             if self.has_own_work(now) || (is_enabled && sched.has_global_work()) {
                 return self.found_work();
             }
@@ -103,6 +113,8 @@ impl Worker {
             || is_enabled && (sched.has_global_work() || found == Found::Nothing && sched.has_work_in_rings());
         let woken = if work {
             sched.idle.abort(&self.sleeper)
+        } else if let Some(holder) = netpoll::Holder::take() {
+            sched.idle.sleep_polling(&self.sleeper, sched.ends_at_rest(), || holder.poll(deadline))
         } else {
             sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest())
         };
@@ -120,7 +132,8 @@ impl Worker {
     }
 
     fn has_own_work(&self, now: Instant) -> bool {
-        !self.inbox.is_empty() || !self.ring.is_empty() || self.is_timer_due(now)
+        // (What it has readied itself, by a poll, is in its own queue.)
+        !self.inbox.is_empty() || !self.ring.is_empty() || self.has_started_work() || self.is_timer_due(now)
     }
 
     fn is_timer_due(&self, now: Instant) -> bool {

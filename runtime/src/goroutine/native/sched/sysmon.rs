@@ -12,6 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -75,6 +76,9 @@ fn watch() {
             }
             turns.insert(name, turn);
         }
+        if netpoll::lacks_holder() {
+            netpoll::poll_now();
+        }
         if awake {
             quiet = 0;
             for sched in scheds.iter().filter(|sched| sched.has_global_work() || sched.has_work_in_rings()) {
@@ -82,10 +86,16 @@ fn watch() {
             }
         } else {
             quiet += 1;
+            if netpoll::lacks_holder() {
+                scheds.iter().for_each(|sched| sched.wake_for_work()); // one of them will hold
+            }
             // Twice, so that a thread that is about to be counted is.
             if quiet == 2 {
                 deadlock::look(&scheds);
             }
+        }
+        if netpoll::lacks_holder() {
+            quiet = 1; // until one does
         }
         let lock = lock();
         DOZING.store(quiet >= 2, Ordering::Relaxed);

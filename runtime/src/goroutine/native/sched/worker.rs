@@ -27,6 +27,7 @@ use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::locals;
+use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
@@ -354,6 +355,9 @@ impl Worker {
     #[cold]
     fn poll_slow_sources(&'static self) {
         self.fire_timers();
+        if netpoll::is_awaited() {
+            netpoll::poll_now();
+        }
         if self.is_enabled() && self.sched().has_global_work() {
             self.take_global(1);
         }

@@ -1,0 +1,83 @@
+//! What can be dialled or bound: addresses, and names that are looked up.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
+
+use sudog_runtime::goroutine::blocking;
+
+/// What names one or more addresses: an address itself, or `"host:port"`, or `("host", port)`.
+///
+/// A name is looked up by the system's resolver, in a [`blocking`] call; a literal address is not. As
+/// [`std::net::ToSocketAddrs`], which would keep the worker waiting.
+pub trait ToAddrs {
+    /// The addresses, at least one.
+    ///
+    /// # Errors
+    ///
+    /// The resolver's; `InvalidInput` for what is no address.
+    fn to_addrs(&self) -> io::Result<Vec<SocketAddr>>;
+}
+
+/// Looked up, unless the text is a literal.
+fn resolve(name: &(impl ToSocketAddrs + Sync + ?Sized)) -> io::Result<Vec<SocketAddr>> {
+    let addrs: Vec<_> = blocking(|| name.to_socket_addrs().map(Iterator::collect))?;
+    if addrs.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    Ok(addrs)
+}
+
+impl ToAddrs for str {
+    fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.parse().map_or_else(|_| resolve(self), |addr| Ok(vec![addr]))
+    }
+}
+
+impl ToAddrs for String {
+    fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.as_str().to_addrs()
+    }
+}
+
+impl ToAddrs for (&str, u16) {
+    fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        let (name, port) = *self;
+        name.parse().map_or_else(|_| resolve(self), |ip: IpAddr| Ok(vec![SocketAddr::new(ip, port)]))
+    }
+}
+
+impl ToAddrs for [SocketAddr] {
+    fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        if self.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address"));
+        }
+        Ok(self.to_vec())
+    }
+}
+
+impl<T: ToAddrs + ?Sized> ToAddrs for &T {
+    fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        (**self).to_addrs()
+    }
+}
+
+/// What is one address.
+macro_rules! one {
+    ($($Addr:ty: $it:ident => $addr:expr;)+) => {$(
+        impl ToAddrs for $Addr {
+            fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+                let $it = *self;
+                Ok(vec![$addr])
+            }
+        }
+    )+};
+}
+
+one! {
+    SocketAddr: addr => addr;
+    SocketAddrV4: addr => addr.into();
+    SocketAddrV6: addr => addr.into();
+    (IpAddr, u16): addr => addr.into();
+    (Ipv4Addr, u16): addr => addr.into();
+    (Ipv6Addr, u16): addr => addr.into();
+}

@@ -1,0 +1,76 @@
+//! Files, standard input, pipes: what no poller tells of.
+
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
+
+use sudog_runtime::goroutine::blocking;
+
+/// Makes each call to a reader or a writer in a [`blocking`] call: so that a goroutine may use a file, or standard input,
+/// and only that goroutine waits. Go's runtime does the same for files.
+///
+/// A call costs some microseconds more: put a `BufReader` or a `BufWriter` around it.
+///
+/// # Examples
+///
+/// ```
+/// use std::fs::File;
+/// use std::io::Read;
+/// use sudog_net::BlockingIo;
+/// use sudog_runtime::goroutine::run;
+///
+/// let text = run(|| {
+///     let mut text = String::new();
+///     BlockingIo::new(File::open("Cargo.toml")?).read_to_string(&mut text)?;
+///     Ok::<_, std::io::Error>(text)
+/// })?;
+/// assert!(text.contains("[package]"));
+/// # Ok::<_, std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct BlockingIo<T>(T);
+
+impl<T> BlockingIo<T> {
+    /// Around a file, or the like.
+    #[must_use]
+    pub const fn new(inner: T) -> Self {
+        Self(inner)
+    }
+
+    /// What is inside.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T: Read + Send> Read for BlockingIo<T> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        blocking(|| self.0.read(buf))
+    }
+}
+
+impl<T: Write + Send> Write for BlockingIo<T> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        blocking(|| self.0.write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        blocking(|| self.0.flush())
+    }
+}
+
+impl<T: BufRead + Send> BufRead for BlockingIo<T> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        blocking(|| self.0.fill_buf().map(drop))?;
+        self.0.fill_buf() // it has some
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.0.consume(amount);
+    }
+}
+
+impl<T: Seek + Send> Seek for BlockingIo<T> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        blocking(|| self.0.seek(to))
+    }
+}

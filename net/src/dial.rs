@@ -1,0 +1,47 @@
+//! Connecting a stream: the one call that is begun before it waits.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use socket2::{SockAddr, SockRef, Socket};
+use sudog_runtime::sema::WaitLimit;
+use sudog_sync::context::Context;
+
+use crate::Side;
+use crate::fd::{NetFd, of_context};
+
+/// For how long.
+pub(crate) enum Dial<'a> {
+    Limited(WaitLimit<'a>),
+    Context(&'a Context),
+}
+
+/// Connects a socket that does not block.
+pub(crate) fn dial<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr, how: &Dial<'_>) -> io::Result<NetFd<S>> {
+    if let Dial::Context(ctx) = how
+        && let Some(error) = ctx.err()
+    {
+        return Err(of_context(error));
+    }
+    match socket.connect(addr) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let fd = NetFd::new(S::from(socket))?;
+    let is_connected = |socket: &S| {
+        let socket = SockRef::from(socket);
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        // Without an error, and with another end: connected.
+        socket.peer_addr().map(drop).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOTCONN) => io::Error::from_raw_os_error(libc::EINPROGRESS),
+            _ => error,
+        })
+    };
+    match how {
+        Dial::Limited(limit) => fd.call(Side::Write, limit, is_connected)?,
+        Dial::Context(ctx) => fd.call_ctx(ctx, Side::Write, is_connected)?,
+    }
+    Ok(fd)
+}

@@ -1,0 +1,51 @@
+//! Network I/O for goroutines, and for threads: TCP, UDP and Unix sockets. Go's package `net`, over `std`'s types.
+//!
+//! A call that would block blocks the goroutine, and not the worker: it waits for a semaphore, which whoever polls
+//! releases. Streams are `Read` and `Write`, so that what is written for `std`'s runs on them: rustls, tungstenite, and
+//! others.
+//!
+//! | Go | here |
+//! |---|---|
+//! | `net.Dial("tcp", addr)`, `net.DialTimeout`, `DialContext` | [`TcpStream::connect`], [`connect_timeout`](TcpStream::connect_timeout), [`connect_ctx`](TcpStream::connect_ctx) |
+//! | `net.Listen`, `l.Accept()` | [`TcpListener::bind`], [`accept`](TcpListener::accept), [`incoming`](TcpListener::incoming) |
+//! | `c.SetDeadline(t)` | [`set_deadline`](TcpStream::set_deadline)`(Some(t))`: pending calls, too |
+//! | `c.Close()`, which ends pending calls; `net.ErrClosed` | [`close`](TcpStream::close); [`is_closed`] |
+//! | `c.CloseWrite()` | [`shutdown`](TcpStream::shutdown) |
+//! | `os.ErrDeadlineExceeded` | `ErrorKind::TimedOut` |
+//! | `net.ListenPacket("udp", addr)` | [`UdpSocket::bind`] |
+//! | `net.Listen("unix", path)` | [`UnixListener::bind`] |
+//! | `internal/poll.fdMutex` | [`FdMutex`] |
+//! | `os.File` | [`BlockingIo`] |
+//!
+//! How it works, and figures: `docs/net.md`. Linux.
+
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod addrs;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod blocking_io;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod common;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod dial;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod fd;
+mod fd_mutex;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod poller;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod tcp;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod udp;
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+mod unix;
+
+pub use fd_mutex::{FdGuard, FdMutex, FdRef, LockError, Side};
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
+pub use {
+    addrs::ToAddrs,
+    blocking_io::BlockingIo,
+    fd::{Closed, is_closed},
+    tcp::{TcpListener, TcpStream},
+    udp::UdpSocket,
+    unix::{UnixDatagram, UnixListener, UnixStream},
+};

@@ -1,0 +1,153 @@
+//! TCP.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use sudog_runtime::goroutine::now;
+use sudog_runtime::sema::WaitLimit;
+use sudog_sync::context::Context;
+
+use crate::addrs::ToAddrs;
+use crate::common::{listener, socket, stream, writes};
+use crate::dial::{Dial, dial};
+use crate::fd::NetFd;
+
+/// A TCP connection. Go's `net.TCPConn`.
+///
+/// It is `Read` and `Write`, and so is a reference to it: one goroutine may read while another writes, and a third
+/// [`close`](TcpStream::close)s it. Reads wait for each other, and so do writes. The delay of small packets is off, as in
+/// Go.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use sudog_net::{TcpListener, TcpStream};
+/// use sudog_runtime::goroutine::{go, run};
+///
+/// run(|| {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let addr = listener.local_addr()?;
+///     go(move || {
+///         let (stream, _) = listener.accept().unwrap();
+///         std::io::copy(&mut &stream, &mut &stream).unwrap(); // an echo
+///     });
+///     let mut stream = TcpStream::connect(addr)?;
+///     stream.write_all(b"hello")?;
+///     stream.shutdown(std::net::Shutdown::Write)?;
+///     let mut echo = String::new();
+///     stream.read_to_string(&mut echo)?;
+///     assert_eq!(echo, "hello");
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+pub struct TcpStream {
+    fd: NetFd<std::net::TcpStream>,
+}
+
+stream!(TcpStream, std::net::TcpStream);
+
+impl TcpStream {
+    /// Connects to the first of the addresses that answers.
+    ///
+    /// # Errors
+    ///
+    /// The system's for the last address; `InvalidInput` for what is no address.
+    pub fn connect(addr: impl ToAddrs) -> io::Result<Self> {
+        Self::connect_limited(&addr, &Dial::Limited(WaitLimit::default()))
+    }
+
+    /// A [`connect`](TcpStream::connect) that gives up after a while, with `TimedOut`. Go's `net.DialTimeout`.
+    ///
+    /// # Errors
+    ///
+    /// As those of `connect`.
+    pub fn connect_timeout(addr: impl ToAddrs, timeout: Duration) -> io::Result<Self> {
+        let limit = WaitLimit { deadline: now().checked_add(timeout), cancel: None };
+        Self::connect_limited(&addr, &Dial::Limited(limit))
+    }
+
+    /// A [`connect`](TcpStream::connect) that ends when a context is done. Go's `Dialer.DialContext`.
+    ///
+    /// # Errors
+    ///
+    /// As those of `connect`, and the context's: of kind `TimedOut` after its deadline, else `Other`.
+    pub fn connect_ctx(ctx: &Context, addr: impl ToAddrs) -> io::Result<Self> {
+        Self::connect_limited(&addr, &Dial::Context(ctx))
+    }
+
+    fn connect_limited(addr: &impl ToAddrs, how: &Dial<'_>) -> io::Result<Self> {
+        let mut last = None;
+        for addr in addr.to_addrs()? {
+            let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+            match dial(socket, &SockAddr::from(addr), how) {
+                Ok(fd) => {
+                    fd.with(|socket: &std::net::TcpStream| socket.set_nodelay(true))?;
+                    return Ok(Self { fd });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
+    }
+
+    /// Whether small packets are sent at once.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and [`Closed`](crate::Closed).
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.fd.with(std::net::TcpStream::nodelay)
+    }
+
+    /// Sets whether small packets are sent at once. Go's `SetNoDelay`.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and [`Closed`](crate::Closed).
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.fd.with(|socket| socket.set_nodelay(nodelay))
+    }
+}
+
+/// Waits for TCP connections. Go's `net.TCPListener`.
+///
+/// # Examples
+///
+/// A server that stops: see the example `echo_server`.
+pub struct TcpListener {
+    fd: NetFd<std::net::TcpListener>,
+}
+
+listener!(TcpListener, std::net::TcpListener, TcpStream, SocketAddr);
+
+/// How many connections may wait to be accepted, if the system allows it: as Go asks the system for its limit.
+const BACKLOG: i32 = 4096;
+
+impl TcpListener {
+    /// Listens on the first of the addresses that can be bound. Port 0: one that is free.
+    ///
+    /// # Errors
+    ///
+    /// The system's for the last address (`AddrInUse`, ...); `InvalidInput` for what is no address.
+    pub fn bind(addr: impl ToAddrs) -> io::Result<Self> {
+        let mut last = None;
+        for addr in addr.to_addrs()? {
+            let listen = || {
+                let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+                socket.set_reuse_address(true)?;
+                socket.bind(&addr.into())?;
+                socket.listen(BACKLOG)?;
+                NetFd::new(socket.into())
+            };
+            match listen() {
+                Ok(fd) => return Ok(Self { fd }),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
+    }
+}

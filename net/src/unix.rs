@@ -1,0 +1,157 @@
+//! Unix sockets.
+
+use std::io;
+use std::os::unix::net::SocketAddr;
+use std::path::Path;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use sudog_runtime::sema::WaitLimit;
+use sudog_sync::context::Context;
+
+use crate::Side;
+use crate::common::{listener, socket, stream, writes};
+use crate::dial::{Dial, dial};
+use crate::fd::NetFd;
+
+/// A connection of Unix sockets. Go's `net.UnixConn`, of network `unix`. As a [`TcpStream`](crate::TcpStream).
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use sudog_net::UnixStream;
+///
+/// let (mut here, mut there) = UnixStream::pair()?;
+/// here.write_all(b"hello")?;
+/// drop(here);
+/// let mut text = String::new();
+/// there.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// # Ok::<_, std::io::Error>(())
+/// ```
+pub struct UnixStream {
+    fd: NetFd<std::os::unix::net::UnixStream>,
+}
+
+stream!(UnixStream, std::os::unix::net::UnixStream);
+
+impl UnixStream {
+    /// Connects to the listener at a path.
+    ///
+    /// # Errors
+    ///
+    /// The system's. `WouldBlock`: the listener has a full queue.
+    pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::connect_limited(path.as_ref(), &Dial::Limited(WaitLimit::default()))
+    }
+
+    /// A [`connect`](UnixStream::connect) that fails if a context is done.
+    ///
+    /// # Errors
+    ///
+    /// As those of `connect`, and the context's.
+    pub fn connect_ctx(ctx: &Context, path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::connect_limited(path.as_ref(), &Dial::Context(ctx))
+    }
+
+    fn connect_limited(path: &Path, how: &Dial<'_>) -> io::Result<Self> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        Ok(Self { fd: dial(socket, &SockAddr::unix(path)?, how)? })
+    }
+
+    /// Two that are connected to each other. Go's `net.Pipe`, with a buffer.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = std::os::unix::net::UnixStream::pair()?;
+        Ok((Self::from_std(one)?, Self::from_std(other)?))
+    }
+}
+
+/// Waits for connections at a path. Go's `net.UnixListener`.
+///
+/// Different from Go: the path stays when it is closed, as with `std`'s.
+pub struct UnixListener {
+    fd: NetFd<std::os::unix::net::UnixListener>,
+}
+
+listener!(UnixListener, std::os::unix::net::UnixListener, UnixStream, SocketAddr);
+
+impl UnixListener {
+    /// Listens at a path, where nothing must be.
+    ///
+    /// # Errors
+    ///
+    /// The system's: `AddrInUse`, if there is something.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::from_std(std::os::unix::net::UnixListener::bind(path)?)
+    }
+}
+
+/// A Unix socket of packets. Go's `net.UnixConn`, of network `unixgram`.
+pub struct UnixDatagram {
+    fd: NetFd<std::os::unix::net::UnixDatagram>,
+}
+
+socket!(UnixDatagram, std::os::unix::net::UnixDatagram);
+writes!(UnixDatagram, std::os::unix::net::UnixDatagram);
+
+impl UnixDatagram {
+    /// A socket at a path, where nothing must be.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::from_std(std::os::unix::net::UnixDatagram::bind(path)?)
+    }
+
+    /// Two that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = std::os::unix::net::UnixDatagram::pair()?;
+        Ok((Self::from_std(one)?, Self::from_std(other)?))
+    }
+
+    /// Sends a packet to a path.
+    ///
+    /// # Errors
+    ///
+    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    pub fn send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        let path = path.as_ref();
+        self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send_to(buf, path))
+    }
+
+    /// Waits for a packet: its length, and where it came from.
+    ///
+    /// # Errors
+    ///
+    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv_from(buf))
+    }
+
+    /// Sends a packet to the other of a [`pair`](UnixDatagram::pair).
+    ///
+    /// # Errors
+    ///
+    /// As those of [`send_to`](UnixDatagram::send_to).
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send(buf))
+    }
+
+    /// Waits for a packet.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`recv_from`](UnixDatagram::recv_from).
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv(buf))
+    }
+}

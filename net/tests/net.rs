@@ -1,0 +1,625 @@
+//! Sockets: Go's tests of deadlines, of close against pending calls, and of half-closed streams (`net/timeout_test.go`,
+//! `net/net_test.go`, `net/splice_test.go` of 1.27) by name, and what a service meets. Loopback addresses only.
+#![cfg(all(target_os = "linux", not(sudog_loom)))]
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog_net::{Closed, Side, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed};
+use sudog_runtime::goroutine::{go, gosched, now, run, run_local, set_max_procs, sleep, spawn};
+use sudog_sync::WaitGroup;
+use sudog_sync::context::{self, background};
+use support::{Watchdog, eventually};
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let addr = listener.local_addr().expect("its address");
+    (listener, addr)
+}
+
+/// Two that are connected to each other.
+fn pair() -> (TcpStream, TcpStream) {
+    let (listener, addr) = listen();
+    let there = TcpStream::connect(addr).expect("a connection");
+    (listener.accept().expect("its other end").0, there)
+}
+
+/// Runs a test on threads, in `run`, and in `run_local`.
+fn everywhere(test: impl Fn() + Copy + Send + Sync) {
+    let _watchdog = Watchdog::new();
+    test();
+    run(test);
+    run_local(test);
+}
+
+#[track_caller]
+fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
+    result.expect_err("an error").kind()
+}
+
+/// Until so many calls wait.
+fn until_waiting(n: usize, waiters: impl Fn() -> usize) {
+    eventually(|| {
+        gosched();
+        waiters() == n
+    });
+}
+
+// ---- streams --------------------------------------------------------------------------------------------------------
+
+#[test]
+fn echo() {
+    everywhere(|| {
+        let (listener, addr) = listen();
+        let server = spawn(move || {
+            let (stream, peer) = listener.accept().unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), peer);
+            io::copy(&mut &stream, &mut &stream).unwrap()
+        });
+        let mut stream = TcpStream::connect(addr).unwrap();
+        assert!(stream.nodelay().unwrap());
+        let sent: Vec<u8> = (0..1_000_000_u64).map(|n| ((n * n) >> 8) as u8).collect();
+        thread_or_goroutine(&stream, sent.clone());
+        let mut echo = Vec::new();
+        stream.read_to_end(&mut echo).unwrap();
+        assert!(echo == sent);
+        assert_eq!(server.join().unwrap(), sent.len() as u64);
+    });
+}
+
+/// Writes beside a reader: more than the buffers hold.
+fn thread_or_goroutine(stream: &TcpStream, data: Vec<u8>) {
+    let copy = stream.with_std(std::net::TcpStream::try_clone).unwrap();
+    let mut writer = TcpStream::from_std(copy).unwrap();
+    go(move || {
+        writer.write_all(&data).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+}
+
+/// Go: TestTCPClose, TestCloseRead, TestCloseWrite.
+#[test]
+fn half_close() {
+    everywhere(|| {
+        let (mut here, mut there) = pair();
+        here.write_all(b"the end").unwrap();
+        here.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        there.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "the end");
+        there.write_all(b"an answer").unwrap(); // the other direction is open
+        drop(there);
+        text.clear();
+        here.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "an answer");
+        assert_eq!(kind(here.write(b"x").and_then(|_| here.write_all(b"x"))), ErrorKind::BrokenPipe);
+    });
+}
+
+/// One reads, one writes, at the same time, by one stream.
+#[test]
+fn both_sides_at_once() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let (here, there) = pair();
+        let (here, there) = (Arc::new(here), Arc::new(there));
+        let group = Arc::new(WaitGroup::new());
+        for stream in [here, there] {
+            let reader = stream.clone();
+            group.go(move || {
+                let mut buf = vec![0; 1 << 20];
+                (&*reader).read_exact(&mut buf).unwrap();
+                assert!(buf.iter().all(|&byte| byte == 7));
+            });
+            group.go(move || (&*stream).write_all(&vec![7; 1 << 20]).unwrap());
+        }
+        group.wait();
+    });
+}
+
+/// Writers of one stream take turns: what one write has sent stands together.
+#[test]
+fn writers_take_turns() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let (here, mut there) = pair();
+        let here = Arc::new(here);
+        for n in 0..8_u8 {
+            let here = here.clone();
+            go(move || (0..100).for_each(|_| (&*here).write_all(&[n; 16]).unwrap()));
+        }
+        let mut buf = [0; 16];
+        for _ in 0..800 {
+            there.read_exact(&mut buf).unwrap();
+            assert!(buf.iter().all(|&byte| byte == buf[0]), "{buf:?}");
+        }
+    });
+}
+
+#[test]
+fn vectored() {
+    run(|| {
+        let (mut here, mut there) = pair();
+        let parts = [io::IoSlice::new(b"one "), io::IoSlice::new(b"two")];
+        assert_eq!(here.write_vectored(&parts).unwrap(), 7);
+        here.flush().unwrap();
+        let (mut a, mut b) = ([0; 4], [0; 3]);
+        assert_eq!(there.read_vectored(&mut [io::IoSliceMut::new(&mut a), io::IoSliceMut::new(&mut b)]).unwrap(), 7);
+        assert_eq!((&a, &b), (b"one ", b"two"));
+    });
+}
+
+// ---- closing --------------------------------------------------------------------------------------------------------
+
+/// Go: TestReadAfterClose, TestWriteAfterClose, TestDoubleClose..., TestAcceptAfterClose.
+#[test]
+fn after_close() {
+    everywhere(|| {
+        let (listener, _) = listen();
+        listener.close().unwrap();
+        assert!(is_closed(&listener.accept().unwrap_err()));
+        assert!(is_closed(&listener.close().unwrap_err()));
+        assert_eq!(listener.incoming().count(), 0);
+        let (mut here, _there) = pair();
+        here.close().unwrap();
+        assert!(is_closed(&here.read(&mut [0]).unwrap_err()));
+        assert!(is_closed(&here.write(&[0]).unwrap_err()));
+        assert!(is_closed(&here.set_deadline(None).unwrap_err()));
+        assert!(is_closed(&here.peer_addr().unwrap_err()));
+        assert_eq!(here.close().unwrap_err().to_string(), Closed.to_string());
+        assert_eq!(Closed.to_string(), "use of closed network connection");
+        assert_eq!(format!("{here:?}"), "(closed)");
+        assert!(!is_closed(&io::Error::other("something else")));
+    });
+}
+
+/// Go: TestCloseUnblocksRead, TestAcceptIgnoreAbortedConnRequest's neighbours: a close ends pending calls.
+#[test]
+fn a_close_ends_a_pending_read() {
+    everywhere(|| {
+        let (here, _there) = pair();
+        let here = Arc::new(here);
+        let reads = [here.clone(), here.clone()].map(|here| spawn(move || (&*here).read(&mut [0])));
+        until_waiting(2, || here.waiters(Side::Read));
+        here.close().unwrap();
+        for read in reads {
+            assert!(is_closed(&read.join().unwrap().unwrap_err()), "the one that waits, and the one behind it");
+        }
+    });
+}
+
+#[test]
+fn a_close_ends_a_pending_write() {
+    everywhere(|| {
+        let (here, _there) = pair();
+        let here = Arc::new(here);
+        let writer = here.clone();
+        let write = spawn(move || {
+            loop {
+                if let Err(error) = (&*writer).write_all(&[0; 1 << 16]) {
+                    return error;
+                }
+            }
+        });
+        until_waiting(1, || here.waiters(Side::Write));
+        here.close().unwrap();
+        assert!(is_closed(&write.join().unwrap()));
+    });
+}
+
+#[test]
+fn a_close_ends_a_pending_accept() {
+    everywhere(|| {
+        let (listener, _) = listen();
+        let listener = Arc::new(listener);
+        let theirs = listener.clone();
+        let accept = spawn(move || theirs.incoming().count());
+        until_waiting(1, || listener.waiters(Side::Read));
+        listener.close().unwrap();
+        assert_eq!(accept.join().unwrap(), 0);
+    });
+}
+
+/// The descriptor is closed when its last user has gone: the other end sees the end of the stream.
+#[test]
+fn the_descriptor_is_closed() {
+    everywhere(|| {
+        let (here, mut there) = pair();
+        here.close().unwrap();
+        assert_eq!(there.read(&mut [0]).unwrap(), 0);
+        drop(here);
+        drop(pair()); // dropped without a close
+    });
+}
+
+// ---- deadlines ------------------------------------------------------------------------------------------------------
+
+/// Go: TestReadTimeout, TestReadTimeoutMustNotReturn, TestReadTimeoutFluctuation.
+#[test]
+fn read_timeout() {
+    everywhere(|| {
+        let (mut here, mut there) = pair();
+        for d in [Duration::ZERO, 50 * Duration::from_micros(1), MS, 5 * MS] {
+            let deadline = now() + d;
+            here.set_read_deadline(Some(deadline)).unwrap();
+            for _ in 0..3 {
+                let error = here.read(&mut [0]).unwrap_err();
+                assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "i/o timeout"));
+                assert!(now() >= deadline);
+            }
+        }
+        // Of the other side it says nothing; and what is there is not read once it has passed.
+        there.write_all(b"x").unwrap();
+        here.write_all(b"y").unwrap();
+        assert_eq!(kind(here.read(&mut [0])), ErrorKind::TimedOut);
+        here.set_read_deadline(None).unwrap();
+        assert_eq!(here.read(&mut [0]).unwrap(), 1);
+    });
+}
+
+/// Go: TestWriteTimeout, TestWriteTimeoutMustNotReturn.
+#[test]
+fn write_timeout() {
+    everywhere(|| {
+        let (mut here, _there) = pair();
+        here.set_write_deadline(Some(now() + 10 * MS)).unwrap();
+        assert_eq!(kind(loop_write(&mut here)), ErrorKind::TimedOut);
+        here.set_deadline(None).unwrap();
+    });
+}
+
+fn loop_write(stream: &mut TcpStream) -> io::Result<()> {
+    loop {
+        stream.write_all(&[0; 1 << 16])?;
+    }
+}
+
+/// Go: TestAcceptTimeout.
+#[test]
+fn accept_timeout() {
+    everywhere(|| {
+        let (listener, addr) = listen();
+        listener.set_read_deadline(Some(now() + MS)).unwrap();
+        assert_eq!(kind(listener.accept()), ErrorKind::TimedOut);
+        listener.set_read_deadline(None).unwrap();
+        let _there = TcpStream::connect(addr).unwrap();
+        listener.accept().unwrap();
+    });
+}
+
+/// Go: TestReadWriteDeadlineRace, TestSetDeadlineWhilePending...: a call that waits is ended by a deadline that is set
+/// meanwhile, in the past or not, and goes on if it is taken back.
+#[test]
+fn a_deadline_for_a_pending_call() {
+    everywhere(|| {
+        let (here, mut there) = pair();
+        let here = Arc::new(here);
+        for deadline in [Some(Duration::ZERO), Some(2 * MS)] {
+            let reader = here.clone();
+            let read = spawn(move || (&*reader).read(&mut [0]));
+            until_waiting(1, || here.waiters(Side::Read));
+            here.set_read_deadline(deadline.map(|d| now() + d)).unwrap();
+            assert_eq!(kind(read.join().unwrap()), ErrorKind::TimedOut);
+            here.set_read_deadline(None).unwrap();
+        }
+        here.set_read_deadline(Some(now() + HOUR)).unwrap();
+        let reader = here.clone();
+        let read = spawn(move || (&*reader).read(&mut [0]));
+        until_waiting(1, || here.waiters(Side::Read));
+        here.set_read_deadline(None).unwrap();
+        there.write_all(b"x").unwrap();
+        assert_eq!(read.join().unwrap().unwrap(), 1);
+    });
+}
+
+#[test]
+fn connect_errors() {
+    everywhere(|| {
+        let (listener, addr) = listen();
+        assert_eq!(kind(TcpListener::bind(addr)), ErrorKind::AddrInUse);
+        drop(listener);
+        assert_eq!(kind(TcpStream::connect(addr)), ErrorKind::ConnectionRefused);
+        assert_eq!(kind(TcpStream::connect("not an address")), ErrorKind::InvalidInput);
+        assert_eq!(kind(TcpStream::connect(&[][..])), ErrorKind::InvalidInput);
+        assert!(TcpStream::connect(("127.0.0.1", 0)).is_err());
+        assert!(TcpListener::bind("127.0.0.1:notaport").is_err());
+        assert!(UnixStream::connect("/nonexistent/socket").is_err());
+        // The first that answers.
+        let (listener, there) = listen();
+        let stream = TcpStream::connect(&[addr, there][..]).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), there);
+        listener.accept().unwrap();
+        TcpListener::bind("localhost:0").unwrap();
+    });
+}
+
+/// A listener whose queue is full answers nobody: the dial times out, and a context ends it.
+#[test]
+fn connect_timeout() {
+    let _watchdog = Watchdog::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: an open socket.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let addr = listener.local_addr().unwrap();
+    run(|| {
+        let mut streams = Vec::new();
+        let error = loop {
+            match TcpStream::connect_timeout(addr, 20 * MS) {
+                Ok(stream) => streams.push(stream),
+                Err(error) => break error,
+            }
+            assert!(streams.len() < 100);
+        };
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let (ctx, cancel) = context::with_cancel(&background());
+        let dial = spawn(move || TcpStream::connect_ctx(&ctx, addr));
+        sleep(MS);
+        cancel.cancel();
+        let error = dial.join().unwrap().unwrap_err();
+        assert_eq!(error.get_ref().and_then(|error| error.downcast_ref()), Some(&context::Error::Canceled));
+    });
+}
+
+// ---- contexts -------------------------------------------------------------------------------------------------------
+
+#[test]
+fn contexts_end_calls() {
+    everywhere(|| {
+        let (listener, _) = listen();
+        let listener = Arc::new(listener);
+        let (here, _there) = pair();
+        let here = Arc::new(here);
+        let (ctx, cancel) = context::with_cancel(&background());
+        let reader = (here.clone(), ctx.clone());
+        let read = spawn(move || reader.0.read_ctx(&reader.1, &mut [0]));
+        let acceptor = (listener.clone(), ctx.clone());
+        let accept = spawn(move || acceptor.0.accept_ctx(&acceptor.1).map(drop));
+        until_waiting(2, || here.waiters(Side::Read) + listener.waiters(Side::Read));
+        cancel.cancel();
+        for error in [read.join().unwrap().unwrap_err(), accept.join().unwrap().unwrap_err()] {
+            assert_eq!(error.get_ref().and_then(|error| error.downcast_ref()), Some(&context::Error::Canceled));
+        }
+        let (ctx, _cancel) = context::with_timeout(&background(), MS);
+        assert_eq!(kind(here.read_ctx(&ctx, &mut [0])), ErrorKind::TimedOut);
+        assert_eq!(kind(here.write_ctx(&ctx, &[0])), ErrorKind::TimedOut, "before it tries");
+        assert_eq!(here.write_ctx(&background(), b"x").unwrap(), 1, "the stream is as it was");
+        // A deadline of the stream, in a call with a context.
+        here.set_read_deadline(Some(now() + MS)).unwrap();
+        let error = here.read_ctx(&background(), &mut [0]).unwrap_err();
+        assert_eq!(error.to_string(), "i/o timeout");
+        here.close().unwrap();
+        assert!(is_closed(&here.read_ctx(&background(), &mut [0]).unwrap_err()));
+    });
+}
+
+// ---- packets, Unix sockets ------------------------------------------------------------------------------------------
+
+#[test]
+fn udp() {
+    everywhere(|| {
+        let (here, there) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (a, b) = (here.local_addr().unwrap(), there.local_addr().unwrap());
+        let echo = spawn(move || {
+            let mut buf = [0; 64];
+            let (n, from) = there.recv_from(&mut buf).unwrap();
+            there.send_to(&buf[..n], from).unwrap();
+            there.connect(from).unwrap();
+            there.send(b"again").unwrap();
+            there.peer_addr().unwrap()
+        });
+        here.send_to(b"hello", b).unwrap();
+        let mut buf = [0; 64];
+        assert_eq!(here.recv_from(&mut buf).unwrap(), (5, b));
+        here.connect(b).unwrap();
+        assert_eq!(here.recv(&mut buf).unwrap(), 5);
+        assert_eq!(echo.join().unwrap(), a);
+        here.set_read_deadline(Some(now() + MS)).unwrap();
+        assert_eq!(kind(here.recv(&mut buf)), ErrorKind::TimedOut);
+        let (ctx, _cancel) = context::with_timeout(&background(), MS);
+        here.set_read_deadline(None).unwrap();
+        assert_eq!(kind(here.recv_from_ctx(&ctx, &mut buf)), ErrorKind::TimedOut);
+        here.close().unwrap();
+        assert!(is_closed(&here.send(b"x").unwrap_err()));
+    });
+}
+
+#[test]
+fn unix_sockets() {
+    everywhere(|| {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("sudog-net-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(kind(UnixListener::bind(&path)), ErrorKind::AddrInUse);
+        let theirs = path.clone();
+        let client = spawn(move || {
+            let mut stream = UnixStream::connect(theirs).unwrap();
+            stream.write_all(b"hello").unwrap();
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+        client.join().unwrap();
+        std::fs::remove_file(path).unwrap();
+        let (here, there) = UnixDatagram::pair().unwrap();
+        let packet = spawn(move || {
+            let mut buf = [0; 8];
+            there.recv(&mut buf).map(|n| (n, buf))
+        });
+        here.send(b"one").unwrap();
+        assert_eq!(packet.join().unwrap().unwrap(), (3, *b"one\0\0\0\0\0"));
+    });
+}
+
+// ---- schedulers -----------------------------------------------------------------------------------------------------
+
+/// A goroutine that waits in a read ends with its `run`, and the stream can be used elsewhere after that.
+#[test]
+fn run_returns_with_connections_open() {
+    let _watchdog = Watchdog::new();
+    let (here, mut there) = pair();
+    let here = Arc::new(here);
+    let main_ended = run(|| {
+        for _ in 0..100 {
+            let here = here.clone();
+            go(move || (&*here).read(&mut [0]).map(drop).unwrap());
+        }
+        until_waiting(100, || here.waiters(Side::Read));
+        Instant::now()
+    });
+    assert!(main_ended.elapsed() < Duration::from_secs(5), "{:?}", main_ended.elapsed());
+    run(|| {
+        there.write_all(b"x").unwrap();
+        assert_eq!((&*here).read(&mut [0]).unwrap(), 1, "a stream that has moved to another run");
+    });
+}
+
+/// A scheduler is not at rest while a goroutine waits for the network.
+#[test]
+fn a_scheduler_waits_for_the_network() {
+    let _watchdog = Watchdog::new();
+    static READ: AtomicBool = AtomicBool::new(false);
+    let (mut here, mut there) = pair();
+    let writer = thread::spawn(move || {
+        thread::sleep(20 * MS);
+        there.write_all(b"x").unwrap();
+    });
+    run_local(move || {
+        go(move || {
+            here.read_exact(&mut [0]).unwrap();
+            READ.store(true, Relaxed);
+        });
+    });
+    assert!(READ.load(Relaxed));
+    writer.join().unwrap();
+}
+
+/// Two schedulers, of which the one whose worker polls ends: the other's goroutines are woken all the same.
+#[test]
+fn the_one_that_polls_leaves() {
+    let _watchdog = Watchdog::new();
+    for _ in 0..20 {
+        let (mut here, there) = pair();
+        let stays = thread::spawn(move || run_local(move || here.read_exact(&mut [0]).unwrap()));
+        let (mut idle, _peer) = pair();
+        run_local(move || {
+            idle.set_read_deadline(Some(now() + MS)).unwrap();
+            assert_eq!(kind(idle.read(&mut [0])), ErrorKind::TimedOut);
+        });
+        (&there).write_all(b"x").unwrap();
+        stays.join().unwrap();
+    }
+}
+
+/// Goroutines of two workers wait, and one worker is kept busy: the other's are woken.
+#[test]
+fn a_busy_worker_keeps_no_other_from_its_events() {
+    let _watchdog = Watchdog::new();
+    static OVER: AtomicBool = AtomicBool::new(false);
+    run(|| {
+        set_max_procs(2);
+        let (here, there) = pair();
+        let (here, there) = (Arc::new(here), Arc::new(there));
+        let pings: Vec<_> = [here, there]
+            .into_iter()
+            .enumerate()
+            .map(|(n, stream)| {
+                spawn(move || {
+                    let mut byte = [0];
+                    for _ in 0..200 {
+                        if n == 0 {
+                            (&*stream).write_all(&byte).unwrap();
+                        }
+                        (&*stream).read_exact(&mut byte).unwrap();
+                        if n == 1 {
+                            (&*stream).write_all(&byte).unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        go(|| {
+            while !OVER.load(Relaxed) {
+                gosched();
+            }
+        });
+        pings.into_iter().for_each(|ping| ping.join().unwrap());
+        OVER.store(true, Relaxed);
+    });
+}
+
+// ---- many -----------------------------------------------------------------------------------------------------------
+
+/// Opened, used and closed at random, by goroutines and threads, and all descriptors come back.
+#[test]
+fn many_connections_at_random() {
+    let _watchdog = Watchdog::new();
+    let (listener, addr) = listen();
+    let listener = Arc::new(listener);
+    let server = listener.clone();
+    let served = thread::spawn(move || {
+        run(|| {
+            let group = Arc::new(WaitGroup::new());
+            for stream in server.incoming() {
+                let mut stream = stream.unwrap();
+                group.go(move || {
+                    let mut buf = [0; 64];
+                    while let Ok(n) = stream.read(&mut buf) {
+                        if n == 0 || stream.write_all(&buf[..n]).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            group.wait();
+        });
+    });
+    let client = move |seed: u32| {
+        let mut random = seed.wrapping_mul(2_654_435_761) | 1;
+        for _ in 0..20 {
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            let stream = Arc::new(TcpStream::connect(addr).unwrap());
+            match random % 4 {
+                0 => {
+                    let reader = stream.clone();
+                    let read = spawn(move || (&*reader).read(&mut [0]).map_err(|error| is_closed(&error)));
+                    stream.close().unwrap();
+                    assert!(matches!(read.join().unwrap(), Err(true)));
+                }
+                1 => stream.shutdown(Shutdown::Both).unwrap(),
+                _ => {
+                    let n = (random >> 8) as usize % 64 + 1;
+                    (&*stream).write_all(&[7; 64][..n]).unwrap();
+                    let mut buf = [0; 64];
+                    (&*stream).read_exact(&mut buf[..n]).unwrap();
+                }
+            }
+        }
+    };
+    thread::scope(|s| {
+        s.spawn(|| client(1));
+        s.spawn(|| run_local(|| client(2)));
+        s.spawn(|| {
+            run(|| {
+                let group = Arc::new(WaitGroup::new());
+                for seed in 3..50 {
+                    group.go(move || client(seed));
+                }
+                group.wait();
+            });
+        });
+    });
+    listener.close().unwrap();
+    served.join().unwrap();
+}

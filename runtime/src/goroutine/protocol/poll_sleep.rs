@@ -1,0 +1,105 @@
+//! A worker that sleeps in the network poller, in place of its parker: how a waker gets it out of there.
+//!
+//! | sleeper | waker |
+//! |---|---|
+//! | 1. `polling = true` | 1. unparks the parker: it is ready |
+//! | 2. is the parker ready? | 2. reads `polling` |
+//! | 3. no: polls, until an event or an interrupt. Yes: does not | 3. it is true: interrupts the poller |
+//!
+//! A Dekker pair, with a sequentially consistent fence between 1 and 2 on both sides: the sleeper finds its parker ready,
+//! or the waker finds it polling. An interrupt stays until a sleeper has taken it, so one that comes between 2 and 3 of
+//! the sleeper ends the poll at once. One that comes too late ends the next poll, for nothing.
+//!
+//! Go: `netpollBreak` of `runtime/netpoll_epoll.go` (1.27).
+
+use crate::shim::{AtomicBool, Ordering, Parker, full_fence};
+
+/// Whether a worker sleeps in the poller.
+pub(crate) struct PollSleep {
+    polling: AtomicBool,
+}
+
+impl PollSleep {
+    pub(crate) fn new() -> Self {
+        Self { polling: AtomicBool::new(false) }
+    }
+
+    /// Sleeper: polls, unless the parker is ready, and until a waker interrupts it. Whether the parker was readied; then
+    /// it can be used again.
+    pub(crate) fn sleep(&self, parker: &Parker, poll: impl FnOnce()) -> bool {
+        self.polling.store(true, Ordering::Relaxed);
+        full_fence();
+        if !parker.is_ready() {
+            poll();
+        }
+        self.polling.store(false, Ordering::Relaxed);
+        // Ready, so it returns at once. It has the Acquire.
+        parker.is_ready() && parker.park(None)
+    }
+
+    /// Waker, after its unpark.
+    #[inline]
+    pub(crate) fn interrupt(&self, interrupt: impl FnOnce()) {
+        full_fence();
+        if self.polling.load(Ordering::Relaxed) {
+            interrupt();
+        }
+    }
+}
+
+#[cfg(all(test, sudog_loom))]
+mod tests {
+    use super::*;
+    use crate::shim::reached::{mark, must_reach, sleep};
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    /// An eventfd in an epoll: an interrupt stays until it is taken.
+    struct Poller(Mutex<bool>, Condvar);
+
+    impl Poller {
+        fn poll(&self) {
+            let mut interrupted = self.0.lock().unwrap();
+            while !*interrupted {
+                mark("it sleeps in the poller");
+                interrupted = sleep(|| self.1.wait(interrupted).unwrap());
+            }
+            *interrupted = false;
+        }
+
+        fn interrupt(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_one();
+        }
+    }
+
+    #[test]
+    fn a_waker_ends_a_sleep_in_the_poller() {
+        let states = ["it sleeps in the poller", "it polls", "it is ready before it polls", "it is interrupted"];
+        must_reach(&states, || {
+            loom::model(|| {
+                let poller = Arc::new(Poller(Mutex::new(false), Condvar::new()));
+                let sleeper = Arc::new((PollSleep::new(), Parker::new()));
+                let waker = thread::spawn({
+                    let (poller, sleeper) = (poller.clone(), sleeper.clone());
+                    move || {
+                        // SAFETY: alive, and unparked once.
+                        unsafe { Parker::unpark(&raw const sleeper.1) };
+                        sleeper.0.interrupt(|| {
+                            mark("it is interrupted");
+                            poller.interrupt();
+                        });
+                    }
+                });
+                let mut polled = false;
+                let woken = sleeper.0.sleep(&sleeper.1, || {
+                    polled = true;
+                    poller.poll();
+                });
+                mark(if polled { "it polls" } else { "it is ready before it polls" });
+                assert!(woken, "an interrupt comes after its unpark");
+                waker.join().unwrap();
+            });
+        });
+    }
+}
