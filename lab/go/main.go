@@ -29,7 +29,12 @@ var count = flag.Int("count", 1_000_000, "goroutines of Million")
 func main() {
 	minTime := flag.Duration("min-time", 200*time.Millisecond, "how long the last round must take")
 	list := flag.Bool("list", false, "print the names and stop")
+	echo := flag.Bool("echo", false, "serve echoes of TCP instead")
 	flag.Parse()
+	if *echo {
+		serveEcho()
+		return
+	}
 	if *list {
 		for _, c := range cases {
 			fmt.Println(c.name)

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(target_os = "linux")]
+use crate::bench::netbench;
 use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, semtable, syncbench, uncontended};
 #[cfg(unix)]
 use crate::bench::{goroutines, versus_go};
@@ -74,6 +76,13 @@ pub enum Command {
     #[cfg(unix)]
     #[command(hide = true)]
     VersusGoChild(versus_go::ChildArgs),
+    /// Servers of TCP echoes: sudog, tokio, Go. Round trips, processor time, memory
+    #[cfg(target_os = "linux")]
+    Netbench(netbench::NetbenchArgs),
+    /// One server of netbench, which that command starts
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    NetbenchChild(netbench::ChildArgs),
     /// The locks and semaphores, and what they can do
     List,
 }
@@ -151,6 +160,10 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::VersusGo(args)) => versus_go::run(args, output),
         #[cfg(unix)]
         Some(Command::VersusGoChild(args)) => versus_go::child::be(args),
+        #[cfg(target_os = "linux")]
+        Some(Command::Netbench(args)) => netbench::run(args, output),
+        #[cfg(target_os = "linux")]
+        Some(Command::NetbenchChild(args)) => netbench::serve(args),
         Some(Command::Stages(args)) => stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
         Some(Command::List) => list::run(output),

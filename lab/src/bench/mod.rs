@@ -7,6 +7,8 @@ pub mod goroutines;
 pub mod list;
 pub mod logged;
 pub mod mutexbench;
+#[cfg(target_os = "linux")]
+pub mod netbench;
 pub mod page;
 pub mod plan;
 pub mod rwbench;

@@ -12,12 +12,13 @@ use crate::output::failure::Failure;
 const VARIABLE: &str = "SUDOG_GO";
 
 /// The sources of Go's side, which come with the laboratory.
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 9] = [
     ("chan.go", include_str!("../../../go/chan.go")),
     ("go.mod", include_str!("../../../go/go.mod")),
     ("load.go", include_str!("../../../go/load.go")),
     ("main.go", include_str!("../../../go/main.go")),
     ("measure.go", include_str!("../../../go/measure.go")),
+    ("net.go", include_str!("../../../go/net.go")),
     ("sched.go", include_str!("../../../go/sched.go")),
     ("sync.go", include_str!("../../../go/sync.go")),
     ("work.go", include_str!("../../../go/work.go")),
@@ -106,6 +107,13 @@ fn language(version: &str) -> Option<String> {
 pub struct Program(Folder);
 
 impl Program {
+    /// Go's side of `netbench`: to be started on so many processors.
+    pub fn echo_server(&self, workers: usize) -> Command {
+        let mut command = Command::new(self.0.0.join(BINARY));
+        command.arg("-echo").env("GOMAXPROCS", workers.to_string());
+        command
+    }
+
     /// Runs one benchmark on so many processors.
     pub fn run(&self, name: &str, workers: usize, limits: &Limits) -> Result<Reading, Failure> {
         let mut command = Command::new(self.0.0.join(BINARY));

@@ -1,0 +1,345 @@
+//! Servers that send back what comes in, under the same load: here, on tokio, and on Go.
+//!
+//! Each server is a process of its own, so that its memory and its processor time are its own. The client is this
+//! process: it opens idle connections, then as many threads as there are active ones each send 64 bytes and read them
+//! back, again and again.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, fs, io, thread};
+
+use clap::{Args, ValueEnum};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{SysconfVar, sysconf};
+use serde::Serialize;
+use sudog_runtime::goroutine::{go, run as run_goroutines};
+
+use super::versus_go::go::{Go, Program};
+use crate::measure::metrics::median;
+use crate::options::{List, MAX_RUNS, list, number, seconds};
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::table::Table;
+
+/// What answers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Server {
+    /// A goroutine for each connection, over `sudog-net`
+    Sudog,
+    /// A task for each connection
+    Tokio,
+    /// A goroutine for each connection. Needs Go
+    Go,
+}
+
+/// Options of `netbench`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct NetbenchArgs {
+    /// Servers
+    #[arg(long, value_name = "A,B", default_value = "sudog,tokio,go", value_parser = list::<Named>)]
+    pub servers: List<Named>,
+
+    /// Processors that a server may use
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number::<1, 256>)]
+    pub workers: usize,
+
+    /// Connections without traffic
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number::<0, 1_000_000>)]
+    pub idle: usize,
+
+    /// Connections with traffic
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = number::<1, 10_000>)]
+    pub active: usize,
+
+    /// How long a run takes
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Runs of each server, in turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+}
+
+/// A server, by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Named(Server);
+
+impl std::str::FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Server::from_str(text, false).map(Self).map_err(|_| format!("'{text}' is none of sudog, tokio, go"))
+    }
+}
+
+/// Options of `netbench-child`.
+#[derive(Args, Clone, Debug)]
+pub struct ChildArgs {
+    /// Which
+    pub server: Server,
+
+    /// How many workers it has
+    #[arg(long, value_parser = number::<1, 256>)]
+    pub workers: usize,
+}
+
+/// What a server did under the load.
+#[derive(Clone, Serialize, Debug)]
+struct Record {
+    bench: &'static str,
+    server: Server,
+    workers: usize,
+    idle: usize,
+    active: usize,
+    runs: usize,
+    /// Medians over the runs: round trips a second, ...
+    throughput: f64,
+    /// ... the server's processor time for one, in nanoseconds, ...
+    processor_time: f64,
+    /// ... the longest round trip, in nanoseconds, ...
+    longest: f64,
+    /// ... and what memory the server has with all connections open, in bytes.
+    memory: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    throughput: f64,
+    processor_time: f64,
+    longest: f64,
+    memory: f64,
+}
+
+/// A server that runs. Dropped, it ends.
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self, Failure> {
+        let fail = |error: io::Error| Failure::Run(format!("a server does not start: {error}"));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(fail)?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or_else(|| fail(io::ErrorKind::BrokenPipe.into()))?;
+        BufReader::new(stdout).read_line(&mut line).map_err(fail)?;
+        let port = line.trim().parse().map_err(|_| Failure::Run(format!("a server says '{}'", line.trim())))?;
+        Ok(Self { child, port })
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// A field of `/proc/PID/status`, in bytes.
+    fn memory(&self) -> io::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kib.map(|kib| kib * 1024.0).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn processor_time(&self) -> io::Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // Behind the name, which may hold anything: state, and 10 more; then user and system time.
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |field: usize| fields.get(field).and_then(|field| field.parse::<f64>().ok());
+        let tick = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
+        match (ticks(11), ticks(12)) {
+            (Some(user), Some(system)) => Ok((user + system) / tick * 1e9),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command_of(server: Server, workers: usize, program: Option<&Program>) -> Result<Command, Failure> {
+    if let (Server::Go, Some(program)) = (server, program) {
+        return Ok(program.echo_server(workers));
+    }
+    let this = env::current_exe().map_err(|error| Failure::Run(format!("where is this program? {error}")))?;
+    let mut command = Command::new(this);
+    let name = server.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    command.args(["netbench-child", &name, "--workers", &workers.to_string()]);
+    command.env("SUDOG_MAXPROCS", workers.to_string());
+    Ok(command)
+}
+
+fn measure(args: &NetbenchArgs, server: &Running) -> io::Result<Reading> {
+    let idle = (0..args.idle).map(|_| server.connect()).collect::<io::Result<Vec<_>>>()?;
+    let active = (0..args.active).map(|_| server.connect()).collect::<io::Result<Vec<_>>>()?;
+    let (over, start) = (AtomicBool::new(false), Barrier::new(args.active + 1));
+    let round_trips = |mut stream: &TcpStream| -> io::Result<(u64, Duration)> {
+        let (sent, mut buf) = ([7; 64], [0; 64]);
+        // All are served before the clock starts: so the server has accepted them.
+        stream.write_all(&sent)?;
+        stream.read_exact(&mut buf)?;
+        start.wait();
+        let (mut count, mut longest) = (0, Duration::ZERO);
+        while !over.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            stream.write_all(&sent)?;
+            stream.read_exact(&mut buf)?;
+            longest = longest.max(begun.elapsed());
+            count += 1;
+        }
+        Ok((count, longest))
+    };
+    thread::scope(|s| {
+        let threads: Vec<_> = active.iter().map(|stream| s.spawn(|| round_trips(stream))).collect();
+        start.wait();
+        let (begun, time) = (Instant::now(), server.processor_time()?);
+        thread::sleep(args.seconds);
+        let memory = server.memory()?;
+        let (took, time) = (begun.elapsed(), server.processor_time()? - time);
+        over.store(true, Ordering::Relaxed);
+        let (mut count, mut longest) = (0, Duration::ZERO);
+        for thread in threads {
+            let (n, wait) = thread.join().map_err(|_| io::Error::other("a client has panicked"))??;
+            count += n;
+            longest = longest.max(wait);
+        }
+        drop(idle);
+        Ok(Reading {
+            throughput: count as f64 / took.as_secs_f64(),
+            processor_time: time / count as f64,
+            longest: longest.as_nanos() as f64,
+            memory,
+        })
+    })
+}
+
+/// Both ends of all connections, of servers and of this process, are descriptors.
+fn raise_limit(connections: usize) -> Result<(), Failure> {
+    let fail = |error| Failure::Run(format!("the limit of descriptors: {error}"));
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(fail)?;
+    let wanted = connections as u64 + 100;
+    if wanted > hard {
+        return Err(Failure::Usage(format!("{connections} connections need more descriptors than the limit, {hard}")));
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(wanted), hard).map_err(fail)
+}
+
+/// Measures and prints.
+pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
+    raise_limit(args.idle + args.active)?;
+    let servers: Vec<Server> = args.servers.0.iter().map(|named| named.0).collect();
+    let program = if servers.contains(&Server::Go) { Some(Go::find()?.build()?) } else { None };
+    let mut readings = vec![Vec::new(); servers.len()];
+    let progress = output.progress("netbench", args.runs * servers.len());
+    for _ in 0..args.runs {
+        for (&server, readings) in servers.iter().zip(&mut readings) {
+            let running = Running::start(command_of(server, args.workers, program.as_ref())?)?;
+            let reading = measure(args, &running).map_err(|error| Failure::Run(format!("{server:?}: {error}")))?;
+            readings.push(reading);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    let mut table = Table::new(1, ["server", "round trips/s", "ratio", "processor us", "longest us", "memory MB"]);
+    let mut first = None;
+    for (&server, readings) in servers.iter().zip(&readings) {
+        let middle = |of: fn(&Reading) -> f64| median(readings.iter().map(of));
+        let record = Record {
+            bench: "netbench",
+            server,
+            workers: args.workers,
+            idle: args.idle,
+            active: args.active,
+            runs: args.runs,
+            throughput: middle(|reading| reading.throughput),
+            processor_time: middle(|reading| reading.processor_time),
+            longest: middle(|reading| reading.longest),
+            memory: middle(|reading| reading.memory),
+        };
+        let first = *first.get_or_insert(record.throughput);
+        table.row([
+            format!("{server:?}").to_lowercase(),
+            format!("{:.0}", record.throughput),
+            format!("{:.2}", record.throughput / first),
+            format!("{:.1}", record.processor_time / 1e3),
+            format!("{:.0}", record.longest / 1e3),
+            format!("{:.1}", record.memory / 1e6),
+        ]);
+        output.record(&record)?;
+    }
+    output.text(format_args!(
+        "netbench: {} idle and {} active connections, {} workers; medians of {} runs of {:?}\n\n{table}\n",
+        args.idle, args.active, args.workers, args.runs, args.seconds
+    ))
+}
+
+// ---- servers --------------------------------------------------------------------------------------------------------
+
+/// Is a server, until its input ends.
+pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
+    raise_limit(20_000).ok();
+    thread::spawn(|| {
+        _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(0);
+    });
+    match args.server {
+        Server::Sudog => serve_by_goroutines(),
+        Server::Tokio => serve_by_tasks(args.workers),
+        Server::Go => return Err(Failure::Usage("Go's server is Go's".into())),
+    }
+    .map_err(|error| Failure::Run(error.to_string()))
+}
+
+fn say(port: u16) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{port}")?;
+    out.flush()
+}
+
+fn serve_by_goroutines() -> io::Result<()> {
+    run_goroutines(|| {
+        let listener = sudog_net::TcpListener::bind("127.0.0.1:0")?;
+        say(listener.local_addr()?.port())?;
+        for stream in listener.incoming() {
+            let mut stream = stream?;
+            go(move || {
+                let mut buf = [0; 1024];
+                while let Ok(n) = stream.read(&mut buf)
+                    && n > 0
+                    && stream.write_all(&buf[..n]).is_ok()
+                {}
+            });
+        }
+        Ok(())
+    })
+}
+
+fn serve_by_tasks(workers: usize) -> io::Result<()> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_io().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        say(listener.local_addr()?.port())?;
+        loop {
+            let (mut stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            tokio::spawn(async move {
+                let mut buf = [0; 1024];
+                while let Ok(n) = stream.read(&mut buf).await
+                    && n > 0
+                    && stream.write_all(&buf[..n]).await.is_ok()
+                {}
+            });
+        }
+    })
+}
