@@ -306,6 +306,7 @@ impl<T> fmt::Debug for FdMutex<T> {
             .field("references", &((state & REF_MASK) / REF))
             .field("read_locked", &(state & Side::Read.locked() != 0))
             .field("write_locked", &(state & Side::Write.locked() != 0))
+            .field("permits", &[&self.read_permits, &self.write_permits].map(|permits| permits.load(Ordering::Relaxed)))
             .finish_non_exhaustive()
     }
 }

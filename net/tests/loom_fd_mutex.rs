@@ -149,6 +149,7 @@ fn a_waiter_gives_up() {
         owner.join().unwrap();
         other.join().unwrap();
         assert_eq!(mutex.waiters(Side::Read), 0);
+        assert!(format!("{mutex:?}").contains("permits: [0, 0]"), "{mutex:?}");
         assert!(lock_once(&mutex, Side::Read));
     });
 }
