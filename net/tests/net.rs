@@ -623,3 +623,161 @@ fn many_connections_at_random() {
     listener.close().unwrap();
     served.join().unwrap();
 }
+
+// ---- bad networks ---------------------------------------------------------------------------------------------------
+
+/// What a proxy does to what goes through it.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// One byte at a time, each in a packet of its own.
+    Trickles,
+    /// The client's half is cut after so many bytes, and then the other.
+    CutsAfter(usize),
+    /// The connection is reset after so many bytes.
+    ResetsAfter(usize),
+    /// Nothing comes through any more after so many bytes.
+    StallsAfter(usize),
+}
+
+/// Stands between a client and a server on the loopback.
+fn proxy(server: SocketAddr, fault: Fault) -> SocketAddr {
+    let (listener, addr) = listen();
+    go(move || {
+        let (client, _) = listener.accept().unwrap();
+        let server = Arc::new(TcpStream::connect(server).unwrap());
+        let client = Arc::new(client);
+        let (from, to) = (server.clone(), client.clone());
+        go(move || _ = io::copy(&mut &*from, &mut &*to));
+        let mut passed = 0;
+        let mut byte = [0];
+        while let Ok(1) = (&*client).read(&mut byte) {
+            if (&*server).write_all(&byte).is_err() {
+                return;
+            }
+            passed += 1;
+            match fault {
+                Fault::Trickles => gosched(),
+                Fault::CutsAfter(n) if n == passed => {
+                    server.close().unwrap();
+                    client.close().unwrap();
+                    return;
+                }
+                Fault::ResetsAfter(n) if n == passed => {
+                    // With linger 0, a close is a reset.
+                    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+                    client
+                        .with_std(|socket| {
+                            let size = size_of::<libc::linger>() as libc::socklen_t;
+                            // SAFETY: an open socket; the value is alive, and of this size.
+                            let set = unsafe {
+                                libc::setsockopt(
+                                    socket.as_raw_fd(),
+                                    libc::SOL_SOCKET,
+                                    libc::SO_LINGER,
+                                    (&raw const linger).cast(),
+                                    size,
+                                )
+                            };
+                            assert_eq!(set, 0);
+                            Ok(())
+                        })
+                        .unwrap();
+                    server.close().unwrap();
+                    client.close().unwrap();
+                    return;
+                }
+                Fault::StallsAfter(n) if n == passed => return sleep(HOUR),
+                _ => {}
+            }
+        }
+        _ = server.shutdown(Shutdown::Write);
+    });
+    addr
+}
+
+#[test]
+fn a_fault_in_between() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        for fault in [Fault::Trickles, Fault::CutsAfter(100), Fault::ResetsAfter(100), Fault::StallsAfter(100)] {
+            let (listener, addr) = listen();
+            go(move || {
+                let (stream, _) = listener.accept().unwrap();
+                _ = io::copy(&mut &stream, &mut &stream); // what comes back before the fault
+            });
+            let stream = Arc::new(TcpStream::connect(proxy(addr, fault)).unwrap());
+            let writer = stream.clone();
+            let write = spawn(move || {
+                (&*writer).write_all(&[7; 2000])?;
+                writer.shutdown(Shutdown::Write)
+            });
+            if let Fault::StallsAfter(n) = fault {
+                let mut echo = vec![0; n];
+                (&*stream).read_exact(&mut echo).unwrap();
+                stream.set_read_deadline(Some(now() + 5 * MS)).unwrap();
+                assert_eq!(kind((&*stream).read(&mut [0])), ErrorKind::TimedOut, "{fault:?}");
+                continue;
+            }
+            let mut echo = Vec::new();
+            let end = (&*stream).read_to_end(&mut echo);
+            match fault {
+                Fault::Trickles => {
+                    assert_eq!((end.unwrap(), echo), (2000, vec![7; 2000]), "{fault:?}");
+                    write.join().unwrap().unwrap();
+                }
+                Fault::ResetsAfter(_) => assert_eq!(kind(end), ErrorKind::ConnectionReset, "{fault:?}"),
+                // The proxy had not read all: then the system resets the connection, too.
+                _ => assert!(end.is_ok() || kind(end) == ErrorKind::ConnectionReset, "{fault:?}"),
+            }
+        }
+    });
+}
+
+/// In a process of its own: no descriptors are left, and `accept` waits until there are some; no connection is lost.
+#[test]
+fn no_descriptors_left() {
+    const CHILD: &str = "SUDOG_NET_TEST_NO_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let test = std::process::Command::new(this)
+            .args(["--exact", "no_descriptors_left", "--test-threads", "1"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&test.stdout);
+        assert!(test.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let _watchdog = Watchdog::new();
+    let (listener, addr) = listen();
+    let listener = Arc::new(listener);
+    run(|| {
+        // The clients first, which need descriptors, too.
+        let clients: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
+        let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+        // SAFETY: the value is alive.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let mut taken = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            taken.push(file);
+        }
+        assert_eq!(std::fs::File::open("/dev/null").unwrap_err().raw_os_error(), Some(libc::EMFILE));
+        let server = listener.clone();
+        let accepted = spawn(move || (0..8).map(|_| server.accept().map(|(stream, _)| stream)).collect::<Vec<_>>());
+        until_waiting(1, || listener.waiters(Side::Read));
+        taken.clear();
+        let streams = accepted.join().unwrap();
+        assert_eq!(streams.iter().flatten().count(), clients.len());
+        // A close ends an accept that has nothing to accept with.
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            taken.push(file);
+        }
+        taken.pop();
+        let _one_more = std::net::TcpStream::connect(addr).unwrap();
+        let server = listener.clone();
+        let accept = spawn(move || server.accept().map(drop));
+        until_waiting(1, || listener.waiters(Side::Read));
+        listener.close().unwrap();
+        assert!(is_closed(&accept.join().unwrap().unwrap_err()));
+    });
+}
