@@ -40,7 +40,9 @@
 //! * [`time`]: sleep, timers, tickers;
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
 //! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
-//! * [`x`]: what Go keeps in `golang.org/x/sync`: weighted semaphores, error groups, single flights;
+//! * `net` (feature `net`, Linux): sockets, Go's `net`;
+//! * [`x`]: what Go keeps in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
+//! * [`synctest`]: tests of code that waits for the clock, without waiting;
 //! * `locks` (feature `locks`): not Go's: spin locks, semaphores over a waiting array, and capacitors, which bound how often
 //!   a waiter is overtaken;
 //! * [`low_level`]: not Go's either: what the locks are made of, and the events that they report;
@@ -48,7 +50,7 @@
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
 //! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `signal`
-//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`. Without the last four a program
+//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`. Without the last five a program
 //! depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 

@@ -117,7 +117,7 @@ macro_rules! stream {
             /// The system's, [`Closed`](crate::Closed), and the context's: of kind `TimedOut` after its deadline, else
             /// `Other`.
             pub fn read_ctx(&self, ctx: &sudog_sync::context::Context, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.fd.call_ctx(ctx, crate::Side::Read, |mut socket| std::io::Read::read(&mut socket, buf))
+                self.fd.call_ctx(ctx, crate::Side::Read, |socket| crate::common::read(socket, buf))
             }
 
             /// A write that ends when a context is done: how much has been written.
@@ -149,7 +149,7 @@ macro_rules! stream {
 
         impl std::io::Read for &$Stream {
             fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.read_side(|mut socket| socket.read(buf))
+                self.read_side(|socket| crate::common::read(socket, buf))
             }
 
             fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
@@ -242,6 +242,11 @@ macro_rules! listener {
 }
 
 pub(crate) use {listener, socket, stream, writes};
+
+/// A read into nothing has nothing to wait for. Go: `FD.Read`.
+pub(crate) fn read(mut socket: impl std::io::Read, buf: &mut [u8]) -> std::io::Result<usize> {
+    if buf.is_empty() { Ok(0) } else { socket.read(buf) }
+}
 
 /// What has addresses.
 pub trait Addressed {

@@ -781,3 +781,153 @@ fn no_descriptors_left() {
         assert!(is_closed(&accept.join().unwrap().unwrap_err()));
     });
 }
+
+// ---- Go's, by name --------------------------------------------------------------------------------------------------
+
+/// Go: TestVariousDeadlines. A server that never stops writing; each read ends at its deadline, and not before.
+#[test]
+fn various_deadlines() {
+    let _watchdog = Watchdog::new();
+    for workers in [1, 4] {
+        run(|| {
+            set_max_procs(workers);
+            let (listener, addr) = listen();
+            go(move || {
+                for stream in listener.incoming() {
+                    let mut stream = stream.unwrap();
+                    go(move || while stream.write_all(&[0; 4096]).is_ok() {});
+                }
+            });
+            for nanos in [1, 10, 1_000, 50_000, 100_000, 1_000_000, 5_000_000] {
+                for _ in 0..3 {
+                    let mut stream = TcpStream::connect(addr).unwrap();
+                    let deadline = now() + Duration::from_nanos(nanos);
+                    stream.set_deadline(Some(deadline)).unwrap();
+                    let error = io::copy(&mut stream, &mut io::sink()).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::TimedOut);
+                    assert!(now() >= deadline);
+                }
+            }
+        });
+    }
+    set_max_procs(2);
+}
+
+/// Go: TestReadWriteProlongedTimeout. A deadline that is put off again and again is none.
+#[test]
+fn read_write_prolonged_timeout() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let (here, mut there) = pair();
+        let here = Arc::new(here);
+        let reader = here.clone();
+        let read = spawn(move || (&*reader).read_exact(&mut [0; 50]));
+        for _ in 0..50 {
+            here.set_deadline(Some(now() + HOUR)).unwrap();
+            there.write_all(b"x").unwrap();
+            gosched();
+        }
+        read.join().unwrap().unwrap();
+    });
+}
+
+/// Go: TestReadWriteDeadlineRace, TestConcurrentSetDeadline.
+#[test]
+fn read_write_deadline_race() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let (here, there) = pair();
+        let (here, there) = (Arc::new(here), Arc::new(there));
+        let group = Arc::new(WaitGroup::new());
+        for n in 0..4 {
+            let here = here.clone();
+            group.go(move || {
+                for i in 0..200 {
+                    _ = match n {
+                        0 => here.set_read_deadline(Some(now() + Duration::from_micros(i))),
+                        1 => here.set_write_deadline(Some(now() + Duration::from_micros(2))),
+                        2 => (&*here).read(&mut [0]).map(drop),
+                        _ => (&*here).write(&[0; 64]).map(drop),
+                    };
+                    gosched();
+                }
+            });
+        }
+        go(move || while (&*there).write(&[0]).is_ok() {});
+        group.wait();
+        here.close().unwrap();
+    });
+}
+
+/// Go: TestZeroByteRead, TestNotTemporaryRead.
+#[test]
+fn zero_byte_read() {
+    everywhere(|| {
+        let (mut here, mut there) = pair();
+        there.write_all(b"x").unwrap();
+        here.read_exact(&mut [0]).unwrap();
+        assert_eq!(here.read(&mut []).unwrap(), 0);
+        assert_eq!(here.write(&[]).unwrap(), 0);
+        drop(there);
+        assert_eq!(here.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+/// Go: TestMutexLock, TestMutexClose, TestMutexCloseUnblock.
+#[test]
+fn fd_mutex() {
+    use sudog_net::{FdMutex, LockError};
+    let _watchdog = Watchdog::new();
+    let mutex = Arc::new(FdMutex::new(()));
+    drop(mutex.refer().expect("open"));
+    let (read, write) = (mutex.lock(Side::Read).unwrap(), mutex.lock(Side::Write).unwrap());
+    let waiters = [Side::Read, Side::Read, Side::Write].map(|side| {
+        let mutex = mutex.clone();
+        spawn(move || mutex.lock(side).map(drop))
+    });
+    eventually(|| mutex.waiters(Side::Read) == 2 && mutex.waiters(Side::Write) == 1);
+    assert!(mutex.close() && !mutex.close());
+    for waiter in waiters {
+        assert_eq!(waiter.join().unwrap(), Err(LockError::Closed));
+    }
+    assert!(mutex.refer().is_none() && mutex.is_closed() && read.is_closed());
+    drop((read, write));
+    assert_eq!(mutex.lock(Side::Read).map(drop), Err(LockError::Closed));
+}
+
+/// Go: TestMutexStress.
+#[test]
+fn fd_mutex_stress() {
+    use sudog_net::FdMutex;
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct Data([AtomicUsize; 2]);
+    impl Drop for Data {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, Relaxed);
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let mutex = Arc::new(FdMutex::new(Data([const { AtomicUsize::new(0) }; 2])));
+    let users: Vec<_> = (0..8)
+        .map(|n| {
+            let mutex = mutex.clone();
+            spawn(move || {
+                for i in 0..2000 {
+                    let (side, place) = if (n + i) % 2 == 0 { (Side::Read, 0) } else { (Side::Write, 1) };
+                    if i % 3 == 0 {
+                        _ = mutex.refer();
+                        continue;
+                    }
+                    let guard = mutex.lock(side).unwrap();
+                    assert_eq!(guard.0[place].fetch_add(1, Relaxed), 0);
+                    gosched();
+                    assert_eq!(guard.0[place].fetch_sub(1, Relaxed), 1);
+                }
+            })
+        })
+        .collect();
+    users.into_iter().for_each(|user| user.join().unwrap());
+    assert_eq!(DROPS.load(Relaxed), 0);
+    assert!(mutex.close());
+    assert_eq!(DROPS.load(Relaxed), 1);
+}

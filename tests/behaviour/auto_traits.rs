@@ -121,6 +121,30 @@ table! {
     Recording => true, true;
     clock::Reading => true, true;
     clock::Scale => true, true;
+    // ---- network, rates ----
+    sudog_net::TcpStream => true, true;
+    sudog_net::TcpListener => true, true;
+    sudog_net::UdpSocket => true, true;
+    sudog_net::UnixStream => true, true;
+    sudog_net::UnixListener => true, true;
+    sudog_net::UnixDatagram => true, true;
+    sudog_net::BlockingIo<Both> => true, true;
+    sudog_net::BlockingIo<Cell> => true, false;
+    sudog_net::Closed => true, true;
+    sudog_net::Side => true, true;
+    sudog_net::LockError => true, true;
+    sudog_net::FdMutex<Both> => true, true;
+    sudog_net::FdMutex<Cell> => true, false;
+    sudog_net::FdMutex<Rc> => false, false;
+    sudog_net::FdRef<'static, Both> => true, true;
+    sudog_net::FdRef<'static, Cell> => false, false;
+    sudog_net::FdGuard<'static, Both> => true, true;
+    sudog_net::FdGuard<'static, Cell> => false, false;
+    sudog::x::rate::Limit => true, true;
+    sudog::x::rate::Limiter => true, true;
+    sudog::x::rate::Reservation<'static> => true, true;
+    sudog::x::rate::Sometimes => true, true;
+    sudog::x::rate::Error => true, true;
     // ---- channels ----
     Chan<Both> => true, true;
     Chan<Cell> => true, true;
@@ -350,6 +374,7 @@ table! {
 const NOT_PUBLIC: &[&str] = &[
     "Alarm",
     "Awaited",
+    "NetWait",
     "CaseRef",
     "Census",
     "Chosen",
@@ -386,7 +411,7 @@ const NOT_PUBLIC: &[&str] = &[
 fn no_type_is_missing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut missing = Vec::new();
-    for sources in ["runtime/src", "sync/src", "csp/src", "locks/src"] {
+    for sources in ["runtime/src", "sync/src", "csp/src", "net/src", "locks/src"] {
         each_file(&root.join(sources), &mut |text| {
             for line in text.lines().map(str::trim_start) {
                 let Some(rest) = ["pub struct ", "pub enum ", "pub type "].iter().find_map(|p| line.strip_prefix(p))

@@ -17,6 +17,8 @@ const SUITES: &[(&str, &str)] = &[
     ("no_alloc", "tests/process/no_alloc"),
     ("loom_race_matrix", "runtime/tests/loom_race_matrix"),
     ("loom_weighted", "sync/tests/loom_weighted"),
+    ("net", "net/tests/net"),
+    ("loom_fd_mutex", "net/tests/loom_fd_mutex"),
     ("sudog-sync", "sync/src"),
 ];
 
