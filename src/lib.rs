@@ -155,7 +155,7 @@ struct Capacitors;
 pub mod prelude {
     pub use crate::chan::{Chan, channel, select};
     #[cfg(unix)]
-    pub use crate::context::{self, Context};
+    pub use crate::context::{self, Context, RecvCtx as _, SendCtx as _};
     pub use crate::sync::{
         Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexWith, Once, Pool, RwMutex, WaitGroup,
     };
