@@ -146,6 +146,10 @@ struct Readme;
 #[doc = include_str!("../docs/goroutines.md")]
 struct Goroutines;
 
+#[cfg(all(doctest, unix))]
+#[doc = include_str!("../docs/porting.md")]
+struct Porting;
+
 #[cfg(all(doctest, feature = "locks"))]
 #[doc = include_str!("../locks/docs/capacitor.md")]
 struct Capacitors;
