@@ -71,6 +71,27 @@ mod misuse {
         assert_eq!(group.permits.load(Relaxed), 0);
     }
 
+    /// A goroutine that waits in the group itself is unwound with its scheduler: it leaves nothing behind.
+    #[test]
+    #[cfg(unix)]
+    fn a_first_waiter_whose_scheduler_ends_leaves_the_group() {
+        use std::sync::Arc;
+        use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
+
+        let group = Arc::new(group(1, 0));
+        let theirs = group.clone();
+        run(move || {
+            let waiter = theirs.clone();
+            Builder::new().on(Placement::Here).go(move || waiter.wait());
+            while waiters(theirs.state.load(Acquire)) != FIRST {
+                gosched();
+            }
+        });
+        assert_eq!(format!("{group:?}"), "WaitGroup { counter: 1, waiters: 0 }");
+        assert!(group.first.load(Relaxed).is_null());
+        group.done();
+    }
+
     /// A round that has begun too early has a first waiter of its own when the one of the round before is unwound: the
     /// mark in the word is the new one's, and the old one waits for its `ready`.
     #[test]
