@@ -1,18 +1,27 @@
-//! Go's `WaitGroup`: one word, and a semaphore to wait on.
+//! Go's `WaitGroup`: one word, a place for one waiter, and a semaphore for the others.
 //!
 //! ```text
-//!   63                              32 31                              0
-//!  ┌──────────────────────────────────┬─────────────────────────────────┐
-//!  │ counter (signed): tasks to do    │ waiters                         │
-//!  └──────────────────────────────────┴─────────────────────────────────┘
+//!   63                              32   31    30                      0
+//!  ┌──────────────────────────────────┬───────┬─────────────────────────┐
+//!  │ counter (signed): tasks to do    │ FIRST │ waiters in the line     │
+//!  └──────────────────────────────────┴───────┴─────────────────────────┘
 //! ```
 //!
 //! | step | actor | what |
 //! |---|---|---|
 //! | `counter += delta` | `add` | without waiters, or with tasks left, that is all |
-//! | the word becomes 0, then a permit for each waiter, past newcomers | the `add` that has made the counter 0, with waiters | all of them go |
-//! | `waiters += 1`, then takes a permit | `wait` that finds tasks | |
-//! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is unwound, or out of time | |
+//! | the word becomes 0; if `FIRST` was set: `first` becomes null, and the waiter that it named is readied; then a permit for each other waiter, past newcomers | the `add` that has made the counter 0, with waiters | all of them go |
+//! | `first` is null and now names the waiter's G; then `FIRST` | a `wait` without limit that finds tasks | sleeps |
+//! | `waiters += 1`, then takes a permit | a `wait` that finds tasks and `first` taken, or has a limit, or is a task's | |
+//! | clears `FIRST`, then `first`; or awaits its `ready`, if the word is 0 | a `wait` in `first` that is unwound | |
+//! | `waiters -= 1`; or takes its permit, if the word is 0 | another `wait` that is unwound, or out of time | |
+//!
+//! Most groups have one waiter, without a deadline. It needs no line: `first` saves it the semaphore's table.
+//!
+//! * Only the waiter that `first` names sets `FIRST`, after it has taken the place; only the `add` that reads `FIRST` as
+//!   it makes the word 0, or that waiter as it leaves, empties the place. So an `add` that has read `FIRST` finds the G.
+//! * The G stays for as long as `first` names it: its waiter leaves only when the `add` has readied it, or when it has
+//!   cleared its own `FIRST`, after which no `add` looks at the place.
 //!
 //! While the counter is 0 and waiters are left, only the `add` that has brought that about may change the word: any
 //! other change is a misuse of the group, which the next step detects.
@@ -22,7 +31,9 @@
 //!
 //! Orderings: an `add` is a Release, and all changes of the word are RMWs. So a thread that reads the word at counter 0
 //! with Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
-//! semaphore passes that on to the waiters.
+//! semaphore passes that on to the waiters, as does `ready` to the first. `FIRST` is set with Release and read with
+//! Acquire: the `add` reads what `first` names. `first` becomes null with Release, and is taken with Acquire: a new
+//! waiter's store comes after.
 //!
 //! Source: Go's `sync/waitgroup.go`, in the development tree of 1.28.
 
@@ -34,7 +45,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
-use sudog_runtime::{AtomicU32, AtomicU64, G, Instant};
+use sudog_runtime::shim::AtomicPtr;
+use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, ParkResult};
 
 pub use future::WaitFuture;
 
@@ -68,7 +80,11 @@ pub use future::WaitFuture;
 pub struct WaitGroup {
     state: AtomicU64,
     permits: AtomicU32,
+    first: AtomicPtr<G>,
 }
+
+/// In the word: `first` names a waiter, which is to be readied.
+const FIRST: u32 = 1 << 31;
 
 const NEGATIVE: &str = "sync: negative WaitGroup counter";
 const ADD_MEETS_WAIT: &str = "sync: WaitGroup misuse: Add called concurrently with Wait";
@@ -78,6 +94,7 @@ fn counter(state: u64) -> i32 {
     (state >> 32) as i32
 }
 
+/// The lower half: 0 if there is no waiter.
 fn waiters(state: u64) -> u32 {
     state as u32
 }
@@ -87,7 +104,7 @@ impl WaitGroup {
         /// A group without tasks.
         #[must_use]
         pub const fn new() -> Self {
-            Self { state: AtomicU64::new(0), permits: AtomicU32::new(0) }
+            Self { state: AtomicU64::new(0), permits: AtomicU32::new(0), first: AtomicPtr::new(ptr::null_mut()) }
         }
     }
 
@@ -128,8 +145,7 @@ impl WaitGroup {
     pub fn wait(&self) {
         let state = self.state.load(Acquire);
         if counter(state) != 0 {
-            let over = self.wait_slow(state, &WaitLimit::default());
-            debug_assert_eq!(over, Ok(()));
+            self.wait_first(state);
         }
     }
 
@@ -211,12 +227,48 @@ impl WaitGroup {
         // Acquire: the tasks whose `add` came before ours.
         let over = self.state.compare_exchange(state, 0, Acquire, Relaxed);
         assert!(over.is_ok(), "{ADD_MEETS_WAIT}");
-        semgrant_many(&self.permits, waiters);
+        if waiters & FIRST != 0 {
+            // Relaxed: the exchange above has acquired it.
+            let first = self.first.load(Relaxed);
+            self.first.store(ptr::null_mut(), Release);
+            // Before the others' permits: to give them may be to call a task's waker, which is user code.
+            // SAFETY: `first` named a waiter, as FIRST was set; that parks, or is about to, and stays until this call;
+            // and the place is empty, so no other call readies it.
+            unsafe { G::ready(first) };
+        }
+        match waiters & !FIRST {
+            0 => sudog_runtime::safepoint(),
+            others => semgrant_many(&self.permits, others), // a safepoint too
+        }
+    }
+
+    /// A wait without limit: in the place of the first waiter if that is free.
+    #[cold]
+    fn wait_first(&self, state: u64) {
+        let g = G::current();
+        let place = ptr::from_ref(&g).cast_mut();
+        if self.first.compare_exchange(ptr::null_mut(), place, Acquire, Relaxed).is_err() {
+            let over = self.wait_slow(state, &WaitLimit::default());
+            debug_assert_eq!(over, Ok(()));
+            return;
+        }
+        if !self.count_waiter(state, FIRST) {
+            self.first.store(ptr::null_mut(), Release);
+            return;
+        }
+        let unwound = LeaveFirstOnUnwind { group: self, g: &g };
+        // SAFETY: null.
+        unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
+        let woken = g.park(None, || ());
+        std::mem::forget(unwound);
+        debug_assert_eq!(woken, ParkResult::Unparked);
+        // Relaxed: the word became 0 before the `ready`.
+        assert!(self.state.load(Relaxed) == 0, "{REUSED}");
     }
 
     #[cold]
     fn wait_slow(&self, state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        if !self.count_waiter(state) {
+        if !self.count_waiter(state, 1) {
             return Ok(());
         }
         let unwound = LeaveOnUnwind(self);
@@ -233,11 +285,13 @@ impl WaitGroup {
         Ok(())
     }
 
-    /// Counts one waiter more, unless no task is left. The caller has read `state`, which has tasks.
-    fn count_waiter(&self, mut state: u64) -> bool {
+    /// Counts one waiter more, or sets `FIRST`, unless no task is left. The caller has read `state`, which has tasks.
+    #[inline]
+    fn count_waiter(&self, mut state: u64, one: u32) -> bool {
         loop {
-            // Relaxed: an RMW, so what later reads the word reads on from the `add`s before it.
-            match self.state.compare_exchange_weak(state, state + 1, Relaxed, Acquire) {
+            // Release: what `first` names. Not Acquire: an RMW, so what later reads the word reads on from the `add`s
+            // before it.
+            match self.state.compare_exchange_weak(state, state + u64::from(one), Release, Acquire) {
                 Ok(_) => return true,
                 Err(now) if counter(now) == 0 => return false,
                 Err(now) => state = now,
@@ -253,7 +307,7 @@ impl WaitGroup {
     fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
-            if waiters(state) == 0 {
+            if waiters(state) & !FIRST == 0 {
                 semacquire(&self.permits); // there, or on its way
                 return false;
             }
@@ -270,7 +324,56 @@ impl WaitGroup {
     }
 }
 
+impl WaitGroup {
+    /// The waiter in `first` clears its `FIRST`, or waits for the `ready` of the `add` that has read it. Says whether it
+    /// was the former.
+    #[cold]
+    fn leave_first(&self, g: &G) -> bool {
+        // Acquire, here and below: whether the place is ours is read after the word. The place is emptied before another
+        // waiter takes it and sets FIRST anew, in a new round that has begun too early. So the FIRST of a word is ours
+        // if the place was ours after the word was read.
+        let is_ours = || ptr::eq(self.first.load(Relaxed), g);
+        let mut state = self.state.load(Acquire);
+        loop {
+            if waiters(state) & FIRST == 0 || !is_ours() {
+                g.await_ready();
+                return false;
+            }
+            if counter(state) == 0 {
+                G::yield_now(); // an `add` is about to take us off
+                state = self.state.load(Acquire);
+                continue;
+            }
+            match self.state.compare_exchange_weak(state, state & !u64::from(FIRST), Acquire, Acquire) {
+                Ok(_) if is_ours() => {
+                    self.first.store(ptr::null_mut(), Release);
+                    return true;
+                }
+                // The word was the same again, in a new round. Its waiter may wait for ever, by the misuse.
+                Ok(_) => {
+                    self.state.fetch_or(u64::from(FIRST), Release);
+                    g.await_ready();
+                    return false;
+                }
+                Err(now) => state = now,
+            }
+        }
+    }
+}
+
 /// A goroutine that is unwound leaves its sleep by a panic.
+struct LeaveFirstOnUnwind<'a> {
+    group: &'a WaitGroup,
+    g: &'a G,
+}
+
+impl Drop for LeaveFirstOnUnwind<'_> {
+    fn drop(&mut self) {
+        self.group.leave_first(self.g);
+    }
+}
+
+/// The same, of one in the line.
 struct LeaveOnUnwind<'a>(&'a WaitGroup);
 
 impl Drop for LeaveOnUnwind<'_> {
@@ -396,7 +499,8 @@ impl Default for WaitGroup {
 impl fmt::Debug for WaitGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load(Relaxed);
-        f.debug_struct("WaitGroup").field("counter", &counter(state)).field("waiters", &waiters(state)).finish()
+        let waiting = (waiters(state) & !FIRST) + waiters(state) / FIRST;
+        f.debug_struct("WaitGroup").field("counter", &counter(state)).field("waiters", &waiting).finish()
     }
 }
 

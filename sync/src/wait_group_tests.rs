@@ -7,7 +7,9 @@ mod misuse {
     use super::*;
 
     fn group(counter: u64, waiters: u64) -> WaitGroup {
-        WaitGroup { state: AtomicU64::new(counter << 32 | waiters), permits: AtomicU32::new(0) }
+        let group = WaitGroup::new();
+        group.state.store(counter << 32 | waiters, Relaxed);
+        group
     }
 
     #[test]
@@ -69,6 +71,41 @@ mod misuse {
         assert_eq!(group.permits.load(Relaxed), 0);
     }
 
+    /// A goroutine that waits in the group itself is unwound with its scheduler: it leaves nothing behind.
+    #[test]
+    #[cfg(unix)]
+    fn a_first_waiter_whose_scheduler_ends_leaves_the_group() {
+        use std::sync::Arc;
+        use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
+
+        let group = Arc::new(group(1, 0));
+        let theirs = group.clone();
+        run(move || {
+            let waiter = theirs.clone();
+            Builder::new().on(Placement::Here).go(move || waiter.wait());
+            while waiters(theirs.state.load(Acquire)) != FIRST {
+                gosched();
+            }
+        });
+        assert_eq!(format!("{group:?}"), "WaitGroup { counter: 1, waiters: 0 }");
+        assert!(group.first.load(Relaxed).is_null());
+        group.done();
+    }
+
+    /// A round that has begun too early has a first waiter of its own when the one of the round before is unwound: the
+    /// mark in the word is the new one's, and the old one waits for its `ready`.
+    #[test]
+    fn a_first_waiter_that_is_unwound_leaves_the_mark_of_another() {
+        let (old, new) = (G::current(), G::current());
+        let group = group(1, u64::from(FIRST));
+        group.first.store(ptr::from_ref(&new).cast_mut(), Relaxed);
+        // SAFETY: alive, and waits below.
+        unsafe { G::ready(&old) };
+        assert!(!group.leave_first(&old));
+        assert_eq!(format!("{group:?}"), "WaitGroup { counter: 1, waiters: 1 }");
+        assert!(ptr::eq(group.first.load(Relaxed), &new));
+    }
+
     #[test]
     #[should_panic = "sync: negative WaitGroup counter"]
     fn an_overflow() {
@@ -96,6 +133,9 @@ mod model {
     const LEFT_IN_TIME: &str = "who is unwound takes itself off the count";
     const LEFT_LATE: &str = "who is unwound takes its permit";
 
+    const FIRST_LEFT_IN_TIME: &str = "the first waiter is unwound and clears its bit";
+    const FIRST_LEFT_LATE: &str = "the first waiter is unwound and awaits its ready";
+
     struct World {
         group: WaitGroup,
         tasks: [UnsafeCell<u32>; 2],
@@ -122,6 +162,19 @@ mod model {
 
         /// A wait that is unwound as soon as it has been counted.
         fn unwound_wait(&self) {
+            let g = G::current();
+            let place = ptr::from_ref(&g).cast_mut();
+            let state = self.group.state.load(Acquire);
+            if counter(state) != 0
+                && self.group.first.compare_exchange(ptr::null_mut(), place, Acquire, Relaxed).is_ok()
+            {
+                if self.group.count_waiter(state, FIRST) {
+                    mark(if self.group.leave_first(&g) { FIRST_LEFT_IN_TIME } else { FIRST_LEFT_LATE });
+                } else {
+                    self.group.first.store(ptr::null_mut(), Release);
+                }
+                return;
+            }
             let mut state = self.group.state.load(Acquire);
             while counter(state) != 0 {
                 match self.group.state.compare_exchange(state, state + 1, Relaxed, Acquire) {
@@ -154,6 +207,7 @@ mod model {
             model(world.clone());
             assert_eq!(world.group.state.load(Relaxed), 0);
             assert_eq!(world.group.permits.load(Relaxed), 0, "a permit was left behind");
+            assert!(world.group.first.load(Relaxed).is_null(), "the place of the first was not emptied");
         };
         must_reach(states, || builder.check(run));
     }
@@ -200,13 +254,13 @@ mod model {
 
     #[test]
     fn an_unwound_wait_leaves_nothing_behind() {
-        explore(4, &[LEFT_IN_TIME, LEFT_LATE, SLEEPS, TWO_SLEEP], |w| {
+        explore(4, &[LEFT_IN_TIME, LEFT_LATE, FIRST_LEFT_IN_TIME, FIRST_LEFT_LATE, SLEEPS], |w| {
             w.task(0);
             let waits = [spawn(&w, World::wait), spawn(&w, World::unwound_wait)];
             w.task(1);
             waits.into_iter().for_each(|t| t.join().unwrap());
         });
-        explore(4, &[LEFT_IN_TIME, LEFT_LATE, AT_ONCE, SLEEPS], |w| {
+        explore(4, &[FIRST_LEFT_IN_TIME, FIRST_LEFT_LATE, AT_ONCE, SLEEPS], |w| {
             let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
             w.unwound_wait();
             w.wait();

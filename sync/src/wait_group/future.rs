@@ -76,7 +76,7 @@ impl Future for WaitFuture<'_> {
         match this.stage {
             Stage::Idle => {
                 let state = this.group.state.load(Acquire);
-                if counter(state) == 0 || !this.group.count_waiter(state) {
+                if counter(state) == 0 || !this.group.count_waiter(state, 1) {
                     this.stage = Stage::Over;
                     return Poll::Ready(());
                 }

@@ -90,11 +90,49 @@ pub(crate) unsafe fn protect(low: NonNull<u8>, markers: bool) -> io::Result<()> 
     })
 }
 
+/// The most guards that [`install_many_markers`] makes in one call.
+pub(crate) const MANY: usize = 128;
+
+/// Makes `n` guards, at `low` and each `stride` above it, in one call: that takes the kernel two thirds of the time that
+/// as many calls take. False if it made some of them, or none: kernels from 6.13 on may refuse it.
+///
+/// # Safety
+/// [`guard_len`] bytes at each are the caller's, and not in use.
+#[cfg(target_os = "linux")]
+pub(crate) unsafe fn install_many_markers(low: NonNull<u8>, stride: usize, n: usize) -> bool {
+    assert!(n <= MANY);
+    let mut guards = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MANY];
+    for (i, guard) in guards[..n].iter_mut().enumerate() {
+        *guard = libc::iovec { iov_base: low.as_ptr().wrapping_add(i * stride).cast(), iov_len: guard_len() };
+    }
+    // Not kept: in a child of `fork` it would still mean the parent.
+    // SAFETY: takes numbers, and makes a descriptor or fails.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+    if process < 0 {
+        return false;
+    }
+    // SAFETY: of this process, by the descriptor just opened; the rest is the contract. It frees these pages and makes
+    // them trap, or fails, perhaps after some of them.
+    let made = unsafe {
+        libc::syscall(libc::SYS_process_madvise, process, guards.as_ptr(), n, MADV_GUARD_INSTALL as libc::c_long, 0)
+    };
+    // SAFETY: opened above, and used no more.
+    unsafe { libc::close(process as libc::c_int) };
+    made == (n * guard_len()) as libc::c_long
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) unsafe fn install_many_markers(_low: NonNull<u8>, _stride: usize, _n: usize) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+const MADV_GUARD_INSTALL: libc::c_int = 102; // libc has no name for it yet
+
 /// # Safety
 /// The memory is the caller's, in whole pages, and it is not in use.
 #[cfg(target_os = "linux")]
 unsafe fn install_markers(at: NonNull<u8>, len: usize) -> bool {
-    const MADV_GUARD_INSTALL: libc::c_int = 102; // libc has no name for it yet
     // SAFETY: by the contract; it frees these pages and makes them trap, or fails.
     unsafe { libc::madvise(at.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
 }

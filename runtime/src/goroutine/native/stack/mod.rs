@@ -15,7 +15,8 @@
 //!   mapping, and outlast the `MADV_DONTNEED` that empties a stack. Where there are none, the guard is `PROT_NONE`;
 //!   each stack then costs two mappings, and `vm.max_map_count` (65,530 by default) ends it at 32,000 stacks. One page
 //!   would stop Rust, whose functions touch each page of their frames in turn from the top. Four also stop C code,
-//!   which does not as a rule, as long as its frames are below 16 KiB.
+//!   which does not as a rule, as long as its frames are below 16 KiB. Markers are made for several slots in one call:
+//!   for as many as have been taken, and 128 at most.
 //! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack: the header,
 //!   for the caller's control block, and the *colour* are in it. The colour shifts header and stack by a multiple of
 //!   128 bytes, eight in turn: at equal offsets in their pages, what many goroutines use most would share few sets of
@@ -30,7 +31,9 @@ use std::sync::OnceLock;
 
 use corosensei::stack::{Stack, StackPointer};
 
-use self::memory::{context, discard, guard_len, map, markers_work, page, protect, set_protection, unmap};
+use self::memory::{
+    MANY, context, discard, guard_len, install_many_markers, map, markers_work, page, protect, set_protection, unmap,
+};
 use crate::shim::{AtomicU32, Mutex, Ordering};
 
 pub(crate) mod memory;
@@ -235,7 +238,11 @@ struct State {
     slots: u32,
     /// How many of them are writable.
     writable: u32,
-    /// How many of them have a guard, and have ever been taken.
+    /// How many of them have a guard for certain. At least `used`.
+    guarded: u32,
+    /// The kernel has refused to make several guards in one call.
+    one_by_one: bool,
+    /// How many of them have ever been taken.
     used: u32,
     /// Those that are not taken now. The last one given back is the first to go: its page tables may still be cached.
     free: Vec<u32>,
@@ -246,7 +253,15 @@ unsafe impl Send for State {}
 
 impl Pool {
     const fn new(reserve: usize, markers: fn() -> bool) -> Self {
-        let state = State { low: NonNull::dangling(), slots: 0, writable: 0, used: 0, free: Vec::new() };
+        let state = State {
+            low: NonNull::dangling(),
+            slots: 0,
+            writable: 0,
+            guarded: 0,
+            one_by_one: false,
+            used: 0,
+            free: Vec::new(),
+        };
         Self { reserve, markers, state: Mutex::new(state) }
     }
 
@@ -291,10 +306,31 @@ impl State {
         }
         // Room for every slot that there is, here, where it may fail.
         self.free.try_reserve(slot as usize + 1)?;
-        // SAFETY: the lower end of a slot that is not in use yet.
-        unsafe { protect(self.at(slot), (pool.markers)()) }?;
+        if slot == self.guarded {
+            self.guarded += self.guard((pool.markers)())?;
+        }
         self.used += 1;
         Ok(slot)
+    }
+}
+
+impl State {
+    /// Makes the guards of the next slots that have none, one at least, and says of how many. The `slots` from `guarded`
+    /// to `writable` are not in use yet.
+    fn guard(&mut self, markers: bool) -> io::Result<u32> {
+        let low = self.at(self.guarded);
+        // No more than have been used, so that a program with few goroutines does not pay for many.
+        let n = self.used.min(MANY as u32).min(self.writable - self.guarded);
+        if markers && n > 1 && !self.one_by_one {
+            // SAFETY: the lower ends of slots that are not in use yet.
+            if unsafe { install_many_markers(low, stride(), n as usize) } {
+                return Ok(n);
+            }
+            self.one_by_one = true;
+        }
+        // SAFETY: the lower end of such a slot. What the call above has made there is made anew.
+        unsafe { protect(low, markers) }?;
+        Ok(1)
     }
 }
 

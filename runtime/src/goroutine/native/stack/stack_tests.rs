@@ -263,6 +263,25 @@ fn a_hundred_thousand_stacks_take_two_mappings_and_a_page_each() {
     assert_eq!(resident(region.start..region.start + N * stride()), 0);
 }
 
+/// Guards are made in one call for as many slots as have been taken: those taken and those to come.
+#[test]
+fn guards_are_made_ahead() {
+    if !markers_work() {
+        return;
+    }
+    let pool = pool(1 << 30, markers_work);
+    let stacks: Vec<_> = (0..300).map(|_| pool.take().unwrap()).collect();
+    stacks.iter().for_each(assert_guarded);
+    let state = pool.state.lock();
+    let expected = if state.one_by_one { 300 } else { 384 };
+    assert_eq!((state.used, state.guarded), (300, expected));
+    for slot in state.used..state.guarded {
+        let low = state.at(slot).as_ptr();
+        assert!((0..guard_len()).step_by(page()).all(|at| traps(low.wrapping_add(at))), "slot {slot}");
+        assert!(!traps(low.wrapping_add(guard_len())), "slot {slot}");
+    }
+}
+
 #[test]
 fn without_markers_a_stack_takes_two_mappings() {
     let pool = pool(RESERVE_MIN, no_markers);
