@@ -18,6 +18,10 @@ pub fn fatal(message: &str) -> ! {
     for part in ["fatal error: ", message, "\n"] {
         let _ = stderr.write_all(part.as_bytes());
     }
+    let goroutine = crate::goroutine::id();
+    if goroutine != 0 {
+        let _ = writeln!(stderr, "in goroutine {goroutine}");
+    }
     std::process::abort()
 }
 

@@ -759,17 +759,13 @@ fn the_limit_of_blocking_calls() {
         let others = [call(), call()];
         (0..10).for_each(|_| gosched());
         assert_eq!(BEGUN.load(Relaxed), 1, "they wait for the thread");
-        assert_eq!(set_max_blocking(1000), 1);
+        assert_eq!(set_max_blocking(3), 1);
         until(|| BEGUN.load(Relaxed) == 3); // with no new call
-        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-        let threads = names.filter(|name| name.starts_with("sudog-blocking")).count();
-        assert!(threads <= 3, "{threads} threads for three calls");
         OVER.store(true, Relaxed);
         first.join().unwrap();
         others.into_iter().for_each(|call| call.join().unwrap());
     });
-    assert_eq!(set_max_blocking(before), 1000);
+    assert_eq!(set_max_blocking(before), 3);
     assert!(catch_unwind(|| set_max_blocking(0)).is_err());
 }
 

@@ -54,6 +54,7 @@ fn main() {
         ("a_goroutine_that_computes_is_reported", a_goroutine_that_computes_is_reported),
         ("a_goroutine_that_computes_alone_is_not", a_goroutine_that_computes_alone_is_not),
         ("all_threads_for_blocking_calls_are_taken", all_threads_for_blocking_calls_are_taken),
+        ("a_raised_limit_starts_a_thread_for_each_call", a_raised_limit_starts_a_thread_for_each_call),
         ("a_switch_hook_that_panics", a_switch_hook_that_panics),
         ("a_switch_hook_that_waits", a_switch_hook_that_waits),
     ];
@@ -66,6 +67,43 @@ fn main() {
             println!("test {name} ... ok");
         }
     }
+}
+
+/// In a process of its own: the threads are counted.
+fn a_raised_limit_starts_a_thread_for_each_call() {
+    let output = in_a_child("a_raised_limit_starts_a_thread_for_each_call", &[], || {
+        static BEGUN: AtomicUsize = AtomicUsize::new(0);
+        static OVER: AtomicUsize = AtomicUsize::new(0);
+        set_max_blocking(1);
+        run(|| {
+            let call = || {
+                spawn(|| {
+                    blocking(|| {
+                        BEGUN.fetch_add(1, Relaxed);
+                        while OVER.load(Relaxed) == 0 {
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    });
+                })
+            };
+            let calls = [call(), call(), call()];
+            while BEGUN.load(Relaxed) == 0 {
+                gosched();
+            }
+            (0..10).for_each(|_| gosched());
+            set_max_blocking(1000);
+            while BEGUN.load(Relaxed) < 3 {
+                gosched();
+            }
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+            let threads = names.filter(|name| name.starts_with("sudog-blocking")).count();
+            assert_eq!(threads, 3, "for three calls");
+            OVER.store(1, Relaxed);
+            calls.into_iter().for_each(|call| call.join().unwrap());
+        });
+    });
+    assert!(output.status.success(), "{}", words(&output));
 }
 
 fn words(output: &Output) -> String {

@@ -34,7 +34,8 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 }
 
 /// [`go`](fn@go) as a statement. A closure that is written out is called; any other expression is evaluated in the
-/// goroutine, which takes what it uses by move. So `go!(f)` calls nothing: write `go!(f())` or `go(f)`.
+/// goroutine, which takes what it uses by move. `go!(f)` would call nothing, and does not compile: write `go!(f())` or
+/// `go(f)`.
 ///
 /// Unlike in Go, arguments are evaluated in the goroutine too: Go's `go f(g())` is `let x = g(); go!(f(x))`.
 ///
@@ -50,6 +51,11 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 /// go!(another.send(2).unwrap());
 /// assert_eq!(receiver.into_iter().sum::<i32>(), 3);
 /// ```
+///
+/// ```compile_fail
+/// fn worker() {}
+/// sudog_runtime::go!(worker); // calls nothing: refused
+/// ```
 #[macro_export]
 macro_rules! go {
     (move || $body:expr) => {
@@ -61,6 +67,9 @@ macro_rules! go {
         $crate::goroutine::go(|| {
             $body;
         })
+    };
+    ($function:path) => {
+        ::core::compile_error!("`go!(f)` calls nothing: write `go!(f())`, or `go(f)` for a closure")
     };
     ($body:expr) => {
         $crate::goroutine::go(move || {
