@@ -45,17 +45,22 @@
 //!
 //! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in the development tree of 1.28.
 
-mod table;
+mod reclaim;
+mod trie;
 
 use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::fence;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use table::{Pair, Step, Table};
+use trie::{Entry, New, Trie};
+
+/// What there is from the first write on.
+struct Table<K, V, S> {
+    trie: Trie<K, V>,
+    hasher: S,
+}
 
 /// A map from keys to values that threads and goroutines use together without a lock around it.
 ///
@@ -115,7 +120,7 @@ impl<K, V, S> Map<K, V, S> {
     /// An empty map whose keys are hashed by `hasher`.
     #[must_use]
     pub fn with_hasher(hasher: S) -> Self {
-        Self { table: OnceLock::from(Table::new(hasher)), hasher: || unreachable!("it has a table") }
+        Self { table: OnceLock::from(Table { trie: Trie::new(), hasher }), hasher: || unreachable!("it has a table") }
     }
 }
 
@@ -128,9 +133,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         V: Clone,
     {
         let table = self.table.get()?;
-        let hash = table.hasher.hash_one(key);
-        let lines = table.lines.pin();
-        Some(lines.get(&hash)?.find(key)?.value.clone())
+        let hash = table.hash(key);
+        let guard = table.trie.collector().enter();
+        Some(table.trie.find(hash, &guard, |there| there.borrow() == key)?.value.clone())
     }
 
     /// What `f` says about the key's value, if it is in the map. `f` may do what it likes, and take its time.
@@ -147,11 +152,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
     {
         let table = self.table.get()?;
-        let hash = table.hasher.hash_one(key);
-        let lines = table.lines.pin();
-        let pair = lines.get(&hash)?.find(key)?.clone();
-        drop(lines); // `f` keeps alive what it looks at, and no more
-        Some(f(&pair.value))
+        let hash = table.hash(key);
+        // Under a guard for this only: `f` keeps alive what it looks at, and no more.
+        let share = table.trie.share(hash, &table.trie.collector().enter(), |there| there.borrow() == key)?;
+        Some(f(share.value()))
     }
 
     /// Sets the key's value.
@@ -176,26 +180,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         V: Clone,
     {
         let table = self.table();
-        let hash = table.hasher.hash_one(&key);
-        let lines = table.lines.pin();
-        if let Some(there) = lines.get(&hash).and_then(|line| line.find(&key)) {
-            drop((key, value)); // before the clone: a destructor that panics would leak what we return
-            return (there.value.clone(), true);
-        }
-        let new = Arc::new(Pair { key, value });
-        let mut there = None;
-        table.alter(hash, &lines, |line| {
-            there = line.and_then(|line| line.find(&new.key));
-            match there {
-                Some(_) => Step::Leave,
-                None => Step::Put(table.line(line, None, &new)),
-            }
-        });
-        match there {
-            None => (new.value.clone(), false),
-            Some(there) => {
-                drop(new);
-                (there.value.clone(), true)
+        let hash = table.hash(&key);
+        let guard = table.trie.collector().enter();
+        let mut new = New::Parts(key, value);
+        match table.trie.put(hash, &guard, &mut new, |there| there.is_none()) {
+            Ok((stored, _)) => (stored.value.clone(), false),
+            Err(there) => {
+                drop(new); // before the clone: a destructor that panics would leak what we return
+                (there.expect("else it would have been stored").value.clone(), true)
             }
         }
     }
@@ -207,7 +199,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: Clone,
     {
-        self.remove(key, |_| true, |pair| pair.value.clone())
+        self.remove(key, |_| true, |entry| entry.value.clone())
     }
 
     /// Removes the key.
@@ -226,17 +218,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         V: PartialEq,
     {
         let Some(table) = self.table.get() else { return false };
-        let hash = table.hasher.hash_one(&key);
-        let lines = table.lines.pin();
-        // Most failures are found here, and cost no allocation.
-        if lines.get(&hash).and_then(|line| line.find(&key)).is_none_or(|there| there.value != *old) {
-            return false;
-        }
-        let new = Arc::new(Pair { key, value: new });
-        table.alter(hash, &lines, |line| match line.and_then(|line| line.find(&new.key)) {
-            Some(there) if there.value == *old => Step::Put(table.line(line, Some(there), &new)),
-            _ => Step::Leave,
-        })
+        let hash = table.hash(&key);
+        let guard = table.trie.collector().enter();
+        let mut new = New::Parts(key, new);
+        table.trie.put(hash, &guard, &mut new, |there| there.is_some_and(|there| there.value == *old)).is_ok()
     }
 
     /// Removes the key if its value is `old`: whether it was.
@@ -246,7 +231,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: PartialEq,
     {
-        self.remove(key, |value| value == old, |_| ()).is_some()
+        self.remove(key, |entry| entry.value == *old, |_| ()).is_some()
     }
 
     /// Calls `f` for each key and its value, in any order, until it returns `false`.
@@ -273,21 +258,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// ```
     pub fn range(&self, mut f: impl FnMut(&K, &V) -> bool) {
         let Some(table) = self.table.get() else { return };
-        let lines = table.lines.pin_owned();
-        let began = table.ranges.fetch_add(1, SeqCst) + 1;
-        for (_, line) in lines.iter() {
-            if line.born(&table.ranges) < began && !line.pairs().all(|pair| f(&pair.key, &pair.value)) {
-                return;
-            }
-        }
+        let guard = table.trie.collector().enter_own();
+        table.trie.walk(&guard, &mut |entry| f(&entry.key, &entry.value));
     }
 
-    /// Removes all keys, one after the other: those that are in the map when it begins, and do not change meanwhile, are
-    /// gone when it ends.
+    /// Removes all keys, at one instant.
     pub fn clear(&self) {
         if let Some(table) = self.table.get() {
-            table.lines.pin().clear();
-            fence(SeqCst);
+            table.trie.clear(&table.trie.collector().enter());
         }
     }
 
@@ -299,44 +277,42 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     #[cold]
     fn begin(&self) -> &Table<K, V, S> {
         let hasher = (self.hasher)(); // the user's code, so not inside of the lock
-        self.table.get_or_init(|| Table::new(hasher))
+        self.table.get_or_init(|| Table { trie: Trie::new(), hasher })
     }
 
     #[inline]
-    fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Pair<K, V>) -> R) -> Option<R> {
+    fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
         let table = self.table();
-        let hash = table.hasher.hash_one(&key);
-        let new = Arc::new(Pair { key, value });
-        let lines = table.lines.pin();
-        let mut there = None;
-        table.alter(hash, &lines, |line| {
-            there = line.and_then(|line| line.find(&new.key));
-            Step::Put(table.line(line, there, &new))
-        });
-        there.map(|pair| old(pair))
+        let hash = table.hash(&key);
+        let guard = table.trie.collector().enter();
+        let mut new = New::Parts(key, value);
+        table.trie.put(hash, &guard, &mut new, |_| true).ok()?.1.map(old)
     }
 
     #[inline]
-    fn remove<Q, R>(&self, key: &Q, mut wanted: impl FnMut(&V) -> bool, old: impl FnOnce(&Pair<K, V>) -> R) -> Option<R>
+    fn remove<Q, R>(
+        &self,
+        key: &Q,
+        wants: impl FnMut(&Entry<K, V>) -> bool,
+        old: impl FnOnce(&Entry<K, V>) -> R,
+    ) -> Option<R>
     where
         Q: Hash + Eq + ?Sized,
         K: Borrow<Q>,
     {
         let table = self.table.get()?;
-        let hash = table.hasher.hash_one(key);
-        let lines = table.lines.pin();
-        let mut there = None;
-        table.alter(hash, &lines, |line| {
-            there = line.and_then(|line| line.find(key)).filter(|pair| wanted(&pair.value));
-            match line.zip(there) {
-                None => Step::Leave,
-                Some((line, pair)) => match line.without(pair, &table.ranges) {
-                    None => Step::Remove,
-                    Some(rest) => Step::Put(rest),
-                },
-            }
-        });
-        there.map(|pair| old(pair))
+        let hash = table.hash(key);
+        let guard = table.trie.collector().enter();
+        table.trie.remove(hash, &guard, |there| there.borrow() == key, wants).map(old)
+    }
+}
+
+impl<K, V, S: BuildHasher> Table<K, V, S> {
+    /// 32 bits of the user's hash, all of which depend on it: the trie takes the upper ones first, and hashers may be good
+    /// in the lower ones. Different hashes that become one share a list, and cost a comparison.
+    #[inline]
+    fn hash(&self, key: &(impl Hash + ?Sized)) -> u32 {
+        (self.hasher.hash_one(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 }
 
