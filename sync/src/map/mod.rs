@@ -1,41 +1,38 @@
-//! Go's `sync.Map`: a map that many may use at once, over [`papaya`], whose reads are without locks.
+//! Go's `sync.Map`: a map that many may use at once, whose reads are without locks.
 //!
-//! ```text
-//!   papaya's table                    Line                             Pair
-//!  ┌──────┬─────────────┐    ┌──────────────────────┐           ┌───────────┬───────┐
-//!  │ hash │ Line ───────┼──> │ born │ first ────────┼── Arc ──> │ key       │ value │
-//!  ├──────┼─────────────┤    │      │ more ─────────┼── Arc ──> ├───────────┼───────┤
-//!  │ ...  │             │    └──────────────────────┘           │ same hash │       │
-//! ```
+//! | | where | what of the user's runs there |
+//! |---|---|---|
+//! | the key is hashed | before all else | `Hash` |
+//! | its entry is looked for in the trie, under a guard | [`trie`] | `==` of keys and of values, which may take its time |
+//! | one compare-exchange puts, replaces or removes the entry | `trie` | nothing. If it fails: the line above again |
+//! | what was there is retired, and cloned if the caller wants it | [`reclaim`] | `clone` |
+//! | the guard ends; what no guard keeps any more is freed | `reclaim` | destructors |
 //!
-//! A line has all keys of one hash, which is one key as a rule, and is never changed but for `born`: to change a key is
-//! to exchange the line for another one, by a compare-exchange.
+//! So the user's code runs under no lock and in no half-published state. The trie has no lock: a thread that
+//! stops in it holds up no other. A write allocates once, its entry; and a key of a hash that others have, its list.
 //!
-//! # Why papaya, and what is added to it
+//! # What Go's contract asks for, and how it is kept
 //!
-//! Go's contract asks for reads that never wait, for compare-and-swap on values, and for a `range` whose function may
-//! call any method of the map, wait, and still see no key twice. A map whose buckets or shards have locks (`dashmap`,
-//! `scc::HashMap`) holds one while that function runs, or while a key is compared; `scc::HashIndex` may show a key
-//! twice. papaya has no such locks. What it lacks is here:
+//! * **Reads never wait.** A load is a walk down the trie, which needs no help from others.
+//! * **A `range` may do anything**, and takes a guard of its own. If it had the thread's, goroutines that range and wait
+//!   in turns would keep that for ever, and no memory would be freed. A key has one place in the order of the walk, so no
+//!   walk meets it twice, wherever it moves.
+//! * **Keys of one hash** are in a list. `range` and growth do not depend on how many there are.
+//! * **The order of all methods is one that all threads agree on**, as accesses of slots are SeqCst.
+//! * **`clear` is one exchange of the root**, as in Go.
+//! * **A destructor that panics** does so where memory is freed. It is stopped there: the panic has been reported, and
+//!   goes no further; neither do others, of the key and the value of one entry.
 //!
-//! * **The table's keys are hashes**, so papaya calls none of the user's code but destructors. A `Hash` that panics
-//!   while papaya copies an entry to a bigger table would leave that entry half copied, and all callers that change it
-//!   waiting. And once there are more keys of one hash than papaya's limit of probes (some 30), its iteration never
-//!   ends, as no table is big enough; Go has a chain for these. So do the lines.
-//! * **A line knows when it was born**, in ranges begun so far. papaya does not reuse the place of an entry that was
-//!   removed, so a caller that removes and stores a key during a `range` moves it, perhaps to where that `range` has
-//!   not been yet. A `range` passes over the lines that were born since it began. See `Line::born` in `table.rs`.
-//! * **A fence after an insertion**: papaya shows the new entry by a release store, which the inserter's next load may
-//!   overtake (not on x86, as papaya counts it by a locked instruction). Go's map is sequentially consistent, and
-//!   programs may rely on it.
-//! * **`range` protects what it walks over by a guard of its own**, not the thread's: goroutines that range and wait in
-//!   turns would otherwise keep the thread's for ever, and no memory would be freed.
-//! * **A destructor that panics** does so where memory is reclaimed. It is stopped there: the panic has been reported,
-//!   and goes no further.
+//! Of the maps that the laboratory compares, papaya's reads are without locks, too, and its `range` may call the map. But
+//! it hashes keys while it copies them to a bigger table, its iteration does not end with too many keys of one hash, it
+//! may visit a key twice that moves meanwhile, and its insertions are release stores. `dashmap`, `scc::HashMap` and a
+//! `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in that function may deadlock, and a
+//! read waits for a writer.
+//!
+//! # Goroutines
 //!
 //! Goroutines of one thread share the thread's guard, a count of readers. They may come and go in any order; memory is
-//! freed when the count is 0. Threads wait for each other only while a table is being copied to a bigger one, in which
-//! no code but papaya's runs, and so no goroutine can leave its thread.
+//! freed when the count is 0.
 //!
 //! A goroutine may be left for ever in user code that a method calls: a destructor, `==` or `clone` that waits when its
 //! set ends, below an `extern "C"` frame or where panics abort. Then the count of its thread never falls to 0. That is
@@ -43,7 +40,7 @@
 //! the same place finds the place active, and is protected by it. It costs memory: nothing that is removed from this map
 //! from then on is freed before the map is. Other maps have collectors of their own.
 //!
-//! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in the development tree of 1.28.
+//! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in 1.27.3. That trie has a mutex for each node.
 
 mod reclaim;
 mod trie;
@@ -79,12 +76,14 @@ struct Table<K, V, S> {
 /// panic: then the method has happened or not, as a whole. While `==` or `clone` wait, what is removed from the map is
 /// not freed.
 ///
+/// The default hasher is `std`'s, which resists keys that were chosen to collide, and is not the fastest there is.
+/// [`with_hasher`](Map::with_hasher) takes another one.
+///
 /// No method calls the scheduler: a goroutine that does nothing but use a map, in a loop, calls
 /// [`gosched`](sudog_runtime::goroutine) at times.
 ///
 /// Different from Go:
 ///
-/// * [`clear`](Map::clear) removes one key after the other, not all at one instant.
 /// * Keys and values that were removed or replaced are dropped a little later, by whichever user of the map happens to
 ///   reclaim memory; at the latest with the map. Those removed while a [`range`](Map::range) runs, after it. A panic of
 ///   such a destructor is reported, and goes no further.

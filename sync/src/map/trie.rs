@@ -772,11 +772,14 @@ mod model {
         alive: std::sync::Arc<()>,
     }
 
-    /// Keys 1 and 2 have different hashes whose first eight bits are the same, 3 other ones, and 11 the hash of 1.
+    /// Keys 1, 2, 4 and 5 have different hashes whose first eight bits are the same, and 4 and 5 the next four bits, too.
+    /// Key 3 is elsewhere, and 11 has the hash of 1.
     fn hash(key: u32) -> u32 {
         match key {
             1 | 11 => 0x1110 << 16,
             2 => 0x1120 << 16,
+            4 => 0x1140 << 16,
+            5 => 0x1145 << 16,
             3 => 0x2000 << 16,
             _ => panic_any("an unknown key"),
         }
@@ -804,6 +807,12 @@ mod model {
         fn delete(&self, key: u32) -> Option<u32> {
             let guard = self.trie.collector().enter();
             Some(self.trie.remove(hash(key), &guard, |there| there.0 == key, |_| true)?.value)
+        }
+
+        fn assert_is_without_nodes(&self) {
+            // SAFETY: only one thread is left, and the root is there.
+            let root = unsafe { &*self.trie.root.load(SeqCst) };
+            assert!(root.slots.iter().all(|slot| slot.load(SeqCst).is_null()), "an empty node is left");
         }
 
         fn clear(&self) {
@@ -867,9 +876,23 @@ mod model {
             assert_eq!(world.delete(1), Some(10));
             assert_eq!(other.join().unwrap(), Some(20));
             assert!(world.keys().is_empty());
-            // SAFETY: this is the last thread, and the root is there.
-            let root = unsafe { &*world.trie.root.load(SeqCst) };
-            assert!(root.slots.iter().all(|slot| slot.load(SeqCst).is_null()), "an empty node is left");
+            world.assert_is_without_nodes();
+        });
+    }
+
+    /// Two insertions want one place. The one that fails keeps nothing of it: the nodes go with their last keys.
+    #[test]
+    fn an_insertion_that_fails_gives_back_its_slot() {
+        explore(&[LOST, BRANCHED], |world| {
+            world.store(1, 10);
+            world.store(2, 20);
+            let other = spawn(world, |world| world.insert(4, 40));
+            assert!(world.insert(5, 50));
+            assert!(other.join().unwrap());
+            for key in [1, 2, 4, 5] {
+                assert_eq!(world.delete(key), Some(10 * key));
+            }
+            world.assert_is_without_nodes();
         });
     }
 
