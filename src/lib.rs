@@ -49,7 +49,7 @@
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
 //! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `signal`
 //! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`. Without the last four a program
-//! depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
+//! depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `seize` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 
 #[cfg(feature = "locks")]
