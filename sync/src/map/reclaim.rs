@@ -4,9 +4,9 @@
 //! is a list: all of it is freed with the map, and nothing may be put on it twice.
 
 #[cfg(not(sudog_loom))]
-pub use real::Collector;
+pub(super) use real::Collector;
 #[cfg(sudog_loom)]
-pub use stub::Collector;
+pub(super) use stub::Collector;
 
 /// What can be freed by its address alone.
 pub trait Free {
@@ -31,7 +31,7 @@ pub trait Shield {
 mod real {
     use super::{Free, Shield};
 
-    pub struct Collector(seize::Collector);
+    pub(in crate::map) struct Collector(seize::Collector);
 
     impl Collector {
         pub fn new() -> Self {
@@ -74,14 +74,14 @@ mod stub {
     /// Loom runs all threads of a model on one thread of the machine, and switches between them at its own operations
     /// only: so a cell will do.
     #[derive(Default)]
-    pub struct Collector(RefCell<Vec<Freeing>>);
+    pub(in crate::map) struct Collector(RefCell<Vec<Freeing>>);
 
     // SAFETY: see above.
     unsafe impl Send for Collector {}
     // SAFETY: see above.
     unsafe impl Sync for Collector {}
 
-    pub struct Guard<'a>(&'a Collector);
+    pub(in crate::map) struct Guard<'a>(&'a Collector);
 
     impl Collector {
         pub fn new() -> Self {

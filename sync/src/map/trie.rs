@@ -99,7 +99,7 @@ pub const LOST: &str = "a compare-exchange fails";
 pub const BRANCHED: &str = "an entry gets a node above it";
 pub const COLLIDED: &str = "a hash gets a list";
 
-pub struct Trie<K, V> {
+pub(super) struct Trie<K, V> {
     root: AtomicPtr<Node<K, V>>,
     collector: Collector,
     owns: PhantomData<Arc<Entry<K, V>>>,
@@ -116,7 +116,7 @@ struct Node<K, V> {
 
 /// A key and its value. Never changed.
 #[repr(align(8))]
-pub struct Entry<K, V> {
+pub(super) struct Entry<K, V> {
     hash: u32,
     /// The map's, and one for each [`Share`].
     shares: AtomicU32,
@@ -140,7 +140,7 @@ enum Child<'g, K, V> {
 }
 
 /// Ok: what is stored, and what was there; else only that.
-pub type Stored<'g, K, V> = Result<(&'g Entry<K, V>, Option<&'g Entry<K, V>>), Option<&'g Entry<K, V>>>;
+pub(super) type Stored<'g, K, V> = Result<(&'g Entry<K, V>, Option<&'g Entry<K, V>>), Option<&'g Entry<K, V>>>;
 
 /// Where the keys of a hash are, or would be.
 struct Place<'g, K, V> {
@@ -174,7 +174,7 @@ impl<'g, K, V> Found<'g, K, V> {
 }
 
 /// A key and a value that are to be stored.
-pub enum New<K, V> {
+pub(super) enum New<K, V> {
     /// No place for them has been found.
     Parts(K, V),
     /// In memory of their own, which no other caller has seen.
@@ -183,10 +183,10 @@ pub enum New<K, V> {
     Stored,
 }
 
-pub struct Unseen<K, V>(NonNull<Entry<K, V>>);
+pub(super) struct Unseen<K, V>(NonNull<Entry<K, V>>);
 
 /// A share in an entry, which outlives guards.
-pub struct Share<K, V>(NonNull<Entry<K, V>>);
+pub(super) struct Share<K, V>(NonNull<Entry<K, V>>);
 
 impl<'g, K, V> Child<'g, K, V> {
     /// # Safety
