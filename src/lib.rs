@@ -50,8 +50,8 @@
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
 //! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `signal`
-//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`. Without the last five a program
-//! depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `papaya` and, on Unix, `async-task`, `corosensei` and
+//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`. Without the last
+//! five a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `seize` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 
 #[cfg(feature = "locks")]

@@ -1,4 +1,4 @@
-//! Litmus tests: what the models' SeqCst accesses do, and the patterns of code that has no model of its own.
+//! Litmus tests: what the models' SeqCst accesses do.
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_litmus`
 #![cfg(sudog_loom)]
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use loom::thread;
 use sudog_runtime::model::{Sc, each_site, set_sc};
-use sudog_runtime::shim::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
-use sudog_runtime::shim::{AtomicU32, fence};
+use sudog_runtime::shim::AtomicU32;
+use sudog_runtime::shim::Ordering::{self, AcqRel, Acquire, Relaxed, SeqCst};
 
 fn explore<const WORDS: usize>(model: impl Fn(&Arc<[AtomicU32; WORDS]>) + Sync + Send + 'static) {
     loom::model(move || model(&Arc::new(std::array::from_fn(|_| AtomicU32::new(0)))));
@@ -104,117 +104,4 @@ fn what_stands_between_is_a_fence_by_one_convention_only() {
         assert_eq!(both_may_miss(sc, AcqRel, Acquire, loads), sc == Sc::AfterWrites);
         assert!(!both_may_miss(sc, AcqRel, Acquire, both), "not what C++ says");
     }
-}
-
-// ---- patterns of `sync/src/map`, which is over papaya ---------------------------------------------------------------
-
-/// Two threads insert, and then look for each other's key: one finds it. papaya's part: a place is filled by an
-/// exchange, Release, and read by a load, SeqCst, for which Acquire is enough here.
-#[test]
-fn of_two_that_insert_one_finds_the_other() {
-    let test = concat!(module_path!(), "::of_two_that_insert_one_finds_the_other");
-    const FENCE: &str = "loom_litmus.rs, insert: fence";
-    fn insert(mine: &AtomicU32, theirs: &AtomicU32) -> u32 {
-        mine.swap(1, Release);
-        fence(SeqCst); // `Table::alter`; `Map::clear` has one after its removals
-        theirs.load(Acquire)
-    }
-    each_site(test, &[FENCE], &[], || {
-        explore::<2>(|w| {
-            let other = spawn(w, |[x, y]| insert(x, y));
-            let found = insert(&w[1], &w[0]);
-            assert!(other.join().unwrap() + found > 0);
-        });
-    });
-}
-
-const PRESENT: u32 = 1;
-const UNKNOWN: u32 = u32::MAX;
-
-/// A key is removed from one place and inserted at another, which a range looks at later: it visits the key once. That
-/// is, if it has found the key at the first place, the line at the second was born when the range had begun.
-struct Places {
-    ranges: AtomicU32,
-    first: AtomicU32,
-    second: AtomicU32,
-    /// Of the line at the second place.
-    born: AtomicU32,
-}
-
-impl Places {
-    /// `Line::born`
-    fn born(&self) -> u32 {
-        match self.born.load(Relaxed) {
-            UNKNOWN => {
-                fence(SeqCst);
-                self.born_by_now()
-            }
-            born => born,
-        }
-    }
-
-    /// `Line::born_by_now`
-    fn born_by_now(&self) -> u32 {
-        let now = self.ranges.load(SeqCst);
-        self.born.compare_exchange(UNKNOWN, now, Relaxed, Relaxed).err().unwrap_or(now)
-    }
-
-    fn remove(&self) {
-        self.first.swap(0, AcqRel);
-    }
-
-    /// `Table::alter`, of a place that is empty.
-    fn insert(&self) {
-        self.second.swap(PRESENT, Release);
-        fence(SeqCst);
-        self.born_by_now();
-    }
-
-    /// `Map::range`: how often it visits the key.
-    fn range(&self) -> u32 {
-        let began = self.ranges.fetch_add(1, SeqCst) + 1;
-        u32::from(self.is_at_first()) + u32::from(self.is_at_second() && self.born() < began)
-    }
-
-    /// These loads are papaya's, which are SeqCst.
-    fn is_at_first(&self) -> bool {
-        self.first.load(SeqCst) == PRESENT
-    }
-
-    fn is_at_second(&self) -> bool {
-        self.second.load(SeqCst) == PRESENT
-    }
-}
-
-#[test]
-fn a_range_visits_a_key_that_moves_once() {
-    let test = concat!(module_path!(), "::a_range_visits_a_key_that_moves_once");
-    let needed = [
-        "loom_litmus.rs, range: fetch_add",
-        "loom_litmus.rs, is_at_first: load",
-        "loom_litmus.rs, insert: fence",
-        "loom_litmus.rs, born: fence",
-    ];
-    let spare = ["loom_litmus.rs, is_at_second: load", "loom_litmus.rs, born_by_now: load"];
-    each_site(test, &needed, &spare, || {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.check(|| {
-            let places = Arc::new(Places {
-                ranges: AtomicU32::new(0),
-                first: AtomicU32::new(PRESENT),
-                second: AtomicU32::new(0),
-                born: AtomicU32::new(UNKNOWN),
-            });
-            let mover = spawn(&places, |p| {
-                p.remove();
-                p.insert();
-            });
-            // A thread that sees it there may first ask when it was born.
-            let other = spawn(&places, |p| _ = (p.second.load(Acquire) == PRESENT).then(|| p.born()));
-            assert!(places.range() <= 1, "visited twice");
-            mover.join().unwrap();
-            other.join().unwrap();
-        });
-    });
 }

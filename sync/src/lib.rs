@@ -40,7 +40,6 @@ pub mod context;
 #[cfg(not(sudog_loom))]
 mod lock_async;
 mod locker;
-#[cfg(not(sudog_loom))]
 mod map;
 pub mod mutex;
 mod once;
@@ -77,7 +76,6 @@ pub use cond::{Cond, CondGuard};
 #[cfg(not(sudog_loom))]
 pub use lock_async::{GuardFuture, LockAsync};
 pub use locker::Locker;
-#[cfg(not(sudog_loom))]
 pub use map::Map;
 pub use mutex::GoMutex;
 pub use once::Once;

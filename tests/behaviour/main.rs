@@ -12,6 +12,7 @@ mod go;
 mod kinds_in_line;
 mod locks;
 mod map;
+mod map_histories;
 mod sema;
 mod tokio;
 

@@ -1,6 +1,7 @@
 //! What the map promises beyond Go's tests: ranges, order, the user's code in its hands, memory.
 #![cfg(all(unix, not(sudog_loom)))]
 
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -226,6 +227,106 @@ fn memory_is_freed_though_ranges_overlap() {
         stop.store(true, SeqCst);
         assert!(most < 2_000, "{most} alive at once");
     });
+}
+
+/// The map grows, and is cleared, under a range, which ends; what is stored after the last `clear` is there.
+#[test]
+fn a_map_grows_and_is_cleared_under_a_range() {
+    for clears in [1, 7, 50] {
+        let map: Map<u32, u32> = (0..100).map(|n| (n, 0)).collect();
+        let (mut seen, mut next) = (HashSet::new(), 1000);
+        map.range(|&key, _| {
+            assert!(seen.insert(key), "{key} twice");
+            if seen.len() % clears == 0 {
+                map.clear();
+                map.range(|key, _| panic!("{key} is still there"));
+            }
+            for _ in 0..if next < 20_000 { 50 } else { 0 } {
+                map.store(next, 1);
+                next += 1;
+            }
+            true
+        });
+        assert!(seen.len() >= 2, "it met none of the rest");
+        map.clear();
+        map.store(1, 1);
+        let mut left = Vec::new();
+        map.range(|&key, _| {
+            left.push(key);
+            true
+        });
+        assert_eq!(left, [1]);
+    }
+}
+
+/// Lists are copied as a whole: as many keys as are done in a second or so.
+#[test]
+fn many_keys_of_one_hash() {
+    const KEYS: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+    let _watchdog = Watchdog::new();
+    let map: Map<u32, u32, SameHash> = Map::default();
+    for n in 0..KEYS {
+        assert_eq!(map.swap(n, n), None);
+    }
+    for n in (0..KEYS).step_by(97) {
+        assert_eq!((map.load(&n), map.swap(n, n + 1), map.load(&(KEYS + n))), (Some(n), Some(n), None));
+        assert_eq!((map.load_and_delete(&n), map.load(&n)), (Some(n + 1), None));
+    }
+    let mut left = HashSet::new();
+    map.range(|&n, _| left.insert(n));
+    assert_eq!(left.len() as u32, KEYS - KEYS.div_ceil(97));
+    map.clear();
+    assert_eq!(map.load(&1), None);
+}
+
+/// Keys are always new ones; few are there at a time, and few are in memory.
+#[test]
+fn memory_is_bounded_though_keys_are_new() {
+    const ROUNDS: u64 = if cfg!(debug_assertions) { 50_000 } else { 500_000 };
+    let _watchdog = Watchdog::new();
+    let (map, count) = (Map::new(), Arc::new(()));
+    let mut most = 0;
+    thread::scope(|s| {
+        for me in 0..2 {
+            let (map, count) = (&map, &count);
+            s.spawn(move || {
+                for n in 0..ROUNDS {
+                    map.store((me, n), count.clone());
+                    match n {
+                        _ if n % 10_000 == 0 => map.clear(),
+                        64.. => map.delete(&(me, n - 64)),
+                        _ => {}
+                    }
+                }
+            });
+        }
+        for _ in 0..1_000 {
+            most = most.max(Arc::strong_count(&count));
+            thread::yield_now();
+        }
+    });
+    assert!(most < 100_000, "{most} alive at once");
+    let rest = Arc::strong_count(&count);
+    assert!(rest < 1_000, "{rest} are left of {ROUNDS}");
+    drop(map);
+    assert_eq!(Arc::strong_count(&count), 1, "not all were dropped with the map");
+}
+
+/// What a caller looks at stays, and does not keep the rest.
+#[test]
+fn load_with_keeps_what_it_looks_at_alone() {
+    let map = Map::new();
+    let (first, others) = (Arc::new(()), Arc::new(()));
+    map.store(0, first.clone());
+    map.load_with(&0, |value| {
+        map.delete(&0);
+        for n in 1..10_000 {
+            map.store(n % 10, others.clone());
+        }
+        assert!(Arc::strong_count(&others) < 2_000, "{} are kept", Arc::strong_count(&others));
+        assert!(Arc::ptr_eq(value, &first) && Arc::strong_count(&first) == 2);
+    });
+    assert_eq!(Arc::strong_count(&first), 1, "the last share was the caller's");
 }
 
 // ---- atomicity and order --------------------------------------------------------------------------------------------
@@ -461,7 +562,8 @@ fn panics_of_keys_and_values() {
     check::<SameHash>(&count, new);
 }
 
-/// A destructor that panics where the map is dropped, and one by one in what papaya had not reclaimed yet.
+/// Destructors that panic where the map is dropped, and one by one in what had not been reclaimed yet: of the key and of
+/// the value of one entry.
 #[test]
 fn panics_of_destructors_end_there() {
     struct Bomb(#[expect(dead_code, reason = "it counts")] Arc<()>);
@@ -470,14 +572,32 @@ fn panics_of_destructors_end_there() {
             panic_any("a destructor's");
         }
     }
+    #[derive(PartialEq, Eq, Hash)]
+    struct Key(u32);
+    impl Borrow<u32> for Key {
+        fn borrow(&self) -> &u32 {
+            &self.0
+        }
+    }
+    impl Drop for Key {
+        fn drop(&mut self) {
+            panic_any("a key's destructor's");
+        }
+    }
     let count = Arc::new(());
     let map = Map::new();
     for n in 0..100 {
-        map.store(n, Bomb(count.clone()));
+        map.store(Key(n), Bomb(count.clone()));
     }
     for n in 0..50 {
         map.delete(&n);
     }
+    // The last share in what is removed meanwhile is the caller's.
+    map.load_with(&60, |_| {
+        for n in 60..99 {
+            map.delete(&n);
+        }
+    });
     drop(map);
     assert_eq!(Arc::strong_count(&count), 1);
 }

@@ -1,41 +1,38 @@
-//! Go's `sync.Map`: a map that many may use at once, over [`papaya`], whose reads are without locks.
+//! Go's `sync.Map`: a map that many may use at once, whose reads are without locks.
 //!
-//! ```text
-//!   papaya's table                    Line                             Pair
-//!  ┌──────┬─────────────┐    ┌──────────────────────┐           ┌───────────┬───────┐
-//!  │ hash │ Line ───────┼──> │ born │ first ────────┼── Arc ──> │ key       │ value │
-//!  ├──────┼─────────────┤    │      │ more ─────────┼── Arc ──> ├───────────┼───────┤
-//!  │ ...  │             │    └──────────────────────┘           │ same hash │       │
-//! ```
+//! | | where | what of the user's runs there |
+//! |---|---|---|
+//! | the key is hashed | before all else | `Hash` |
+//! | its entry is looked for in the trie, under a guard | [`trie`] | `==` of keys and of values, which may take its time |
+//! | one compare-exchange puts, replaces or removes the entry | `trie` | nothing. If it fails: the line above again |
+//! | what was there is retired, and cloned if the caller wants it | [`reclaim`] | `clone` |
+//! | the guard ends; what no guard keeps any more is freed | `reclaim` | destructors |
 //!
-//! A line has all keys of one hash, which is one key as a rule, and is never changed but for `born`: to change a key is
-//! to exchange the line for another one, by a compare-exchange.
+//! So the user's code runs under no lock and in no half-published state. The trie has no lock: a thread that
+//! stops in it holds up no other. A write allocates once, its entry; and a key of a hash that others have, its list.
 //!
-//! # Why papaya, and what is added to it
+//! # What Go's contract asks for, and how it is kept
 //!
-//! Go's contract asks for reads that never wait, for compare-and-swap on values, and for a `range` whose function may
-//! call any method of the map, wait, and still see no key twice. A map whose buckets or shards have locks (`dashmap`,
-//! `scc::HashMap`) holds one while that function runs, or while a key is compared; `scc::HashIndex` may show a key
-//! twice. papaya has no such locks. What it lacks is here:
+//! * **Reads never wait.** A load is a walk down the trie, which needs no help from others.
+//! * **A `range` may do anything**, and takes a guard of its own. If it had the thread's, goroutines that range and wait
+//!   in turns would keep that for ever, and no memory would be freed. A key has one place in the order of the walk, so no
+//!   walk meets it twice, wherever it moves.
+//! * **Keys of one hash** are in a list. `range` and growth do not depend on how many there are.
+//! * **The order of all methods is one that all threads agree on**, as accesses of slots are SeqCst.
+//! * **`clear` is one exchange of the root**, as in Go.
+//! * **A destructor that panics** does so where memory is freed. It is stopped there: the panic has been reported, and
+//!   goes no further; neither do others, of the key and the value of one entry.
 //!
-//! * **The table's keys are hashes**, so papaya calls none of the user's code but destructors. A `Hash` that panics
-//!   while papaya copies an entry to a bigger table would leave that entry half copied, and all callers that change it
-//!   waiting. And once there are more keys of one hash than papaya's limit of probes (some 30), its iteration never
-//!   ends, as no table is big enough; Go has a chain for these. So do the lines.
-//! * **A line knows when it was born**, in ranges begun so far. papaya does not reuse the place of an entry that was
-//!   removed, so a caller that removes and stores a key during a `range` moves it, perhaps to where that `range` has
-//!   not been yet. A `range` passes over the lines that were born since it began. See `Line::born` in `table.rs`.
-//! * **A fence after an insertion**: papaya shows the new entry by a release store, which the inserter's next load may
-//!   overtake (not on x86, as papaya counts it by a locked instruction). Go's map is sequentially consistent, and
-//!   programs may rely on it.
-//! * **`range` protects what it walks over by a guard of its own**, not the thread's: goroutines that range and wait in
-//!   turns would otherwise keep the thread's for ever, and no memory would be freed.
-//! * **A destructor that panics** does so where memory is reclaimed. It is stopped there: the panic has been reported,
-//!   and goes no further.
+//! Of the maps that the laboratory compares, papaya's reads are without locks, too, and its `range` may call the map. But
+//! it hashes keys while it copies them to a bigger table, its iteration does not end with too many keys of one hash, it
+//! may visit a key twice that moves meanwhile, and its insertions are release stores. `dashmap`, `scc::HashMap` and a
+//! `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in that function may deadlock, and a
+//! read waits for a writer.
+//!
+//! # Goroutines
 //!
 //! Goroutines of one thread share the thread's guard, a count of readers. They may come and go in any order; memory is
-//! freed when the count is 0. Threads wait for each other only while a table is being copied to a bigger one, in which
-//! no code but papaya's runs, and so no goroutine can leave its thread.
+//! freed when the count is 0.
 //!
 //! A goroutine may be left for ever in user code that a method calls: a destructor, `==` or `clone` that waits when its
 //! set ends, below an `extern "C"` frame or where panics abort. Then the count of its thread never falls to 0. That is
@@ -43,19 +40,24 @@
 //! the same place finds the place active, and is protected by it. It costs memory: nothing that is removed from this map
 //! from then on is freed before the map is. Other maps have collectors of their own.
 //!
-//! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in the development tree of 1.28.
+//! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in 1.27.3. That trie has a mutex for each node.
 
-mod table;
+mod reclaim;
+mod trie;
 
 use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::fence;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use table::{Pair, Step, Table};
+use trie::{Entry, New, Trie};
+
+/// What there is from the first write on.
+struct Table<K, V, S> {
+    trie: Trie<K, V>,
+    hasher: S,
+}
 
 /// A map from keys to values that threads and goroutines use together without a lock around it.
 ///
@@ -74,12 +76,14 @@ use table::{Pair, Step, Table};
 /// panic: then the method has happened or not, as a whole. While `==` or `clone` wait, what is removed from the map is
 /// not freed.
 ///
+/// The default hasher is `std`'s, which resists keys that were chosen to collide, and is not the fastest there is.
+/// [`with_hasher`](Map::with_hasher) takes another one.
+///
 /// No method calls the scheduler: a goroutine that does nothing but use a map, in a loop, calls
 /// [`gosched`](sudog_runtime::goroutine) at times.
 ///
 /// Different from Go:
 ///
-/// * [`clear`](Map::clear) removes one key after the other, not all at one instant.
 /// * Keys and values that were removed or replaced are dropped a little later, by whichever user of the map happens to
 ///   reclaim memory; at the latest with the map. Those removed while a [`range`](Map::range) runs, after it. A panic of
 ///   such a destructor is reported, and goes no further.
@@ -115,7 +119,7 @@ impl<K, V, S> Map<K, V, S> {
     /// An empty map whose keys are hashed by `hasher`.
     #[must_use]
     pub fn with_hasher(hasher: S) -> Self {
-        Self { table: OnceLock::from(Table::new(hasher)), hasher: || unreachable!("it has a table") }
+        Self { table: OnceLock::from(Table { trie: Trie::new(), hasher }), hasher: || unreachable!("it has a table") }
     }
 }
 
@@ -128,9 +132,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         V: Clone,
     {
         let table = self.table.get()?;
-        let hash = table.hasher.hash_one(key);
-        let lines = table.lines.pin();
-        Some(lines.get(&hash)?.find(key)?.value.clone())
+        let hash = table.hash(key);
+        let guard = table.trie.collector().enter();
+        Some(table.trie.find(hash, &guard, |there| there.borrow() == key)?.value.clone())
     }
 
     /// What `f` says about the key's value, if it is in the map. `f` may do what it likes, and take its time.
@@ -147,11 +151,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
     {
         let table = self.table.get()?;
-        let hash = table.hasher.hash_one(key);
-        let lines = table.lines.pin();
-        let pair = lines.get(&hash)?.find(key)?.clone();
-        drop(lines); // `f` keeps alive what it looks at, and no more
-        Some(f(&pair.value))
+        let hash = table.hash(key);
+        // Under a guard for this only: `f` keeps alive what it looks at, and no more.
+        let share = table.trie.share(hash, &table.trie.collector().enter(), |there| there.borrow() == key)?;
+        Some(f(share.value()))
     }
 
     /// Sets the key's value.
@@ -176,26 +179,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         V: Clone,
     {
         let table = self.table();
-        let hash = table.hasher.hash_one(&key);
-        let lines = table.lines.pin();
-        if let Some(there) = lines.get(&hash).and_then(|line| line.find(&key)) {
-            drop((key, value)); // before the clone: a destructor that panics would leak what we return
-            return (there.value.clone(), true);
-        }
-        let new = Arc::new(Pair { key, value });
-        let mut there = None;
-        table.alter(hash, &lines, |line| {
-            there = line.and_then(|line| line.find(&new.key));
-            match there {
-                Some(_) => Step::Leave,
-                None => Step::Put(table.line(line, None, &new)),
-            }
-        });
-        match there {
-            None => (new.value.clone(), false),
-            Some(there) => {
-                drop(new);
-                (there.value.clone(), true)
+        let hash = table.hash(&key);
+        let guard = table.trie.collector().enter();
+        let mut new = New::Parts(key, value);
+        match table.trie.put(hash, &guard, &mut new, |there| there.is_none()) {
+            Ok((stored, _)) => (stored.value.clone(), false),
+            Err(there) => {
+                drop(new); // before the clone: a destructor that panics would leak what we return
+                (there.expect("else it would have been stored").value.clone(), true)
             }
         }
     }
@@ -207,7 +198,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: Clone,
     {
-        self.remove(key, |_| true, |pair| pair.value.clone())
+        self.remove(key, |_| true, |entry| entry.value.clone())
     }
 
     /// Removes the key.
@@ -226,17 +217,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         V: PartialEq,
     {
         let Some(table) = self.table.get() else { return false };
-        let hash = table.hasher.hash_one(&key);
-        let lines = table.lines.pin();
-        // Most failures are found here, and cost no allocation.
-        if lines.get(&hash).and_then(|line| line.find(&key)).is_none_or(|there| there.value != *old) {
-            return false;
-        }
-        let new = Arc::new(Pair { key, value: new });
-        table.alter(hash, &lines, |line| match line.and_then(|line| line.find(&new.key)) {
-            Some(there) if there.value == *old => Step::Put(table.line(line, Some(there), &new)),
-            _ => Step::Leave,
-        })
+        let hash = table.hash(&key);
+        let guard = table.trie.collector().enter();
+        let mut new = New::Parts(key, new);
+        table.trie.put(hash, &guard, &mut new, |there| there.is_some_and(|there| there.value == *old)).is_ok()
     }
 
     /// Removes the key if its value is `old`: whether it was.
@@ -246,7 +230,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: PartialEq,
     {
-        self.remove(key, |value| value == old, |_| ()).is_some()
+        self.remove(key, |entry| entry.value == *old, |_| ()).is_some()
     }
 
     /// Calls `f` for each key and its value, in any order, until it returns `false`.
@@ -273,21 +257,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// ```
     pub fn range(&self, mut f: impl FnMut(&K, &V) -> bool) {
         let Some(table) = self.table.get() else { return };
-        let lines = table.lines.pin_owned();
-        let began = table.ranges.fetch_add(1, SeqCst) + 1;
-        for (_, line) in lines.iter() {
-            if line.born(&table.ranges) < began && !line.pairs().all(|pair| f(&pair.key, &pair.value)) {
-                return;
-            }
-        }
+        let guard = table.trie.collector().enter_own();
+        table.trie.walk(&guard, &mut |entry| f(&entry.key, &entry.value));
     }
 
-    /// Removes all keys, one after the other: those that are in the map when it begins, and do not change meanwhile, are
-    /// gone when it ends.
+    /// Removes all keys, at one instant.
     pub fn clear(&self) {
         if let Some(table) = self.table.get() {
-            table.lines.pin().clear();
-            fence(SeqCst);
+            table.trie.clear(&table.trie.collector().enter());
         }
     }
 
@@ -299,44 +276,42 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     #[cold]
     fn begin(&self) -> &Table<K, V, S> {
         let hasher = (self.hasher)(); // the user's code, so not inside of the lock
-        self.table.get_or_init(|| Table::new(hasher))
+        self.table.get_or_init(|| Table { trie: Trie::new(), hasher })
     }
 
     #[inline]
-    fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Pair<K, V>) -> R) -> Option<R> {
+    fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
         let table = self.table();
-        let hash = table.hasher.hash_one(&key);
-        let new = Arc::new(Pair { key, value });
-        let lines = table.lines.pin();
-        let mut there = None;
-        table.alter(hash, &lines, |line| {
-            there = line.and_then(|line| line.find(&new.key));
-            Step::Put(table.line(line, there, &new))
-        });
-        there.map(|pair| old(pair))
+        let hash = table.hash(&key);
+        let guard = table.trie.collector().enter();
+        let mut new = New::Parts(key, value);
+        table.trie.put(hash, &guard, &mut new, |_| true).ok()?.1.map(old)
     }
 
     #[inline]
-    fn remove<Q, R>(&self, key: &Q, mut wanted: impl FnMut(&V) -> bool, old: impl FnOnce(&Pair<K, V>) -> R) -> Option<R>
+    fn remove<Q, R>(
+        &self,
+        key: &Q,
+        wants: impl FnMut(&Entry<K, V>) -> bool,
+        old: impl FnOnce(&Entry<K, V>) -> R,
+    ) -> Option<R>
     where
         Q: Hash + Eq + ?Sized,
         K: Borrow<Q>,
     {
         let table = self.table.get()?;
-        let hash = table.hasher.hash_one(key);
-        let lines = table.lines.pin();
-        let mut there = None;
-        table.alter(hash, &lines, |line| {
-            there = line.and_then(|line| line.find(key)).filter(|pair| wanted(&pair.value));
-            match line.zip(there) {
-                None => Step::Leave,
-                Some((line, pair)) => match line.without(pair, &table.ranges) {
-                    None => Step::Remove,
-                    Some(rest) => Step::Put(rest),
-                },
-            }
-        });
-        there.map(|pair| old(pair))
+        let hash = table.hash(key);
+        let guard = table.trie.collector().enter();
+        table.trie.remove(hash, &guard, |there| there.borrow() == key, wants).map(old)
+    }
+}
+
+impl<K, V, S: BuildHasher> Table<K, V, S> {
+    /// 32 bits of the user's hash, all of which depend on it: the trie takes the upper ones first, and hashers may be good
+    /// in the lower ones. Different hashes that become one share a list, and cost a comparison.
+    #[inline]
+    fn hash(&self, key: &(impl Hash + ?Sized)) -> u32 {
+        (self.hasher.hash_one(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 }
 
