@@ -18,7 +18,7 @@ use crate::list::Dir;
 /// # Examples
 ///
 /// ```
-/// use sudog_csp::{End, make_channel};
+/// use sudog::csp::{End, make_channel};
 ///
 /// let [mut ours, mut theirs] = make_channel::<u32, 2>();
 /// let reader = std::thread::spawn(move || theirs.read());
@@ -42,7 +42,7 @@ impl<T> RefUnwindSafe for End<T> {}
 /// # Examples
 ///
 /// ```
-/// use sudog_csp::make_channel;
+/// use sudog::csp::make_channel;
 ///
 /// let [reader, writer, spare] = make_channel::<String, 3>();
 /// # drop((reader, writer, spare));
@@ -58,7 +58,7 @@ pub fn make_channel<T, const N: usize>() -> [End<T>; N] {
 /// # Examples
 ///
 /// ```
-/// let ends = sudog_csp::make_ends::<u32>(5);
+/// let ends = sudog::csp::make_ends::<u32>(5);
 /// assert_eq!(ends.len(), 5);
 /// ```
 #[must_use]
@@ -73,7 +73,7 @@ impl<T> End<T> {
     /// # Examples
     ///
     /// ```
-    /// # let [end] = sudog_csp::make_channel::<u32, 1>();
+    /// # let [end] = sudog::csp::make_channel::<u32, 1>();
     /// let another = end.dup();
     /// # drop(another);
     /// ```

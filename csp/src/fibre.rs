@@ -16,8 +16,8 @@ use sudog_runtime::goroutine::{Builder, JoinHandle, Placement};
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use sudog_csp::spawn_fibre;
-/// use sudog_runtime::goroutine::run_local;
+/// use sudog::csp::spawn_fibre;
+/// use sudog::run_local;
 ///
 /// static TRACE: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 ///

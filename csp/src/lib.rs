@@ -18,8 +18,8 @@
 //! ```
 //! # #[cfg(unix)] {
 //! use std::sync::{Arc, Mutex};
-//! use sudog_csp::{make_channel, spawn_fibre};
-//! use sudog_runtime::goroutine::run_local;
+//! use sudog::csp::{make_channel, spawn_fibre};
+//! use sudog::run_local;
 //!
 //! let squares = Arc::new(Mutex::new(Vec::new()));
 //! let list = squares.clone();

@@ -18,7 +18,7 @@ use sudog_runtime::goroutine::{Builder, Placement, Scheduler, gosched, is_alone,
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use sudog_csp::{ActiveSet, make_channel};
+/// use sudog::csp::{ActiveSet, make_channel};
 ///
 /// let sum = Arc::new(Mutex::new(0));
 /// let [mut numbers, mut input] = make_channel::<u32, 2>();

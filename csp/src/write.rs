@@ -22,7 +22,7 @@ impl<T> End<T> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_csp::make_channel;
+    /// use sudog::csp::make_channel;
     ///
     /// let [mut ours, theirs] = make_channel::<u32, 2>();
     /// drop(theirs);
@@ -43,7 +43,7 @@ impl<T> End<T> {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use sudog_csp::{Failed, make_channel};
+    /// use sudog::csp::{Failed, make_channel};
     ///
     /// let [mut end, _another] = make_channel::<u32, 2>();
     /// let soon = Instant::now() + Duration::from_millis(1);
@@ -62,8 +62,8 @@ impl<T> End<T> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_csp::{Failed, make_channel};
-    /// use sudog_runtime::sema::{Cancel, WaitLimit};
+    /// use sudog::csp::{Failed, make_channel};
+    /// use sudog::runtime::sema::{Cancel, WaitLimit};
     ///
     /// let [mut end, _another] = make_channel::<u32, 2>();
     /// let stop = Cancel::new();
@@ -85,8 +85,8 @@ impl<T> End<T> {
     ///
     /// ```
     /// # #[cfg(unix)] {
-    /// use sudog_csp::make_channel;
-    /// use sudog_runtime::goroutine::{run_local, spawn};
+    /// use sudog::csp::make_channel;
+    /// use sudog::{run_local, spawn};
     ///
     /// run_local(|| {
     ///     let [ours, mut theirs] = make_channel::<u32, 2>();

@@ -14,8 +14,8 @@ use sudog_runtime::goroutine::blocking;
 /// ```
 /// use std::fs::File;
 /// use std::io::Read;
-/// use sudog_net::BlockingIo;
-/// use sudog_runtime::goroutine::run;
+/// use sudog::net::BlockingIo;
+/// use sudog::run;
 ///
 /// let text = run(|| {
 ///     let mut text = String::new();

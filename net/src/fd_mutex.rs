@@ -95,7 +95,7 @@ pub enum LockError {
 /// # Examples
 ///
 /// ```
-/// use sudog_net::{FdMutex, LockError, Side};
+/// use sudog::net::{FdMutex, LockError, Side};
 ///
 /// let descriptor = FdMutex::new("a file".to_owned());
 /// let reader = descriptor.lock(Side::Read).unwrap();

@@ -24,8 +24,8 @@ use crate::fd::NetFd;
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use sudog_net::{TcpListener, TcpStream};
-/// use sudog_runtime::goroutine::{go, run};
+/// use sudog::net::{TcpListener, TcpStream};
+/// use sudog::{go, run};
 ///
 /// run(|| {
 ///     let listener = TcpListener::bind("127.0.0.1:0")?;

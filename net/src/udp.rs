@@ -16,7 +16,7 @@ use crate::fd::NetFd;
 /// # Examples
 ///
 /// ```
-/// use sudog_net::UdpSocket;
+/// use sudog::net::UdpSocket;
 ///
 /// let (here, there) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
 /// here.send_to(b"hello", there.local_addr()?)?;

@@ -19,7 +19,7 @@ use crate::fd::NetFd;
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use sudog_net::UnixStream;
+/// use sudog::net::UnixStream;
 ///
 /// let (mut here, mut there) = UnixStream::pair()?;
 /// here.write_all(b"hello")?;

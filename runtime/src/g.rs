@@ -35,7 +35,7 @@ use crate::shim::{self, Instant, Mutex, Parker};
 /// The bare contract; real code links the `G` into a queue.
 ///
 /// ```
-/// use sudog_runtime::{G, ParkResult};
+/// use sudog::low_level::{G, ParkResult};
 ///
 /// let g = G::current();
 /// let shared = &raw const g as usize;

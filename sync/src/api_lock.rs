@@ -19,7 +19,7 @@ use crate::{ConstRawLock, GoMutex};
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_sync::Mutex;
+/// use sudog::sync::Mutex;
 ///
 /// let m = Mutex::new(5);
 /// let guard = m.lock();
@@ -39,9 +39,9 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::mutex::policy;
-/// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_sync::{GoMutex, MutexWith};
+/// use sudog::sync::mutex::policy;
+/// use sudog::sync::semaphore::RuntimeSema;
+/// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// static WORDS: MutexWith<GoMutex<RuntimeSema, policy::Go>, Vec<&str>> = MutexWith::new(Vec::new());
 /// WORDS.lock().push("go");

@@ -17,7 +17,7 @@ use crate::{ConstRawRwLock, GoRwMutex};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::RwMutex;
+/// use sudog::sync::RwMutex;
 ///
 /// static WORDS: RwMutex<Vec<&str>> = RwMutex::new(Vec::new());
 ///
@@ -39,8 +39,8 @@ pub type RwMutexWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ApiRwLock<GoR
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::RwMutexWith;
-/// use sudog_sync::rw_mutex::PhaseFairRwMutex;
+/// use sudog::sync::RwMutexWith;
+/// use sudog::sync::rw_mutex::PhaseFairRwMutex;
 ///
 /// static LIMITS: RwMutexWith<PhaseFairRwMutex, [u32; 2]> = RwMutexWith::new([1, 10]);
 /// LIMITS.write()[1] = 20;

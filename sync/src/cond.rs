@@ -34,7 +34,7 @@ use crate::lock_api::{
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::{Cond, Mutex};
+/// use sudog::sync::{Cond, Mutex};
 ///
 /// static READY: Mutex<bool> = Mutex::new(false);
 /// static CHANGED: Cond = Cond::new();
@@ -79,7 +79,7 @@ impl Cond {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use sudog_sync::{Cond, Mutex};
+    /// use sudog::sync::{Cond, Mutex};
     ///
     /// let (mutex, cond) = (Mutex::new(0), Cond::new());
     /// let mut guard = mutex.lock();
@@ -100,8 +100,8 @@ impl Cond {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
-    /// use sudog_sync::{Cond, Mutex};
+    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::sync::{Cond, Mutex};
     ///
     /// static STOP: Cancel = Cancel::new();
     /// STOP.cancel();
@@ -137,7 +137,8 @@ impl Cond {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use sudog_sync::{Cond, Mutex, context};
+    /// use sudog::context;
+    /// use sudog::sync::{Cond, Mutex};
     ///
     /// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
     /// let (mutex, cond) = (Mutex::new(0), Cond::new());
@@ -158,7 +159,7 @@ impl Cond {
     ///
     /// ```
     /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-    /// use sudog_sync::{Cond, GoMutex};
+    /// use sudog::sync::{Cond, GoMutex};
     ///
     /// static MU: GoMutex = GoMutex::new();
     /// static READY: AtomicBool = AtomicBool::new(false);
@@ -209,7 +210,7 @@ impl Cond {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::{Cond, Mutex};
+    /// use sudog::sync::{Cond, Mutex};
     ///
     /// let (open, changed) = (Mutex::new(false), Cond::new());
     /// std::thread::scope(|s| {
@@ -242,7 +243,7 @@ impl Cond {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::{Cond, RwMutex};
+/// use sudog::sync::{Cond, RwMutex};
 ///
 /// static LEVEL: RwMutex<u32> = RwMutex::new(0);
 /// static RISEN: Cond = Cond::new();

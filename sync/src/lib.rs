@@ -15,7 +15,7 @@
 //! # Examples
 //!
 //! ```
-//! use sudog_sync::Mutex;
+//! use sudog::sync::Mutex;
 //!
 //! static TOTAL: Mutex<u64> = Mutex::new(0);
 //!

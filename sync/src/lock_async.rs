@@ -15,7 +15,7 @@ use crate::{ApiLock, AsyncRawLock, ConstRawLock, MutexWith, lock_api};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::{LockAsync, Mutex};
+/// use sudog::sync::{LockAsync, Mutex};
 ///
 /// async fn add(total: &Mutex<u64>, n: u64) {
 ///     *total.lock_async().await += n;
@@ -23,7 +23,7 @@ use crate::{ApiLock, AsyncRawLock, ConstRawLock, MutexWith, lock_api};
 ///
 /// let total = Mutex::new(0);
 /// # #[cfg(unix)] {
-/// sudog_runtime::goroutine::block_on(async { add(&total, 5).await });
+/// sudog::block_on(async { add(&total, 5).await });
 /// assert_eq!(total.into_inner(), 5);
 /// # }
 /// ```

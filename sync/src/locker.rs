@@ -11,7 +11,7 @@ use crate::{GoMutex, Semaphore, mutex};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::{GoMutex, Locker};
+/// use sudog::sync::{GoMutex, Locker};
 ///
 /// fn with(locker: &impl Locker, f: impl FnOnce()) {
 ///     locker.lock();

@@ -28,9 +28,9 @@ use sudog_runtime::{G, Instant};
 /// Any `RawLock` gets the whole of `lock_api`'s interface:
 ///
 /// ```
-/// use sudog_sync::mutex::policy;
-/// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_sync::{GoMutex, MutexWith};
+/// use sudog::sync::mutex::policy;
+/// use sudog::sync::semaphore::RuntimeSema;
+/// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// let faithful = MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(5);
 /// assert_eq!(*faithful.lock(), 5);
@@ -105,8 +105,8 @@ pub trait ConstRawLock: RawLock {
 ///
 /// ```
 /// # #[cfg(target_os = "linux")] {
-/// use sudog_sync::semaphore::FutexSema;
-/// use sudog_sync::{GoMutex, MutexWith};
+/// use sudog::sync::semaphore::FutexSema;
+/// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// let m: MutexWith<GoMutex<FutexSema>, _> = MutexWith::new(String::new());
 /// m.lock().push('!');
@@ -199,8 +199,8 @@ pub trait ConstPermits<const N: u32>: ConstSemaphore {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_sync::{AsyncSemaphore, ConstSemaphore, Order, Semaphore, Wake};
+/// use sudog::sync::semaphore::RuntimeSema;
+/// use sudog::sync::{AsyncSemaphore, ConstSemaphore, Order, Semaphore, Wake};
 ///
 /// static READY: RuntimeSema = RuntimeSema::INIT;
 ///
@@ -229,7 +229,7 @@ pub unsafe trait AsyncSemaphore: Semaphore {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::{AsyncRawLock, GoMutex, RawLock};
+/// use sudog::sync::{AsyncRawLock, GoMutex, RawLock};
 ///
 /// async fn with<L: AsyncRawLock>(lock: &L) {
 ///     let guard = lock.lock_async().await;

@@ -23,8 +23,8 @@ use crate::raw::{poll_until, wait_limited};
 /// Any of them gets the whole of `lock_api`'s interface:
 ///
 /// ```
-/// use sudog_sync::rw_mutex::ShardedRwMutex;
-/// use sudog_sync::RwMutexWith;
+/// use sudog::sync::rw_mutex::ShardedRwMutex;
+/// use sudog::sync::RwMutexWith;
 ///
 /// let table = RwMutexWith::<ShardedRwMutex, _>::new(vec![1, 2]);
 /// table.write().push(3);

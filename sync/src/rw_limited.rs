@@ -17,8 +17,8 @@ use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
-/// use sudog_sync::{RwLimited, RwMutex};
+/// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+/// use sudog::sync::{RwLimited, RwMutex};
 ///
 /// let words = RwMutex::new(vec!["go"]);
 /// let stop = Cancel::new();

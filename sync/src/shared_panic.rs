@@ -23,7 +23,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use std::panic::{catch_unwind, panic_any};
-/// use sudog_sync::{OnceFunc, SharedPanic};
+/// use sudog::sync::{OnceFunc, SharedPanic};
 ///
 /// static FAILS: OnceFunc = OnceFunc::new(|| panic_any(42));
 ///

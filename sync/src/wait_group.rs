@@ -66,7 +66,7 @@ pub use future::WaitFuture;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::WaitGroup;
+/// use sudog::sync::WaitGroup;
 ///
 /// let group = WaitGroup::new();
 /// std::thread::scope(|s| {
@@ -161,7 +161,7 @@ impl WaitGroup {
     /// ```
     /// use std::time::{Duration, Instant};
     ///
-    /// let group = sudog_sync::WaitGroup::new();
+    /// let group = sudog::sync::WaitGroup::new();
     /// group.add(1);
     /// assert!(!group.wait_until(Instant::now() + Duration::from_millis(1)));
     /// group.done();
@@ -200,7 +200,8 @@ impl WaitGroup {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::{WaitGroup, context};
+    /// use sudog::context;
+    /// use sudog::sync::WaitGroup;
     ///
     /// let (ctx, cancel) = context::with_cancel(&context::background());
     /// let group = WaitGroup::new();
@@ -407,7 +408,7 @@ mod go {
         /// ```
         /// use std::sync::Arc;
         /// use std::sync::atomic::{AtomicU32, Ordering};
-        /// use sudog_sync::WaitGroup;
+        /// use sudog::sync::WaitGroup;
         ///
         /// static SUM: AtomicU32 = AtomicU32::new(0);
         ///
@@ -432,8 +433,8 @@ mod go {
         ///
         /// ```
         /// use std::sync::Arc;
-        /// use sudog_runtime::goroutine::Builder;
-        /// use sudog_sync::WaitGroup;
+        /// use sudog::Builder;
+        /// use sudog::sync::WaitGroup;
         ///
         /// let group = Arc::new(WaitGroup::new());
         /// group.go_with(Builder::new().name("worker"), || ());
@@ -452,7 +453,7 @@ mod go {
         /// # Examples
         ///
         /// ```
-        /// use sudog_sync::WaitGroup;
+        /// use sudog::sync::WaitGroup;
         ///
         /// static TASKS: WaitGroup = WaitGroup::new();
         ///

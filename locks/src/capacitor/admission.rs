@@ -23,9 +23,9 @@ pub enum Path {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::capacitor::{Admission, ConstAdmission, Sliding, Path};
-/// use sudog_locks::spin_lock::Tts;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::capacitor::{Admission, ConstAdmission, Path, Sliding};
+/// use sudog::locks::spin_lock::Tts;
 ///
 /// static FAIR: AtomicBool = AtomicBool::new(false);
 ///

@@ -16,7 +16,7 @@ use sudog_runtime::Instant;
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-/// use sudog_locks::capacitor::{ArriveDepart, SlidingWindow};
+/// use sudog::locks::capacitor::{ArriveDepart, SlidingWindow};
 ///
 /// static LARGEST: AtomicU64 = AtomicU64::new(0);
 ///

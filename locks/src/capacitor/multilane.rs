@@ -53,7 +53,7 @@ pub const DEFAULT_LANES: u32 = 2;
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::capacitor::{ArriveDepart, Multilane};
+/// use sudog::locks::capacitor::{ArriveDepart, Multilane};
 ///
 /// let lanes = Multilane::with_lanes(2, 1);
 /// let [a, b] = [lanes.arrive(), lanes.arrive()];
@@ -227,8 +227,8 @@ pub enum LaneChoice {
 /// A late departure in one lane does not hold up the other:
 ///
 /// ```
-/// use sudog_locks::capacitor::{ArriveDepart, LaneChoice, SeparateLanes};
-/// use sudog_locks::waiting_array::Benaphore;
+/// use sudog::locks::capacitor::{ArriveDepart, LaneChoice, SeparateLanes};
+/// use sudog::locks::waiting_array::Benaphore;
 ///
 /// let lanes: SeparateLanes<Benaphore> = SeparateLanes::with_lanes(2, 1, LaneChoice::InTurn);
 /// let _late = lanes.arrive();

@@ -65,8 +65,8 @@ const ONE: u64 = 1 << 32;
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::capacitor::{ArriveDepart, Platoon};
-/// use sudog_locks::waiting_array::Twa;
+/// use sudog::locks::capacitor::{ArriveDepart, Platoon};
+/// use sudog::locks::waiting_array::Twa;
 ///
 /// let platoon: Platoon<Twa> = Platoon::with_limit(2);
 /// let first = platoon.arrive();
@@ -96,8 +96,8 @@ impl<S: Semaphore> Platoon<S> {
     /// depend on a value.
     ///
     /// ```
-    /// use sudog_locks::capacitor::{ArriveDepart, Platoon};
-    /// use sudog_locks::waiting_array::Benaphore;
+    /// use sudog::locks::capacitor::{ArriveDepart, Platoon};
+    /// use sudog::locks::waiting_array::Benaphore;
     ///
     /// static DOOR: Platoon<Benaphore> = Platoon::const_with_limit::<8>();
     /// assert_eq!(DOOR.bound(), Some(7));

@@ -90,7 +90,7 @@ const BITS: u64 = (1 << SPAN) - 1;
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::capacitor::{ArriveDepart, SlidingWindow};
+/// use sudog::locks::capacitor::{ArriveDepart, SlidingWindow};
 ///
 /// let window = SlidingWindow::new(2);
 /// let [first, second] = [window.arrive(), window.arrive()];

@@ -44,10 +44,10 @@ use sudog_sync::RawLock;
 /// The paper's listing 2:
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::capacitor::Capacitor;
-/// use sudog_locks::waiting_array::Twa;
-/// use sudog_locks::spin_lock::Tts;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::capacitor::Capacitor;
+/// use sudog::locks::waiting_array::Twa;
+/// use sudog::locks::spin_lock::Tts;
 ///
 /// static M: MutexWith<Capacitor<Tts, Twa>, u32> = MutexWith::new(1);
 /// *M.lock() += 1;
@@ -61,9 +61,9 @@ pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::capacitor::Sliding;
-/// use sudog_locks::spin_lock::Tts;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::capacitor::Sliding;
+/// use sudog::locks::spin_lock::Tts;
 ///
 /// static M: MutexWith<Sliding<Tts>, u32> = MutexWith::new(1);
 /// *M.lock() += 1;
@@ -89,10 +89,10 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 /// With another limit, and in a `static`:
 ///
 /// ```
-/// use sudog_locks::capacitor::{Always, ArriveDepart, Gated, Platoon, Sliding, SlidingWindow, Wrapped};
-/// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_locks::spin_lock::Lifo;
-/// use sudog_sync::{ApiLock, ConstRawLock, GoMutex, MutexWith, RawLock, lock_api};
+/// use sudog::locks::capacitor::{Always, ArriveDepart, Gated, Platoon, Sliding, SlidingWindow, Wrapped};
+/// use sudog::sync::semaphore::RuntimeSema;
+/// use sudog::locks::spin_lock::Lifo;
+/// use sudog::sync::{ApiLock, ConstRawLock, GoMutex, MutexWith, RawLock, lock_api};
 ///
 /// let lock = Wrapped::with(GoMutex::new(), Platoon::<RuntimeSema>::with_limit(8), Always);
 /// assert_eq!(lock.capacitor().bound(), Some(7));

@@ -62,8 +62,8 @@ use sudog_sync::RawLock;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::spin_lock::Clh;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::spin_lock::Clh;
 ///
 /// static NAMES: MutexWith<Clh, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("Travis");

@@ -68,8 +68,8 @@ struct Element {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::spin_lock::Lifo;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::spin_lock::Lifo;
 ///
 /// static WORK: MutexWith<Lifo, Vec<u32>> = MutexWith::new(Vec::new());
 /// WORK.lock().push(1);

@@ -132,8 +132,8 @@ impl Node {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::spin_lock::Mcs;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::spin_lock::Mcs;
 ///
 /// static NAMES: MutexWith<Mcs, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("John");

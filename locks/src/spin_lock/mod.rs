@@ -46,8 +46,8 @@
 //! Any of them, around a value:
 //!
 //! ```
-//! use sudog_sync::MutexWith;
-//! use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
+//! use sudog::sync::MutexWith;
+//! use sudog::locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
 //!
 //! static A: MutexWith<Tts, u32> = MutexWith::new(1);
 //! static B: MutexWith<TicketLock, u32> = MutexWith::new(2);

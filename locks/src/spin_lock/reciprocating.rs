@@ -96,8 +96,8 @@ per_thread!(ELEMENT: Element =
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::spin_lock::Reciprocating;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::spin_lock::Reciprocating;
 ///
 /// static TIDES: MutexWith<Reciprocating, Vec<u32>> = MutexWith::new(Vec::new());
 /// TIDES.lock().push(1);

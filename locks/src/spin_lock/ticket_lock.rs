@@ -45,8 +45,8 @@ use sudog_sync::RawLock;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::spin_lock::TicketLock;
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::spin_lock::TicketLock;
 ///
 /// static QUEUE: MutexWith<TicketLock, Vec<u32>> = MutexWith::new(Vec::new());
 /// QUEUE.lock().push(1);

@@ -50,8 +50,8 @@ const SLEEPERS: u32 = 2;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_locks::spin_lock::{SpinThenYield, Tts};
+/// use sudog::sync::MutexWith;
+/// use sudog::locks::spin_lock::{SpinThenYield, Tts};
 ///
 /// static HITS: MutexWith<Tts<SpinThenYield>, u64> = MutexWith::new(0);
 /// *HITS.lock() += 1;

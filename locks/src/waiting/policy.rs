@@ -18,8 +18,8 @@ const ROUNDS: u32 = 13;
 /// The papers' own way to wait, for experiments:
 ///
 /// ```
-/// use sudog_sync::RawLock;
-/// use sudog_locks::spin_lock::{Mcs, Spin};
+/// use sudog::sync::RawLock;
+/// use sudog::locks::spin_lock::{Mcs, Spin};
 ///
 /// let lock = Mcs::<Spin>::new();
 /// assert!(lock.try_lock().is_some());

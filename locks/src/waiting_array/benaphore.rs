@@ -45,8 +45,8 @@ use crate::waiting::policy::SpinThenPark;
 /// As the semaphore of a mutex:
 ///
 /// ```
-/// use sudog_locks::waiting_array::Benaphore;
-/// use sudog_sync::{GoMutex, MutexWith};
+/// use sudog::locks::waiting_array::Benaphore;
+/// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// static M: MutexWith<GoMutex<Benaphore>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);

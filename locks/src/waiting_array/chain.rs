@@ -51,7 +51,7 @@ table!(CHAINS: [PopStack; MAX_BUCKETS]);
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog_locks::waiting_array::{address_signal, address_wait_until};
+/// use sudog::locks::waiting_array::{address_signal, address_wait_until};
 ///
 /// static X: AtomicU32 = AtomicU32::new(0);
 /// let address = (&raw const X).addr();
@@ -72,7 +72,7 @@ pub fn address_wait_until(address: usize, condition: impl FnMut() -> bool) {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog_locks::waiting_array::address_wait_until_deadline;
+/// use sudog::locks::waiting_array::address_wait_until_deadline;
 ///
 /// let soon = Instant::now() + Duration::from_millis(1);
 /// assert!(!address_wait_until_deadline(0x1234, || false, soon));
@@ -159,8 +159,8 @@ pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Phant
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::waiting_array::TwaChain;
-/// use sudog_sync::{GoMutex, MutexWith};
+/// use sudog::locks::waiting_array::TwaChain;
+/// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// static M: MutexWith<GoMutex<TwaChain>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);

@@ -54,7 +54,7 @@ pub struct EventKey(u64);
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use sudog_locks::waiting_array::{key_monitor, key_signal, key_wait};
+/// use sudog::locks::waiting_array::{key_monitor, key_signal, key_wait};
 ///
 /// static OPEN: AtomicBool = AtomicBool::new(false);
 /// const KEY: usize = 7;
@@ -90,7 +90,7 @@ pub fn key_wait(key: usize, seen: EventKey) {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use sudog_locks::waiting_array::{EventKey, key_signal, key_wait_lazy};
+/// use sudog::locks::waiting_array::{EventKey, key_signal, key_wait_lazy};
 ///
 /// static OPEN: AtomicBool = AtomicBool::new(false);
 /// const KEY: usize = 8;
@@ -193,7 +193,7 @@ pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Pha
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::waiting_array::TwaChannel;
+/// use sudog::locks::waiting_array::TwaChannel;
 ///
 /// static SLOTS: TwaChannel = TwaChannel::new(2);
 /// SLOTS.acquire_many(1).unwrap();

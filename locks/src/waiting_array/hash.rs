@@ -19,7 +19,7 @@
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::waiting_array::{MixedHash, TicketHash};
+/// use sudog::locks::waiting_array::{MixedHash, TicketHash};
 ///
 /// let bucket = |ticket| <MixedHash>::bucket(0x1000, ticket) % <MixedHash>::BUCKETS;
 /// assert_ne!(bucket(1), bucket(2));

@@ -90,7 +90,7 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use sudog_locks::waiting_array::{LocationWaiter, location_wake_all};
+/// use sudog::locks::waiting_array::{LocationWaiter, location_wake_all};
 ///
 /// static OPEN: AtomicBool = AtomicBool::new(false);
 /// const HERE: usize = 42;
@@ -293,7 +293,7 @@ pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Ph
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::waiting_array::TwaLocation;
+/// use sudog::locks::waiting_array::TwaLocation;
 ///
 /// static SLOTS: TwaLocation = TwaLocation::new(2);
 /// SLOTS.acquire_many(1).unwrap();

@@ -32,7 +32,7 @@ pub struct GrantWait<P = SpinThenYield>(PhantomData<P>);
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::waiting_array::Ticket;
+/// use sudog::locks::waiting_array::Ticket;
 ///
 /// static SLOTS: Ticket = Ticket::new(2);
 ///

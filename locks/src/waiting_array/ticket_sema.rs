@@ -138,8 +138,8 @@ impl sealed::Sealed for Tickets {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog_locks::waiting_array::Benaphore;
-/// use sudog_locks::waiting_array::Refused;
+/// use sudog::locks::waiting_array::Benaphore;
+/// use sudog::locks::waiting_array::Refused;
 ///
 /// static SLOTS: Benaphore = Benaphore::new(3);
 ///
@@ -244,7 +244,7 @@ impl<W: TicketWait> TicketSema<W> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_locks::waiting_array::Ticket;
+    /// use sudog::locks::waiting_array::Ticket;
     ///
     /// static SLOTS: Ticket = Ticket::new(2);
     ///
@@ -332,7 +332,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_locks::waiting_array::Benaphore;
+    /// use sudog::locks::waiting_array::Benaphore;
     ///
     /// let done = Box::into_raw(Box::new(Benaphore::new(0)));
     /// let shared = done.addr();

@@ -166,8 +166,8 @@ pub struct BucketWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Phan
 /// # Examples
 ///
 /// ```
-/// use sudog_locks::waiting_array::Twa;
-/// use sudog_locks::waiting_array::{PlainHash, Spin, SpinThenPark};
+/// use sudog::locks::waiting_array::Twa;
+/// use sudog::locks::waiting_array::{PlainHash, Spin, SpinThenPark};
 ///
 /// let ours = Twa::new(1);
 /// let as_printed: Twa<Spin, 1, PlainHash> = Twa::with_permits(1);

@@ -35,7 +35,7 @@ use crate::shim::{AtomicUsize, Ordering};
 ///
 /// ```
 /// use std::thread;
-/// use sudog_runtime::chan::channel;
+/// use sudog::chan::channel;
 ///
 /// let (tx, rx) = channel(4);
 /// for n in 0..3 {

@@ -126,8 +126,8 @@ impl<P: RecvPort> Drop for RecvFuture<'_, P> {
 /// use std::future::poll_fn;
 /// use std::pin::pin;
 /// use futures_core::Stream;
-/// use sudog_runtime::chan::{RecvStream, channel};
-/// use sudog_runtime::goroutine::{go, run, spawn_async};
+/// use sudog::chan::{RecvStream, channel};
+/// use sudog::{go, run, spawn_async};
 ///
 /// let (tx, rx) = channel(0);
 /// let sum = run(|| {

@@ -34,9 +34,9 @@ use crate::sema::{WaitError, WaitLimit};
 ///
 /// ```
 /// # #[cfg(unix)]
-/// sudog_runtime::goroutine::run(|| {
-///     use sudog_runtime::chan::Chan;
-///     use sudog_runtime::goroutine::go;
+/// sudog::run(|| {
+///     use sudog::chan::Chan;
+///     use sudog::go;
 ///
 ///     let squares = Chan::new(0);
 ///     let results = squares.clone();
@@ -57,7 +57,7 @@ pub struct Chan<T>(Option<Arc<Core<T>>>);
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::chan::{Chan, SendOnly};
+/// use sudog::chan::{Chan, SendOnly};
 ///
 /// fn produce(out: SendOnly<u32>) {
 ///     out.send(1);
@@ -74,7 +74,7 @@ pub struct SendOnly<T>(Chan<T>);
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::chan::{Chan, RecvOnly};
+/// use sudog::chan::{Chan, RecvOnly};
 ///
 /// fn sum(values: RecvOnly<u32>) -> u32 {
 ///     values.iter().sum()
@@ -105,7 +105,7 @@ impl<T> Chan<T> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::chan::{Chan, TryRecvError};
+    /// use sudog::chan::{Chan, TryRecvError};
     ///
     /// let never = Chan::<u32>::nil();
     /// assert_eq!(never.try_recv(), Err(TryRecvError::Empty));

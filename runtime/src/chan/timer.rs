@@ -45,7 +45,7 @@ pub struct TickerChan(Armed);
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::chan::{Chan, after, select};
+/// use sudog::chan::{Chan, after, select};
 ///
 /// let never = Chan::<u32>::nil();
 /// let timeout = after(Duration::from_millis(1));
@@ -69,7 +69,7 @@ pub fn after(d: Duration) -> TimerChan {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::chan::tick;
+/// use sudog::chan::tick;
 ///
 /// let ticker = tick(Duration::from_millis(1));
 /// let (first, second) = (ticker.recv(), ticker.recv());

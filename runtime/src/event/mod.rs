@@ -19,7 +19,8 @@
 //! # Examples
 //!
 //! ```
-//! use sudog_runtime::event::{self, Kind};
+//! use sudog::low_level::event;
+//! use sudog::low_level::event::Kind;
 //!
 //! event::start();
 //! event::record(Kind::Want, 0x1000, 0);

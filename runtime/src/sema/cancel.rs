@@ -30,7 +30,7 @@ use crate::{G, goroutine};
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit, Order, semacquire_limited};
+/// use sudog::runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire_limited};
 ///
 /// let (permits, stop) = (AtomicU32::new(0), Cancel::new());
 /// std::thread::scope(|s| {

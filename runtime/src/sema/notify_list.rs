@@ -43,7 +43,7 @@ const NOTIFIED: u32 = 2;
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use sudog_runtime::sema::NotifyList;
+/// use sudog::runtime::sema::NotifyList;
 ///
 /// static READY: Mutex<bool> = Mutex::new(false);
 /// static LIST: NotifyList = NotifyList::new();

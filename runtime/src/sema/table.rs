@@ -40,7 +40,7 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog_runtime::sema::{Order, SemTable, Wake};
+/// use sudog::runtime::sema::{Order, SemTable, Wake};
 ///
 /// static TABLE: SemTable<8> = SemTable::new();
 /// let permits = AtomicU32::new(0);
@@ -61,7 +61,7 @@ pub(super) struct Bucket<Q> {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog_runtime::sema::{Cancel, WaitLimit};
+/// use sudog::runtime::sema::{Cancel, WaitLimit};
 ///
 /// static STOP: Cancel = Cancel::new();
 /// let limit = WaitLimit { cancel: Some(&STOP), ..WaitLimit::until(Instant::now() + Duration::from_secs(1)) };

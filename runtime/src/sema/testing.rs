@@ -11,7 +11,8 @@ use crate::G;
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::sema::{Order, testing::DetachedQueue};
+/// use sudog::runtime::sema::Order;
+/// use sudog::runtime::sema::testing::DetachedQueue;
 ///
 /// let mut queue = DetachedQueue::new([0x1000, 0x2000, 0x1000]);
 /// queue.queue_all(Order::Fifo);
@@ -37,7 +38,9 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Order, testing::DetachedQueue, queue::OneLevelList};
+    /// use sudog::runtime::sema::Order;
+    /// use sudog::runtime::sema::queue::OneLevelList;
+    /// use sudog::runtime::sema::testing::DetachedQueue;
     ///
     /// let mut queue = DetachedQueue::<OneLevelList>::of([0x1000, 0x2000]);
     /// queue.queue_all(Order::Lifo);
@@ -68,7 +71,8 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{Order, testing::DetachedQueue};
+    /// use sudog::runtime::sema::Order;
+    /// use sudog::runtime::sema::testing::DetachedQueue;
     ///
     /// let mut queue = DetachedQueue::new([0x1000, 0x2000, 0x1000]);
     /// queue.queue_one(2, Order::Fifo);

@@ -27,7 +27,7 @@
 //! # Examples
 //!
 //! ```
-//! use sudog_sync::atomic::{Int64, Uint32};
+//! use sudog::sync::atomic::{Int64, Uint32};
 //!
 //! static HITS: Int64 = Int64::new(0);
 //! assert_eq!(HITS.add(3), 3);

@@ -22,7 +22,7 @@ use arc_swap::ArcSwapOption;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sudog_sync::atomic::Pointer;
+/// use sudog::sync::atomic::Pointer;
 ///
 /// static CONFIG: Pointer<String> = Pointer::new();
 ///

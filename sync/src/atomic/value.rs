@@ -16,7 +16,7 @@ use super::Pointer;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::atomic::Value;
+/// use sudog::sync::atomic::Value;
 ///
 /// static LEVEL: Value<&str> = Value::new();
 ///

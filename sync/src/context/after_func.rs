@@ -19,7 +19,8 @@ use super::followers::{Call, Follower, Place};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sudog_sync::{WaitGroup, context};
+/// use sudog::context;
+/// use sudog::sync::WaitGroup;
 ///
 /// let (ctx, cancel) = context::with_cancel(&context::background());
 /// let called = Arc::new(WaitGroup::new());

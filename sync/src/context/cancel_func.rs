@@ -15,7 +15,8 @@ use super::{Cause, Context, Error};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::context::{self, Error};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let (ctx, cancel) = context::with_cancel(&context::background());
 /// {
@@ -37,7 +38,8 @@ pub struct CancelFunc {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::context::{self, Error};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let (ctx, cancel) = context::with_cancel_cause(&context::background());
 /// cancel.cancel("the disk is full");

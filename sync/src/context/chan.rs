@@ -11,8 +11,9 @@ use super::{Context, Error};
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::chan::{Chan, RecvError, channel};
-/// use sudog_sync::context::{self, Error, RecvCtx, SendCtx};
+/// use sudog::chan::{Chan, RecvError, channel};
+/// use sudog::context;
+/// use sudog::context::{Error, RecvCtx, SendCtx};
 ///
 /// let (ctx, cancel) = context::with_cancel(&context::background());
 /// let (ch, (tx, rx)) = (Chan::new(1), channel(1));

@@ -15,7 +15,8 @@ use std::sync::atomic::AtomicU8;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::context::{self, Key};
+/// use sudog::context;
+/// use sudog::context::Key;
 ///
 /// static USER: Key<String> = Key::new("user");
 ///
@@ -26,7 +27,8 @@ use std::sync::atomic::AtomicU8;
 /// A constant would not do, as it has no address of its own:
 ///
 /// ```compile_fail
-/// use sudog_sync::context::{self, Key};
+/// use sudog::context;
+/// use sudog::context::Key;
 ///
 /// const USER: Key<u32> = Key::new("user");
 ///

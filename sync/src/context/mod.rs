@@ -29,8 +29,9 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use sudog_runtime::goroutine::{run, spawn};
-//! use sudog_sync::context::{self, Context, Error, Key};
+//! use sudog::{run, spawn};
+//! use sudog::context;
+//! use sudog::context::{Context, Error, Key};
 //!
 //! static USER: Key<String> = Key::new("user");
 //!
@@ -128,7 +129,8 @@ pub const fn todo() -> Context {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::context::{self, Error};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let (parent, cancel) = context::with_cancel(&context::background());
 /// let (child, _) = context::with_cancel(&parent);
@@ -162,7 +164,8 @@ pub fn with_cancel_cause(parent: &Context) -> (Context, CancelCauseFunc) {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog_sync::context::{self, Error};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let now = Instant::now();
 /// let (ctx, _cancel) = context::with_deadline(&context::background(), now);
@@ -179,7 +182,7 @@ pub fn with_deadline(parent: &Context, deadline: Instant) -> (Context, CancelFun
 ///
 /// ```
 /// use std::time::Instant;
-/// use sudog_sync::context;
+/// use sudog::context;
 ///
 /// let (ctx, _cancel) = context::with_deadline_cause(&context::background(), Instant::now(), "too slow");
 /// assert_eq!(ctx.cause().unwrap().to_string(), "too slow");
@@ -198,7 +201,8 @@ pub fn with_deadline_cause(
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_sync::context::{self, Error};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
 /// let _cancel = cancel.on_drop(); // whatever the time: it is not needed any more
@@ -217,7 +221,8 @@ pub fn with_timeout(parent: &Context, timeout: Duration) -> (Context, CancelFunc
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_sync::context::{self, Error};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let (ctx, _cancel) = context::with_timeout_cause(&context::background(), Duration::ZERO, "too slow");
 /// assert_eq!(ctx.err(), Some(Error::DeadlineExceeded));
@@ -253,7 +258,7 @@ pub fn with_value<T: Send + Sync + 'static>(parent: &Context, key: &'static Key<
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::context;
+/// use sudog::context;
 ///
 /// let (parent, cancel) = context::with_cancel(&context::background());
 /// let ctx = context::without_cancel(&parent);

@@ -26,7 +26,8 @@ impl Context {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use sudog_sync::context::{self, Error};
+    /// use sudog::context;
+    /// use sudog::context::Error;
     ///
     /// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
     /// assert_eq!(ctx.wait(), Error::DeadlineExceeded);
@@ -46,7 +47,7 @@ impl Context {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use sudog_sync::context;
+    /// use sudog::context;
     ///
     /// let soon = Instant::now() + Duration::from_millis(1);
     /// assert!(!context::background().wait_until(soon));
@@ -101,8 +102,9 @@ impl Context {
     ///
     /// ```
     /// use std::sync::atomic::AtomicU32;
-    /// use sudog_runtime::sema::{Order, semacquire_limited};
-    /// use sudog_sync::context::{self, Error};
+    /// use sudog::runtime::sema::{Order, semacquire_limited};
+    /// use sudog::context;
+    /// use sudog::context::Error;
     ///
     /// let permits = AtomicU32::new(2);
     /// let (ctx, cancel) = context::with_cancel(&context::background());
@@ -141,8 +143,9 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::chan::{Chan, select};
-    /// use sudog_sync::context::{self, Context, Error};
+    /// use sudog::chan::{Chan, select};
+    /// use sudog::context;
+    /// use sudog::context::{Context, Error};
     ///
     /// fn next(ctx: &Context, values: &Chan<u32>) -> Result<Option<u32>, Error> {
     ///     select! {
@@ -169,8 +172,9 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::goroutine::{run, spawn_async};
-    /// use sudog_sync::context::{self, Error};
+    /// use sudog::{run, spawn_async};
+    /// use sudog::context;
+    /// use sudog::context::Error;
     ///
     /// run(|| {
     ///     let (ctx, cancel) = context::with_cancel(&context::background());
@@ -194,7 +198,8 @@ impl Context {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_sync::context::{self, Error};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
 /// assert_eq!(context::sleep(&ctx, Duration::from_secs(3600)), Err(Error::DeadlineExceeded));
@@ -224,8 +229,9 @@ pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::{LockAsync, Mutex};
-/// use sudog_sync::context::{self, Error};
+/// use sudog::sync::{LockAsync, Mutex};
+/// use sudog::context;
+/// use sudog::context::Error;
 ///
 /// let (ctx, cancel) = context::with_cancel(&context::background());
 /// let mutex = Mutex::new(1);

@@ -92,7 +92,7 @@ struct Table<K, V, S> {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::Map;
+/// use sudog::sync::Map;
 ///
 /// static PORTS: Map<&str, u16> = Map::new();
 ///
@@ -142,7 +142,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// # Examples
     ///
     /// ```
-    /// let map: sudog_sync::Map<u32, String> = [(1, "one".to_owned())].into_iter().collect();
+    /// let map: sudog::sync::Map<u32, String> = [(1, "one".to_owned())].into_iter().collect();
     /// assert_eq!(map.load_with(&1, |name| name.len()), Some(3));
     /// ```
     #[inline]
@@ -241,7 +241,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// # Examples
     ///
     /// ```
-    /// let map: sudog_sync::Map<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// let map: sudog::sync::Map<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
     /// map.range(|n, _| {
     ///     if n % 2 == 1 {
     ///         map.delete(n);

@@ -35,8 +35,8 @@ use crate::semaphore::RuntimeSema;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_sync::mutex::FifoMutex;
+/// use sudog::sync::MutexWith;
+/// use sudog::sync::mutex::FifoMutex;
 ///
 /// static QUEUE: MutexWith<FifoMutex, Vec<u32>> = MutexWith::new(Vec::new());
 /// QUEUE.lock().push(1);

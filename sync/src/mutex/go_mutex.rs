@@ -31,7 +31,7 @@ use crate::semaphore::RuntimeSema;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::GoMutex;
+/// use sudog::sync::GoMutex;
 ///
 /// static MU: GoMutex = GoMutex::new();
 ///
@@ -72,9 +72,9 @@ impl<S: crate::ConstSemaphore, P: Policy> GoMutex<S, P> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::GoMutex;
-    /// use sudog_sync::mutex::policy;
-    /// use sudog_sync::semaphore::RuntimeSema;
+    /// use sudog::sync::GoMutex;
+    /// use sudog::sync::mutex::policy;
+    /// use sudog::sync::semaphore::RuntimeSema;
     ///
     /// static MU: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
     /// MU.lock();
@@ -110,7 +110,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// # Examples
     ///
     /// ```
-    /// let mu = sudog_sync::GoMutex::new();
+    /// let mu = sudog::sync::GoMutex::new();
     /// assert!(mu.try_lock());
     /// assert!(!mu.try_lock());
     /// # mu.unlock();
@@ -145,7 +145,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// ```
     /// use std::time::{Duration, Instant};
     ///
-    /// let mu = sudog_sync::GoMutex::new();
+    /// let mu = sudog::sync::GoMutex::new();
     /// mu.lock();
     /// assert!(!mu.try_lock_until(Instant::now() + Duration::from_millis(1)));
     /// # mu.unlock();
@@ -291,7 +291,7 @@ impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::GoMutex;
+    /// use sudog::sync::GoMutex;
     ///
     /// static MU: GoMutex = GoMutex::new();
     ///

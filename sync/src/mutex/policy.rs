@@ -25,9 +25,9 @@ use crate::raw::Wake;
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_sync::GoMutex;
-/// use sudog_sync::mutex::policy::{Policy, SpinStrategy};
-/// use sudog_sync::semaphore::RuntimeSema;
+/// use sudog::sync::GoMutex;
+/// use sudog::sync::mutex::policy::{Policy, SpinStrategy};
+/// use sudog::sync::semaphore::RuntimeSema;
 ///
 /// enum Patient {}
 ///
@@ -195,10 +195,11 @@ impl Policy for Threads {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::event::{self, Kind};
-/// use sudog_sync::GoMutex;
-/// use sudog_sync::mutex::policy::{Go, Recorded};
-/// use sudog_sync::semaphore::RuntimeSema;
+/// use sudog::low_level::event;
+/// use sudog::low_level::event::Kind;
+/// use sudog::sync::GoMutex;
+/// use sudog::sync::mutex::policy::{Go, Recorded};
+/// use sudog::sync::semaphore::RuntimeSema;
 ///
 /// static M: GoMutex<RuntimeSema, Recorded<Go>> = GoMutex::const_new();
 ///

@@ -64,7 +64,7 @@ const ONE: u32 = 4;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::Once;
+/// use sudog::sync::Once;
 ///
 /// static SETUP: Once = Once::new();
 ///
@@ -100,7 +100,7 @@ impl Once {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::Once;
+    /// use sudog::sync::Once;
     ///
     /// let (once, mut runs) = (Once::new(), 0);
     /// once.do_(|| runs += 1);
@@ -126,7 +126,7 @@ impl Once {
     ///
     /// ```
     /// use std::time::Instant;
-    /// use sudog_sync::Once;
+    /// use sudog::sync::Once;
     ///
     /// let once = Once::new();
     /// once.do_(|| assert!(!once.do_until(|| unreachable!(), Instant::now()), "it is not done, and does not run twice"));
@@ -151,8 +151,8 @@ impl Once {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
-    /// use sudog_sync::Once;
+    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::sync::Once;
     ///
     /// let (once, stop) = (Once::new(), Cancel::new());
     /// stop.cancel();
@@ -185,7 +185,8 @@ impl Once {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::{Once, context};
+    /// use sudog::context;
+    /// use sudog::sync::Once;
     ///
     /// let once = Once::new();
     /// assert_eq!(once.do_ctx(&context::background(), || ()), Ok(()));
@@ -205,7 +206,7 @@ impl Once {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::Once;
+    /// use sudog::sync::Once;
     ///
     /// let once = Once::new();
     /// once.do_(|| assert!(!once.is_done()));

@@ -35,7 +35,7 @@ use crate::shared_panic::{Caught, is_goexit};
 ///
 /// ```compile_fail,E0277
 /// use std::cell::Cell;
-/// use sudog_sync::OnceValue;
+/// use sudog::sync::OnceValue;
 ///
 /// static COUNT: OnceValue<Cell<u32>> = OnceValue::new(|| Cell::new(0)); // `Cell` is not `Sync`
 /// ```
@@ -45,7 +45,7 @@ use crate::shared_panic::{Caught, is_goexit};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::OnceValue;
+/// use sudog::sync::OnceValue;
 ///
 /// static CONFIG: OnceValue<String> = OnceValue::new(|| "read from a file, once".to_owned());
 ///
@@ -95,7 +95,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::OnceValue;
+    /// use sudog::sync::OnceValue;
     ///
     /// let answer = OnceValue::new(|| 6 * 7);
     /// assert_eq!(answer.get(), &42);
@@ -130,7 +130,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     ///
     /// ```
     /// use std::time::Instant;
-    /// use sudog_sync::OnceValue;
+    /// use sudog::sync::OnceValue;
     ///
     /// let answer = OnceValue::new(|| 6 * 7);
     /// assert_eq!(answer.get_until(Instant::now()), Some(&42)); // no wait is needed
@@ -154,8 +154,8 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
-    /// use sudog_sync::OnceValue;
+    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::sync::OnceValue;
     ///
     /// let (answer, stop) = (OnceValue::new(|| 6 * 7), Cancel::new());
     /// stop.cancel();
@@ -185,7 +185,8 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::{OnceValue, context};
+    /// use sudog::context;
+    /// use sudog::sync::OnceValue;
     ///
     /// let answer = OnceValue::new(|| 6 * 7);
     /// assert_eq!(answer.get_ctx(&context::background()), Ok(&42));
@@ -293,7 +294,7 @@ impl<T: fmt::Debug, F> fmt::Debug for OnceValue<T, F> {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::once_value;
+/// use sudog::sync::once_value;
 ///
 /// let answer = once_value(|| 6 * 7);
 /// assert_eq!(answer() + answer(), 84);

@@ -19,7 +19,7 @@ use crate::context;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::OnceFunc;
+/// use sudog::sync::OnceFunc;
 ///
 /// static SETUP: OnceFunc = OnceFunc::new(|| println!("printed once"));
 ///
@@ -47,7 +47,7 @@ impl<F: FnOnce()> OnceFunc<F> {
     ///
     /// ```
     /// use std::panic::catch_unwind;
-    /// use sudog_sync::OnceFunc;
+    /// use sudog::sync::OnceFunc;
     ///
     /// static FAILS: OnceFunc = OnceFunc::new(|| panic!("no"));
     ///
@@ -71,7 +71,7 @@ impl<F: FnOnce()> OnceFunc<F> {
     ///
     /// ```
     /// use std::time::Instant;
-    /// use sudog_sync::OnceFunc;
+    /// use sudog::sync::OnceFunc;
     ///
     /// static SETUP: OnceFunc = OnceFunc::new(|| assert!(!SETUP.call_until(Instant::now()), "it has not ended"));
     ///
@@ -96,8 +96,8 @@ impl<F: FnOnce()> OnceFunc<F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::WaitLimit;
-    /// use sudog_sync::OnceFunc;
+    /// use sudog::runtime::sema::WaitLimit;
+    /// use sudog::sync::OnceFunc;
     ///
     /// assert_eq!(OnceFunc::new(|| ()).call_limited(&WaitLimit::default()), Ok(()));
     /// ```
@@ -120,7 +120,8 @@ impl<F: FnOnce()> OnceFunc<F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::{OnceFunc, context};
+    /// use sudog::context;
+    /// use sudog::sync::OnceFunc;
     ///
     /// assert_eq!(OnceFunc::new(|| ()).call_ctx(&context::background()), Ok(()));
     /// ```
@@ -144,7 +145,7 @@ impl<F> fmt::Debug for OnceFunc<F> {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog_sync::once_func;
+/// use sudog::sync::once_func;
 ///
 /// let calls = AtomicU32::new(0);
 /// let f = once_func(|| _ = calls.fetch_add(1, Ordering::Relaxed));
@@ -165,7 +166,7 @@ pub fn once_func<F: FnOnce() + Send>(f: F) -> impl Fn() + Send + Sync {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::OnceValues;
+/// use sudog::sync::OnceValues;
 ///
 /// static PAIR: OnceValues<u32, &str> = OnceValues::new(|| (1, "one"));
 ///
@@ -195,7 +196,7 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::OnceValues;
+    /// use sudog::sync::OnceValues;
     ///
     /// let values = OnceValues::new(|| ("forty", 2));
     /// let (text, number) = values.get();
@@ -217,7 +218,7 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
     ///
     /// ```
     /// use std::time::Instant;
-    /// use sudog_sync::OnceValues;
+    /// use sudog::sync::OnceValues;
     ///
     /// assert_eq!(OnceValues::new(|| (1, 2)).get_until(Instant::now()), Some((&1, &2)));
     /// ```
@@ -240,8 +241,8 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::WaitLimit;
-    /// use sudog_sync::OnceValues;
+    /// use sudog::runtime::sema::WaitLimit;
+    /// use sudog::sync::OnceValues;
     ///
     /// assert_eq!(OnceValues::new(|| (1, 2)).get_limited(&WaitLimit::default()), Ok((&1, &2)));
     /// ```
@@ -264,7 +265,8 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::{OnceValues, context};
+    /// use sudog::context;
+    /// use sudog::sync::OnceValues;
     ///
     /// assert_eq!(OnceValues::new(|| (1, 2)).get_ctx(&context::background()), Ok((&1, &2)));
     /// ```
@@ -289,7 +291,7 @@ impl<A: fmt::Debug, B: fmt::Debug, F> fmt::Debug for OnceValues<A, B, F> {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::once_values;
+/// use sudog::sync::once_values;
 ///
 /// let answer = once_values(|| ("forty", 2));
 /// assert_eq!(answer(), answer());

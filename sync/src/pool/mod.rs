@@ -50,7 +50,7 @@ use crate::thread_index::thread_index;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::Pool;
+/// use sudog::sync::Pool;
 ///
 /// static BUFFERS: Pool<Vec<u8>> = Pool::new(Vec::new);
 ///
@@ -79,7 +79,7 @@ impl<T, F: Fn() -> T> Pool<T, F> {
     /// # Examples
     ///
     /// ```
-    /// let pool = sudog_sync::Pool::new(|| 1);
+    /// let pool = sudog::sync::Pool::new(|| 1);
     /// assert_eq!(pool.get(), 1);
     /// pool.put(2);
     /// assert_eq!(pool.get(), 2);
@@ -108,7 +108,7 @@ impl<T> Pool<T, NoNew> {
     /// # Examples
     ///
     /// ```
-    /// let pool = sudog_sync::Pool::empty();
+    /// let pool = sudog::sync::Pool::empty();
     /// assert_eq!(pool.get(), None);
     /// pool.put("it");
     /// assert_eq!(pool.get(), Some("it"));
@@ -150,7 +150,7 @@ impl<T, F> Pool<T, F> {
     /// # Examples
     ///
     /// ```
-    /// let pool = sudog_sync::Pool::empty();
+    /// let pool = sudog::sync::Pool::empty();
     /// pool.put(1);
     /// pool.age();
     /// assert_eq!(pool.get(), Some(1));

@@ -104,7 +104,7 @@ fn before(state: u64) -> u64 {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::GoRwMutex;
+/// use sudog::sync::GoRwMutex;
 ///
 /// static RW: GoRwMutex = GoRwMutex::new();
 ///
@@ -144,9 +144,9 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::mutex::policy;
-    /// use sudog_sync::semaphore::RuntimeSema;
-    /// use sudog_sync::{GoMutex, GoRwMutex};
+    /// use sudog::sync::mutex::policy;
+    /// use sudog::sync::semaphore::RuntimeSema;
+    /// use sudog::sync::{GoMutex, GoRwMutex};
     ///
     /// static RW: GoRwMutex<GoMutex<RuntimeSema, policy::Go>> = GoRwMutex::const_new();
     /// RW.lock();
@@ -205,7 +205,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// ```
     /// use std::time::{Duration, Instant};
     ///
-    /// let rw = sudog_sync::GoRwMutex::new();
+    /// let rw = sudog::sync::GoRwMutex::new();
     /// rw.lock();
     /// assert!(!rw.try_rlock_until(Instant::now() + Duration::from_millis(1)));
     /// # rw.unlock();
@@ -533,7 +533,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// ```
     /// use std::time::{Duration, Instant};
     ///
-    /// let rw = sudog_sync::GoRwMutex::new();
+    /// let rw = sudog::sync::GoRwMutex::new();
     /// rw.rlock();
     /// assert!(!rw.try_lock_until(Instant::now() + Duration::from_millis(1)));
     /// # rw.runlock();
@@ -585,7 +585,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// # Examples
     ///
     /// ```
-    /// let rw = sudog_sync::GoRwMutex::new();
+    /// let rw = sudog::sync::GoRwMutex::new();
     /// rw.lock();
     /// rw.downgrade();
     /// assert!(rw.try_rlock());
@@ -603,7 +603,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::{GoRwMutex, Locker};
+    /// use sudog::sync::{GoRwMutex, Locker};
     ///
     /// let rw = GoRwMutex::new();
     /// let reader = rw.rlocker();

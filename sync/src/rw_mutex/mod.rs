@@ -27,7 +27,7 @@ pub use sharded::{ShardedRwMutex, SharedGuard};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::rw_mutex::PhaseFairRwMutex;
+/// use sudog::sync::rw_mutex::PhaseFairRwMutex;
 ///
 /// static RW: PhaseFairRwMutex = PhaseFairRwMutex::const_new();
 /// RW.lock();

@@ -62,8 +62,8 @@ const CLOSED: u32 = 1 << 31;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::RwMutexWith;
-/// use sudog_sync::rw_mutex::ShardedRwMutex;
+/// use sudog::sync::RwMutexWith;
+/// use sudog::sync::rw_mutex::ShardedRwMutex;
 ///
 /// static ROUTES: RwMutexWith<ShardedRwMutex<16>, Vec<&str>> = RwMutexWith::new(Vec::new());
 /// ROUTES.write().push("/");

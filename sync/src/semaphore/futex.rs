@@ -28,8 +28,8 @@ use crate::{Order, Semaphore, Wake};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::semaphore::FutexSema;
-/// use sudog_sync::{Order, Semaphore};
+/// use sudog::sync::semaphore::FutexSema;
+/// use sudog::sync::{Order, Semaphore};
 ///
 /// let permits = FutexSema::new(2);
 /// permits.acquire(Order::Fifo);

@@ -31,8 +31,8 @@ const GRANTED: UnparkToken = UnparkToken(1);
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::semaphore::ParkingLotSema;
-/// use sudog_sync::{Order, Semaphore, Wake};
+/// use sudog::sync::semaphore::ParkingLotSema;
+/// use sudog::sync::{Order, Semaphore, Wake};
 ///
 /// let permits = ParkingLotSema::new(0);
 /// permits.release(Wake::Normal);

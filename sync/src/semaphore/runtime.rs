@@ -13,8 +13,8 @@ use crate::{AsyncSemaphore, Semaphore};
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::semaphore::RuntimeSema;
-/// use sudog_sync::{ConstSemaphore, Order, Semaphore, Wake};
+/// use sudog::sync::semaphore::RuntimeSema;
+/// use sudog::sync::{ConstSemaphore, Order, Semaphore, Wake};
 ///
 /// static READY: RuntimeSema = RuntimeSema::INIT;
 ///
@@ -32,11 +32,11 @@ pub type RuntimeSema = TableSema<Global>;
 /// The Go mutex of 1.8 had a list for a queue:
 ///
 /// ```
-/// use sudog_runtime::sema::queue::OneLevelList;
-/// use sudog_runtime::sema::{BUCKETS, SemTable, Table};
-/// use sudog_sync::mutex::policy;
-/// use sudog_sync::semaphore::TableSema;
-/// use sudog_sync::{GoMutex, MutexWith};
+/// use sudog::runtime::sema::queue::OneLevelList;
+/// use sudog::runtime::sema::{BUCKETS, SemTable, Table};
+/// use sudog::sync::mutex::policy;
+/// use sudog::sync::semaphore::TableSema;
+/// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// enum OfGo18 {}
 ///

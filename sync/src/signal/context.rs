@@ -84,9 +84,10 @@ impl fmt::Debug for StopFunc {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::run;
-/// use sudog_sync::context::{self, Error};
-/// use sudog_sync::signal::{Received, Signal, notify_context};
+/// use sudog::run;
+/// use sudog::context;
+/// use sudog::context::Error;
+/// use sudog::signal::{Received, Signal, notify_context};
 ///
 /// run(|| {
 ///     let (ctx, stop) = notify_context(&context::background(), &[Signal::USR1]);

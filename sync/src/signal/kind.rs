@@ -15,7 +15,7 @@ use signal_hook::low_level::signal_name;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::signal::Signal;
+/// use sudog::signal::Signal;
 ///
 /// assert_eq!(Signal::INT.to_string(), "interrupt");
 /// assert_eq!(Signal::from_raw(libc::SIGINT), Some(Signal::INT));

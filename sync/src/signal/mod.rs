@@ -34,9 +34,10 @@
 //! # Examples
 //!
 //! ```
-//! use sudog_runtime::chan::Chan;
-//! use sudog_runtime::goroutine::run;
-//! use sudog_sync::signal::{self, Signal};
+//! use sudog::chan::Chan;
+//! use sudog::run;
+//! use sudog::signal;
+//! use sudog::signal::Signal;
 //!
 //! run(|| {
 //!     let signals = Chan::new(1);
@@ -97,8 +98,9 @@ pub fn notify(channel: &Chan<Signal>, signals: &[Signal]) {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::chan::{Chan, TryRecvError};
-/// use sudog_sync::signal::{self, Signal};
+/// use sudog::chan::{Chan, TryRecvError};
+/// use sudog::signal;
+/// use sudog::signal::Signal;
 ///
 /// let (a, b) = (Chan::new(1), Chan::new(1));
 /// signal::notify(&a, &[Signal::WINCH]);
@@ -125,7 +127,8 @@ pub fn stop(channel: &Chan<Signal>) {
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::signal::{self, Signal};
+/// use sudog::signal;
+/// use sudog::signal::Signal;
 ///
 /// signal::ignore(&[Signal::USR2]);
 /// assert!(signal::ignored(Signal::USR2));

@@ -50,8 +50,8 @@ impl WaitGroup {
     /// ```
     /// # #[cfg(unix)] {
     /// use std::sync::Arc;
-    /// use sudog_runtime::chan::{Chan, select};
-    /// use sudog_sync::WaitGroup;
+    /// use sudog::chan::{Chan, select};
+    /// use sudog::sync::WaitGroup;
     ///
     /// let (group, quit) = (Arc::new(WaitGroup::new()), Chan::<()>::new(0));
     /// group.go(|| ());

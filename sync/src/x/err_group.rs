@@ -39,8 +39,8 @@ use crate::context::{self, CancelCauseFunc, Cause, Context};
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_sync::context;
-/// use sudog_sync::x::ErrGroup;
+/// use sudog::context;
+/// use sudog::x::ErrGroup;
 ///
 /// let (group, ctx) = ErrGroup::with_context(&context::background());
 /// group.go(move || context::sleep(&ctx, Duration::from_secs(3600)));
@@ -138,8 +138,9 @@ impl ErrGroup {
     /// ```
     /// use std::convert::Infallible;
     /// use std::time::Duration;
-    /// use sudog_sync::context::{self, Error};
-    /// use sudog_sync::x::ErrGroup;
+    /// use sudog::context;
+    /// use sudog::context::Error;
+    /// use sudog::x::ErrGroup;
     ///
     /// let group = ErrGroup::new();
     /// group.set_limit(Some(0));
@@ -184,8 +185,8 @@ impl ErrGroup {
     ///
     /// ```
     /// use std::convert::Infallible;
-    /// use sudog_runtime::goroutine::Builder;
-    /// use sudog_sync::x::ErrGroup;
+    /// use sudog::Builder;
+    /// use sudog::x::ErrGroup;
     ///
     /// let group = ErrGroup::new();
     /// group.go_with(Builder::new().name("worker"), || Ok::<_, Infallible>(()));
@@ -211,8 +212,8 @@ impl ErrGroup {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::context;
-    /// use sudog_sync::x::ErrGroup;
+    /// use sudog::context;
+    /// use sudog::x::ErrGroup;
     ///
     /// let (group, ctx) = ErrGroup::with_context(&context::background());
     /// group.set_limit(Some(1));
@@ -248,7 +249,7 @@ impl ErrGroup {
     ///
     /// ```
     /// use std::convert::Infallible;
-    /// use sudog_sync::x::ErrGroup;
+    /// use sudog::x::ErrGroup;
     ///
     /// let group = ErrGroup::new();
     /// group.set_limit(Some(2));
@@ -303,8 +304,9 @@ impl ErrGroup {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use sudog_sync::context::{self, Error};
-    /// use sudog_sync::x::ErrGroup;
+    /// use sudog::context;
+    /// use sudog::context::Error;
+    /// use sudog::x::ErrGroup;
     ///
     /// let group = ErrGroup::new();
     /// let (stop, cancel) = context::with_cancel(&context::background());

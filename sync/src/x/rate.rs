@@ -30,7 +30,7 @@ pub use sometimes::Sometimes;
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_sync::x::rate::Limit;
+/// use sudog::x::rate::Limit;
 ///
 /// assert_eq!(Limit::every(Duration::from_millis(20)), Limit::per_second(50.0));
 /// assert_eq!(Limit::every(Duration::ZERO), Limit::INF);
@@ -137,9 +137,10 @@ impl std::error::Error for Error {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::{now, synctest};
-/// use sudog_sync::context;
-/// use sudog_sync::x::rate::{Limit, Limiter};
+/// use sudog::synctest;
+/// use sudog::time::now;
+/// use sudog::context;
+/// use sudog::x::rate::{Limit, Limiter};
 ///
 /// synctest::test(|| {
 ///     let limiter = Limiter::new(Limit::per_second(10.0), 2);
@@ -222,7 +223,7 @@ impl Limiter {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use sudog_sync::x::rate::{Limit, Limiter};
+    /// use sudog::x::rate::{Limit, Limiter};
     ///
     /// let limiter = Limiter::new(Limit::per_second(1.0), 1);
     /// assert!(limiter.reserve().unwrap().delay().is_zero());

@@ -63,7 +63,7 @@ use flight::{Came, InFlight, Landing, fly};
 ///
 /// ```
 /// use std::thread;
-/// use sudog_sync::x::SingleFlight;
+/// use sudog::x::SingleFlight;
 ///
 /// static PAGES: SingleFlight<String, usize> = SingleFlight::new();
 ///
@@ -143,7 +143,7 @@ impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::x::SingleFlight;
+    /// use sudog::x::SingleFlight;
     ///
     /// let group = SingleFlight::<_, _, ()>::new();
     /// let outer = group.do_("key", || {
@@ -194,7 +194,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::x::SingleFlight;
+    /// use sudog::x::SingleFlight;
     ///
     /// let group = SingleFlight::<_, _, &str>::new();
     /// let flight = group.do_(1, || Ok("one"));
@@ -223,7 +223,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     ///
     /// ```
     /// use std::time::Instant;
-    /// use sudog_sync::x::SingleFlight;
+    /// use sudog::x::SingleFlight;
     ///
     /// let group = SingleFlight::<_, _, ()>::new();
     /// let late = group.do_until(1, || Ok(group.do_until(1, || Ok(true), Instant::now()).is_none()), Instant::now());
@@ -250,8 +250,8 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::context;
-    /// use sudog_sync::x::SingleFlight;
+    /// use sudog::context;
+    /// use sudog::x::SingleFlight;
     ///
     /// let group = SingleFlight::<_, _, ()>::new();
     /// assert_eq!(group.do_ctx(&context::background(), 1, || Ok("one"))?.result, Ok("one"));
@@ -281,8 +281,8 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
-    /// use sudog_sync::x::SingleFlight;
+    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::x::SingleFlight;
     ///
     /// let (group, stop) = (SingleFlight::<_, (), ()>::new(), Cancel::new());
     /// stop.cancel();
@@ -312,7 +312,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use sudog_sync::x::SingleFlight;
+    /// use sudog::x::SingleFlight;
     ///
     /// let group = Arc::new(SingleFlight::<_, _, ()>::new());
     /// let flights = group.do_chan("key", || Ok(1));

@@ -57,7 +57,7 @@ use crate::context;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::x::Weighted;
+/// use sudog::x::Weighted;
 ///
 /// static READERS: Weighted = Weighted::new(8);
 ///
@@ -88,8 +88,8 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::context;
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::context;
+    /// use sudog::x::Weighted;
     ///
     /// let (semaphore, ctx) = (Weighted::new(8), context::background());
     /// semaphore.acquire(&ctx, 5)?;
@@ -109,7 +109,7 @@ impl Weighted {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::x::Weighted;
     ///
     /// let semaphore = Weighted::new(2);
     /// assert!(semaphore.acquire_until(2, Instant::now()));
@@ -129,8 +129,8 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::{WaitError, Cancel, WaitLimit};
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::x::Weighted;
     ///
     /// let (semaphore, stop) = (Weighted::new(2), Cancel::new());
     /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
@@ -159,7 +159,7 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::x::Weighted;
     ///
     /// let semaphore = Weighted::new(2);
     /// assert!(semaphore.try_acquire(2));
@@ -182,7 +182,7 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::x::Weighted;
     ///
     /// let semaphore = Weighted::new(2);
     /// assert!(semaphore.try_acquire(2));

@@ -21,7 +21,7 @@ use crate::sema::{WaitError, WaitLimit};
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::chan::{Chan, Select};
+/// use sudog::chan::{Chan, Select};
 ///
 /// let channels: Vec<Chan<u32>> = (0..100).map(|_| Chan::new(1)).collect();
 /// channels[42].send(7);

@@ -30,7 +30,7 @@
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::chan::{Chan, channel, select};
+/// use sudog::chan::{Chan, channel, select};
 ///
 /// let (numbers, quit) = (Chan::new(1), Chan::<()>::new(0));
 /// numbers.send(1);
@@ -46,7 +46,7 @@
 ///     recv(rx) -> value => panic!("a select does not send to itself: {value:?}"),
 ///     default(Duration::from_millis(1)) -> why => why,
 /// };
-/// assert_eq!(why, sudog_runtime::sema::WaitError::TimedOut);
+/// assert_eq!(why, sudog::runtime::sema::WaitError::TimedOut);
 ///
 /// let ready = select! {
 ///     recv(quit) => true,
@@ -56,7 +56,7 @@
 ///
 /// // Futures beside channels: here the result of a goroutine.
 /// # #[cfg(unix)] {
-/// use sudog_runtime::goroutine::{run, spawn};
+/// use sudog::{run, spawn};
 ///
 /// let answer = run(move || {
 ///     let computation = spawn(|| 6 * 7);
@@ -81,8 +81,8 @@ macro_rules! select {
 ///
 /// ```
 /// # #[cfg(unix)] {
-/// use sudog_runtime::chan::{Chan, select_async};
-/// use sudog_runtime::goroutine::{run, spawn_async};
+/// use sudog::chan::{Chan, select_async};
+/// use sudog::{run, spawn_async};
 ///
 /// let sum = run(|| {
 ///     let (numbers, quit) = (Chan::new(0), Chan::<()>::new(0));

@@ -20,8 +20,8 @@ use crate::goroutine::native::stack;
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog_runtime::goroutine::go;
-/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+/// use sudog::go;
+/// use sudog::runtime::sema::{Wake, semacquire, semrelease};
 ///
 /// static DONE: AtomicU32 = AtomicU32::new(0);
 ///
@@ -43,7 +43,7 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 ///
 /// ```
 /// use std::sync::mpsc::channel;
-/// use sudog_runtime::go;
+/// use sudog::go;
 ///
 /// let (sender, receiver) = channel();
 /// let another = sender.clone();
@@ -54,7 +54,7 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 ///
 /// ```compile_fail
 /// fn worker() {}
-/// sudog_runtime::go!(worker); // calls nothing: refused
+/// sudog::go!(worker); // calls nothing: refused
 /// ```
 #[macro_export]
 macro_rules! go {
@@ -83,7 +83,7 @@ macro_rules! go {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::spawn;
+/// use sudog::spawn;
 ///
 /// assert_eq!(spawn(|| 6 * 7).join().unwrap(), 42);
 /// assert!(spawn(|| panic!("caught by join")).join().is_err());
@@ -107,7 +107,8 @@ where
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use sudog_runtime::goroutine::{go, gosched, run};
+/// use sudog::{go, run};
+/// use sudog::runtime::gosched;
 ///
 /// static DONE: AtomicBool = AtomicBool::new(false);
 ///
@@ -135,7 +136,8 @@ pub fn gosched() {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{Goexit, goexit, spawn};
+/// use sudog::runtime::{Goexit, goexit};
+/// use sudog::spawn;
 ///
 /// let result = spawn(|| goexit()).join();
 /// assert!(result.unwrap_err().is::<Goexit>());
@@ -174,7 +176,8 @@ pub fn max_procs() -> usize {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{max_procs, run, set_max_procs};
+/// use sudog::run;
+/// use sudog::runtime::{max_procs, set_max_procs};
 ///
 /// run(|| {
 ///     set_max_procs(1); // goroutines take turns, and never run at the same time
@@ -204,7 +207,8 @@ pub fn set_max_procs(n: usize) -> usize {
 /// # Examples
 ///
 /// ```standalone_crate
-/// use sudog_runtime::goroutine::{run, set_stack_size, spawn};
+/// use sudog::{run, spawn};
+/// use sudog::runtime::set_stack_size;
 ///
 /// fn depth(n: usize) -> usize {
 ///     let frame = std::hint::black_box([n; 128]);

@@ -98,7 +98,7 @@ static COMPUTE: Pool = Pool::new("sudog-compute", "computation", default_procs);
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{blocking, run};
+/// use sudog::{blocking, run};
 ///
 /// run(|| {
 ///     let mut lines = Vec::new();
@@ -128,7 +128,7 @@ pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 ///
 /// ```
 /// use std::io::{Read, pipe};
-/// use sudog_runtime::goroutine::{blocking_static, go, run};
+/// use sudog::{blocking_static, go, run};
 ///
 /// let (mut reader, _writer) = pipe().unwrap();
 /// run(move || {
@@ -178,7 +178,7 @@ unsafe fn run_owned(frame: *mut ()) {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::set_max_blocking;
+/// use sudog::runtime::set_max_blocking;
 ///
 /// let before = set_max_blocking(10_000);
 /// assert_eq!(set_max_blocking(before), 10_000);
@@ -214,7 +214,7 @@ pub fn set_max_blocking(n: usize) -> usize {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{compute, run};
+/// use sudog::{compute, run};
 ///
 /// run(|| {
 ///     let numbers = [3_u64, 5, 7];

@@ -26,7 +26,7 @@ use crate::shim::Mutex;
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{Builder, run};
+/// use sudog::{Builder, run};
 ///
 /// run(|| {
 ///     let handle = Builder::new().name("adder").stack_size(64 << 10).spawn(|| 1 + 1);
@@ -49,7 +49,7 @@ pub struct Builder {
 ///
 /// ```
 /// use std::thread::current;
-/// use sudog_runtime::goroutine::{Builder, Placement, run};
+/// use sudog::{Builder, Placement, run};
 ///
 /// run(|| {
 ///     let neighbour = Builder::new().on(Placement::Here).spawn(|| current().id());
@@ -351,8 +351,9 @@ impl<T> JoinHandle<T> {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use sudog_runtime::goroutine::{run, sleep, spawn};
-    /// use sudog_runtime::sema::{WaitError, WaitLimit};
+    /// use sudog::{run, spawn};
+    /// use sudog::time::sleep;
+    /// use sudog::runtime::sema::{WaitError, WaitLimit};
     ///
     /// run(|| {
     ///     let mut handle = spawn(|| sleep(Duration::from_millis(20)));

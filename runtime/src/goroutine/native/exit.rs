@@ -7,7 +7,8 @@
 /// A server that outlives the panics of its handlers.
 ///
 /// ```
-/// use sudog_runtime::goroutine::{Builder, OnPanic, gosched, num_goroutine, run};
+/// use sudog::{Builder, OnPanic, run};
+/// use sudog::runtime::{gosched, num_goroutine};
 ///
 /// run(|| {
 ///     Builder::new().name("handler").on_panic(OnPanic::Unwind).go(|| panic!("a bad request"));

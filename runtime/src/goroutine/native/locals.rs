@@ -17,9 +17,10 @@ use crate::panics::drop_payload;
 ///
 /// ```
 /// use std::cell::Cell;
-/// use sudog_runtime::goroutine::{gosched, run, spawn};
+/// use sudog::{run, spawn};
+/// use sudog::runtime::gosched;
 ///
-/// sudog_runtime::goroutine_local! {
+/// sudog::goroutine_local! {
 ///     /// The user that this goroutine serves.
 ///     static USER: Cell<u32> = Cell::new(0);
 /// }

@@ -54,8 +54,8 @@ use crate::goroutine::native::time::AFTER_FUNC;
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog_runtime::goroutine::{go, run};
-/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+/// use sudog::{go, run};
+/// use sudog::runtime::sema::{Wake, semacquire, semrelease};
 ///
 /// static DONE: AtomicU32 = AtomicU32::new(0);
 ///
@@ -99,7 +99,7 @@ pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) 
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog_runtime::goroutine::{Scheduler, go};
+/// use sudog::{Scheduler, go};
 ///
 /// static RUNS: AtomicU32 = AtomicU32::new(0);
 ///
@@ -136,7 +136,7 @@ pub struct KeepAlive<'a> {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{go, run_local};
+/// use sudog::{go, run_local};
 ///
 /// let (sender, receiver) = std::sync::mpsc::channel();
 /// run_local(move || {
@@ -182,8 +182,8 @@ impl Scheduler {
     ///
     /// ```
     /// use std::sync::atomic::AtomicU32;
-    /// use sudog_runtime::goroutine::Scheduler;
-    /// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+    /// use sudog::Scheduler;
+    /// use sudog::runtime::sema::{Wake, semacquire, semrelease};
     ///
     /// static EVENT: AtomicU32 = AtomicU32::new(0);
     ///

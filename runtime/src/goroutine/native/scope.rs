@@ -72,7 +72,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{run, scope};
+/// use sudog::{run, scope};
 ///
 /// let mut squares = [1, 2, 3, 4];
 /// run(|| {
@@ -88,7 +88,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// What it borrows must outlive the scope:
 ///
 /// ```compile_fail,E0373
-/// use sudog_runtime::goroutine::scope;
+/// use sudog::scope;
 ///
 /// scope(|s| {
 ///     let n = 1;
@@ -97,7 +97,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// ```
 ///
 /// ```compile_fail,E0521
-/// use sudog_runtime::goroutine::scope;
+/// use sudog::scope;
 ///
 /// let mut escaped = None;
 /// scope(|s| escaped = Some(s));

@@ -88,7 +88,8 @@ impl std::error::Error for TooManySwitchHooks {}
 ///
 /// ```standalone_crate
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-/// use sudog_runtime::goroutine::{Leaving, SwitchHooks, add_switch_hooks, gosched, run};
+/// use sudog::run;
+/// use sudog::runtime::{Leaving, SwitchHooks, add_switch_hooks, gosched};
 ///
 /// static WAITS: AtomicU32 = AtomicU32::new(0);
 ///

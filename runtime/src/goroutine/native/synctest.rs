@@ -22,7 +22,8 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use sudog_runtime::goroutine::{go, now, sleep, synctest};
+//! use sudog::{go, synctest};
+//! use sudog::time::{now, sleep};
 //!
 //! const HOUR: Duration = Duration::from_secs(3600);
 //!
@@ -66,7 +67,8 @@ use crate::goroutine::native::time;
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::{after, now, synctest};
+/// use sudog::synctest;
+/// use sudog::time::{after, now};
 ///
 /// synctest::test(|| {
 ///     let timer = after(Duration::from_secs(5));
@@ -79,9 +81,9 @@ use crate::goroutine::native::time;
 /// A goroutine that is left behind is named.
 ///
 /// ```should_panic
-/// use sudog_runtime::goroutine::{Builder, synctest};
-/// use sudog_runtime::sema::semacquire;
-/// use sudog_runtime::AtomicU32;
+/// use sudog::{Builder, synctest};
+/// use sudog::runtime::sema::semacquire;
+/// use std::sync::atomic::AtomicU32;
 ///
 /// static NEVER: AtomicU32 = AtomicU32::new(0);
 ///
@@ -116,7 +118,7 @@ pub fn test<T>(f: impl FnOnce() -> T) -> T {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use sudog_runtime::goroutine::{go, synctest};
+/// use sudog::{go, synctest};
 ///
 /// static DONE: AtomicBool = AtomicBool::new(false);
 ///

@@ -36,8 +36,8 @@ use crate::sema::{WaitError, WaitLimit};
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog_runtime::goroutine::{go_async, run};
-/// use sudog_runtime::sema::{Wake, semacquire, semrelease};
+/// use sudog::{go_async, run};
+/// use sudog::runtime::sema::{Wake, semacquire, semrelease};
 ///
 /// static DONE: AtomicU32 = AtomicU32::new(0);
 ///
@@ -59,7 +59,7 @@ pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{run, spawn_async};
+/// use sudog::{run, spawn_async};
 ///
 /// let sum = run(|| spawn_async(async { 1 + 1 }).join().unwrap());
 /// assert_eq!(sum, 2);
@@ -202,7 +202,7 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::block_on;
+/// use sudog::block_on;
 ///
 /// assert_eq!(block_on(async { 42 }), 42);
 /// ```
@@ -225,8 +225,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog_runtime::goroutine::block_on_limited;
-/// use sudog_runtime::sema::{WaitError, WaitLimit};
+/// use sudog::block_on_limited;
+/// use sudog::runtime::sema::{WaitError, WaitLimit};
 ///
 /// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
 /// assert_eq!(block_on_limited(std::future::pending::<()>(), &soon), Err(WaitError::TimedOut));

@@ -21,8 +21,8 @@ use crate::sema::{NotifyList, WaitError, WaitLimit};
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::now;
-/// use sudog_runtime::sema::WaitLimit;
+/// use sudog::time::now;
+/// use sudog::runtime::sema::WaitLimit;
 ///
 /// let soon = WaitLimit::until(now() + Duration::from_millis(1));
 /// # let _ = soon;
@@ -42,7 +42,8 @@ pub fn now() -> Instant {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::{run, sleep};
+/// use sudog::run;
+/// use sudog::time::sleep;
 ///
 /// run(|| sleep(Duration::from_millis(1)));
 /// ```
@@ -64,7 +65,8 @@ pub fn sleep(d: Duration) {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::{block_on, sleep_async};
+/// use sudog::block_on;
+/// use sudog::time::sleep_async;
 ///
 /// block_on(sleep_async(Duration::from_millis(1)));
 /// ```
@@ -113,7 +115,7 @@ impl Drop for SleepAsync {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::Timer;
+/// use sudog::time::Timer;
 ///
 /// let timer = Timer::new(Duration::from_millis(1));
 /// assert!(timer.wait());
@@ -144,7 +146,7 @@ pub fn after(d: Duration) -> Timer {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::after_func;
+/// use sudog::time::after_func;
 ///
 /// let call = after_func(Duration::from_secs(3600), || unreachable!());
 /// assert!(call.stop());
@@ -275,7 +277,7 @@ impl Timer {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sudog_runtime::goroutine::Ticker;
+/// use sudog::time::Ticker;
 ///
 /// let ticker = Ticker::new(Duration::from_millis(1));
 /// assert!(ticker.tick() && ticker.tick());
@@ -318,8 +320,8 @@ impl Ticker {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use sudog_runtime::goroutine::Ticker;
-    /// use sudog_runtime::sema::{WaitError, WaitLimit};
+    /// use sudog::time::Ticker;
+    /// use sudog::runtime::sema::{WaitError, WaitLimit};
     ///
     /// let ticker = Ticker::new(Duration::from_secs(3600));
     /// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));

@@ -42,8 +42,9 @@ crate::goroutine_local! {
 /// # Examples
 ///
 /// ```standalone_crate
-/// use sudog_runtime::goroutine::PerGoroutine;
-/// use sudog_runtime::goroutine::{gosched, run, spawn};
+/// use sudog::runtime::PerGoroutine;
+/// use sudog::{run, spawn};
+/// use sudog::runtime::gosched;
 /// # use tracing_core::{span::{Attributes, Id, Record}, Event, Metadata, Subscriber};
 /// # struct Registry;
 /// # impl Subscriber for Registry {

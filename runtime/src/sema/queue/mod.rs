@@ -20,8 +20,8 @@
 //!
 //! ```
 //! use std::sync::atomic::AtomicU32;
-//! use sudog_runtime::sema::queue::TwoLevelList;
-//! use sudog_runtime::sema::{Order, SemTable, Wake};
+//! use sudog::runtime::sema::queue::TwoLevelList;
+//! use sudog::runtime::sema::{Order, SemTable, Wake};
 //!
 //! static TABLE: SemTable<251, TwoLevelList> = SemTable::const_new();
 //! let permits = AtomicU32::new(0);

@@ -11,8 +11,8 @@ use crate::event::{self, Kind};
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::sema::SemTable;
-/// use sudog_runtime::sema::queue::{Recorded, Treap};
+/// use sudog::runtime::sema::SemTable;
+/// use sudog::runtime::sema::queue::{Recorded, Treap};
 ///
 /// static TABLE: SemTable<251, Recorded<Treap>> = SemTable::const_new();
 /// # let _ = &TABLE;

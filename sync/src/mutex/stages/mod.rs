@@ -40,9 +40,9 @@
 //! Any of them, over any semaphore:
 //!
 //! ```
-//! use sudog_sync::RawLock;
-//! use sudog_sync::mutex::stages::{V1, V4, V7, V8};
-//! use sudog_sync::semaphore::RuntimeSema;
+//! use sudog::sync::RawLock;
+//! use sudog::sync::mutex::stages::{V1, V4, V7, V8};
+//! use sudog::sync::semaphore::RuntimeSema;
 //!
 //! fn turn<L: RawLock>() {
 //!     let lock = L::new();

@@ -53,8 +53,8 @@ const WAITER: u32 = 8;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::MutexWith;
-/// use sudog_sync::mutex::stages::V7;
+/// use sudog::sync::MutexWith;
+/// use sudog::sync::mutex::stages::V7;
 ///
 /// static NAMES: MutexWith<V7, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("starving");

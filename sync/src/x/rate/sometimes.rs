@@ -12,7 +12,7 @@ use crate::now;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::x::rate::Sometimes;
+/// use sudog::x::rate::Sometimes;
 ///
 /// static LOUD: Sometimes = Sometimes::new().first(1).every(10);
 ///

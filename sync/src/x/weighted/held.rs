@@ -12,7 +12,7 @@ use crate::context;
 /// # Examples
 ///
 /// ```
-/// use sudog_sync::x::Weighted;
+/// use sudog::x::Weighted;
 ///
 /// let semaphore = Weighted::new(3);
 /// let held = semaphore.try_hold(2).unwrap();
@@ -52,8 +52,8 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::context;
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::context;
+    /// use sudog::x::Weighted;
     ///
     /// let (semaphore, ctx) = (Weighted::new(2), context::background());
     /// let held = semaphore.hold(&ctx, 2)?;
@@ -74,7 +74,7 @@ impl Weighted {
     ///
     /// ```
     /// use std::time::Instant;
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::x::Weighted;
     ///
     /// assert!(Weighted::new(2).hold_until(2, Instant::now()).is_some());
     /// ```
@@ -92,8 +92,8 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_runtime::sema::WaitLimit;
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::runtime::sema::WaitLimit;
+    /// use sudog::x::Weighted;
     ///
     /// assert_eq!(Weighted::new(2).hold_limited(2, &WaitLimit::default()).unwrap().tokens(), 2);
     /// ```
@@ -107,7 +107,7 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog_sync::x::Weighted;
+    /// use sudog::x::Weighted;
     ///
     /// assert!(Weighted::new(2).try_hold(3).is_none());
     /// ```

@@ -318,7 +318,7 @@ pub fn on_goroutine() -> bool {
 /// # Examples
 ///
 /// ```
-/// use sudog_runtime::goroutine::{run, without_switching};
+/// use sudog::{run, without_switching};
 ///
 /// run(|| without_switching(|| { /* enters and leaves a scoped thread-local */ }));
 /// ```
