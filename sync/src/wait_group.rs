@@ -168,6 +168,7 @@ impl WaitGroup {
     /// assert!(group.wait_until(Instant::now()));
     /// ```
     #[inline]
+    #[must_use = "false: tasks are left"]
     pub fn wait_until(&self, deadline: Instant) -> bool {
         self.wait_limited(&WaitLimit::until(deadline)).is_ok()
     }

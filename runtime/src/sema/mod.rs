@@ -216,6 +216,7 @@ pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &WaitLimit<'_>
 /// assert!(!semacquire_until(&AtomicU32::new(0), Order::Fifo, Instant::now()));
 /// ```
 #[inline]
+#[must_use = "false: there was no permit in time"]
 pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> bool {
     semacquire_limited(count, order, &WaitLimit::until(deadline)).is_ok()
 }
@@ -276,6 +277,7 @@ pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_> {
 /// assert!(!try_semacquire(&permits));
 /// ```
 #[inline]
+#[must_use = "false: there was no permit"]
 pub fn try_semacquire(count: &AtomicU32) -> bool {
     table::take(count)
 }

@@ -52,6 +52,7 @@ impl Context {
     /// let soon = Instant::now() + Duration::from_millis(1);
     /// assert!(!context::background().wait_until(soon));
     /// ```
+    #[must_use = "false: it is not done"]
     pub fn wait_until(&self, deadline: Instant) -> bool {
         if self.err().is_none() {
             let _ = self.nothing_comes(&self.limit_or(Some(deadline)));

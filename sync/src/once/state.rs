@@ -133,6 +133,7 @@ impl Once {
     /// assert!(once.do_until(|| unreachable!(), Instant::now()));
     /// ```
     #[inline]
+    #[must_use = "false: it is not done"]
     pub fn do_until<F: FnOnce()>(&self, f: F, deadline: Instant) -> bool {
         self.do_limited(f, &WaitLimit::until(deadline)).is_ok()
     }

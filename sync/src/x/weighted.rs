@@ -116,6 +116,7 @@ impl Weighted {
     /// assert!(!semaphore.acquire_until(1, Instant::now() + Duration::from_millis(1)));
     /// ```
     #[inline]
+    #[must_use = "false: the tokens did not come in time"]
     pub fn acquire_until(&self, tokens: u64, deadline: Instant) -> bool {
         self.acquire_limited(tokens, &WaitLimit::until(deadline)).is_ok()
     }

@@ -68,7 +68,7 @@ macro_rules! go {
             $body;
         })
     };
-    ($function:path) => {
+    ($($function:ident)::+) => {
         ::core::compile_error!("`go!(f)` calls nothing: write `go!(f())`, or `go(f)` for a closure")
     };
     ($body:expr) => {

@@ -57,6 +57,7 @@ pub struct Builder {
 /// });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Placement {
     /// Whichever has time for it.
     #[default]

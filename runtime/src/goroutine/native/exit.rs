@@ -18,6 +18,7 @@
 /// });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum OnPanic {
     /// Ends the process, as in Go: `panic: ...` and status 2.
     #[default]

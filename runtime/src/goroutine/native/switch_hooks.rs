@@ -42,6 +42,7 @@ pub struct SwitchHooks {
 
 /// Why a goroutine has got its worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Entering {
     /// It begins, or the poll of a task does.
     Begins,
@@ -51,6 +52,7 @@ pub enum Entering {
 
 /// Why a goroutine gives its worker up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Leaving {
     /// It waits or yields.
     Waits,

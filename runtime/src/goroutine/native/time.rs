@@ -203,6 +203,7 @@ impl Timer {
     /// for that. (In Go, a receive from a stopped timer blocks for ever.)
     ///
     /// A goroutine that has run for long gives way first.
+    #[must_use = "false: it was stopped, and has not fired for this caller"]
     pub fn wait(&self) -> bool {
         unlimited(self.wait_limited(&WaitLimit::default()))
     }
