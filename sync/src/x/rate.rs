@@ -356,7 +356,6 @@ impl fmt::Debug for Limiter {
 
 /// Tokens that a caller has taken from a [`Limiter`], and when it may use them. Dropped, it keeps them.
 #[must_use = "its event may happen after its delay; what is not used should be cancelled"]
-#[derive(Clone, Copy)]
 pub struct Reservation<'a> {
     limiter: &'a Limiter,
     tokens: u32,
@@ -380,12 +379,16 @@ impl Reservation<'_> {
 
     /// The caller will not use its tokens: gives them back, as far as later reservations do not rely on them. Nothing
     /// after the time for which they are.
-    pub fn cancel(&self) {
-        self.cancel_at(now());
+    pub fn cancel(self) {
+        self.give_back(now());
     }
 
     /// [`cancel`](Reservation::cancel) at `t`.
-    pub fn cancel_at(&self, t: Instant) {
+    pub fn cancel_at(self, t: Instant) {
+        self.give_back(t);
+    }
+
+    fn give_back(&self, t: Instant) {
         let mut state = self.limiter.lock();
         if state.limit.is_infinite() || self.tokens == 0 || self.when < t {
             return;
@@ -420,6 +423,6 @@ struct CancelOnDrop<'a>(&'a Reservation<'a>);
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.cancel();
+        self.0.give_back(now());
     }
 }
