@@ -130,7 +130,7 @@ impl std::error::Error for Error {
 /// | put off by the caller, for a time that it is told | [`reserve`](Limiter::reserve) |
 /// | put off by a wait | [`wait`](Limiter::wait) |
 ///
-/// Go's `rate.Limiter`. Time is [`now`](sudog_runtime::goroutine::now), so a limiter can be tested in a bubble of
+/// Go's `rate.Limiter`. Time is [`now`], so a limiter can be tested in a bubble of
 /// [`synctest`](sudog_runtime::goroutine::synctest).
 ///
 /// # Examples
