@@ -1,8 +1,10 @@
 //! The end of a process whose locks have been misused beyond repair.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
 
-/// Prints `fatal error: MESSAGE` to standard error and aborts the process, as Go's `fatal` does.
+/// Prints `fatal error: MESSAGE` to standard error, and which goroutine the caller is; with `RUST_BACKTRACE=1` also its
+/// stack. Then aborts the process, as Go's `fatal` does.
 ///
 /// It is not a panic: nothing can recover from it, because the structure that detected the misuse is already damaged
 /// (an unlock of an unlocked mutex changes the state word before the error is detected).
@@ -21,6 +23,11 @@ pub fn fatal(message: &str) -> ! {
     let goroutine = crate::goroutine::id();
     if goroutine != 0 {
         let _ = writeln!(stderr, "in goroutine {goroutine}");
+    }
+    // The place, to those that ask for it. It allocates, so it comes last.
+    let place = Backtrace::capture();
+    if place.status() == BacktraceStatus::Captured {
+        let _ = write!(stderr, "{place}");
     }
     std::process::abort()
 }
