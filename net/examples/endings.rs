@@ -47,7 +47,7 @@ fn main() -> io::Result<()> {
             let (stream, _) = listener.accept()?;
             let stream = Arc::new(stream);
             ends.push((client, stream.clone()));
-            go!((&*stream).read(&mut [0]).expect("it is unwound"));
+            go!((&*stream).read_exact(&mut [0]).expect("it is unwound"));
         }
         ends.iter().for_each(|(_, stream)| until_it_waits(stream));
         let _client = TcpStream::connect(addr)?;
