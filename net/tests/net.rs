@@ -557,6 +557,40 @@ fn a_busy_worker_keeps_no_other_from_its_events() {
     });
 }
 
+/// Four workers that sleep and wake all the time: one at a time sleeps in the poller, or a wake-up goes to another.
+#[test]
+fn short_connections_on_four_workers() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        set_max_procs(4);
+        let (listener, addr) = listen();
+        go(move || {
+            for stream in listener.incoming() {
+                go(move || {
+                    let stream = stream.unwrap();
+                    io::copy(&mut &stream, &mut &stream).unwrap();
+                });
+            }
+        });
+        for round in 0..100 {
+            let clients: Vec<_> = (0..round % 8 + 1)
+                .map(|_| {
+                    spawn(move || {
+                        let mut stream = TcpStream::connect(addr).unwrap();
+                        stream.write_all(b"hello").unwrap();
+                        stream.shutdown(Shutdown::Write).unwrap();
+                        let mut echo = String::new();
+                        stream.read_to_string(&mut echo).unwrap();
+                        assert_eq!(echo, "hello");
+                    })
+                })
+                .collect();
+            clients.into_iter().for_each(|client| client.join().unwrap());
+        }
+    });
+    set_max_procs(2);
+}
+
 // ---- many -----------------------------------------------------------------------------------------------------------
 
 /// Opened, used and closed at random, by goroutines and threads, and all descriptors come back.

@@ -120,8 +120,10 @@ impl Holder {
 
     fn take_place() -> Option<Self> {
         let poller = *POLLER.get()?;
+        // One at a time: an interrupt is taken by one that waits in the poller, whichever it was meant for.
         // Acquire, and Release as it is left: no more than good manners, as the poller has its own order.
-        (!HELD.swap(true, Ordering::Acquire)).then_some(Self(poller))
+        // Made only if it is: a holder that is dropped leaves the place.
+        (!HELD.swap(true, Ordering::Acquire)).then(|| Self(poller))
     }
 
     /// Waits.
@@ -159,4 +161,29 @@ fn poll_by_thread() {
             crate::fatal(&format!("sudog: no thread for the network poller: {error}"));
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl NetPoller for Nothing {
+        fn poll(&self, _: Option<Duration>) {}
+
+        fn interrupt(&self) {}
+    }
+
+    /// A caller that finds the place taken leaves it to its holder.
+    #[test]
+    fn there_is_one_holder() {
+        set_net_poller(&Nothing);
+        let holder = Holder::take_place().expect("the place");
+        for _ in 0..3 {
+            assert!(Holder::take_place().is_none());
+        }
+        drop(holder);
+        assert!(Holder::take_place().is_some());
+    }
 }
