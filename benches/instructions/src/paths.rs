@@ -1,0 +1,215 @@
+//! The paths, each with what it needs around it.
+
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sudog::chan::{Chan, select};
+use sudog::runtime::gosched;
+use sudog::sync::atomic::Value;
+use sudog::sync::mutex::policy::Go;
+use sudog::sync::semaphore::RuntimeSema;
+use sudog::sync::{
+    Cond, ConstSemaphore, GoMutex, Map, Mutex, Once, Order, Pool, RwMutex, Semaphore, WaitGroup, Wake, once_value,
+};
+use sudog::{go, run_local, spawn};
+
+use crate::tracer::{begin, end, mark};
+
+/// Rounds before any is counted: lists, caches and stacks for reuse have filled.
+pub const WARM_UP: u32 = 20;
+/// Rounds that are counted.
+pub const COUNTED: u32 = 40;
+/// And one that ends the loop, which the compiler may have taken apart from the others.
+const ALL: u32 = WARM_UP + COUNTED + 1;
+
+/// Runs `round` so often that the tracer can count it, on this thread.
+fn rounds(mut round: impl FnMut()) {
+    for n in 0..=ALL {
+        if n == WARM_UP {
+            begin();
+        }
+        mark();
+        round();
+    }
+    end();
+}
+
+/// The path of no instructions: what [`rounds`] itself takes, which is taken off all others.
+pub const NOTHING: &str = "nothing";
+
+/// Name and code of each path. Names are the keys of `counts.tsv`.
+pub const PATHS: [(&str, fn()); 27] = [
+    (NOTHING, || rounds(|| ())),
+    ("GoMutex, default policy: lock, unlock", || {
+        let mutex = GoMutex::new();
+        rounds(|| {
+            black_box(&mutex).lock();
+            black_box(&mutex).unlock();
+        });
+    }),
+    ("GoMutex, policy::Go: lock, unlock", || {
+        let mutex = GoMutex::<RuntimeSema, Go>::const_new();
+        rounds(|| {
+            black_box(&mutex).lock();
+            black_box(&mutex).unlock();
+        });
+    }),
+    ("GoMutex, locked: try_lock", || {
+        let mutex = GoMutex::new();
+        mutex.lock();
+        rounds(|| {
+            black_box(black_box(&mutex).try_lock());
+        });
+    }),
+    ("GoMutex, locked: queue and give up at once", || {
+        let mutex = GoMutex::new();
+        mutex.lock();
+        rounds(|| {
+            black_box(black_box(&mutex).try_lock_until(Instant::now()));
+        });
+    }),
+    ("Mutex<u64>: lock, count, drop the guard", || {
+        let mutex = Mutex::new(0_u64);
+        rounds(|| *black_box(&mutex).lock() += 1);
+    }),
+    ("RuntimeSema: acquire, release", || {
+        let semaphore = RuntimeSema::new(1);
+        rounds(|| {
+            black_box(&semaphore).acquire(Order::Fifo);
+            black_box(&semaphore).release(Wake::Normal);
+        });
+    }),
+    ("RuntimeSema, empty: queue and give up at once", || {
+        let semaphore = RuntimeSema::INIT;
+        rounds(|| {
+            black_box(black_box(&semaphore).acquire_until(Order::Fifo, Instant::now()));
+        });
+    }),
+    ("RwMutex<u64>: read, drop the guard", || {
+        let lock = RwMutex::new(0_u64);
+        rounds(|| {
+            black_box(*black_box(&lock).read());
+        });
+    }),
+    ("RwMutex<u64>: write, drop the guard", || {
+        let lock = RwMutex::new(0_u64);
+        rounds(|| *black_box(&lock).write() += 1);
+    }),
+    ("WaitGroup: add, done", || {
+        let group = WaitGroup::new();
+        rounds(|| {
+            black_box(&group).add(1);
+            black_box(&group).done();
+        });
+    }),
+    ("WaitGroup of none: wait", || {
+        let group = WaitGroup::new();
+        rounds(|| black_box(&group).wait());
+    }),
+    ("Cond without waiters: signal", || {
+        let cond = Cond::new();
+        rounds(|| black_box(&cond).signal());
+    }),
+    ("Once, done: do_", || {
+        let once = Once::new();
+        rounds(|| black_box(&once).do_(|| ()));
+    }),
+    ("once_value, there: the value", || {
+        let value = once_value(|| 7_u64);
+        rounds(|| {
+            black_box(black_box(&value)());
+        });
+    }),
+    ("Pool: get, put", || {
+        let pool = Pool::new(|| 7_u64);
+        rounds(|| {
+            let item = black_box(&pool).get();
+            black_box(&pool).put(item);
+        });
+    }),
+    ("Map<u64, u64>: load of a key that is there", || {
+        let map = Map::with_hasher(BuildHasherDefault::<DefaultHasher>::default()); // random ones are of varied depth
+        (0..100_u64).for_each(|key| map.store(key, key));
+        rounds(|| {
+            black_box(black_box(&map).load(&7));
+        });
+    }),
+    ("Value<u64>: load", || {
+        let value = Value::new();
+        value.store(7_u64);
+        rounds(|| {
+            black_box(black_box(&value).load());
+        });
+    }),
+    ("two goroutines: gosched each", || {
+        run_local(|| {
+            go(|| (0..ALL + 2).for_each(|_| gosched()));
+            rounds(gosched);
+        });
+    }),
+    ("two goroutines: a handoff each by two semaphores", || {
+        let pair = Arc::new([RuntimeSema::new(0), RuntimeSema::new(0)]);
+        run_local(move || {
+            let theirs = pair.clone();
+            go(move || {
+                for _ in 0..=ALL {
+                    theirs[0].acquire(Order::Fifo);
+                    theirs[1].release(Wake::Handoff);
+                }
+            });
+            rounds(|| {
+                pair[0].release(Wake::Handoff);
+                pair[1].acquire(Order::Fifo);
+            });
+        });
+    }),
+    ("go, and gosched until it has ended", || {
+        run_local(|| {
+            rounds(|| {
+                go(|| ());
+                gosched();
+            });
+        });
+    }),
+    ("spawn and join, twice", || {
+        run_local(|| rounds(|| (0..2).for_each(|_| spawn(|| ()).join().expect("it does not panic"))));
+    }),
+    ("Chan, buffered: send, receive", || {
+        let ch = Chan::new(1);
+        rounds(|| {
+            black_box(&ch).send(7);
+            black_box(black_box(&ch).recv());
+        });
+    }),
+    ("Chan, two goroutines: two rendezvous", || {
+        run_local(|| {
+            let ch = Chan::new(0);
+            let sender = ch.clone();
+            go(move || (0..=2 * ALL + 1).for_each(|round| sender.send(round)));
+            rounds(|| {
+                black_box((ch.recv(), ch.recv()));
+            });
+        });
+    }),
+    ("select with one ready case of two, and the send", || {
+        let (a, b) = (Chan::<u64>::new(1), Chan::<u64>::new(1));
+        rounds(|| {
+            a.send(7);
+            select! { recv(a) -> v => { black_box(v); }, recv(b) -> v => { black_box(v); } }
+        });
+    }),
+    ("select with none ready of two, and a default", || {
+        let (a, b) = (Chan::<u64>::new(1), Chan::<u64>::new(1));
+        rounds(|| {
+            select! { recv(a) -> v => { black_box(v); }, recv(b) -> v => { black_box(v); }, default => {} }
+        });
+    }),
+    ("context, live: is it over", || {
+        let (ctx, _cancel) = sudog::context::with_cancel(&sudog::context::background());
+        rounds(|| {
+            black_box(black_box(&ctx).err().is_some());
+        });
+    }),
+];
