@@ -21,10 +21,12 @@ type benchCase struct {
 	body func(b *bench)
 }
 
-var cases = concat(syncCases, schedCases, loadCases, chanCases)
+var cases = concat(
+	syncCases, schedCases, loadCases, chanCases, rwMutexCases, onceCases, poolCases, mapCases, contextCases,
+)
 
 // How many goroutines Million makes.
-var count = flag.Int("count", 1_000_000, "goroutines of Million")
+var count = flag.Int("count", 1_000_000, "goroutines of Million; no more contexts than that in WithTimeout400000")
 
 func main() {
 	minTime := flag.Duration("min-time", 200*time.Millisecond, "how long the last round must take")

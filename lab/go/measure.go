@@ -70,15 +70,11 @@ type portion struct {
 	n     uint64
 }
 
+// Takes one operation, if one is left.
 func (p *portion) more() bool {
 	if p.left == 0 {
-		end := p.taken.Add(p.grain)
-		switch {
-		case end <= p.n:
-			p.left = p.grain
-		case end < p.n+p.grain:
-			p.left = p.n + p.grain - end // the last, smaller grain
-		default:
+		p.left = uint64(p.take())
+		if p.left == 0 {
 			return false
 		}
 	}
@@ -86,19 +82,43 @@ func (p *portion) more() bool {
 	return true
 }
 
+// Takes a grain of operations; 0: none is left. The loop over a grain has nothing in it but the operation.
+func (p *portion) take() int {
+	end := p.taken.Add(p.grain)
+	switch {
+	case end <= p.n:
+		return int(p.grain)
+	case end < p.n+p.grain:
+		return int(p.n + p.grain - end) // the last, smaller grain
+	default:
+		return 0
+	}
+}
+
 // The operations of the round, divided among parallelism x GOMAXPROCS goroutines in grains of about 100 us.
 func (b *bench) runParallel(parallelism int, body func(p *portion)) {
+	b.divide(parallelism, func(_ int, p *portion) { body(p) })
+}
+
+// The same among GOMAXPROCS goroutines, each with its number. What comes before and after does not count.
+func (b *bench) runNumbered(body func(me int, p *portion)) {
+	b.resetTimer()
+	b.divide(1, body)
+	b.stopTimer()
+}
+
+func (b *bench) divide(parallelism int, body func(me int, p *portion)) {
 	grain := uint64(1)
 	if b.lastN > 0 && b.lastTime > 0 {
 		grain = min(max(100_000*uint64(b.lastN)/uint64(b.lastTime), 1), 10_000)
 	}
 	var taken atomic.Uint64
 	var wg sync.WaitGroup
-	for range parallelism * runtime.GOMAXPROCS(0) {
+	for me := range parallelism * runtime.GOMAXPROCS(0) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			body(&portion{taken: &taken, grain: grain, n: uint64(b.n)})
+			body(me, &portion{taken: &taken, grain: grain, n: uint64(b.n)})
 		}()
 	}
 	wg.Wait()

@@ -32,6 +32,20 @@ pub fn steps(n: u32, mut x: u64) -> u64 {
     x
 }
 
+/// A round of operations that contenders divide among themselves: threads in `syncbench`, goroutines in `versus-go`. A
+/// benchmark of both is written once, for any.
+pub trait Rounds: Sized {
+    /// What comes of a round.
+    type Out;
+
+    /// How many operations it has.
+    fn operations(&self) -> u64;
+
+    /// Each contender does `body` with its number and its portion of the operations, and takes from it until it is empty.
+    /// What comes before and after does not count.
+    fn divide(self, body: impl Fn(usize, &mut Portion) + Send + Sync + 'static) -> Self::Out;
+}
+
 /// A share of the operations of a round that several goroutines divide among themselves, in grains.
 #[derive(Debug)]
 pub struct Portion {

@@ -91,10 +91,10 @@ fn rw_mutexes() -> Vec<Bench> {
     let bench = |name, contestants| Bench::new(Family::RwMutex, name, contestants);
     vec![
         bench("RWMutexUncontended", over!(rw_mutexes, |L, round| rw_mutex::uncontended::<L>(round))),
-        bench("RWMutexWrite100", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L>(round, 100, 0))),
-        bench("RWMutexWrite10", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L>(round, 10, 0))),
-        bench("RWMutexWorkWrite100", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L>(round, 100, WORK))),
-        bench("RWMutexWorkWrite10", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L>(round, 10, WORK))),
+        bench("RWMutexWrite100", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 100, 0))),
+        bench("RWMutexWrite10", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 10, 0))),
+        bench("RWMutexWorkWrite100", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 100, WORK))),
+        bench("RWMutexWorkWrite10", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 10, WORK))),
     ]
 }
 
@@ -110,7 +110,7 @@ fn wait_groups() -> Vec<Bench> {
 }
 
 fn onces() -> Vec<Bench> {
-    vec![Bench::new(Family::Once, "Once", over!(onces, |O, round| once::once::<O>(round)))]
+    vec![Bench::new(Family::Once, "Once", over!(onces, |O, round| once::once::<O, _>(round)))]
 }
 
 fn pools() -> Vec<Bench> {
@@ -126,30 +126,30 @@ fn pools() -> Vec<Bench> {
 fn maps() -> Vec<Bench> {
     let bench = |name, contestants| Bench::new(Family::Map, name, contestants);
     vec![
-        bench("MapLoadMostlyHits", over!(maps, |M, round| mixes::load::<M>(round, 1023, 1))),
-        bench("MapLoadMostlyMisses", over!(maps, |M, round| mixes::load::<M>(round, 1, 1023))),
-        bench("MapLoadOrStoreBalanced", over!(maps, |M, round| mixes::load_or_store::<M>(round, 128, 128))),
-        bench("MapLoadOrStoreUnique", over!(maps, |M, round| mixes::load_or_store_unique::<M>(round))),
-        bench("MapLoadOrStoreCollision", over!(maps, |M, round| mixes::load_or_store_collision::<M>(round))),
-        bench("MapLoadAndDeleteBalanced", over!(maps, |M, round| mixes::load_and_delete::<M>(round, 128, 128))),
-        bench("MapLoadAndDeleteUnique", over!(maps, |M, round| mixes::load_and_delete_unique::<M>(round))),
-        bench("MapLoadAndDeleteCollision", over!(maps, |M, round| mixes::load_and_delete_collision::<M>(round))),
-        bench("MapRange", over!(maps, |M, round| mixes::range::<M>(round))),
-        bench("MapAdversarialAlloc", over!(maps, |M, round| mixes::adversarial_alloc::<M>(round))),
-        bench("MapAdversarialDelete", over!(maps, |M, round| mixes::adversarial_delete::<M>(round))),
-        bench("MapDeleteCollision", over!(maps, |M, round| mixes::delete_collision::<M>(round))),
-        bench("MapSwapCollision", over!(maps, |M, round| mixes::swap_collision::<M>(round))),
-        bench("MapSwapMostlyHits", over!(maps, |M, round| mixes::swap::<M>(round, 1023, 1))),
-        bench("MapSwapMostlyMisses", over!(maps, |M, round| mixes::swap::<M>(round, 1, 1023))),
-        bench("MapCompareAndSwapCollision", over!(maps, |M, round| mixes::compare_and_swap_collision::<M>(round))),
-        bench("MapCompareAndSwapNoExistingKey", over!(maps, |M, round| mixes::compare_and_swap_no_existing_key::<M>(round))),
-        bench("MapCompareAndSwapValueNotEqual", over!(maps, |M, round| mixes::compare_and_swap_value_not_equal::<M>(round))),
-        bench("MapCompareAndSwapMostlyHits", over!(maps, |M, round| mixes::compare_and_swap::<M>(round, 1023, 1))),
-        bench("MapCompareAndSwapMostlyMisses", over!(maps, |M, round| mixes::compare_and_swap::<M>(round, 1, 1023))),
-        bench("MapCompareAndDeleteCollision", over!(maps, |M, round| mixes::compare_and_delete_collision::<M>(round))),
-        bench("MapCompareAndDeleteMostlyHits", over!(maps, |M, round| mixes::compare_and_delete::<M>(round, 1023, 1))),
-        bench("MapCompareAndDeleteMostlyMisses", over!(maps, |M, round| mixes::compare_and_delete::<M>(round, 1, 1023))),
-        bench("MapClear", over!(maps, |M, round| mixes::clear::<M>(round))),
+        bench("MapLoadMostlyHits", over!(maps, |M, round| mixes::load::<M, _>(round, 1023, 1))),
+        bench("MapLoadMostlyMisses", over!(maps, |M, round| mixes::load::<M, _>(round, 1, 1023))),
+        bench("MapLoadOrStoreBalanced", over!(maps, |M, round| mixes::load_or_store::<M, _>(round, 128, 128))),
+        bench("MapLoadOrStoreUnique", over!(maps, |M, round| mixes::load_or_store_unique::<M, _>(round))),
+        bench("MapLoadOrStoreCollision", over!(maps, |M, round| mixes::load_or_store_collision::<M, _>(round))),
+        bench("MapLoadAndDeleteBalanced", over!(maps, |M, round| mixes::load_and_delete::<M, _>(round, 128, 128))),
+        bench("MapLoadAndDeleteUnique", over!(maps, |M, round| mixes::load_and_delete_unique::<M, _>(round))),
+        bench("MapLoadAndDeleteCollision", over!(maps, |M, round| mixes::load_and_delete_collision::<M, _>(round))),
+        bench("MapRange", over!(maps, |M, round| mixes::range::<M, _>(round))),
+        bench("MapAdversarialAlloc", over!(maps, |M, round| mixes::adversarial_alloc::<M, _>(round))),
+        bench("MapAdversarialDelete", over!(maps, |M, round| mixes::adversarial_delete::<M, _>(round))),
+        bench("MapDeleteCollision", over!(maps, |M, round| mixes::delete_collision::<M, _>(round))),
+        bench("MapSwapCollision", over!(maps, |M, round| mixes::swap_collision::<M, _>(round))),
+        bench("MapSwapMostlyHits", over!(maps, |M, round| mixes::swap::<M, _>(round, 1023, 1))),
+        bench("MapSwapMostlyMisses", over!(maps, |M, round| mixes::swap::<M, _>(round, 1, 1023))),
+        bench("MapCompareAndSwapCollision", over!(maps, |M, round| mixes::compare_and_swap_collision::<M, _>(round))),
+        bench("MapCompareAndSwapNoExistingKey", over!(maps, |M, round| mixes::compare_and_swap_no_existing_key::<M, _>(round))),
+        bench("MapCompareAndSwapValueNotEqual", over!(maps, |M, round| mixes::compare_and_swap_value_not_equal::<M, _>(round))),
+        bench("MapCompareAndSwapMostlyHits", over!(maps, |M, round| mixes::compare_and_swap::<M, _>(round, 1023, 1))),
+        bench("MapCompareAndSwapMostlyMisses", over!(maps, |M, round| mixes::compare_and_swap::<M, _>(round, 1, 1023))),
+        bench("MapCompareAndDeleteCollision", over!(maps, |M, round| mixes::compare_and_delete_collision::<M, _>(round))),
+        bench("MapCompareAndDeleteMostlyHits", over!(maps, |M, round| mixes::compare_and_delete::<M, _>(round, 1023, 1))),
+        bench("MapCompareAndDeleteMostlyMisses", over!(maps, |M, round| mixes::compare_and_delete::<M, _>(round, 1, 1023))),
+        bench("MapClear", over!(maps, |M, round| mixes::clear::<M, _>(round))),
     ]
 }
 

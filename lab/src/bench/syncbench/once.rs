@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 use sudog_sync::Once;
 
 use super::contestant::Role;
-use super::round::{Round, Timed};
+use crate::run::rounds::Rounds;
 use crate::targets::registry::registry;
 
 /// What does something once.
@@ -105,7 +105,7 @@ impl AcquireLoad {
 }
 
 /// One for all.
-pub fn once<O: RunOnce>(round: &Round) -> Timed {
+pub fn once<O: RunOnce, R: Rounds>(round: R) -> R::Out {
     let once = CachePadded::new(O::new());
-    round.parallel(move |_, portion| portion.each(|| once.run(|| _ = black_box(1))))
+    round.divide(move |_, portion| portion.each(|| once.run(|| _ = black_box(1))))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::run::contenders::{Contenders, Gate};
-use crate::run::rounds::{MAX_N, Portion, grown};
+use crate::run::rounds::{MAX_N, Portion, Rounds, grown};
 
 /// How long a round took; it fails if the threads cannot be had.
 pub type Timed = io::Result<Duration>;
@@ -34,11 +34,17 @@ impl Round {
     pub fn each(&self, threads: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Timed {
         each(threads, Box::new(body))
     }
+}
 
-    /// Where the keys of a thread begin that no other has.
-    #[must_use]
-    pub fn first_key(&self, me: usize) -> u64 {
-        me as u64 * self.n
+impl Rounds for &Round {
+    type Out = Timed;
+
+    fn operations(&self) -> u64 {
+        self.n
+    }
+
+    fn divide(self, body: impl Fn(usize, &mut Portion) + Send + Sync + 'static) -> Timed {
+        self.parallel(body)
     }
 }
 

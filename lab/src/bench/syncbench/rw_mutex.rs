@@ -7,7 +7,7 @@ use sudog_sync::RawRwLock;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::run::rounds::steps;
+use crate::run::rounds::{Rounds, steps};
 use crate::targets::rw_locks::RwLockName;
 
 impl RwLockName {
@@ -36,10 +36,10 @@ pub fn uncontended<L: RawRwLock + 'static>(round: &Round) -> Timed {
     })
 }
 
-/// One lock: each thread writes every so many operations, and reads else, with steps of work meanwhile.
-pub fn mixed<L: RawRwLock + 'static>(round: &Round, every: u32, work: u32) -> Timed {
+/// One lock: each contender writes every so many operations, and reads else, with steps of work meanwhile.
+pub fn mixed<L: RawRwLock + 'static, R: Rounds>(round: R, every: u32, work: u32) -> R::Out {
     let lock = CachePadded::new(L::new());
-    round.parallel(move |_, portion| {
+    round.divide(move |_, portion| {
         let (mut n, mut x) = (0, 1);
         portion.each(|| {
             n += 1;

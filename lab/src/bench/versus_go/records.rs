@@ -32,11 +32,11 @@ pub struct QuantityRecord {
     sudog_runs: Vec<f64>,
 }
 
-/// The mean of the ratios of a group.
+/// The mean of the ratios of a group, or of all groups.
 #[derive(Clone, Serialize, Debug)]
 pub struct Mean {
     bench: &'static str,
-    group: Group,
+    group: &'static str,
     workers: usize,
     benches: usize,
     geometric_mean: f64,
@@ -45,7 +45,7 @@ pub struct Mean {
 impl fmt::Display for Mean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { group, benches, .. } = self;
-        let (group, at, ratio) = (group.name(), workers(self.workers), units::ratio(self.geometric_mean));
+        let (at, ratio) = (workers(self.workers), units::ratio(self.geometric_mean));
         write!(f, "{group}, {at}: geometric mean of {benches} ratios {ratio}")
     }
 }
@@ -90,19 +90,22 @@ pub fn workers(n: usize) -> String {
     format!("{n} worker{}", if n == 1 { "" } else { "s" })
 }
 
-/// The means of all groups that have one, with each number of workers.
+/// The means of all groups that have one, with each number of workers; and of all groups together, if there are several.
 pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
-    let groups = [Group::Sync, Group::Sched, Group::Load];
-    let mean = |(group, workers): (Group, usize)| {
-        let of = |r: &&QuantityRecord| r.group == group && r.workers == workers && r.quantity.is_empty();
-        let ratios: Vec<f64> = records.iter().filter(of).filter_map(|r| r.ratio).collect();
-        let benches = ratios.len();
-        (benches > 1).then(|| {
-            let geometric_mean = geometric_mean(ratios);
-            Mean { bench: "versus-go-mean", group, workers, benches, geometric_mean }
+    let mean = |group: Option<Group>, workers: usize| {
+        let of = |r: &&QuantityRecord| {
+            r.quantity.is_empty() && r.workers == workers && group.is_none_or(|group| r.group == group)
+        };
+        let rated: Vec<_> = records.iter().filter(of).filter(|r| r.ratio.is_some()).collect();
+        let several = rated.iter().any(|r| r.group != rated[0].group);
+        let benches = rated.len();
+        (benches > 1 && (group.is_some() || several)).then(|| {
+            let geometric_mean = geometric_mean(rated.iter().filter_map(|r| r.ratio));
+            Mean { bench: "versus-go-mean", group: group.map_or("all", Group::name), workers, benches, geometric_mean }
         })
     };
-    groups.into_iter().flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(mean).collect()
+    let groups = Group::ALL.into_iter().map(Some).chain([None]);
+    groups.flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(|(group, n)| mean(group, n)).collect()
 }
 
 /// All medians.
@@ -164,8 +167,9 @@ mod tests {
         ];
         let means = means(&all.concat(), &[1, 2]);
         let of = |mean: &Mean| (mean.group, mean.workers, mean.benches);
-        assert_eq!(means.iter().map(of).collect::<Vec<_>>(), [(Group::Sync, 1, 2), (Group::Load, 1, 2)]);
+        assert_eq!(means.iter().map(of).collect::<Vec<_>>(), [("sync", 1, 2), ("load", 1, 2), ("all", 1, 4)]);
         assert!((means[0].geometric_mean - 4.0).abs() < 1e-9 && (means[1].geometric_mean - 20.0).abs() < 1e-9);
+        assert!((means[2].geometric_mean - 80.0_f64.sqrt()).abs() < 1e-9);
         assert_eq!(means[0].to_string(), "sync, 1 worker: geometric mean of 2 ratios 4.000");
     }
 }

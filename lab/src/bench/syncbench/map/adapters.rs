@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use papaya::{Compute, Operation};
@@ -9,11 +10,11 @@ use papaya::{Compute, Operation};
 use super::{ConcurrentMap, Mix};
 
 /// Ours.
-pub struct Ours(sudog_sync::Map<u64, u64, Mix>);
+pub struct Ours<S = Mix>(sudog_sync::Map<u64, u64, S>);
 
-impl ConcurrentMap for Ours {
+impl<S: BuildHasher + Default + Send + Sync + 'static> ConcurrentMap for Ours<S> {
     fn new() -> Self {
-        Self(sudog_sync::Map::with_hasher(Mix))
+        Self(sudog_sync::Map::with_hasher(S::default()))
     }
 
     #[inline]

@@ -1,10 +1,10 @@
-//! What is done with a map: the mixes of Go's benchmarks. Each counts its operations from a number on that no other thread
-//! gets to, the `n` of a step, of which the keys are made.
+//! What is done with a map: the mixes of Go's benchmarks. Each counts its operations from a number on that no other
+//! contender gets to, the `n` of a step, of which the keys are made.
 
 use std::hint::black_box;
 
 use super::ConcurrentMap;
-use crate::bench::syncbench::round::{Round, Timed};
+use crate::run::rounds::Rounds;
 
 /// How many keys there are where that is not said otherwise.
 const SIZE: u64 = 1024;
@@ -12,15 +12,15 @@ const SIZE: u64 = 1024;
 const CLEARED: u64 = 256;
 
 /// The loop of them all.
-fn mix<M: ConcurrentMap>(
-    round: &Round,
+fn mix<M: ConcurrentMap, R: Rounds>(
+    round: R,
     prepare: impl FnOnce(&M),
     step: impl Fn(&M, u64) + Send + Sync + 'static,
-) -> Timed {
-    let (map, this) = (M::new(), *round);
+) -> R::Out {
+    let (map, operations) = (M::new(), round.operations());
     prepare(&map);
-    round.parallel(move |me, portion| {
-        let mut n = this.first_key(me);
+    round.divide(move |me, portion| {
+        let mut n = me as u64 * operations;
         portion.each(|| {
             step(&map, n);
             n += 1;
@@ -41,13 +41,13 @@ fn key(n: u64, hits: u64, misses: u64) -> (u64, bool) {
 }
 
 /// Loads of keys, `hits` in `hits` + `misses` of which are there.
-pub fn load<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
-    mix::<M>(round, |map| fill(map, hits), move |map, n| _ = black_box(map.load(n % (hits + misses))))
+pub fn load<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
+    mix::<M, R>(round, |map| fill(map, hits), move |map, n| _ = black_box(map.load(n % (hits + misses))))
 }
 
 /// So many in so many find something, the others store.
-pub fn load_or_store<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
-    mix::<M>(
+pub fn load_or_store<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
+    mix::<M, R>(
         round,
         |map| fill(map, hits),
         move |map, n| {
@@ -60,28 +60,28 @@ pub fn load_or_store<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) ->
 }
 
 /// Always a new key.
-pub fn load_or_store_unique<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(round, |_| (), |map, n| _ = black_box(map.load_or_store(n, n)))
+pub fn load_or_store_unique<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(round, |_| (), |map, n| _ = black_box(map.load_or_store(n, n)))
 }
 
 /// Always the same key.
-pub fn load_or_store_collision<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.load_or_store(0, 0)))
+pub fn load_or_store_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.load_or_store(0, 0)))
 }
 
 /// So many in so many are of keys that were there at first; the others never were.
-pub fn load_and_delete<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
-    mix::<M>(round, |map| fill(map, hits), move |map, n| _ = black_box(map.load_and_delete(key(n, hits, misses).0)))
+pub fn load_and_delete<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
+    mix::<M, R>(round, |map| fill(map, hits), move |map, n| _ = black_box(map.load_and_delete(key(n, hits, misses).0)))
 }
 
 /// Always a new key, that was never there.
-pub fn load_and_delete_unique<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(round, |_| (), |map, n| _ = black_box(map.load_and_delete(n)))
+pub fn load_and_delete_unique<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(round, |_| (), |map, n| _ = black_box(map.load_and_delete(n)))
 }
 
-/// One key: the thread that has removed it stores it.
-pub fn load_and_delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(
+/// One key: the contender that has removed it stores it.
+pub fn load_and_delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(
         round,
         |map| map.store(0, 0),
         |map, _| {
@@ -93,8 +93,8 @@ pub fn load_and_delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
 }
 
 /// A walk over all keys.
-pub fn range<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(
+pub fn range<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(
         round,
         |map| fill(map, SIZE),
         |map, _| {
@@ -108,10 +108,10 @@ pub fn range<M: ConcurrentMap>(round: &Round) -> Timed {
 
 /// Loads of new keys, with stores in between, the fewer the more there have been: Go's old map copied itself after
 /// every so many loads that missed.
-pub fn adversarial_alloc<M: ConcurrentMap>(round: &Round) -> Timed {
-    let (map, this) = (M::new(), *round);
-    round.parallel(move |me, portion| {
-        let (mut n, mut stores, mut loads) = (this.first_key(me), 0, 0);
+pub fn adversarial_alloc<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    let (map, operations) = (M::new(), round.operations());
+    round.divide(move |me, portion| {
+        let (mut n, mut stores, mut loads) = (me as u64 * operations, 0, 0);
         portion.each(|| {
             black_box(map.load(n));
             loads += 1;
@@ -127,8 +127,8 @@ pub fn adversarial_alloc<M: ConcurrentMap>(round: &Round) -> Timed {
 
 /// Loads of new keys; every so often some key is removed, and a new one stored. That key is removed after the walk that
 /// found it, as not every map may be changed during one.
-pub fn adversarial_delete<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(
+pub fn adversarial_delete<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(
         round,
         |map| fill(map, SIZE),
         |map, n| {
@@ -147,18 +147,18 @@ pub fn adversarial_delete<M: ConcurrentMap>(round: &Round) -> Timed {
 }
 
 /// One key, which is not there but the first time.
-pub fn delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(round, |map| map.store(0, 0), |map, _| map.delete(0))
+pub fn delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(round, |map| map.store(0, 0), |map, _| map.delete(0))
 }
 
 /// One key.
-pub fn swap_collision<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.swap(0, 0)))
+pub fn swap_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.swap(0, 0)))
 }
 
 /// So many in so many are there; the others are removed at once.
-pub fn swap<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
-    mix::<M>(
+pub fn swap<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
+    mix::<M, R>(
         round,
         |map| fill(map, hits),
         move |map, n| {
@@ -172,8 +172,8 @@ pub fn swap<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
 }
 
 /// One key: from one value to another, and back.
-pub fn compare_and_swap_collision<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(
+pub fn compare_and_swap_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(
         round,
         |map| map.store(0, 0),
         |map, _| {
@@ -185,8 +185,8 @@ pub fn compare_and_swap_collision<M: ConcurrentMap>(round: &Round) -> Timed {
 }
 
 /// Always a new key, that is not there.
-pub fn compare_and_swap_no_existing_key<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(
+pub fn compare_and_swap_no_existing_key<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(
         round,
         |_| (),
         |map, n| {
@@ -198,13 +198,13 @@ pub fn compare_and_swap_no_existing_key<M: ConcurrentMap>(round: &Round) -> Time
 }
 
 /// One key with another value.
-pub fn compare_and_swap_value_not_equal<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.compare_and_swap(0, 1, 2)))
+pub fn compare_and_swap_value_not_equal<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.compare_and_swap(0, 1, 2)))
 }
 
 /// So many in so many are there, and have that value.
-pub fn compare_and_swap<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
-    mix::<M>(
+pub fn compare_and_swap<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
+    mix::<M, R>(
         round,
         |map| fill(map, hits),
         move |map, n| {
@@ -214,9 +214,9 @@ pub fn compare_and_swap<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64)
     )
 }
 
-/// One key: the thread that has removed it stores it.
-pub fn compare_and_delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(
+/// One key: the contender that has removed it stores it.
+pub fn compare_and_delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(
         round,
         |map| map.store(0, 0),
         |map, _| {
@@ -227,9 +227,9 @@ pub fn compare_and_delete_collision<M: ConcurrentMap>(round: &Round) -> Timed {
     )
 }
 
-/// So many in so many are there, unless a thread has just removed them and is about to store them again.
-pub fn compare_and_delete<M: ConcurrentMap>(round: &Round, hits: u64, misses: u64) -> Timed {
-    mix::<M>(
+/// So many in so many are there, unless a contender has just removed them and is about to store them again.
+pub fn compare_and_delete<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
+    mix::<M, R>(
         round,
         |map| fill(map, hits),
         move |map, n| {
@@ -242,8 +242,8 @@ pub fn compare_and_delete<M: ConcurrentMap>(round: &Round, hits: u64, misses: u6
 }
 
 /// Removes all keys, and stores one.
-pub fn clear<M: ConcurrentMap>(round: &Round) -> Timed {
-    mix::<M>(
+pub fn clear<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
+    mix::<M, R>(
         round,
         |_| (),
         |map, n| {

@@ -12,7 +12,7 @@ use crate::targets::registry::registry;
 
 /// A map with the methods of Go's. Each method is one of the map that is compared, where that has it.
 pub trait ConcurrentMap: Send + Sync + 'static {
-    /// An empty one, whose keys are hashed by [`Mix`].
+    /// An empty one. In `syncbench`, keys are hashed by [`Mix`] in all of them.
     fn new() -> Self;
 
     /// The key's value.

@@ -9,7 +9,7 @@ use sudog_sync::WaitGroup;
 
 use crate::bench::versus_go::benches::Bench;
 use crate::bench::versus_go::reading::Reading;
-use crate::run::rounds::{MAX_N, Portion, grown};
+use crate::run::rounds::{MAX_N, Portion, Rounds, grown};
 
 /// What the body of a benchmark is given.
 #[derive(Debug)]
@@ -72,17 +72,40 @@ impl Round {
 
     /// The operations of the round, divided among `parallelism` goroutines for each worker in grains of about 100 us.
     pub fn parallel(&self, parallelism: usize, body: impl Fn(&mut Portion) + Send + Sync + 'static) {
+        self.among(parallelism, move |_, portion| body(portion));
+    }
+
+    /// The same, each with its number. Returns `body` and what it owns, to be dropped.
+    fn among<B: Fn(usize, &mut Portion) + Send + Sync + 'static>(&self, parallelism: usize, body: B) -> Arc<B> {
         let grain = self.last.map_or(1, |(n, time)| 100_000 * n as u128 / time.as_nanos().max(1)).clamp(1, 10_000);
         let (body, taken, done) = (Arc::new(body), Arc::new(AtomicU64::new(0)), Arc::new(WaitGroup::new()));
-        for _ in 0..parallelism * max_procs() {
+        for me in 0..parallelism * max_procs() {
             let (body, taken, n) = (Arc::clone(&body), Arc::clone(&taken), self.n as u64);
             let goroutine_done = Arc::clone(&done);
             done.add(1);
             go(move || {
-                body(&mut Portion::new(taken, grain as u64, n));
+                body(me, &mut Portion::new(taken, grain as u64, n));
+                drop(body);
                 goroutine_done.done();
             });
         }
         done.wait();
+        body
+    }
+}
+
+/// A goroutine for each worker.
+impl Rounds for &mut Round {
+    type Out = ();
+
+    fn operations(&self) -> u64 {
+        self.n as u64
+    }
+
+    fn divide(self, body: impl Fn(usize, &mut Portion) + Send + Sync + 'static) {
+        self.reset_timer();
+        let body = self.among(1, body);
+        self.stop_timer();
+        drop(body);
     }
 }
