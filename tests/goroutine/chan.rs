@@ -695,8 +695,8 @@ fn the_channel_of_a_context() {
         assert!(background().done_chan().is_nil());
         let (parent, cancel) = context::with_cancel(&background());
         let (child, _) = context::with_cancel(&parent);
-        let (done, kept) = (child.done_chan(), parent.done_chan());
-        assert!(done == child.done_chan() && done != kept && !done.is_closed());
+        let (done, kept) = (child.done_chan().clone(), parent.done_chan().clone());
+        assert!(&done == child.done_chan() && done != kept && !done.is_closed());
         let waits = spawn({
             let (done, never) = (done.clone(), Chan::<u32>::new(0));
             move || {
@@ -716,7 +716,7 @@ fn the_channel_of_a_context() {
         cancel.cancel();
         assert!(late.done_chan().is_closed(), "made after the end");
         let (deadline, _) = context::with_timeout(&background(), Duration::from_millis(1));
-        let done = deadline.done_chan();
+        let done = deadline.done_chan().clone();
         drop(deadline);
         assert_eq!(done.recv(), None);
     });

@@ -439,6 +439,25 @@ fn value() {
     assert_eq!(format!("{large:?} {:?}", Value::from(3)), r#"Some("barbaz") Some(3)"#);
 }
 
+/// A value stays where it is while it is looked at, however many are, and whatever is stored meanwhile.
+#[test]
+fn value_looked_at() {
+    const DEPTH: usize = 20;
+    fn look(v: &Value<String>, depth: usize) {
+        let looked = v.load_with(|text| {
+            if depth < DEPTH {
+                v.store((depth + 1).to_string());
+                look(v, depth + 1);
+            }
+            assert_eq!(*text, depth.to_string());
+        });
+        assert!(looked.is_some());
+    }
+    let v = Value::from("0".to_owned());
+    look(&v, 0);
+    assert_eq!(v.load(), Some(DEPTH.to_string()));
+}
+
 /// Go: `TestValueConcurrent`.
 fn value_concurrent<K: Kind>() {
     const TURNS: usize = if cfg!(debug_assertions) { 1_000 } else { 100_000 };

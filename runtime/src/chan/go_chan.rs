@@ -167,6 +167,24 @@ impl<T> Chan<T> {
     }
 }
 
+impl<T> RecvOnly<T> {
+    /// [`Chan::nil`], of which only receives are to be seen. Also the `Default`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog::chan::RecvOnly;
+    ///
+    /// static NEVER: RecvOnly<u32> = RecvOnly::nil();
+    ///
+    /// assert!(NEVER.is_nil());
+    /// ```
+    #[must_use]
+    pub const fn nil() -> Self {
+        Self(Chan::nil())
+    }
+}
+
 /// The methods of all that send, of all that receive, and of all: each handle has its share.
 macro_rules! methods {
     (send $Handle:ident) => {

@@ -91,6 +91,13 @@ impl Cancel {
         }
     }
 
+    /// A handle that has been cancelled. For the crates of this project.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self { cancelled: AtomicBool::new(true), waiters: CountedLock::new(List { first: None }) }
+    }
+
     /// Ends the waits. When this returns, each of them has been granted a permit or has been told to give up.
     ///
     /// Takes time in proportion to the number of waiters. A second call finds nothing to do. A goroutine that has run

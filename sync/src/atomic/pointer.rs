@@ -48,6 +48,13 @@ impl<T> Pointer<T> {
         self.0.load_full()
     }
 
+    /// What `f` says about the pointee, without counting a reference to it: readers on several processors do not write
+    /// to one line. A thread that is inside of more than a few of these at a time counts references after all.
+    #[inline]
+    pub(super) fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
+        self.0.load().as_deref().map(f)
+    }
+
     /// Sets the pointer.
     #[inline]
     pub fn store(&self, new: Option<Arc<T>>) {

@@ -47,7 +47,7 @@ impl<T> Value<T> {
     /// What `f` says about the value, if there is one. `f` may do what it likes, and take its time.
     #[inline]
     pub fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
-        self.0.load().map(|value| f(&value))
+        self.0.load_with(f)
     }
 
     /// Sets the value.

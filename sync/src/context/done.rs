@@ -56,6 +56,8 @@ pub(super) struct Done {
     /// Ends the waits of threads and goroutines.
     waits: Cancel,
     state: Mutex<State>,
+    /// Closed at the end, if there is one. Made under the lock, and before that the end takes its followers under it.
+    channel: OnceLock<Channel>,
     parent: Weak<Done>,
     /// The cause, if the alarm goes off.
     overdue: Option<Cause>,
@@ -68,24 +70,26 @@ struct State {
     /// The place among the parent's followers.
     link: Option<Place>,
     alarm: Option<Alarm>,
-    /// Closed at the end, if there is one.
-    channel: Option<Chan<Infallible>>,
+}
+
+/// A channel, to be closed, and what is shown of it.
+struct Channel {
+    all: Chan<Infallible>,
+    shown: RecvOnly<Infallible>,
 }
 
 impl Done {
     /// One that is in use, and ends when its parent does.
     pub(super) fn new(parent: Option<&Arc<Self>>, overdue: Option<Cause>) -> Arc<Self> {
+        // No follower of a parent that has ended: it has ended itself from the start.
+        let ended = parent.and_then(|parent| parent.outcome().cloned());
+        let (parent, settled) = (parent.filter(|_| ended.is_none()), ended.is_some());
         let done = Arc::new(Self {
-            outcome: OnceLock::new(),
-            settled: AtomicBool::new(false),
-            waits: Cancel::new(),
-            state: Mutex::new(State {
-                followers: Followers::default(),
-                in_use: true,
-                link: None,
-                alarm: None,
-                channel: None,
-            }),
+            outcome: ended.map_or_else(OnceLock::new, OnceLock::from),
+            settled: AtomicBool::new(settled),
+            waits: if settled { Cancel::cancelled() } else { Cancel::new() },
+            state: Mutex::new(State { followers: Followers::default(), in_use: true, link: None, alarm: None }),
+            channel: OnceLock::new(),
             parent: parent.map_or_else(Weak::new, Arc::downgrade),
             overdue,
         });
@@ -114,17 +118,29 @@ impl Done {
         &self.waits
     }
 
-    /// A channel that is closed at the end.
-    pub(super) fn channel(&self) -> RecvOnly<Infallible> {
-        let mut state = self.lock();
-        let channel = state.channel.get_or_insert_with(|| Chan::new(0)).recv_only();
-        // Under the lock: the end closes those channels that it finds, under the lock too.
-        if self.outcome().is_some() {
-            let new = state.channel.clone();
-            drop(state);
-            new.iter().for_each(Chan::close_and_go_on);
+    /// A channel that is closed at the end; when the outcome is there, it is closed.
+    #[inline]
+    pub(super) fn channel(&self) -> &RecvOnly<Infallible> {
+        match self.channel.get() {
+            Some(channel) if self.outcome().is_none() || channel.shown.is_closed() => &channel.shown,
+            _ => self.make_or_close_channel(),
         }
-        channel
+    }
+
+    #[cold]
+    fn make_or_close_channel(&self) -> &RecvOnly<Infallible> {
+        let state = self.lock();
+        let channel = self.channel.get_or_init(|| {
+            let all = Chan::new(0);
+            Channel { shown: all.recv_only(), all }
+        });
+        // Under the lock: the end closes the channel that it finds, under the lock too.
+        let ended = self.outcome().is_some();
+        drop(state);
+        if ended {
+            channel.all.close_and_go_on();
+        }
+        &channel.shown
     }
 
     // ---- followers ------------------------------------------------------------------------------------------------
@@ -253,8 +269,8 @@ impl Done {
     fn close(&self, outcome: &Outcome) -> Option<Closed> {
         let mut state = self.lock();
         self.outcome.set(outcome.clone()).ok()?;
-        let State { followers, link, alarm, channel, .. } = &mut *state;
-        let channel = channel.clone();
+        let State { followers, link, alarm, .. } = &mut *state;
+        let channel = self.channel.get().map(|channel| channel.all.clone());
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })
     }
 
@@ -284,28 +300,40 @@ impl Done {
     }
 
     /// The node is gone.
-    pub(super) fn release(self: &Arc<Self>) {
-        self.lock().in_use = false;
-        self.retire();
+    pub(super) fn release(&self) {
+        // At its end it has left all that it was in.
+        if self.outcome().is_none() {
+            let mut state = self.lock();
+            state.in_use = false;
+            Self::leave_upwards(self.leave(state));
+        }
     }
 
     /// If its end can no longer be noticed, it leaves its parent; and so on upwards.
-    pub(super) fn retire(self: &Arc<Self>) {
-        let mut done = self.clone();
-        loop {
-            let mut state = done.lock();
-            if state.in_use || state.followers.len() > 0 || state.channel.is_some() || done.outcome().is_some() {
-                return;
-            }
-            let (link, alarm) = (state.link.take(), state.alarm.take());
-            drop(state);
-            if let Some(alarm) = alarm {
-                alarm.call_off();
-            }
-            let (Some(link), Some(parent)) = (link, done.parent.upgrade()) else { return };
-            drop(parent.unfollow(link));
-            done = parent;
+    pub(super) fn retire(&self) {
+        Self::leave_upwards(self.leave(self.lock()));
+    }
+
+    fn leave_upwards(mut next: Option<Arc<Self>>) {
+        while let Some(done) = next {
+            next = done.leave(done.lock());
         }
+    }
+
+    /// If its end can no longer be noticed, it leaves its parent, which is returned.
+    fn leave(&self, mut state: MutexGuard<'_, State>) -> Option<Arc<Self>> {
+        let noticed = state.in_use || state.followers.len() > 0 || self.channel.get().is_some();
+        if noticed || self.outcome().is_some() {
+            return None;
+        }
+        let (link, alarm) = (state.link.take(), state.alarm.take());
+        drop(state);
+        if let Some(alarm) = alarm {
+            alarm.call_off();
+        }
+        let (link, parent) = (link?, self.parent.upgrade()?);
+        drop(parent.unfollow(link));
+        Some(parent)
     }
 }
 

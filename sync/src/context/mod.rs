@@ -209,10 +209,7 @@ pub fn with_deadline_cause(
 /// assert_eq!(ctx.wait(), Error::DeadlineExceeded);
 /// ```
 pub fn with_timeout(parent: &Context, timeout: Duration) -> (Context, CancelFunc) {
-    match now().checked_add(timeout) {
-        Some(deadline) => until(parent, deadline, None),
-        None => with_cancel(parent),
-    }
+    within(parent, timeout, None)
 }
 
 /// [`with_timeout`] that says why, for [`Context::cause`], when the time is over. Go's `context.WithTimeoutCause`.
@@ -233,10 +230,7 @@ pub fn with_timeout_cause(
     timeout: Duration,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> (Context, CancelFunc) {
-    match now().checked_add(timeout) {
-        Some(deadline) => until(parent, deadline, Some(Arc::from(cause.into()))),
-        None => with_cancel(parent),
-    }
+    within(parent, timeout, Some(Arc::from(cause.into())))
 }
 
 /// A context that has a value for `key`, and is otherwise its parent. Go's `context.WithValue`.
@@ -276,12 +270,29 @@ fn cancellable(parent: &Context) -> Context {
 }
 
 fn until(parent: &Context, deadline: Instant, overdue: Option<Cause>) -> (Context, CancelFunc) {
+    by(parent, deadline, overdue, || deadline <= now())
+}
+
+/// `timeout` from now. It is not looked at the clock a second time.
+fn within(parent: &Context, timeout: Duration, overdue: Option<Cause>) -> (Context, CancelFunc) {
+    match now().checked_add(timeout) {
+        Some(deadline) => by(parent, deadline, overdue, || timeout.is_zero()),
+        None => with_cancel(parent),
+    }
+}
+
+fn by(
+    parent: &Context,
+    deadline: Instant,
+    overdue: Option<Cause>,
+    has_passed: impl FnOnce() -> bool,
+) -> (Context, CancelFunc) {
     if parent.deadline().is_some_and(|earlier| earlier < deadline) {
         return with_cancel(parent);
     }
     let done = Done::new(parent.governor(), overdue);
     let ctx = Context::derive(parent, Some(done.clone()), Some(deadline), Kind::Deadline);
-    if deadline <= now() {
+    if has_passed() {
         done.expire();
     } else if done.outcome().is_none() {
         done.set_alarm(deadline);
@@ -362,8 +373,11 @@ impl Context {
 /// The nodes of a long line are dropped one after the other, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        if let (Kind::Cancel | Kind::Deadline, Some(done)) = (&self.kind, &self.done) {
-            done.release();
+        if let (Kind::Cancel | Kind::Deadline, Some(done)) = (&self.kind, &mut self.done) {
+            // One that nothing else refers to follows nothing, and has no alarm: it has nothing to leave.
+            if Arc::strong_count(done) > 1 || Arc::get_mut(done).is_none() {
+                done.release();
+            }
         }
         let mut next = std::mem::replace(&mut self.parent, background());
         while let Context(Repr::Node(node)) = next {

@@ -250,6 +250,48 @@ fn a_place_that_is_taken_again_is_not_mistaken() {
 // ---- depth ----------------------------------------------------------------------------------------------------------
 
 /// On a small stack: what recurses does not come back.
+#[test]
+fn a_child_of_one_that_has_ended_has_ended() {
+    let (parent, cancel) = with_cancel_cause(&background());
+    cancel.cancel("enough");
+    let (child, _cancel) = with_cancel(&parent);
+    let (timed, stop) = with_timeout(&child, LONG);
+    for ctx in [&child, &timed] {
+        assert_eq!((ctx.err(), ctx.wait()), (Some(Error::Canceled), Error::Canceled));
+        assert_eq!(ctx.cause().unwrap().to_string(), "enough");
+        assert!(ctx.limit().cancel.unwrap().is_cancelled() && ctx.done_chan().is_closed());
+    }
+    stop.cancel(); // does not wait for anything
+    assert_eq!((followers(&parent), followers(&child)), (0, 0));
+    let gone = [watch(&child), watch(&timed)];
+    drop((child, _cancel, timed, stop));
+    assert!(gone.iter().all(|done| done.strong_count() == 0), "no list and no alarm keeps it");
+}
+
+/// At no time has a context an error and an open channel: here, when the parent's follower is told and the child's
+/// channel is not yet reached.
+#[test]
+fn where_the_error_is_seen_the_channel_is_closed() {
+    struct Look {
+        child: Context,
+        seen: AtomicU32,
+    }
+    impl std::task::Wake for Look {
+        fn wake(self: Arc<Self>) {
+            assert_eq!(self.child.err(), Some(Error::Canceled));
+            self.seen.store(1 + u32::from(self.child.done_chan().is_closed()), SeqCst);
+        }
+    }
+    let (parent, cancel) = with_cancel(&background());
+    let (child, _cancel) = with_cancel(&parent);
+    assert!(!child.done_chan().is_closed());
+    let look = Arc::new(Look { child, seen: AtomicU32::new(0) });
+    let mut done = pin!(parent.done());
+    assert!(done.as_mut().poll(&mut std::task::Context::from_waker(&Waker::from(look.clone()))).is_pending());
+    cancel.cancel();
+    assert_eq!(look.seen.load(SeqCst), 2);
+}
+
 fn on_a_small_stack(f: impl FnOnce() + Send + 'static) {
     thread::Builder::new().stack_size(128 << 10).spawn(f).unwrap().join().unwrap();
 }

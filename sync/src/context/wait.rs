@@ -138,8 +138,8 @@ impl Context {
     /// A channel that is closed when the context is done; of a context that is never done, the nil channel. Go's
     /// `ctx.Done()`: for a [`select!`](sudog_runtime::select).
     ///
-    /// It is the same channel each time, and is closed also if the context has been dropped, as long as its parent is
-    /// there.
+    /// It is the same channel each time. A clone of it is closed also if the context has been dropped, as long as its
+    /// parent is there.
     ///
     /// # Examples
     ///
@@ -162,8 +162,10 @@ impl Context {
     /// assert_eq!(next(&ctx, &values), Err(Error::Canceled));
     /// ```
     #[must_use]
-    pub fn done_chan(&self) -> RecvOnly<Infallible> {
-        self.governor().map_or_else(RecvOnly::default, |done| done.channel())
+    #[inline]
+    pub fn done_chan(&self) -> &RecvOnly<Infallible> {
+        static NEVER: RecvOnly<Infallible> = RecvOnly::nil();
+        self.governor().map_or(&NEVER, |done| done.channel())
     }
 
     /// A future that is ready when the context is done: its error. For async tasks.

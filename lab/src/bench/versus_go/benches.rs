@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use sudog_sync::GoRwMutex;
 
-use super::bodies::rest::DefaultMap;
+use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
 use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, x};
 use crate::bench::syncbench::map::mixes;
@@ -35,8 +35,10 @@ pub enum Group {
     Once,
     /// Pools of free items.
     Pool,
-    /// Maps.
+    /// Maps, as they are by default.
     Map,
+    /// Maps with a hash that is as cheap as Go's.
+    CheapMap,
     /// Contexts.
     Context,
     /// What `golang.org/x/sync` has.
@@ -45,7 +47,7 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Sync,
         Self::Sched,
         Self::Load,
@@ -55,6 +57,7 @@ impl Group {
         Self::Once,
         Self::Pool,
         Self::Map,
+        Self::CheapMap,
         Self::Context,
         Self::X,
     ];
@@ -72,6 +75,7 @@ impl Group {
             Self::Once => "once",
             Self::Pool => "pool",
             Self::Map => "map",
+            Self::CheapMap => "cheapmap",
             Self::Context => "context",
             Self::X => "x",
         }
@@ -106,7 +110,7 @@ const SHORT: Duration = Duration::from_micros(5);
 const LONG: Duration = Duration::from_micros(50);
 const IDLE: Duration = Duration::from_micros(100);
 
-use Group::{Chan, Context, Load, Map, Once, Pool, RwMutex, Sched, Sema, Sync, X};
+use Group::{Chan, CheapMap, Context, Load, Map, Once, Pool, RwMutex, Sched, Sema, Sync, X};
 
 #[rustfmt::skip] // one benchmark, one line
 static ALL: &[Bench] = &[
@@ -230,6 +234,30 @@ static ALL: &[Bench] = &[
     Bench::new(Map, "MapCompareAndDeleteMostlyHits", "the same, 1 miss in 1024", |r| mixes::compare_and_delete::<DefaultMap, _>(r, 1023, 1)),
     Bench::new(Map, "MapCompareAndDeleteMostlyMisses", "the same, 1 hit in 1024", |r| mixes::compare_and_delete::<DefaultMap, _>(r, 1, 1023)),
     Bench::new(Map, "MapClear", "clear, and store a key", |r| mixes::clear::<DefaultMap, _>(r)),
+    Bench::new(CheapMap, "CheapMapLoadMostlyHits", "load, 1 miss in 1024, a cheap hash", |r| mixes::load::<CheapHashMap, _>(r, 1023, 1)).go("MapLoadMostlyHits"),
+    Bench::new(CheapMap, "CheapMapLoadMostlyMisses", "load, 1 hit in 1024, a cheap hash", |r| mixes::load::<CheapHashMap, _>(r, 1, 1023)).go("MapLoadMostlyMisses"),
+    Bench::new(CheapMap, "CheapMapLoadOrStoreBalanced", "load or store, 1 in 2 a hit, a cheap hash", |r| mixes::load_or_store::<CheapHashMap, _>(r, 128, 128)).go("MapLoadOrStoreBalanced"),
+    Bench::new(CheapMap, "CheapMapLoadOrStoreUnique", "load or store a new key, a cheap hash", |r| mixes::load_or_store_unique::<CheapHashMap, _>(r)).go("MapLoadOrStoreUnique"),
+    Bench::new(CheapMap, "CheapMapLoadOrStoreCollision", "load or store of one key, a cheap hash", |r| mixes::load_or_store_collision::<CheapHashMap, _>(r)).go("MapLoadOrStoreCollision"),
+    Bench::new(CheapMap, "CheapMapLoadAndDeleteBalanced", "load and delete, 1 in 2 a hit, a cheap hash", |r| mixes::load_and_delete::<CheapHashMap, _>(r, 128, 128)).go("MapLoadAndDeleteBalanced"),
+    Bench::new(CheapMap, "CheapMapLoadAndDeleteUnique", "load and delete a key that is not there, a cheap hash", |r| mixes::load_and_delete_unique::<CheapHashMap, _>(r)).go("MapLoadAndDeleteUnique"),
+    Bench::new(CheapMap, "CheapMapLoadAndDeleteCollision", "load and delete of one key, a cheap hash", |r| mixes::load_and_delete_collision::<CheapHashMap, _>(r)).go("MapLoadAndDeleteCollision"),
+    Bench::new(CheapMap, "CheapMapRange", "a walk over 1024 keys, a cheap hash", |r| mixes::range::<CheapHashMap, _>(r)).go("MapRange"),
+    Bench::new(CheapMap, "CheapMapAdversarialAlloc", "load of new keys, with stores, a cheap hash", |r| mixes::adversarial_alloc::<CheapHashMap, _>(r)).go("MapAdversarialAlloc"),
+    Bench::new(CheapMap, "CheapMapAdversarialDelete", "load of new keys, with deletes, a cheap hash", |r| mixes::adversarial_delete::<CheapHashMap, _>(r)).go("MapAdversarialDelete"),
+    Bench::new(CheapMap, "CheapMapDeleteCollision", "delete one key, which is gone, a cheap hash", |r| mixes::delete_collision::<CheapHashMap, _>(r)).go("MapDeleteCollision"),
+    Bench::new(CheapMap, "CheapMapSwapCollision", "swap of one key, a cheap hash", |r| mixes::swap_collision::<CheapHashMap, _>(r)).go("MapSwapCollision"),
+    Bench::new(CheapMap, "CheapMapSwapMostlyHits", "swap, 1 miss in 1024, a cheap hash", |r| mixes::swap::<CheapHashMap, _>(r, 1023, 1)).go("MapSwapMostlyHits"),
+    Bench::new(CheapMap, "CheapMapSwapMostlyMisses", "swap, 1 hit in 1024, a cheap hash", |r| mixes::swap::<CheapHashMap, _>(r, 1, 1023)).go("MapSwapMostlyMisses"),
+    Bench::new(CheapMap, "CheapMapCompareAndSwapCollision", "compare and swap of one key, a cheap hash", |r| mixes::compare_and_swap_collision::<CheapHashMap, _>(r)).go("MapCompareAndSwapCollision"),
+    Bench::new(CheapMap, "CheapMapCompareAndSwapNoExistingKey", "the same of new keys, a cheap hash", |r| mixes::compare_and_swap_no_existing_key::<CheapHashMap, _>(r)).go("MapCompareAndSwapNoExistingKey"),
+    Bench::new(CheapMap, "CheapMapCompareAndSwapValueNotEqual", "the same of another value, a cheap hash", |r| mixes::compare_and_swap_value_not_equal::<CheapHashMap, _>(r)).go("MapCompareAndSwapValueNotEqual"),
+    Bench::new(CheapMap, "CheapMapCompareAndSwapMostlyHits", "the same, 1 miss in 1024, a cheap hash", |r| mixes::compare_and_swap::<CheapHashMap, _>(r, 1023, 1)).go("MapCompareAndSwapMostlyHits"),
+    Bench::new(CheapMap, "CheapMapCompareAndSwapMostlyMisses", "the same, 1 hit in 1024, a cheap hash", |r| mixes::compare_and_swap::<CheapHashMap, _>(r, 1, 1023)).go("MapCompareAndSwapMostlyMisses"),
+    Bench::new(CheapMap, "CheapMapCompareAndDeleteCollision", "compare and delete of one key, a cheap hash", |r| mixes::compare_and_delete_collision::<CheapHashMap, _>(r)).go("MapCompareAndDeleteCollision"),
+    Bench::new(CheapMap, "CheapMapCompareAndDeleteMostlyHits", "the same, 1 miss in 1024, a cheap hash", |r| mixes::compare_and_delete::<CheapHashMap, _>(r, 1023, 1)).go("MapCompareAndDeleteMostlyHits"),
+    Bench::new(CheapMap, "CheapMapCompareAndDeleteMostlyMisses", "the same, 1 hit in 1024, a cheap hash", |r| mixes::compare_and_delete::<CheapHashMap, _>(r, 1, 1023)).go("MapCompareAndDeleteMostlyMisses"),
+    Bench::new(CheapMap, "CheapMapClear", "clear, and store a key, a cheap hash", |r| mixes::clear::<CheapHashMap, _>(r)).go("MapClear"),
     Bench::new(Map, "HashTrieMapLoadSmall", "load one of 8 words", |r| rest::words_load(r, 1 << 3)),
     Bench::new(Map, "HashTrieMapLoad", "load one of 128 words", |r| rest::words_load(r, 1 << 7)),
     Bench::new(Map, "HashTrieMapLoadLarge", "load one of 131,072 words", |r| rest::words_load(r, 1 << 17)),

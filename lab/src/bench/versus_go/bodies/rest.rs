@@ -15,8 +15,11 @@ use super::round::Round;
 use crate::bench::syncbench::map;
 use crate::run::rounds::Rounds;
 
-/// The map as it is, with the hash that it has if no other is chosen.
+/// The map as it is by default: its hash is the standard library's, SipHash.
 pub type DefaultMap = map::Ours<RandomState>;
+
+/// The map with a hash as cheap as Go's, which takes an AES instruction or two for an integer.
+pub type CheapHashMap = map::Ours<map::Mix>;
 
 /// Each goroutine has a lock of its own: a read in a read, and a write.
 pub fn rw_mutex_uncontended(round: &mut Round) {
