@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use sudog::context;
 use sudog::runtime::sema::{Wake, semacquire, semrelease};
-use sudog::runtime::{gosched, num_goroutine};
+use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::time::{SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
-use sudog::{block_on, go, go_async, run, run_local, spawn, spawn_async};
+use sudog::{Builder, Placement, block_on, go, go_async, run, run_local, spawn, spawn_async};
 use support::goroutine::{Dropped, alone, text, until};
 use support::{Watchdog, eventually};
 
@@ -480,4 +480,28 @@ fn waits_that_give_up() {
     };
     run(test);
     test();
+}
+
+/// Each worker's alarms are apart. One that is due before all others is heard, whichever worker has set it; and one that
+/// another worker calls off is gone.
+#[test]
+fn alarms_of_all_workers() {
+    let _alone = alone();
+    let _watchdog = Watchdog::new();
+    let before = set_max_procs(3);
+    run(|| {
+        const HOUR: Duration = Duration::from_secs(3600);
+        // The thread that wakes sleeps until this one.
+        let (_far, _cancel) = context::with_timeout(&context::background(), HOUR);
+        for worker in (0..3).cycle().take(9) {
+            let there = Builder::new().on(Placement::Worker(worker)).spawn(move || {
+                block_on(sleep_async(Duration::from_millis(1)));
+                context::with_timeout(&context::background(), HOUR / 2)
+            });
+            let (ctx, cancel) = there.join().unwrap();
+            cancel.cancel();
+            assert_eq!(ctx.err(), Some(context::Error::Canceled));
+        }
+    });
+    set_max_procs(before);
 }

@@ -10,12 +10,27 @@
 //! | the watcher | looks whether an alarm has been due for a tick, while no thread has begun to wake another | starts a thread, which leads |
 //!
 //! As long as wakers do not wait there is one thread, and it needs no help to wake them all.
+//!
+//! The alarms are in shards, so that workers which set alarms and call them off do not meet:
+//!
+//! | lock | of | taken by |
+//! |---|---|---|
+//! | a shard's | its alarms | each caller that sets an alarm in it, or calls one off |
+//! | the state's | the rest | the threads above, which then look at all shards, one after the other, with their locks; a caller whose alarm is the first of its shard, after the alarm is in it |
+//!
+//! So a thread that decides, under the state's lock, until when it sleeps has seen the first alarm of each shard; or the
+//! caller of that alarm finds out afterwards, under the same lock, until when that thread sleeps, and rouses it if that is
+//! too late. An alarm that is not the first of its shard when it is set is due after one of which that was true. If that
+//! one is called off, the thread is roused too early, and looks again.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
 
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -34,15 +49,28 @@ pub(crate) enum Key {
     Bubble(bubble::Key),
 }
 
+/// In which shard an alarm is, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    shard: usize,
+    at: InShard,
+}
+
 /// When an alarm is due, and a number that tells equal times apart.
-type Place = (Instant, u64);
+type InShard = (Instant, u64);
+
+/// The alarms that some of the workers set; the first shard also has those of other threads.
+struct Shard {
+    /// In the order of time.
+    alarms: BTreeMap<InShard, Alarm>,
+    next: u64,
+}
 
 struct State {
-    /// In the order of time.
-    alarms: BTreeMap<Place, Alarm>,
-    next: u64,
     /// A thread waits for the first alarm.
     led: bool,
+    /// Until when that thread sleeps. None: there was no alarm.
+    until: Option<Instant>,
     threads: usize,
     /// Threads that run a waker.
     waking: usize,
@@ -92,22 +120,22 @@ impl Drop for Awaited {
     }
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    alarms: BTreeMap::new(),
-    next: 0,
-    led: false,
-    threads: 0,
-    waking: 0,
-    begun: 0,
-    seen: 0,
-    look: None,
-});
-/// The first alarm is another one now.
+const SHARDS: usize = 16;
+static ALARMS: [CachePadded<Mutex<Shard>>; SHARDS] =
+    [const { CachePadded::new(Mutex::new(Shard { alarms: BTreeMap::new(), next: 0 })) }; SHARDS];
+static STATE: Mutex<State> =
+    Mutex::new(State { led: false, until: None, threads: 0, waking: 0, begun: 0, seen: 0, look: None });
+/// An alarm is due before the leader would look.
 static CHANGED: Condvar = Condvar::new();
 
 /// No user code runs under this lock.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nor under this one. A thread that takes both takes the state's first.
+fn lock_shard(shard: usize) -> MutexGuard<'static, Shard> {
+    ALARMS[shard].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
@@ -116,26 +144,35 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
         return Key::Bubble(bubble::set_alarm(when, waker));
     }
     sysmon::start();
-    let awaited = Awaited::here();
-    let mut state = lock();
-    let key = (when, state.next);
-    state.next += 1;
-    state.alarms.insert(key, Alarm { waker, _awaited: awaited });
-    if state.alarms.first_key_value().is_some_and(|(first, _)| *first == key) {
-        let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > clock::TICK);
-        if state.led {
-            CHANGED.notify_one();
-        }
-        if state.threads == 0 {
-            start(state)
-        } else {
-            drop(state)
-        }
-        if too_late {
-            sysmon::rouse();
-        }
+    let alarm = Alarm { waker, _awaited: Awaited::here() };
+    let number = current::worker().map_or(0, |worker| worker.index.load(Ordering::Relaxed) % SHARDS);
+    let mut shard = lock_shard(number);
+    let at = (when, shard.next);
+    shard.next += 1;
+    shard.alarms.insert(at, alarm);
+    let is_first = shard.alarms.first_key_value().is_some_and(|(first, _)| *first == at);
+    drop(shard);
+    if is_first {
+        announce(when);
     }
-    Key::Here(key)
+    Key::Here(Place { shard: number, at })
+}
+
+/// An alarm is the first of its shard: those that sleep for longer are roused.
+fn announce(when: Instant) {
+    let state = lock();
+    let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > clock::TICK);
+    if state.led && state.until.is_none_or(|until| when < until) {
+        CHANGED.notify_one();
+    }
+    if state.threads == 0 {
+        start(state)
+    } else {
+        drop(state)
+    }
+    if too_late {
+        sysmon::rouse();
+    }
 }
 
 /// Forgets an alarm, and drops its waker.
@@ -144,7 +181,7 @@ pub(crate) fn cancel(key: Key) {
         Key::Here(place) => place,
         Key::Bubble(key) => return bubble::cancel_alarm(key),
     };
-    let alarm = lock().alarms.remove(&place);
+    let alarm = lock_shard(place.shard).alarms.remove(&place.at);
     if let Some(alarm) = alarm {
         end(alarm, drop);
     }
@@ -153,7 +190,7 @@ pub(crate) fn cancel(key: Key) {
 /// Whether a waker is still to be woken, or is being woken.
 pub(crate) fn are_set() -> bool {
     let state = lock();
-    !state.alarms.is_empty() || state.waking > 0
+    state.waking > 0 || state.first().is_some()
 }
 
 /// How many threads there are.
@@ -166,7 +203,7 @@ pub(crate) fn supervise(now: Instant) {
     let mut state = lock();
     let held_up = !state.led && state.begun == state.seen;
     state.seen = state.begun;
-    if held_up && state.first().is_some_and(|first| first <= now) {
+    if held_up && state.first().is_some_and(|(first, _)| first <= now) {
         start(state);
     }
 }
@@ -175,7 +212,7 @@ pub(crate) fn supervise(now: Instant) {
 pub(crate) fn next_look(now: Instant) -> Option<Instant> {
     let mut state = lock();
     // One that is due at the end of time needs no look.
-    state.look = state.first().and_then(|first| first.max(now).checked_add(clock::TICK));
+    state.look = state.first().and_then(|(first, _)| first.max(now).checked_add(clock::TICK));
     state.look
 }
 
@@ -199,19 +236,22 @@ fn lead() {
     let mut state = lock();
     loop {
         let now = Instant::now();
-        let Some(first) = state.first() else {
+        let Some((first, shard)) = state.first() else {
+            state.until = None;
             let (back, timeout) = CHANGED.wait_timeout(state, KEEP).unwrap_or_else(PoisonError::into_inner);
             state = back;
-            if timeout.timed_out() && state.alarms.is_empty() {
+            if timeout.timed_out() && state.first().is_none() {
                 break;
             }
             continue;
         };
         if first > now {
+            state.until = Some(first);
             state = CHANGED.wait_timeout(state, first - now).unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
-        let (_, alarm) = state.alarms.pop_first().expect("looked at above");
+        // It may have been called off meanwhile.
+        let Some(alarm) = lock_shard(shard).take_due(now) else { continue };
         state.led = false;
         state.begun += 1;
         state.waking += 1;
@@ -238,9 +278,18 @@ fn end(alarm: Alarm, f: fn(Waker)) {
     }
 }
 
+impl Shard {
+    /// The first alarm, if its time has come.
+    fn take_due(&mut self, now: Instant) -> Option<Alarm> {
+        let first = self.alarms.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+}
+
 impl State {
-    /// When the first alarm is due.
-    fn first(&self) -> Option<Instant> {
-        self.alarms.first_key_value().map(|((when, _), _)| *when)
+    /// When the first alarm is due, and its shard. With the state's lock, though it is of the shards: see above.
+    fn first(&self) -> Option<(Instant, usize)> {
+        let of = |shard: usize| lock_shard(shard).alarms.first_key_value().map(|((when, _), _)| (*when, shard));
+        (0..SHARDS).filter_map(of).min()
     }
 }
