@@ -373,9 +373,10 @@ impl Context {
 /// The nodes of a long line are dropped one after the other, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        if let (Kind::Cancel | Kind::Deadline, Some(done)) = (&self.kind, &mut self.done) {
-            // One that nothing else refers to follows nothing, and has no alarm: it has nothing to leave.
-            if Arc::strong_count(done) > 1 || Arc::get_mut(done).is_none() {
+        if let (Kind::Cancel | Kind::Deadline, Some(done)) = (&self.kind, &self.done) {
+            // A parent and an alarm would refer to it too: one that is referred to from here alone has nothing to leave.
+            // It stays so: no handle of the context is left to give others out. (A child may look at it for a moment.)
+            if Arc::strong_count(done) > 1 {
                 done.release();
             }
         }

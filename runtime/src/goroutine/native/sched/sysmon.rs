@@ -106,7 +106,7 @@ fn watch() {
             quiet = 0;
             continue;
         }
-        // Likewise: an alarm is set under the lock of `alarms`, before its caller reads `DOZING`.
+        // Likewise: the first alarm of a shard is announced under the lock of `alarms`, before its caller reads `DOZING`.
         let nap = match quiet {
             0 | 1 => Some(TICK),
             _ => alarms::next_look(now).map(|look| look.saturating_duration_since(now)),
