@@ -31,7 +31,7 @@ use std::thread;
 
 use sudog_runtime::panics::Panics;
 
-use shard::{Items, Shard, pick_elsewhere, put_elsewhere};
+use shard::{Items, Shard, pick_elsewhere, pick_next, put_elsewhere};
 
 use crate::thread_index::thread_index;
 
@@ -174,13 +174,9 @@ impl<T, F> Pool<T, F> {
     fn pick(&self) -> Option<T> {
         let shards = self.shards.get()?;
         let own = thread_index() & (shards.len() - 1);
-        if let Some(mut stock) = shards[own].try_lock() {
-            let item = stock.fresh.private.take();
-            if item.is_some() {
-                return item;
-            }
-        }
-        pick_elsewhere(shards, own)
+        let Some(mut stock) = shards[own].try_lock() else { return pick_elsewhere(shards, own) };
+        let item = stock.fresh.private.take();
+        if item.is_some() { item } else { pick_next(stock, shards, own) }
     }
 
     #[cold]

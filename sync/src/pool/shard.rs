@@ -13,7 +13,7 @@ use sudog_runtime::G;
 #[repr(align(128))]
 pub(super) struct Shard<T> {
     taken: AtomicBool,
-    /// [`SHARED`] and [`VICTIM`]. Written under the lock, and read by thieves.
+    /// [`SHARED`], [`VICTIM`] and [`OLD_PRIVATE`]. Written under the lock, and read without it.
     holds: AtomicU8,
     stock: UnsafeCell<Stock<T>>,
 }
@@ -22,6 +22,8 @@ pub(super) struct Shard<T> {
 const SHARED: u8 = 1;
 /// Thieves may find old items.
 const VICTIM: u8 = 2;
+/// There is an old private item.
+const OLD_PRIVATE: u8 = 4;
 
 pub(super) struct Stock<T> {
     pub(super) fresh: Items<T>,
@@ -37,25 +39,24 @@ pub(super) struct Items<T> {
 // thread, and never shared.
 unsafe impl<T: Send> Sync for Shard<T> {}
 
-/// All but the private item of the thread's own shard.
+/// All but the private item of the thread's own shard, which is locked.
+#[cold]
+#[inline(never)]
+pub(super) fn pick_next<T>(mut stock: Locked<'_, T>, shards: &[Shard<T>], own: usize) -> Option<T> {
+    if let Some(item) = stock.steal(SHARED, VecDeque::pop_back) {
+        return Some(item);
+    }
+    drop(stock);
+    pick_elsewhere(shards, own)
+}
+
+/// The same when the thread's own shard has nothing fresh, or was taken.
 #[cold]
 #[inline(never)]
 pub(super) fn pick_elsewhere<T>(shards: &[Shard<T>], own: usize) -> Option<T> {
-    if let Some(mut stock) = shards[own].try_lock()
-        && let Some(item) = stock.steal(SHARED, VecDeque::pop_back)
-    {
-        return Some(item);
-    }
-    let others = || (1..shards.len()).map(|i| &shards[(own + i) & (shards.len() - 1)]);
-    if let Some(item) = others().find_map(|shard| shard.steal(SHARED)) {
-        return Some(item);
-    }
-    if let Some(mut stock) = shards[own].try_lock()
-        && let Some(item) = stock.victim.private.take()
-    {
-        return Some(item);
-    }
-    [&shards[own]].into_iter().chain(others()).find_map(|shard| shard.steal(VICTIM))
+    let all = || (0..shards.len()).map(|i| &shards[(own + i) & (shards.len() - 1)]);
+    let fresh = all().find_map(|shard| shard.steal(SHARED));
+    fresh.or_else(|| shards[own].take_old_private()).or_else(|| all().find_map(|shard| shard.steal(VICTIM)))
 }
 
 /// Others are busy with the thread's own shard.
@@ -92,12 +93,20 @@ impl<T> Shard<T> {
         }
     }
 
-    fn steal(&self, what: u8) -> Option<T> {
+    /// The lock, if the shard has such items.
+    fn try_lock_for(&self, what: u8) -> Option<Locked<'_, T>> {
         // Relaxed: an item that was put before us, in the order of things, is seen; any other may be missed.
-        if self.holds.load(Relaxed) & what == 0 {
-            return None;
-        }
-        self.try_lock()?.steal(what, VecDeque::pop_front)
+        if self.holds.load(Relaxed) & what == 0 { None } else { self.try_lock() }
+    }
+
+    fn steal(&self, what: u8) -> Option<T> {
+        self.try_lock_for(what)?.steal(what, VecDeque::pop_front)
+    }
+
+    fn take_old_private(&self) -> Option<T> {
+        let mut stock = self.try_lock_for(OLD_PRIVATE)?;
+        stock.holds_no_more(OLD_PRIVATE);
+        stock.victim.private.take()
     }
 }
 
@@ -110,8 +119,9 @@ impl<T> Locked<'_, T> {
     pub(super) fn age(&mut self) -> Items<T> {
         let young = mem::take(&mut self.fresh);
         let old = mem::replace(&mut self.victim, young);
-        let holds = if self.victim.shared.is_empty() { 0 } else { VICTIM };
-        self.shard.holds.store(holds, Relaxed);
+        let private = if self.victim.private.is_some() { OLD_PRIVATE } else { 0 };
+        let shared = if self.victim.shared.is_empty() { 0 } else { VICTIM };
+        self.shard.holds.store(private | shared, Relaxed);
         old
     }
 
@@ -128,10 +138,14 @@ impl<T> Locked<'_, T> {
         let items = if what == SHARED { &mut self.fresh } else { &mut self.victim };
         let item = end(&mut items.shared);
         if items.shared.is_empty() {
-            let holds = &self.shard.holds;
-            holds.store(holds.load(Relaxed) & !what, Relaxed);
+            self.holds_no_more(what);
         }
         item
+    }
+
+    fn holds_no_more(&self, what: u8) {
+        let holds = &self.shard.holds;
+        holds.store(holds.load(Relaxed) & !what, Relaxed);
     }
 }
 
