@@ -194,7 +194,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if state != State::UNLOCKED {
             contention_hint::note_contention();
             if state.is_left_to_designated() {
-                contention_hint::yield_occasionally::<P>();
+                contention_hint::yield_occasionally::<P>(state);
             } else {
                 self.unlock_slow(state);
             }

@@ -101,6 +101,13 @@ impl State {
         self.waiters() != 0
     }
 
+    /// So many contenders sleep that what delays one handover delays the whole line by milliseconds.
+    #[inline]
+    pub(super) const fn is_crowded(self) -> bool {
+        const MANY: u32 = 32;
+        self.waiters() >= MANY
+    }
+
     /// The count has no room for another waiter.
     #[inline]
     pub(super) const fn is_full(self) -> bool {
