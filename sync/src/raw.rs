@@ -45,6 +45,15 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     /// An unlocked lock.
     fn new() -> Self;
 
+    /// A guard that no acquisition stands behind, for a lock that is built on this one and lets a newcomer pass without
+    /// asking it. It is dropped, never unlocked with.
+    ///
+    /// Provided: `None`, as for each lock whose guards differ, or that is first come, first served.
+    #[inline(always)]
+    fn barging_guard() -> Option<Self::Guard> {
+        None
+    }
+
     /// Waits until the lock is ours.
     fn lock(&self) -> Self::Guard;
 

@@ -22,10 +22,47 @@ use sudog_sync::rw_mutex::ShardedRwMutex;
 use sudog_sync::{GoRwMutex, RawLock, RawRwLock};
 use world::Checked;
 
+/// A `FifoMutex` that newcomers may pass: small, and with sole owners above it.
+struct Barging<const RICH: bool>(FifoMutex<Checked<RICH>>);
+
+// SAFETY: passes every call on.
+unsafe impl<const RICH: bool> RawLock for Barging<RICH> {
+    type Guard = ();
+
+    const DEADLINES: bool = true;
+
+    fn new() -> Self {
+        Self(FifoMutex::new())
+    }
+    fn barging_guard() -> Option<()> {
+        Some(())
+    }
+    fn lock(&self) {
+        RawLock::lock(&self.0);
+    }
+    fn try_lock(&self) -> Option<()> {
+        RawLock::try_lock(&self.0)
+    }
+    fn try_lock_until(&self, deadline: Instant) -> Option<()> {
+        RawLock::try_lock_until(&self.0, deadline)
+    }
+    unsafe fn unlock(&self, (): ()) {
+        // SAFETY: the same contract.
+        unsafe { RawLock::unlock(&self.0, ()) };
+    }
+    fn is_locked(&self) -> bool {
+        RawLock::is_locked(&self.0)
+    }
+}
+
 type Writers = FifoMutex<Checked<true>>;
 type Plain = GoRwMutex<Writers, Checked<true>>;
 /// Over semaphores that cannot grant past newcomers.
 type Poor = GoRwMutex<FifoMutex<Checked<false>>, Checked<false>>;
+/// With sole owners.
+type Sole = GoRwMutex<Barging<true>, Checked<true>>;
+type SolePoor = GoRwMutex<Barging<false>, Checked<false>>;
+type SoleSharded = ShardedRwMutex<1, Barging<true>, Checked<true>>;
 type Sharded<const N: usize> = ShardedRwMutex<N, Writers, Checked<true>>;
 
 // The outcomes of a call.
@@ -41,6 +78,12 @@ const TRY_READS: &str = "a try to read comes off";
 const TRY_READS_NOT: &str = "a try to read fails";
 const TRY_WRITES: &str = "a try to write comes off";
 const TRY_WRITES_NOT: &str = "a try to write fails";
+// What only a lock with sole owners can come to: it marks them itself.
+const SUCCEEDS: &str = "a writer succeeds a sole owner";
+const SOLE_ADMITS_TWO: &str = "a sole owner admits more than one";
+const SUCCESSOR_AND_READER: &str = "a successor reads beside others";
+const SUCCESSOR_GIVES_UP: &str = "a successor gives up";
+const SUCCESSOR_HAS_IT: &str = "a successor has the lock as it announces itself";
 
 struct Rw<L> {
     lock: L,
@@ -296,12 +339,95 @@ fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
             WRITER_WAITS,
             TOO_LATE_AND_WOKEN,
         ],
+        both_in_haste,
+    );
+}
+
+/// The same. There are more steps here, so one preemption less.
+fn a_hasty_reader_and_a_hasty_successor<L: RawRwLock + 'static>() {
+    explore::<L>(
+        2,
+        &[READER_GIVES_UP, READER_WAITS_IN_TIME, WRITER_GIVES_UP, SUCCEEDS, SUCCESSOR_GIVES_UP, SUCCESSOR_AND_READER],
+        both_in_haste,
+    );
+}
+
+fn both_in_haste<L: RawRwLock + 'static>(rw: Arc<Rw<L>>) {
+    let reader = spawn(&rw, |rw| rw.hasty_read());
+    let writer = spawn(&rw, |rw| rw.hasty_write() + rw.hasty_write());
+    let writes = rw.write();
+    reader.join().unwrap();
+    let writes = writes + writer.join().unwrap();
+    rw.finish(writes);
+}
+
+/// Two writers and a reader: the second writer finds the first there as a sole owner, and the reader is behind it.
+fn a_sole_owner_has_a_successor<L: RawRwLock + 'static>() {
+    explore::<L>(
+        2,
+        &[
+            READER_AT_ONCE,
+            READER_WAITS,
+            WRITER_AT_ONCE,
+            WRITER_WAITS,
+            TWO_SLEEP,
+            SUCCEEDS,
+            SUCCESSOR_HAS_IT,
+            SUCCESSOR_AND_READER,
+            SOLE_ADMITS_TWO,
+        ],
         |rw| {
-            let reader = spawn(&rw, |rw| rw.hasty_read());
-            let writer = spawn(&rw, |rw| rw.hasty_write() + rw.hasty_write());
-            let writes = rw.write();
+            let reader = spawn(&rw, |rw| rw.read());
+            let writer = spawn(&rw, |rw| rw.write());
+            let writes = rw.write() + rw.write();
             reader.join().unwrap();
             let writes = writes + writer.join().unwrap();
+            rw.finish(writes);
+        },
+    );
+}
+
+/// A successor gives up: as it waits, or as it reads.
+fn a_hasty_successor<L: RawRwLock + 'static>() {
+    explore::<L>(
+        2,
+        &[
+            READER_WAITS,
+            WRITER_AT_ONCE,
+            WRITER_GIVES_UP,
+            WRITER_WAITS_IN_TIME,
+            TOO_LATE_AND_WOKEN,
+            SUCCEEDS,
+            SUCCESSOR_GIVES_UP,
+            SUCCESSOR_HAS_IT,
+        ],
+        |rw| {
+            let reader = spawn(&rw, |rw| rw.read());
+            let writer = spawn(&rw, |rw| rw.hasty_write() + rw.hasty_write());
+            let writes = rw.write() + rw.write();
+            reader.join().unwrap();
+            let writes = writes + writer.join().unwrap();
+            rw.finish(writes);
+        },
+    );
+}
+
+/// A sole owner admits a reader that is about to give up. Writers come, give up, and come again: the phase is the
+/// reader's own again, unless the one that gave up waited for it.
+fn a_sole_owner_admits_a_hasty_reader<L: RawRwLock + 'static>() {
+    explore::<L>(
+        3,
+        &[READER_GIVES_UP, READER_WAITS_IN_TIME, WRITER_GIVES_UP, WRITER_AT_ONCE, WRITER_WAITS, TOO_LATE_AND_WOKEN],
+        |rw| {
+            let guard = rw.lock.lock();
+            rw.change();
+            let reader = spawn(&rw, |rw| rw.hasty_read());
+            thread::yield_now();
+            let writer = spawn(&rw, |rw| rw.hasty_write() + rw.write());
+            // SAFETY: the guard of the acquisition above.
+            unsafe { rw.lock.unlock(guard) };
+            reader.join().unwrap();
+            let writes = 1 + writer.join().unwrap();
             rw.finish(writes);
         },
     );
@@ -371,5 +497,10 @@ models! {
         a_hasty_reader_and_a_hasty_writer two_in_haste;
     poor: Poor, readers_and_a_writer two_in_haste a_hasty_reader a_hasty_writer a_hasty_reader_and_a_hasty_writer;
     one_shard: Sharded<1>, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer two_in_haste;
+    sole: Sole, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
+        a_hasty_reader_and_a_hasty_successor two_in_haste a_sole_owner_has_a_successor a_hasty_successor
+        a_sole_owner_admits_a_hasty_reader;
+    sole_poor: SolePoor, readers_and_a_writer a_hasty_reader a_hasty_writer a_sole_owner_has_a_successor a_hasty_successor;
+    sole_sharded: SoleSharded, readers_and_a_writer two_in_haste;
     two_shards: Sharded<2>, readers_and_a_writer attempts a_hasty_writer two_in_haste;
 }

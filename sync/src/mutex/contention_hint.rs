@@ -14,10 +14,14 @@ struct ContentionHint {
     contended: Cell<bool>,
     /// How many unlocks left an awake contender behind, since a contender of this thread last had to wait.
     held_streak: Cell<u32>,
+    /// How many writes must yet meet no other thread, before a write is expected to meet none.
+    writes_in_turn: Cell<u32>,
 }
 
 thread_local! {
-    static HINT: ContentionHint = const { ContentionHint { contended: Cell::new(false), held_streak: Cell::new(0) } };
+    static HINT: ContentionHint = const {
+        ContentionHint { contended: Cell::new(false), held_streak: Cell::new(0), writes_in_turn: Cell::new(0) }
+    };
 }
 
 /// A model must not depend on the models before it.
@@ -34,6 +38,25 @@ pub(super) fn note_contention() {
 #[inline(always)]
 pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
     if MODEL { lock(&Cell::new(true)) } else { HINT.with(|hint| lock(&hint.contended)) }
+}
+
+/// Whether a writer that is about to lock a readers-writer mutex is likely to be alone.
+#[inline(always)]
+pub(crate) fn expects_to_write_alone() -> bool {
+    MODEL || HINT.with(|hint| hint.writes_in_turn.get() == 0)
+}
+
+/// A writer has met readers or writers: true; or has not, though it was prepared for it: false.
+#[inline(always)]
+pub(crate) fn note_write(met_others: bool) {
+    const WRITES_IN_TURN: u32 = 1024;
+    if !MODEL {
+        HINT.with(|hint| {
+            let met_others = met_others || hint.contended.get();
+            let left = if met_others { WRITES_IN_TURN } else { hint.writes_in_turn.get().saturating_sub(1) };
+            hint.writes_in_turn.set(left);
+        });
+    }
 }
 
 /// For a thread that must wait now. False if, since it last waited, it has made 64 unlocks or more that left an awake

@@ -256,6 +256,12 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
         Self { state: AtomicState::new(), sema: S::new(0), deadlock_owner: DeadlockOwner::NONE, policy: PhantomData }
     }
 
+    /// `None` if waiters starve from the start: the mutex is first come, first served then.
+    #[inline(always)]
+    fn barging_guard() -> Option<()> {
+        (!P::THRESHOLD.is_zero() && !P::GOROUTINE_THRESHOLD.is_zero()).then_some(())
+    }
+
     #[inline]
     #[track_caller]
     fn lock(&self) {

@@ -14,7 +14,7 @@
 //! | `stages/` | the Go mutex in eight stages, to be read in turn |
 
 mod contender;
-mod contention_hint;
+pub(crate) mod contention_hint;
 mod deadlock_owner;
 mod fifo;
 mod future;

@@ -3,15 +3,16 @@
 //! The state word, and with it most of the protocol:
 //!
 //! ```text
-//!   63                34  33  32  31                                      0
-//!  ┌────────────────────┬───┬───┬──────────────────────────────────────────┐
-//!  │ before             │ P │ W │ readers                                  │
-//!  └────────────────────┴───┴───┴──────────────────────────────────────────┘
+//!   63                34  33  32  31  30                                  0
+//!  ┌────────────────────┬───┬───┬───┬──────────────────────────────────────┐
+//!  │ before             │ P │ W │ S │ readers                              │
+//!  └────────────────────┴───┴───┴───┴──────────────────────────────────────┘
 //! ```
 //!
 //! | field | means |
 //! |---|---|
-//! | readers | how many readers have the lock, or wait for a writer |
+//! | readers | how many readers have the lock, or wait for a writer; the successor of a sole owner among them |
+//! | S sole | the writer has the lock without `writers`. Only with W |
 //! | W | a writer has announced itself: later readers wait until it has unlocked |
 //! | P phase | changes with each writer that ends: readers wait on the semaphore of their phase |
 //! | before | while W is set: of the readers that came before the writer, how many are left; else without a meaning |
@@ -20,13 +21,21 @@
 //! |---|---|---|
 //! | `rlock` | readers + 1 | W was clear: has the lock. Else waits on `admitted[P]` |
 //! | `runlock` | readers - 1, before - 1 | W is set and before has become 0: releases `drained` |
-//! | `lock`, after `writers` is locked | W set, before = readers | before = 0: has the lock. Else waits on `drained` |
-//! | `unlock` | W + 1: W is clear, P another | admits the readers that wait; unlocks `writers` |
+//! | `lock`, if W is clear and there is no reader | W and S set, before = 0 | has the lock: it is the sole owner |
+//! | `lock`, after `writers` is locked, if W is clear | W set, before = readers | before = 0: has the lock. Else waits on `drained` |
+//! | `lock`, after `writers` is locked, if W is set: the successor | readers + 1 | waits as a reader does, until it reads |
+//! | the successor reads | readers - 1, W set, before = readers | as `lock` above |
+//! | `unlock`, S is clear | W + 1: W is clear, P another | admits the readers that wait; unlocks `writers` |
+//! | `unlock`, S is set | S + 1: S and W are clear, P another | admits the readers that wait |
 //! | a reader that waits, and gives up | readers - 1, if W is set and P is its own | else it has been admitted, takes its permit, and has the lock |
 //! | a writer that waits, and gives up | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. Else it has the lock |
+//! | a successor that waits, and gives up | as a reader that does | unlocks `writers` |
 //!
-//! A writer that has announced itself owns `writers`, so there is one such at a time; readers that came during a write
-//! go before the next writer, and a writer waits for no reader that came after it: neither side can starve the other.
+//! A writer that has announced itself owns `writers`, or is the sole owner, so there is one such at a time; readers that
+//! came during a write go before the next writer, and a writer waits for no reader that came after it: neither side can
+//! starve the other. A sole owner may overtake the writers that wait for `writers`, but not the successor once that is
+//! counted as a reader: the sole owner's step needs a word without readers. So a lock is made for a sole owner only if
+//! newcomers may overtake waiters in `writers`, too ([`RawLock::barging_guard`]).
 //!
 //! Go keeps `before` in a word of its own, `readerWait`, and so a `runlock` that meets a writer takes two steps. Here
 //! it is one, which a writer that gives up relies on: it must know how many to admit. `runlock` does not look at W
@@ -37,12 +46,13 @@
 //! the writer of k + 1 counts it in `before`; nor by one that gives up, as that waits until all that were admitted at
 //! the end of k have taken their permits, which `entering` counts: before it announces itself if it has a limit,
 //! else (its goroutine is unwound) before it retracts. So if W is set and P is its own, the phase is k, and no writer
-//! has admitted it. For the same reason a permit of one phase is never taken by a reader of another.
+//! has admitted it. For the same reason a permit of one phase is never taken by a reader of another. A sole owner begins
+//! its phase when there is no reader, so each that has been admitted has taken its permit.
 //!
 //! Orderings. All changes of the word are RMWs, so each of them passes on what was released by those before it.
 //! `runlock` is a Release, and the writer's announcement, or its load after it has waited, an Acquire: it comes after
 //! all that was read. `unlock` is a Release, and `rlock` an Acquire: a reader comes after all writes; one that waits
-//! comes after them by its permit. Writers are ordered by `writers`.
+//! comes after them by its permit. Writers are ordered by the word: each begins with an Acquire, and ends with a Release.
 //!
 //! Source: Go's `sync/rwmutex.go`, in the development tree of 1.28; deadlines and the downgrade are ours.
 
@@ -53,22 +63,24 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
 use std::time::Duration;
 
+use sudog_runtime::goroutine::without_switching;
 use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog_runtime::shim::mark;
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
 use super::spinning::spin_while;
-use crate::mutex::UnguardedLock;
+use crate::mutex::{UnguardedLock, contention_hint};
 use crate::now;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
 use crate::{GoMutex, RLocker};
-use sudog_runtime::goroutine::without_switching;
 
 const READER: u64 = 1;
-const READERS: u64 = (1 << 32) - 1;
+const READERS: u64 = (1 << 31) - 1;
 /// More than Go's `rwmutexMaxReaders`.
-const TOO_MANY: u64 = READERS & !((1 << 30) - 1);
+const TOO_MANY: u64 = 1 << 30;
+const SOLE: u64 = 1 << 31;
 const WRITER: u64 = 1 << 32;
 const PHASE: u64 = 1 << 33;
 const BEFORE: u64 = 1 << 34;
@@ -79,6 +91,13 @@ fn readers(state: u64) -> u64 {
 
 fn before(state: u64) -> u64 {
     state / BEFORE
+}
+
+/// A reader has counted itself beside so many others.
+fn check_count(old: u64) {
+    if old & TOO_MANY != 0 {
+        fatal("sync: more than 1073741824 readers of an RWMutex");
+    }
 }
 
 /// The Go readers-writer mutex, bare: any number of readers, or one writer.
@@ -118,7 +137,7 @@ fn before(state: u64) -> u64 {
 /// ```
 pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     state: AtomicU64,
-    /// Its owner may announce itself.
+    /// Its owner may announce itself. A sole owner does without.
     writers: W,
     /// A permit for the writer, from the last of the readers before it.
     drained: S,
@@ -270,19 +289,18 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[cold]
     #[track_caller]
     fn rlock_slow(&self, old: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        if old & TOO_MANY != 0 {
-            fatal("sync: more than 1073741824 readers of an RWMutex");
-        }
-        crate::relock::wait(|| self.wait_to_read(old, limit))
+        check_count(old);
+        crate::relock::wait(|| self.wait_to_read(old, limit, "sync.RWMutex.RLock"))
     }
 
-    fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+    /// A reader, or a successor, that has found W set in `old`, and counted itself.
+    fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>, what: &'static str) -> Result<(), WaitError> {
         // A goroutine that is unwound leaves its sleep by a panic.
         let waiting = Waiting(self, old & PHASE);
         let admitted = &self.admitted[usize::from(old & PHASE != 0)];
         spin_while(|| self.state.load(Relaxed) & (WRITER | PHASE) == WRITER | (old & PHASE));
         // SAFETY: null.
-        unsafe { sudog_runtime::note_wait("sync.RWMutex.RLock", ptr::null()) };
+        unsafe { sudog_runtime::note_wait(what, ptr::null()) };
         let over = admitted.acquire_limited(Order::Fifo, limit);
         if over.is_ok() {
             mem::forget(waiting);
@@ -332,29 +350,124 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     #[track_caller]
     fn write(&self) -> W::Guard {
+        if Self::has_sole_owners() {
+            // Where writers meet, those that lock `writers` are faster: it restricts how many are awake.
+            if contention_hint::expects_to_write_alone()
+                && let Some(guard) = self.write_alone()
+            {
+                return guard;
+            }
+            return self.write_in_turn();
+        }
         let guard = self.writers.lock();
-        if self.announce() { guard } else { self.drain_for_good(guard) }
+        if self.announce(0) == Some(true) { guard } else { self.drain_for_good(guard) }
     }
 
     #[inline]
     fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+        if let Some(guard) = self.write_alone() {
+            return Ok(guard);
+        }
         let guard = self.writers.lock_limited(limit)?;
-        if self.entering.load(Acquire) != 0 {
-            self.await_entering(guard, limit)
-        } else if self.announce() {
+        if Self::has_sole_owners() || self.entering.load(Acquire) != 0 {
+            self.succeed(guard, limit)
+        } else if self.announce(0) == Some(true) {
             Ok(guard)
         } else {
             self.drain(guard, limit)
         }
     }
 
+    /// Whether a newcomer may overtake writers that wait for `writers`. Known when it is compiled.
+    #[inline(always)]
+    fn has_sole_owners() -> bool {
+        W::barging_guard().is_some()
+    }
+
+    /// Becomes the sole owner, if there is neither a reader nor a writer, and `writers` allows it.
+    #[inline]
+    fn write_alone(&self) -> Option<W::Guard> {
+        let guard = W::barging_guard()?;
+        let mut old = self.state.load(Relaxed);
+        while old & (WRITER | READERS) == 0 {
+            match self.state.compare_exchange_weak(old, (old & PHASE) | WRITER | SOLE, Acquire, Relaxed) {
+                Ok(_) => return Some(guard),
+                Err(now) => old = now,
+            }
+        }
+        None
+    }
+
+    /// There is a reader or a writer, or likely soon.
+    #[inline(never)]
+    #[track_caller]
+    fn write_in_turn(&self) -> W::Guard {
+        let guard = self.writers.lock();
+        let announced = self.announce(0);
+        contention_hint::note_write(announced != Some(true));
+        match announced {
+            Some(true) => guard,
+            Some(false) => self.drain_for_good(guard),
+            None => self.succeed_for_good(guard),
+        }
+    }
+
+    /// There is a sole owner, mostly about to unlock.
+    #[cold]
+    #[track_caller]
+    fn succeed_for_good(&self, guard: W::Guard) -> W::Guard {
+        let mut announced = None;
+        spin_while(|| {
+            announced = self.announce(0);
+            announced.is_none()
+        });
+        match announced {
+            Some(true) => guard,
+            Some(false) => self.drain_for_good(guard),
+            None => {
+                let turn = crate::relock::wait(|| self.succeed(guard, &WaitLimit::default()));
+                turn.unwrap_or_else(|_| unreachable!("without a limit it waits"))
+            }
+        }
+    }
+
+    /// The owner of `writers` counts itself as a reader, so that no sole owner overtakes it from then on; and announces
+    /// itself once it may read.
+    ///
     /// A writer with a limit, which may have to retract, announces itself only once all those that its predecessor
-    /// has admitted have taken their permits. None enters meanwhile, as it has `writers`. So it can give up here without
-    /// a trace, and need not wait when it retracts: the readers may be goroutines of its own worker, and it may be where
+    /// has admitted have taken their permits. None enters meanwhile, as it reads. So it can give up here without a
+    /// trace, and need not wait when it retracts: the readers may be goroutines of its own worker, and it may be where
     /// it cannot switch.
     #[cold]
-    fn await_entering(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+    fn succeed(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+        /// A successor that gives up, or whose goroutine is unwound, while it reads.
+        struct Reading<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>);
+        impl<W: RawLock, S: Semaphore> Drop for Reading<'_, W, S> {
+            #[cold]
+            fn drop(&mut self) {
+                self.0.runlock();
+            }
+        }
         let mut writers = Writers(&self.writers, Some(guard));
+        let old = self.state.fetch_add(READER, Acquire);
+        check_count(old);
+        if old & WRITER != 0 {
+            mark("a writer succeeds a sole owner");
+            self.wait_to_read(old, limit, "sync.RWMutex.Lock").inspect_err(|_| mark("a successor gives up"))?;
+        }
+        let reading = Reading(self);
+        if limit.cancel.is_some() || limit.deadline.is_some() {
+            self.await_entering(limit)?;
+        }
+        mem::forget(reading);
+        // No writer is there: a sole owner needs a word without readers, any other needs `writers`.
+        let Some(alone) = self.announce(READER) else { fatal("sync: RUnlock of unlocked RWMutex") };
+        mark(if alone { "a successor has the lock as it announces itself" } else { "a successor reads beside others" });
+        let guard = writers.1.take().expect("there until it is taken here");
+        if alone { Ok(guard) } else { self.drain(guard, limit) }
+    }
+
+    fn await_entering(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         while self.entering.load(Acquire) != 0 {
             if limit.cancel.is_some_and(Cancel::is_cancelled) {
                 return Err(WaitError::Cancelled);
@@ -364,8 +477,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             }
             G::yield_now();
         }
-        let guard = writers.1.take().expect("there until it is taken here");
-        if self.announce() { Ok(guard) } else { self.drain(guard, limit) }
+        Ok(())
     }
 
     #[cold]
@@ -377,6 +489,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[inline]
     fn try_write(&self) -> Option<W::Guard> {
+        if Self::has_sole_owners() {
+            return self.write_alone();
+        }
         let guard = self.writers.try_lock()?;
         let mut old = self.state.load(Relaxed);
         while readers(old) == 0 {
@@ -390,14 +505,20 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         None
     }
 
-    /// The owner of `writers` sets W. Whether it has the lock with that.
+    /// The owner of `writers` sets W. Whether it has the lock with that; `None` if a sole owner has it.
+    ///
+    /// `own` is `READER` if the caller reads: it does no longer, then.
     #[inline]
-    fn announce(&self) -> bool {
+    fn announce(&self, own: u64) -> Option<bool> {
         let mut old = self.state.load(Relaxed);
         loop {
-            let new = (readers(old) * BEFORE) | (old & PHASE) | WRITER | readers(old);
+            if Self::has_sole_owners() && (old & WRITER != 0 || readers(old) < own) {
+                return None;
+            }
+            let before = readers(old) - own;
+            let new = (before * BEFORE) | (old & PHASE) | WRITER | before;
             match self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
-                Ok(_) => return readers(old) == 0,
+                Ok(_) => return Some(before == 0),
                 Err(now) => old = now,
             }
         }
@@ -458,7 +579,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[cold]
     fn admit_some(&self, phase: u64, n: u32) {
-        // Relaxed: its reader owns `writers`, and so comes after us.
+        // Relaxed: a thread that reads it owns `writers`, and so comes after us.
         self.entering.fetch_add(n, Relaxed);
         self.admitted[usize::from(phase != 0)].grant_many(n);
     }
@@ -470,6 +591,14 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// As for [`RawLock::unlock`], of `writers`; and the caller has the lock for writing.
     #[inline]
     unsafe fn end_write(&self, guard: W::Guard, then_read: u64) {
+        if Self::has_sole_owners() {
+            // S does not change before the owner unlocks.
+            let old = self.state.load(Relaxed);
+            if old & SOLE != 0 {
+                self.end_sole(old, then_read);
+                return sudog_runtime::safepoint();
+            }
+        }
         let writers = Writers(&self.writers, Some(guard));
         self.end_phase(then_read);
         drop(writers);
@@ -495,6 +624,42 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         // SAFETY: the same contract.
         unsafe { self.end_write(guard, READER) };
         mem::forget(unwound);
+    }
+
+    /// The end of a sole owner's write.
+    #[inline]
+    fn end_sole(&self, old: u64, then_read: u64) {
+        let waits = readers(old) != 0;
+        if waits || self.state.compare_exchange(old, old + SOLE + then_read, Release, Relaxed).is_err() {
+            self.end_sole_and_admit(then_read);
+        }
+    }
+
+    /// Readers wait, or have waited a moment ago.
+    #[cold]
+    fn end_sole_and_admit(&self, then_read: u64) {
+        let mut old = self.state.load(Relaxed);
+        let mut counted = 0;
+        loop {
+            if old & (WRITER | SOLE) != WRITER | SOLE {
+                fatal("sync: Unlock of unlocked RWMutex");
+            }
+            let n = readers(old) as u32;
+            // Before the step: a successor that begins to read after it must find them counted. No thread looks before:
+            // a writer that is there has either counted itself as a reader, and waits, or has not yet.
+            self.entering.fetch_add(n.wrapping_sub(counted), Relaxed);
+            counted = n;
+            match self.state.compare_exchange_weak(old, old + SOLE + then_read, Release, Relaxed) {
+                Ok(_) => break,
+                Err(now) => old = now,
+            }
+        }
+        if counted > 1 {
+            mark("a sole owner admits more than one");
+        }
+        if counted > 0 {
+            self.admitted[usize::from(old & PHASE != 0)].grant_many(counted);
+        }
     }
 
     #[inline]
@@ -658,7 +823,8 @@ impl<W: RawLock> Drop for Writers<'_, W> {
 }
 
 // SAFETY:
-// - The write owner owns `writers`, has set W, and has seen `before` at 0: the readers that came before it have left,
+// - A sole owner has set W in a word without W and without readers. Any other write owner owns `writers`, has set W in a
+//   word without W, and has seen `before` at 0: the readers that came before it have left,
 //   and those that come later wait for a permit that only the end of the phase gives.
 // - Each permit of `admitted` is for one reader of its phase: see above.
 // - The orderings are above.

@@ -10,7 +10,7 @@ const THREAD_ROUNDS: u32 = if cfg!(sudog_loom) { 1 } else { 20 };
 
 /// Spins for as long as it must wait, within reason.
 #[inline]
-pub(super) fn spin_while(must_wait: impl Fn() -> bool) {
+pub(super) fn spin_while(mut must_wait: impl FnMut() -> bool) {
     let goroutine = G::is_goroutine();
     let rounds = if goroutine { spin::ROUNDS } else { THREAD_ROUNDS };
     let mut round = 0;
