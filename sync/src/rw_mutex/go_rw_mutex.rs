@@ -273,8 +273,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// How many have the lock for reading, or wait for a writer in order to read, at this moment. For tests and the
-    /// curious.
+    /// How many have the lock for reading, or wait for a writer in order to read, at this moment; a writer that waits for
+    /// another may be among them. For tests and the curious.
     #[must_use]
     pub fn readers(&self) -> u32 {
         readers(self.state.load(Relaxed)) as u32
