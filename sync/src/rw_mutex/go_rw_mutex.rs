@@ -359,8 +359,19 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             }
             return self.write_in_turn();
         }
+        self.write_with_writers()
+    }
+
+    /// Locks `writers` first.
+    #[inline]
+    #[track_caller]
+    pub(super) fn write_with_writers(&self) -> W::Guard {
         let guard = self.writers.lock();
-        if self.announce(0) == Some(true) { guard } else { self.drain_for_good(guard) }
+        match self.announce(0) {
+            Some(true) => guard,
+            Some(false) => self.drain_for_good(guard),
+            None => self.succeed_for_good(guard),
+        }
     }
 
     #[inline]

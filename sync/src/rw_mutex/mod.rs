@@ -5,7 +5,7 @@
 //! |---|---|---|---|---|
 //! | [`GoRwMutex`] | the readers that came during a write; writers by starvation mode | two locked instructions | take turns at one cache line | two; four where writers meet others |
 //! | [`PhaseFairRwMutex`] | the same; writers first come, first served | two | the same | four |
-//! | [`ShardedRwMutex`] | as `GoRwMutex` | two | each at its own line | as `GoRwMutex`, and one for each shard |
+//! | [`ShardedRwMutex`] | as `GoRwMutex` | two | each at its own line | four, and one for each shard |
 //!
 //! Figures, and from how many writes on the sharded one loses: `docs/performance.md`.
 
