@@ -1,0 +1,366 @@
+//! Runs a program under thousands of schedules, each decided by a seed.
+//!
+//! Each execution is a process of its own (`fork`), so a failure leaves nothing behind, and each begins alike: a seed gives
+//! the same execution again, at any time. A failure is a deadlock, a panic in any thread, or a program that does not end. Its
+//! schedule is made shorter by leaving out what is not needed, and is printed with the steps of its threads.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::panic;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::machine::explored::{Choice, Decision, Explored, Policy, TraceStep};
+use crate::machine::{self, Mode};
+use crate::{PRESETS, Stopped};
+
+/// How schedules are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// A turn ends at one of so many steps.
+    Random(u64),
+    /// By priorities, with so many changes: bugs that need one ordering more.
+    Priorities(usize),
+    /// By seed: random ones of one to sixteen steps, and priorities with one to four changes.
+    Mixed,
+}
+
+/// How to explore.
+#[derive(Clone, Debug)]
+pub struct Explore {
+    /// How schedules are decided.
+    pub schedule: Schedule,
+    /// Jumps of the clock, timers that go off while threads run, sleeps in a futex that end for no reason.
+    pub faults: bool,
+    /// Decisions after which a program counts as one that does not end.
+    pub most: u64,
+    /// So many shorter schedules are tried for a failure.
+    pub tries: usize,
+}
+
+impl Default for Explore {
+    fn default() -> Self {
+        Self { schedule: Schedule::Mixed, faults: true, most: 300_000, tries: 400 }
+    }
+}
+
+/// What went wrong under a seed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// A panic's message, or where all threads were.
+    pub what: String,
+    /// The shortest schedule that was found.
+    pub schedule: Vec<Decision>,
+    /// How long the first one was.
+    pub first: usize,
+    /// The steps of the shortest.
+    pub trace: Vec<Traced>,
+}
+
+/// A step of a failure's trace, as text.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// The thread's number.
+    pub thread: usize,
+    /// When, in simulated nanoseconds.
+    pub at: u64,
+    /// What it did.
+    pub what: String,
+    /// The number of the word that it accessed, or 0.
+    pub word: usize,
+    /// The place in the program.
+    pub place: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, what, schedule, first, trace } = self;
+        writeln!(f, "seed {seed}: {what}")?;
+        writeln!(f, "schedule of {} decisions, made from {first}: {}", schedule.len(), write_schedule(schedule))?;
+        const SHOWN: usize = 60;
+        writeln!(f, "the last {} of {} steps:", trace.len().min(SHOWN), trace.len())?;
+        for step in trace.iter().skip(trace.len().saturating_sub(SHOWN)) {
+            writeln!(
+                f,
+                "{:>10} ns  thread {}  {} of word {}  {}",
+                step.at, step.thread, step.what, step.word, step.place
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Failure {
+    /// The trace as a timeline, for `chrome://tracing` or Perfetto.
+    #[must_use]
+    pub fn timeline(&self) -> String {
+        let event = |step: &Traced| {
+            let (name, place) = (&step.what, step.place.replace('\\', "/"));
+            format!(
+                r#"{{"name":"{name}","ph":"X","ts":{},"dur":0.01,"pid":1,"tid":{},"args":{{"word":{},"place":"{place}"}}}}"#,
+                step.at as f64 / 1000.0,
+                step.thread,
+                step.word
+            )
+        };
+        let events: Vec<_> = self.trace.iter().map(event).collect();
+        format!("{{\"format\":\"{TIMELINE}\",\"traceEvents\":[{}]}}\n", events.join(",\n"))
+    }
+}
+
+/// The version of a timeline.
+pub const TIMELINE: &str = "sudog-sim 1";
+
+/// A schedule as text, which [`read_schedule`] reads.
+#[must_use]
+pub fn write_schedule(schedule: &[Decision]) -> String {
+    let word = |(at, choice): &Decision| match choice {
+        Choice::Run(thread) => format!("{at}:run{thread}"),
+        Choice::Timer => format!("{at}:timer"),
+        Choice::Jump(ns) => format!("{at}:jump{ns}"),
+        Choice::Spurious(thread) => format!("{at}:wake{thread}"),
+    };
+    schedule.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+/// The schedule of a text by [`write_schedule`].
+#[must_use]
+pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
+    let word = |word: &str| {
+        let (at, choice) = word.split_once(':')?;
+        let number = |prefix: &str| choice.strip_prefix(prefix).and_then(|rest| rest.parse::<u64>().ok());
+        let choice = match choice {
+            "timer" => Choice::Timer,
+            _ if choice.starts_with("run") => Choice::Run(number("run")? as usize),
+            _ if choice.starts_with("jump") => Choice::Jump(number("jump")?),
+            _ => Choice::Spurious(number("wake")? as usize),
+        };
+        Some((at.parse().ok()?, choice))
+    };
+    text.split(',').filter(|word| !word.is_empty()).map(word).collect()
+}
+
+impl Explore {
+    /// Runs `body` under each of these seeds, until one fails. How many were run, or the failure.
+    ///
+    /// The calling process must have no other threads.
+    ///
+    /// # Errors
+    ///
+    /// The first failure, with its schedule made short.
+    ///
+    /// # Panics
+    ///
+    /// If the system gives no process.
+    pub fn check(&self, seeds: std::ops::Range<u64>, body: &dyn Fn()) -> Result<u64, Box<Failure>> {
+        for seed in seeds.clone() {
+            if let Some(failed) = self.fork(seed, self.policy(seed), false, body) {
+                return Err(Box::new(self.shorten(seed, failed, body)));
+            }
+        }
+        Ok(seeds.end - seeds.start)
+    }
+
+    /// Runs `body` once more under a schedule: the failure, if it fails again.
+    #[must_use]
+    pub fn replay(&self, schedule: &[Decision], body: &dyn Fn()) -> Option<Failure> {
+        let policy = Policy::Replay(schedule.iter().copied().collect());
+        let Failed { what, schedule: found, trace } = self.fork(0, policy, true, body)?;
+        Some(Failure { seed: 0, what, first: found.len(), schedule: found, trace })
+    }
+
+    fn policy(&self, seed: u64) -> Policy {
+        match self.schedule {
+            Schedule::Random(one_in) => Policy::Random { one_in },
+            Schedule::Priorities(changes) => priorities(seed, changes, self.most),
+            Schedule::Mixed if seed.is_multiple_of(2) => Policy::Random { one_in: 1 << (seed / 2 % 5) },
+            Schedule::Mixed => priorities(seed, 1 + seed as usize / 2 % 4, self.most),
+        }
+    }
+
+    /// Leaves out of a schedule what its failure does not need: halves of it first, then single decisions.
+    fn shorten(&self, seed: u64, failed: Failed, body: &dyn Fn()) -> Failure {
+        let first = failed.schedule.len();
+        let mut best = failed;
+        let mut tries = self.tries;
+        let fails = |schedule: &[Decision]| {
+            let policy = Policy::Replay(schedule.iter().copied().collect());
+            self.fork(seed, policy, false, body)
+        };
+        let mut piece = best.schedule.len().div_ceil(2);
+        while piece > 0 && tries > 0 {
+            let mut at = 0;
+            while at < best.schedule.len() && tries > 0 {
+                tries -= 1;
+                let mut shorter = best.schedule.clone();
+                shorter.drain(at..(at + piece).min(shorter.len()));
+                match fails(&shorter) {
+                    Some(failed) if failed.schedule.len() < best.schedule.len() => best = failed,
+                    _ => at += piece,
+                }
+            }
+            piece /= 2;
+        }
+        let policy = Policy::Replay(best.schedule.iter().copied().collect());
+        let traced = self.fork(seed, policy, true, body).unwrap_or(best);
+        Failure { seed, what: traced.what, schedule: traced.schedule, first, trace: traced.trace }
+    }
+
+    /// One execution, in a process of its own.
+    fn fork(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Option<Failed> {
+        let mut ends = [0; 2];
+        // SAFETY: two descriptors fit.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe: {}", io::Error::last_os_error());
+        // SAFETY: this process has one thread, by the contract of `check`; so the child has all of it.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0, "a process: {}", io::Error::last_os_error());
+        // SAFETY: each end is of this process, and used once.
+        let [mut read, mut write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+        if child == 0 {
+            drop(read);
+            report_exits_to(&write);
+            let code = match self.execute(seed, policy, traced, body) {
+                None => 0,
+                Some(failed) => i32::from(write.write_all(failed.to_text().as_bytes()).is_err()) + 1,
+            };
+            // SAFETY: nothing of the parent is to be undone here.
+            unsafe { libc::_exit(code) };
+        }
+        drop(write);
+        let mut text = String::new();
+        let read = read.read_to_string(&mut text);
+        let mut status = 0;
+        // SAFETY: the child of this call.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        match status {
+            0 => None,
+            _ if libc::WIFEXITED(status) && read.is_ok() && Failed::from_text(&text).is_some() => {
+                Failed::from_text(&text)
+            }
+            _ => Some(Failed {
+                what: format!("the process ended by status {status:#x}"),
+                schedule: Vec::new(),
+                trace: Vec::new(),
+            }),
+        }
+    }
+
+    /// One execution, in this process.
+    fn execute(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Option<Failed> {
+        static PANICKED: Mutex<Option<String>> = Mutex::new(None);
+        panic::set_hook(Box::new(|info| {
+            PANICKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(info.to_string());
+        }));
+        let mode = Mode::Explored(Explored::new(policy, self.faults, seed, self.most, traced));
+        // SAFETY: `run` returns after the last use, and the process ends soon after.
+        let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(body) };
+        let (result, _, mode) = machine::run(PRESETS[0].clone(), mode, seed, u64::MAX / 4, body);
+        let panicked = PANICKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let what = match (result, panicked) {
+            (_, Some(message)) => message,
+            (Ok(Ok(())), None) => return None,
+            (Ok(Err(_)), None) => "main panicked".into(),
+            (Err(stopped), None) => describe(&stopped),
+        };
+        let Mode::Explored(explored) = mode else { unreachable!("schedules are explored") };
+        let trace = texts(explored.trace);
+        Some(Failed { what, schedule: explored.decisions, trace })
+    }
+}
+
+/// Where the child's own end is told, if the program ends it: by `exit`, or by `abort`.
+static EXITS_TO: AtomicI32 = AtomicI32::new(-1);
+
+fn report_exits_to(write: &File) {
+    extern "C" fn at_exit() {
+        report_exit("the program ended the process by exit");
+    }
+    extern "C" fn at_abort(_: i32) {
+        report_exit("the program ended the process by abort");
+        // SAFETY: nothing of this child is to be undone.
+        unsafe { libc::_exit(2) };
+    }
+    EXITS_TO.store(write.as_raw_fd(), Ordering::Relaxed);
+    // SAFETY: both handlers run on the one thread of this process, at a call of its own, and use what such a call may use.
+    unsafe {
+        libc::atexit(at_exit);
+        libc::signal(libc::SIGABRT, at_abort as extern "C" fn(i32) as libc::sighandler_t);
+    }
+}
+
+fn report_exit(what: &str) {
+    let Some((schedule, trace)) = machine::explored_so_far() else { return };
+    let failed = Failed { what: what.into(), schedule, trace: texts(trace) };
+    // SAFETY: the pipe's end, which lives as long as this process; it is not closed here.
+    let mut write = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(EXITS_TO.load(Ordering::Relaxed)) });
+    drop(write.write_all(failed.to_text().as_bytes()));
+}
+
+fn texts(trace: Option<Vec<TraceStep>>) -> Vec<Traced> {
+    let text = |step: TraceStep| Traced {
+        thread: step.thread,
+        at: step.at,
+        what: step.what.into(),
+        word: step.word,
+        place: step.place.to_string(),
+    };
+    trace.into_iter().flatten().map(text).collect()
+}
+
+fn describe(stopped: &Stopped) -> String {
+    stopped.to_string()
+}
+
+fn priorities(seed: u64, changes: usize, most: u64) -> Policy {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    // How long executions are is not known: most are short, so the reach is drawn, too.
+    let reach = (64 << (random() % 10)).min(most);
+    let changes = (0..changes).map(|_| random() % reach).collect();
+    Policy::Priorities { of: Vec::new(), lowest: 1 << 31, changes }
+}
+
+/// What a child tells of its failure.
+#[derive(Debug)]
+struct Failed {
+    what: String,
+    schedule: Vec<Decision>,
+    trace: Vec<Traced>,
+}
+
+impl Failed {
+    fn to_text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.what.replace('\n', "\u{1}"), write_schedule(&self.schedule));
+        for Traced { thread, at, what, word, place } in &self.trace {
+            text += &format!("{thread}\t{at}\t{what}\t{word}\t{place}\n");
+        }
+        text
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let what = lines.next()?.replace('\u{1}', "\n");
+        let schedule = read_schedule(lines.next()?)?;
+        let step = |line: &str| {
+            let mut cells = line.split('\t');
+            let mut next = || cells.next();
+            Some(Traced {
+                thread: next()?.parse().ok()?,
+                at: next()?.parse().ok()?,
+                what: next()?.into(),
+                word: next()?.parse().ok()?,
+                place: next()?.into(),
+            })
+        };
+        Some(Self { what, schedule, trace: lines.map(step).collect::<Option<_>>()? })
+    }
+}

@@ -1,0 +1,315 @@
+//! Schedules by seed: which thread runs next is decided at each of its steps, and at the end of each of its turns.
+//!
+//! | a decision | by default | by a seed, sometimes |
+//! |---|---|---|
+//! | at a step | the thread goes on | another thread runs; the clock jumps, or a timer goes off; a sleeper wakes for no reason |
+//! | at a pause, or a yield | the next thread runs, in turn | any |
+//! | where a thread sleeps or ends | likewise; if no thread can run, the earliest timer goes off | any; or the earliest timer goes off |
+//!
+//! Only what departs from the default is written down: that is the schedule of a failure, and it can be replayed and made
+//! shorter.
+//!
+//! Two ways to decide: *random*, where each step is the end of a turn with the same probability; and *by priorities* (PCT:
+//! Burckhardt and others, ASPLOS 2010), where the thread of the highest priority runs, and at some steps it gets the lowest.
+//! A bug that needs d orderings is met by the latter with a probability of 1/(n k^(d-1)) at least, for n threads and k
+//! steps.
+
+use std::collections::HashMap;
+use std::panic::Location;
+
+use super::{Access, Ended, Machine, Mode, State, ThreadId};
+
+/// What a step takes, in nanoseconds.
+const STEP: u64 = 10;
+
+/// A departure from the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// This thread runs.
+    Run(ThreadId),
+    /// The earliest timer goes off.
+    Timer,
+    /// So many nanoseconds pass.
+    Jump(u64),
+    /// This sleeper wakes for no reason, as a futex allows.
+    Spurious(ThreadId),
+}
+
+/// A choice, and at which decision.
+pub type Decision = (u64, Choice);
+
+/// A step of a traced execution.
+#[derive(Clone, Debug)]
+pub struct TraceStep {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// When, in simulated nanoseconds.
+    pub at: u64,
+    /// What: a load, a store, a read-modify-write, a sleep, a wake-up.
+    pub what: &'static str,
+    /// The number of the word that it accesses; 0 if it is no access.
+    pub word: usize,
+    /// Where in the program.
+    pub place: &'static Location<'static>,
+}
+
+/// How decisions are made.
+#[derive(Clone, Debug)]
+pub(crate) enum Policy {
+    /// A turn ends at one of so many steps.
+    Random { one_in: u64 },
+    /// The highest priority runs.
+    Priorities { of: Vec<u64>, lowest: u64, changes: Vec<u64> },
+    /// As written down.
+    Replay(HashMap<u64, Choice>),
+}
+
+pub(crate) struct Explored {
+    /// Threads that can run, by number.
+    ready: Vec<ThreadId>,
+    policy: Policy,
+    faults: bool,
+    random: u64,
+    /// Decisions so far.
+    points: u64,
+    most: u64,
+    /// The thread that runs next, if that is decided.
+    next: Option<ThreadId>,
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) trace: Option<Vec<TraceStep>>,
+}
+
+/// Where a decision is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Point {
+    Step,
+    Pause,
+    End,
+}
+
+impl Explored {
+    pub(crate) fn new(policy: Policy, faults: bool, seed: u64, most: u64, traced: bool) -> Self {
+        Self {
+            ready: Vec::new(),
+            policy,
+            faults,
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d,
+            points: 0,
+            most,
+            next: None,
+            decisions: Vec::new(),
+            trace: traced.then(Vec::new),
+        }
+    }
+
+    pub(crate) fn make_ready(&mut self, id: ThreadId) {
+        if let Err(at) = self.ready.binary_search(&id) {
+            self.ready.insert(at, id);
+        }
+        if let Policy::Priorities { of, .. } = &mut self.policy {
+            while of.len() <= id {
+                of.push(random(&mut self.random) | 1 << 32);
+            }
+        }
+    }
+
+    pub(crate) fn make_unready(&mut self, id: ThreadId) {
+        self.ready.retain(|ready| *ready != id);
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        random(&mut self.random) % n
+    }
+
+    /// The next thread in turn after this one, which may be that one itself.
+    fn in_turn(&self, id: ThreadId) -> Option<ThreadId> {
+        self.ready.iter().copied().find(|ready| *ready > id).or(self.ready.first().copied())
+    }
+
+    /// Any thread that can run.
+    fn any(&mut self) -> Option<ThreadId> {
+        let n = self.ready.len() as u64;
+        (n > 0).then(|| self.below(n)).map(|n| self.ready[n as usize])
+    }
+
+    /// What is chosen at this point, if not the default.
+    fn choose(&mut self, point: Point, id: ThreadId, sleepers: &[ThreadId], timers: bool) -> Option<Choice> {
+        if let Policy::Replay(decisions) = &self.policy {
+            return decisions.get(&self.points).copied();
+        }
+        if self.faults && self.below(if point == Point::End { 16 } else { 400 }) == 0 {
+            match self.below(3) {
+                0 if timers => return Some(Choice::Timer),
+                1 => return Some(Choice::Jump(1 << self.below(27))),
+                2 if !sleepers.is_empty() => {
+                    let sleeper = self.below(sleepers.len() as u64) as usize;
+                    return Some(Choice::Spurious(sleepers[sleeper]));
+                }
+                _ => {}
+            }
+        }
+        let points = self.points;
+        match &mut self.policy {
+            Policy::Random { one_in } => {
+                let one_in = if point == Point::Step { *one_in } else { 1 };
+                if self.below(one_in) == 0 { self.any().map(Choice::Run) } else { None }
+            }
+            Policy::Priorities { of, lowest, changes } => {
+                if point == Point::Pause || changes.contains(&points) {
+                    *lowest -= 1;
+                    of[id] = *lowest;
+                }
+                self.ready.iter().copied().max_by_key(|ready| of[*ready]).map(Choice::Run)
+            }
+            Policy::Replay(_) => None,
+        }
+    }
+}
+
+/// Marsaglia's xorshift.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+}
+
+impl Machine {
+    fn explored(&mut self) -> &mut Explored {
+        match &mut self.mode {
+            Mode::Explored(explored) => explored,
+            Mode::Timed(_) => unreachable!("schedules are explored"),
+        }
+    }
+
+    /// A step of the current thread: true if another thread goes first.
+    pub(crate) fn switches_at_step(&mut self, address: usize, kind: Access) -> bool {
+        let (id, place, at) = (self.current, self.threads[self.current].place, self.clock);
+        let what = match kind {
+            Access::Load => "load",
+            Access::Store => "store",
+            Access::Rmw => "read-modify-write",
+        };
+        if self.explored().trace.is_some() {
+            let word = self.word(address);
+            self.explored().trace.get_or_insert_default().push(TraceStep { thread: id, at, what, word, place });
+        }
+        self.clock += STEP;
+        self.decide(Point::Step);
+        self.explored().next != Some(id)
+    }
+
+    /// A pause of the current thread, or a yield: true if another thread runs now.
+    pub(crate) fn gives_way(&mut self) -> bool {
+        if let Mode::Timed(timed) = &mut self.mode {
+            return timed.give_way();
+        }
+        let id = self.current;
+        self.clock += STEP;
+        self.decide(Point::Pause);
+        self.explored().next != Some(id)
+    }
+
+    /// Decides which thread runs next. None can, if that stays open.
+    fn decide(&mut self, point: Point) {
+        let id = self.current;
+        let limit = self.limit;
+        let timers = self.earliest_timer().is_some();
+        let may_wake = self.explored().faults;
+        let sleepers: Vec<_> = if may_wake { self.futex_sleepers() } else { Vec::new() };
+        let explored = self.explored();
+        explored.points += 1;
+        if explored.points > explored.most {
+            self.clock = limit + 1;
+            self.explored().next = None;
+            return;
+        }
+        let default = match point {
+            Point::Step => Some(id),
+            Point::Pause | Point::End => explored.in_turn(id),
+        };
+        let choice = explored.choose(point, id, &sleepers, timers);
+        let mut next = default;
+        if let Some(choice) = choice {
+            let departs = match choice {
+                Choice::Run(thread) if !explored.ready.contains(&thread) => false,
+                Choice::Run(thread) => {
+                    next = Some(thread);
+                    next != default
+                }
+                Choice::Timer | Choice::Jump(_) | Choice::Spurious(_) => true,
+            };
+            if departs {
+                let at = explored.points;
+                explored.decisions.push((at, choice));
+                self.befall(choice);
+            }
+        }
+        self.explored().next = next;
+    }
+
+    /// What the machine does to its threads.
+    fn befall(&mut self, choice: Choice) {
+        match choice {
+            Choice::Run(_) => {}
+            Choice::Timer => _ = self.fire_earliest_timer(),
+            Choice::Jump(ns) => {
+                self.clock += ns;
+                while self.earliest_timer().is_some_and(|(at, _)| at <= self.clock) {
+                    self.fire_earliest_timer();
+                }
+            }
+            Choice::Spurious(id) => {
+                if let State::Waits(address) = self.threads[id].state {
+                    if let Some(queue) = self.sleepers.get_mut(&address) {
+                        queue.retain(|sleeper| *sleeper != id);
+                    }
+                    self.end_sleep(id, Ended::Woken);
+                }
+            }
+        }
+    }
+
+    fn futex_sleepers(&self) -> Vec<ThreadId> {
+        let waits = |id: &ThreadId| matches!(self.threads[*id].state, State::Waits(_));
+        (0..self.threads.len()).filter(waits).collect()
+    }
+
+    fn earliest_timer(&self) -> Option<(u64, ThreadId)> {
+        let sleeps = |id: &ThreadId| matches!(self.threads[*id].state, State::Waits(_) | State::Sleeps);
+        let timer = |id: ThreadId| Some((self.threads[id].deadline?, id));
+        (0..self.threads.len()).filter(sleeps).filter_map(timer).min()
+    }
+
+    fn fire_earliest_timer(&mut self) -> bool {
+        let Some((at, id)) = self.earliest_timer() else { return false };
+        self.clock = self.clock.max(at);
+        self.time_is_up(id);
+        true
+    }
+}
+
+/// The thread that goes on. None: nothing will ever happen, or the time is up.
+pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
+    loop {
+        if let Some(next) = machine.explored().next.take() {
+            return Some(next);
+        }
+        if machine.clock > machine.limit {
+            return None;
+        }
+        if machine.explored().ready.is_empty() && !machine.fire_earliest_timer() {
+            return None;
+        }
+        machine.decide(Point::End);
+    }
+}
+
+/// The thread that ran is suspended, or has ended.
+pub(crate) fn suspended(machine: &mut Machine) {
+    let id = machine.current;
+    if machine.threads[id].state != State::Ready {
+        machine.explored().make_unready(id);
+        machine.explored().next = None;
+    }
+}

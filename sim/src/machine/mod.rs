@@ -1,0 +1,731 @@
+//! The machine: its threads, its clock, and what is common to both ways of running it.
+//!
+//! Simulated threads are coroutines of one thread of the process. All that they do to each other goes through the functions
+//! below. There are two ways to decide which of them runs:
+//!
+//! | | [`timed`] | [`explored`] |
+//! |---|---|---|
+//! | runs | the processor with the earliest clock, ties by number | what a seed chooses, at each step |
+//! | time | costs of memory and of the system, on so many processors | ten nanoseconds a step, and jumps |
+//! | answers | what it costs, how fair it is | whether it is correct |
+//!
+//! Both are exact: a seed and a program give one execution, on any machine.
+//!
+//! A step takes effect when it is issued, in the order of the processors' clocks; what it costs is added to the clock of its
+//! processor after that. So memory is sequentially consistent.
+
+pub(crate) mod cache;
+pub(crate) mod explored;
+pub(crate) mod preset;
+pub(crate) mod region;
+mod stack;
+pub(crate) mod timed;
+
+use std::any::Any;
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::ptr;
+use std::time::Duration;
+
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+pub(crate) use self::cache::Access;
+use self::cache::Traffic;
+use self::explored::Explored;
+use self::preset::Preset;
+use self::region::Region;
+use self::stack::Stack;
+use self::timed::Timed;
+
+/// The number of a simulated thread.
+pub(crate) type ThreadId = usize;
+
+thread_local! {
+    static MACHINE: Cell<*mut Machine> = const { Cell::new(ptr::null_mut()) };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It runs, or could.
+    Ready,
+    /// It sleeps on the futex at this address, or until its deadline.
+    Waits(usize),
+    /// It sleeps until its deadline.
+    Sleeps,
+    /// It spins, and all that it looks at is as it was.
+    Spins,
+    Done,
+}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Woken,
+    TimeIsUp,
+}
+
+type Body = Box<dyn FnOnce()>;
+
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    pub(crate) state: State,
+    pub(crate) ended: Ended,
+    /// The number of its sleeps: a timer of an earlier one means nothing.
+    pub(crate) sleep: u64,
+    /// When its sleep ends at the latest, in the units of the clock.
+    pub(crate) deadline: Option<u64>,
+    /// Its latest step.
+    place: &'static Location<'static>,
+    spin: Spin,
+    locals: Vec<(usize, Box<dyn Any>)>,
+    yielder: *const Yielder<(), ()>,
+    coroutine: Option<Coroutine<(), (), (), Stack>>,
+}
+
+/// What a thread has looked at in its latest pauses, while it did nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spin {
+    lines: [u32; 4],
+    len: usize,
+    /// Looks with a pause after them, between which it has only loaded from these lines, which were in its cache.
+    rounds: u32,
+    /// It has looked since the last pause.
+    looked: bool,
+    /// When the last round ended.
+    at: u64,
+    /// It has done something else since then.
+    busy: bool,
+}
+
+impl Spin {
+    fn look(&mut self, line: u32) {
+        self.looked = true;
+        if self.lines[..self.len].contains(&line) {
+            return;
+        }
+        if let Some(free) = self.lines.get_mut(self.len) {
+            *free = line;
+            self.len += 1;
+        } else {
+            self.busy = true;
+        }
+    }
+}
+
+/// A thread that has seen an unchanged line so often spins until it changes: no loop that gives up by its count looks so
+/// often without looking at the clock.
+const SPINS_FOR_EVER: u32 = 512;
+
+/// Why a machine stopped before its program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No thread can run, and no timer is set.
+    Deadlock,
+    /// The simulated time is up, or the number of steps.
+    OutOfTime,
+}
+
+/// A program that did not end: why, and where its threads are.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// Why.
+    pub why: Why,
+    /// When, in simulated time.
+    pub at: Duration,
+    /// Its threads that have not ended.
+    pub threads: Vec<ThreadReport>,
+}
+
+/// Where a thread is that has not ended.
+#[derive(Clone, Debug)]
+pub struct ThreadReport {
+    /// Its name.
+    pub name: String,
+    /// What it waits for.
+    pub waits_for: String,
+    /// Its latest step.
+    pub place: String,
+    /// Its stack.
+    pub backtrace: String,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.why {
+            Why::Deadlock => "deadlock: no thread can run, and no timer is set",
+            Why::OutOfTime => "the simulated time is up",
+        };
+        write!(f, "{why} (at {:?})", self.at)?;
+        for thread in &self.threads {
+            write!(f, "\n  {} {}, at {}", thread.name, thread.waits_for, thread.place)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+pub(crate) enum Mode {
+    Timed(Box<Timed>),
+    Explored(Explored),
+}
+
+pub(crate) struct Machine {
+    pub(crate) preset: Preset,
+    pub(crate) mode: Mode,
+    pub(crate) threads: Vec<Thread>,
+    /// The thread that runs.
+    pub(crate) current: ThreadId,
+    /// The clock of its processor, in cycles; in nanoseconds, if schedules are explored.
+    pub(crate) clock: u64,
+    /// Threads that sleep on a futex, in the order of their coming.
+    pub(crate) sleepers: HashMap<usize, VecDeque<ThreadId>>,
+    /// Addresses that were told of, by number: addresses themselves differ between processes.
+    words: HashMap<usize, usize>,
+    region: Region,
+    limit: u64,
+    random: u64,
+    stop: Option<Why>,
+    reports: Vec<ThreadReport>,
+}
+
+/// The machine that runs on this thread of the process.
+#[inline]
+fn current() -> *mut Machine {
+    MACHINE.get()
+}
+
+/// True inside a simulation.
+#[inline]
+#[must_use]
+pub fn is_simulated() -> bool {
+    !current().is_null()
+}
+
+/// The machine, for as long as nothing is suspended.
+#[inline]
+fn with<R>(f: impl FnOnce(&mut Machine) -> R) -> R {
+    let machine = current();
+    assert!(!machine.is_null(), "a simulation runs");
+    // SAFETY:
+    // - it lives as long as the simulation, and is used by this thread alone;
+    // - `f` neither suspends nor calls this function, so this is the one reference.
+    f(unsafe { &mut *machine })
+}
+
+// What threads do.
+
+/// A step: an access to the memory at this address.
+#[inline]
+pub(crate) fn access(address: usize, kind: Access, place: &'static Location<'static>) {
+    if is_simulated() {
+        access_simulated(address, kind, place);
+    }
+}
+
+fn access_simulated(address: usize, kind: Access, place: &'static Location<'static>) {
+    with(|machine| machine.here().place = place);
+    order(address, kind);
+    with(|machine| {
+        let Mode::Timed(timed) = &mut machine.mode else { return };
+        let (served, hit) = timed.access(&machine.preset, address, kind, &mut machine.clock);
+        let spin = &mut machine.threads[machine.current].spin;
+        if kind == Access::Load && hit {
+            spin.look(served.line);
+        } else {
+            spin.busy = true;
+        }
+        if served.changed {
+            machine.wake_spinners(served.line);
+        }
+    });
+}
+
+/// Waits until this thread's step is the next.
+fn order(address: usize, kind: Access) {
+    loop {
+        let (waits, again) = with(|machine| match &mut machine.mode {
+            Mode::Timed(timed) => (!timed.is_next(machine.clock), true),
+            Mode::Explored(_) => (machine.switches_at_step(address, kind), false),
+        });
+        if waits {
+            suspend();
+        }
+        if !(waits && again) {
+            return;
+        }
+    }
+}
+
+/// A full fence.
+pub(crate) fn fence(place: &'static Location<'static>) {
+    if is_simulated() {
+        with(|machine| {
+            machine.here().place = place;
+            if let Mode::Timed(timed) = &mut machine.mode {
+                machine.clock = timed.drained(machine.clock) + machine.preset.memory.rmw;
+            }
+        });
+    }
+}
+
+/// Work that touches no shared memory, for so many cycles.
+pub fn work(cycles: u64) {
+    if is_simulated() {
+        let mut left = cycles;
+        while left > 0 {
+            let done = with(|machine| match &mut machine.mode {
+                Mode::Timed(timed) => timed.work(&mut machine.clock, left),
+                Mode::Explored(_) => left,
+            });
+            left -= done;
+            if left > 0 {
+                suspend(); // the slice of time is over, and others wait
+            }
+        }
+    }
+}
+
+/// One pause of a spin loop.
+pub(crate) fn pause() {
+    if !is_simulated() {
+        return std::hint::spin_loop();
+    }
+    let sleeps = with(|machine| match &mut machine.mode {
+        Mode::Timed(_) => {
+            machine.clock += machine.preset.memory.pause;
+            machine.spins_for_ever()
+        }
+        Mode::Explored(_) => machine.gives_way(),
+    });
+    if sleeps {
+        suspend();
+    }
+}
+
+/// Lets another thread of this processor run.
+pub fn yield_now() {
+    if !is_simulated() {
+        return std::thread::yield_now();
+    }
+    order(0, Access::Load);
+    let gives_way = with(|machine| {
+        machine.clock += machine.system(machine.preset.system.syscall);
+        machine.gives_way()
+    });
+    if gives_way {
+        suspend();
+    }
+}
+
+/// The simulated time since the machine began, in nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    with(|machine| {
+        machine.here().spin.busy = true;
+        match machine.mode {
+            Mode::Timed(_) => {
+                machine.clock += machine.preset.memory.clock;
+                machine.preset.ns(machine.clock)
+            }
+            Mode::Explored(_) => machine.clock,
+        }
+    })
+}
+
+/// Sleeps while `unchanged`, until a wake-up for this address or the deadline (in nanoseconds since the machine began). False: the
+/// deadline has passed.
+pub(crate) fn wait(
+    address: usize,
+    unchanged: impl FnOnce() -> bool,
+    deadline: Option<u64>,
+    place: &'static Location<'static>,
+) -> bool {
+    access_simulated(address, Access::Load, place);
+    with(|machine| machine.clock += machine.system(machine.preset.system.syscall));
+    order(address, Access::Load);
+    if !unchanged() {
+        return true;
+    }
+    with(|machine| {
+        let id = machine.current;
+        machine.sleepers.entry(address).or_default().push_back(id);
+        machine.sleep(State::Waits(address), deadline);
+    });
+    suspend();
+    with(|machine| machine.here().ended == Ended::Woken)
+}
+
+/// Wakes up to `n` threads that sleep on this address.
+pub(crate) fn wake(address: usize, n: u32) {
+    order(address, Access::Rmw);
+    with(|machine| {
+        machine.clock += machine.system(machine.preset.system.syscall);
+        for _ in 0..n {
+            let Some(sleeper) = machine.sleepers.get_mut(&address).and_then(VecDeque::pop_front) else { break };
+            machine.clock += machine.system(machine.preset.system.wake);
+            machine.end_sleep(sleeper, Ended::Woken);
+        }
+    });
+}
+
+/// Sleeps until so many nanoseconds after the machine began.
+pub(crate) fn sleep_until(deadline: u64) {
+    order(0, Access::Load);
+    with(|machine| machine.sleep(State::Sleeps, Some(deadline)));
+    suspend();
+}
+
+/// Starts a thread.
+pub(crate) fn spawn(name: String, body: Body) -> std::io::Result<ThreadId> {
+    order(0, Access::Rmw);
+    with(|machine| {
+        machine.clock += machine.system(20 * machine.preset.system.syscall);
+        machine.start(name, body)
+    })
+}
+
+/// The number of this thread; 0 outside a simulation.
+pub(crate) fn thread_id() -> ThreadId {
+    if is_simulated() { with(|machine| machine.current) } else { 0 }
+}
+
+/// Threads that have not ended.
+#[must_use]
+pub fn live_threads() -> usize {
+    with(|machine| machine.threads.iter().filter(|thread| thread.state != State::Done).count())
+}
+
+/// The decisions and the steps so far, if schedules are explored.
+pub(crate) fn explored_so_far() -> Option<(Vec<explored::Decision>, Option<Vec<explored::TraceStep>>)> {
+    if !is_simulated() {
+        return None;
+    }
+    with(|machine| match &machine.mode {
+        Mode::Timed(_) => None,
+        Mode::Explored(explored) => Some((explored.decisions.clone(), explored.trace.clone())),
+    })
+}
+
+/// Processors of this machine.
+#[must_use]
+pub(crate) fn processors() -> Option<usize> {
+    is_simulated().then(|| {
+        with(|machine| match &machine.mode {
+            Mode::Timed(timed) => timed.processors(),
+            Mode::Explored(_) => 4,
+        })
+    })
+}
+
+/// The next of a sequence of random numbers that the seed decides.
+#[must_use]
+pub fn random() -> u64 {
+    with(Machine::random)
+}
+
+/// What accesses have cost since the machine began: all zero if schedules are explored.
+#[must_use]
+pub fn traffic() -> Traffic {
+    with(|machine| match &machine.mode {
+        Mode::Timed(timed) => timed.traffic(),
+        Mode::Explored(_) => Traffic::default(),
+    })
+}
+
+/// This thread's value for the key, from `init` at first. `init` runs outside of the machine.
+pub(crate) fn local<T: 'static>(key: usize, init: impl FnOnce() -> T) -> *const T {
+    let find = |machine: &mut Machine| {
+        let found = machine.here().locals.iter().find(|local| local.0 == key);
+        found.map(|local| ptr::from_ref(local.1.downcast_ref::<T>().expect("a key has one type")))
+    };
+    with(find).unwrap_or_else(|| {
+        let value: Box<dyn Any> = Box::new(init());
+        with(|machine| machine.here().locals.push((key, value)));
+        with(find).expect("it has just been stored")
+    })
+}
+
+/// Lets the machine run others until this thread's turn comes. On a machine that has stopped it says where it is, for good.
+fn suspend() {
+    let yielder = with(|machine| machine.here().yielder);
+    // SAFETY: the yielder of the coroutine that this runs on, which lives as long as it runs.
+    let yielder = unsafe { &*yielder };
+    yielder.suspend(());
+    while with(|machine| machine.stop.is_some()) {
+        let backtrace = Backtrace::force_capture().to_string();
+        with(|machine| machine.report(backtrace));
+        yielder.suspend(());
+    }
+}
+
+impl Machine {
+    fn new(preset: Preset, mode: Mode, seed: u64, region: Region, limit: u64) -> Self {
+        Self {
+            preset,
+            mode,
+            threads: Vec::new(),
+            current: 0,
+            clock: 0,
+            sleepers: HashMap::new(),
+            words: HashMap::new(),
+            region,
+            limit,
+            random: seed ^ 0x5851_f42d_4c95_7f2d,
+            stop: None,
+            reports: Vec::new(),
+        }
+    }
+
+    fn here(&mut self) -> &mut Thread {
+        &mut self.threads[self.current]
+    }
+
+    /// The thread that runs next. None: no thread ever will, or the time is up.
+    fn next(&mut self) -> Option<ThreadId> {
+        match self.mode {
+            Mode::Timed(_) => timed::next(self),
+            Mode::Explored(_) => explored::next(self),
+        }
+    }
+
+    /// The thread that ran is suspended, or has ended.
+    fn suspended(&mut self) {
+        match self.mode {
+            Mode::Timed(_) => timed::suspended(self),
+            Mode::Explored(_) => explored::suspended(self),
+        }
+    }
+
+    /// A time of the system, in the units of the clock.
+    pub(crate) fn system(&self, ns: u64) -> u64 {
+        match self.mode {
+            Mode::Timed(_) => self.preset.cycles(ns),
+            Mode::Explored(_) => 0,
+        }
+    }
+
+    /// A point of time, in the units of the clock.
+    fn at(&self, ns: u64) -> u64 {
+        match self.mode {
+            Mode::Timed(_) => self.preset.cycles(ns),
+            Mode::Explored(_) => ns,
+        }
+    }
+
+    /// SplitMix64.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn start(&mut self, name: String, body: Body) -> std::io::Result<ThreadId> {
+        let id = self.threads.len();
+        let coroutine = Coroutine::with_stack(Stack::new(self.region, id)?, move |yielder: &Yielder<(), ()>, ()| {
+            with(|machine| machine.here().yielder = yielder);
+            body();
+            // Destructors of thread-locals may wait, and make others.
+            while let Some((_, value)) = with(|machine| machine.here().locals.pop()) {
+                drop(value);
+            }
+            with(|machine| machine.here().state = State::Done);
+        });
+        self.threads.push(Thread {
+            name,
+            state: State::Ready,
+            ended: Ended::Woken,
+            sleep: 0,
+            deadline: None,
+            place: Location::caller(),
+            spin: Spin::default(),
+            locals: Vec::new(),
+            yielder: ptr::null(),
+            coroutine: Some(coroutine),
+        });
+        self.make_ready(id);
+        Ok(id)
+    }
+
+    /// A thread can run again, from now on.
+    fn make_ready(&mut self, id: ThreadId) {
+        self.threads[id].state = State::Ready;
+        match &mut self.mode {
+            Mode::Timed(timed) => timed.make_ready(&self.preset, id, self.clock),
+            Mode::Explored(explored) => explored.make_ready(id),
+        }
+    }
+
+    /// The current thread sleeps from now on.
+    fn sleep(&mut self, state: State, deadline_ns: Option<u64>) {
+        let deadline = deadline_ns.map(|ns| self.at(ns));
+        let id = self.current;
+        let thread = &mut self.threads[id];
+        thread.state = state;
+        thread.sleep += 1;
+        thread.deadline = deadline;
+        let sleep = thread.sleep;
+        if let (Mode::Timed(timed), Some(deadline)) = (&mut self.mode, deadline) {
+            timed.set_timer(deadline.max(self.clock), id, sleep);
+        }
+        if let Mode::Explored(explored) = &mut self.mode {
+            explored.make_unready(id);
+        }
+    }
+
+    /// A sleeper, which is in no queue of a futex any more, goes on.
+    fn end_sleep(&mut self, id: ThreadId, ended: Ended) {
+        self.threads[id].ended = ended;
+        self.threads[id].deadline = None;
+        self.make_ready(id);
+    }
+
+    /// The deadline of a sleeper has come.
+    fn time_is_up(&mut self, id: ThreadId) {
+        if let State::Waits(address) = self.threads[id].state
+            && let Some(queue) = self.sleepers.get_mut(&address)
+        {
+            queue.retain(|sleeper| *sleeper != id);
+        }
+        self.end_sleep(id, Ended::TimeIsUp);
+    }
+
+    /// A pause of the current thread: true if it is to sleep until what it looks at changes.
+    fn spins_for_ever(&mut self) -> bool {
+        let id = self.current;
+        let clock = self.clock;
+        let spin = &mut self.threads[id].spin;
+        if spin.busy {
+            *spin = Spin { at: clock, ..Spin::default() };
+            return false;
+        }
+        if !std::mem::take(&mut spin.looked) {
+            return false; // it waits by pauses alone, and will look later
+        }
+        spin.rounds += 1;
+        let period = clock - std::mem::replace(&mut spin.at, clock);
+        if spin.rounds < SPINS_FOR_EVER {
+            return false;
+        }
+        let seen = std::mem::take(spin);
+        self.threads[id].state = State::Spins;
+        if let Mode::Timed(timed) = &mut self.mode {
+            timed.spin(&seen.lines[..seen.len], id, period.max(1), clock);
+        }
+        true
+    }
+
+    fn wake_spinners(&mut self, line: u32) {
+        if let Mode::Timed(timed) = &mut self.mode {
+            for id in timed.wake_spinners(line, self.clock) {
+                self.threads[id].state = State::Ready;
+            }
+        }
+    }
+
+    /// The number of an address, from 1 on, by the order of first mention; 0 is no address.
+    pub(crate) fn word(&mut self, address: usize) -> usize {
+        let next = self.words.len() + 1;
+        if address == 0 { 0 } else { *self.words.entry(address).or_insert(next) }
+    }
+
+    fn report(&mut self, backtrace: String) {
+        let futex = match self.here().state {
+            State::Waits(address) => self.word(address),
+            _ => 0,
+        };
+        let thread = &self.threads[self.current];
+        let waits_for = match thread.state {
+            State::Waits(_) => format!("sleeps on futex {futex}"),
+            State::Sleeps => "sleeps".into(),
+            State::Spins => "spins on a line that no thread changes".into(),
+            State::Ready | State::Done => "could run".into(),
+        };
+        let report = ThreadReport { name: thread.name.clone(), waits_for, place: thread.place.to_string(), backtrace };
+        self.reports.push(report);
+    }
+}
+
+/// Runs a thread until it suspends itself or ends.
+fn resume(id: ThreadId) {
+    // It is out of the machine while it runs, which uses the machine.
+    let mut coroutine = with(|machine| {
+        machine.current = id;
+        machine.threads[id].coroutine.take().expect("it does not run")
+    });
+    let result = coroutine.resume(());
+    let suspended = matches!(result, CoroutineResult::Yield(())).then_some(coroutine);
+    with(|machine| machine.threads[id].coroutine = suspended);
+}
+
+/// Runs `main` as the first thread of a machine, until it returns. Other threads are left where they are then.
+pub(crate) fn run<T: 'static>(
+    preset: Preset,
+    mode: Mode,
+    seed: u64,
+    limit_ns: u64,
+    main: impl FnOnce() -> T + 'static,
+) -> (Result<std::thread::Result<T>, Stopped>, Duration, Mode) {
+    assert!(!is_simulated(), "one simulation inside another");
+    let region = Region::new().expect("addresses for a machine");
+    crate::arena::begin(region.arena());
+    let mut machine = Machine::new(preset, mode, seed, region, 0);
+    machine.limit = machine.at(limit_ns);
+    let machine = Box::into_raw(Box::new(machine));
+    let result = std::rc::Rc::new(Cell::new(None));
+    let theirs = result.clone();
+    MACHINE.set(machine);
+    let body = move || theirs.set(Some(catch_unwind(AssertUnwindSafe(main))));
+    with(|machine| machine.start("main".into(), Box::new(body))).expect("memory for a stack");
+    loop {
+        if with(|machine| machine.threads[0].state == State::Done) {
+            break;
+        }
+        match with(|machine| if machine.clock > machine.limit { None } else { machine.next() }) {
+            Some(id) => resume(id),
+            None => {
+                let too_late = |machine: &Machine| machine.clock > machine.limit;
+                with(|machine| machine.stop = Some(if too_late(machine) { Why::OutOfTime } else { Why::Deadlock }));
+                break;
+            }
+        }
+        with(Machine::suspended);
+    }
+    let stopped = with(|machine| machine.stop.clone()).map(|why| {
+        for id in 0..with(|machine| machine.threads.len()) {
+            // One that has not begun has nothing to say.
+            if with(|machine| machine.threads[id].state != State::Done && !machine.threads[id].yielder.is_null()) {
+                resume(id);
+            }
+        }
+        let at = with(|machine| machine.elapsed());
+        Stopped { why, at, threads: with(|machine| std::mem::take(&mut machine.reports)) }
+    });
+    MACHINE.set(ptr::null_mut());
+    // SAFETY: from `into_raw` above; nothing refers to it any more.
+    let mut machine = unsafe { Box::from_raw(machine) };
+    for thread in &mut machine.threads {
+        // What is on the stacks of threads that have not ended may be named by statics.
+        std::mem::forget(thread.coroutine.take());
+        std::mem::forget(std::mem::take(&mut thread.locals));
+    }
+    let elapsed = machine.elapsed();
+    let Machine { mode, .. } = *machine;
+    match (stopped, result.take()) {
+        (Some(stopped), _) => (Err(stopped), elapsed, mode),
+        (None, Some(result)) => (Ok(result), elapsed, mode),
+        (None, None) => unreachable!("main has ended"),
+    }
+}
+
+impl Machine {
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(match self.mode {
+            Mode::Timed(_) => self.preset.ns(self.clock),
+            Mode::Explored(_) => self.clock,
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! What things cost on a machine.
+//!
+//! Costs are cycles of its processors, unless a name says otherwise. Results of a simulation are ratios and shapes: none of
+//! them is a time to quote.
+
+/// A machine: its processors, and what memory and the operating system cost there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preset {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Where the numbers come from.
+    pub source: &'static str,
+    /// Processors that the system sees, hyperthreads included.
+    pub processors: usize,
+    /// Hyperthreads that share a core and its caches.
+    pub threads_per_core: usize,
+    /// Cores of a socket. Processors are numbered thread by thread of a core, core by core, socket by socket.
+    pub cores_per_socket: usize,
+    /// Million cycles a second.
+    pub mhz: u64,
+    /// What memory costs.
+    pub memory: Memory,
+    /// What the operating system costs.
+    pub system: System,
+}
+
+/// Costs of accesses, in cycles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// A load of a line in the own cache, with an instruction or two beside it.
+    pub load: u64,
+    /// A store to a line that is the own.
+    pub store: u64,
+    /// A locked instruction on a line that is the own.
+    pub rmw: u64,
+    /// One pause instruction.
+    pub pause: u64,
+    /// A reading of the clock.
+    pub clock: u64,
+    /// A miss that another cache of this socket serves.
+    pub near: u64,
+    /// A miss that a cache of another socket serves.
+    pub far: u64,
+    /// A miss that memory serves: the first use of a line.
+    pub first: u64,
+    /// For how long a read miss keeps others from the line.
+    pub read_occupancy: u64,
+    /// For how long a miss to write does.
+    pub write_occupancy: u64,
+    /// More of it for each cache that loses the line.
+    pub invalidation: u64,
+}
+
+/// Costs of the operating system, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct System {
+    /// A system call that does nothing.
+    pub syscall: u64,
+    /// Putting a thread to sleep, until another runs in its place.
+    pub switch: u64,
+    /// Waking one thread, for its waker.
+    pub wake: u64,
+    /// From the wake-up to the first instruction on a processor that was idle.
+    pub idle_exit: u64,
+    /// How long a thread runs while others of its processor wait.
+    pub quantum: u64,
+    /// How long a thread runs before one that is woken takes its place.
+    pub granule: u64,
+}
+
+const LINUX: System =
+    System { syscall: 150, switch: 1_500, wake: 2_000, idle_exit: 8_000, quantum: 3_000_000, granule: 750_000 };
+
+/// All machines.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "two",
+        source: "the project's own machine, two processors of an AMD EPYC in a virtual machine: `cargo sim calibrate`",
+        processors: 2,
+        threads_per_core: 1,
+        cores_per_socket: 2,
+        mhz: 2_600,
+        memory: Memory {
+            load: 3,
+            store: 3,
+            rmw: 19,
+            pause: 40,
+            clock: 65,
+            near: 130,
+            far: 500,
+            first: 250,
+            read_occupancy: 20,
+            write_occupancy: 40,
+            invalidation: 3,
+        },
+        system: LINUX,
+    },
+    Preset {
+        name: "x5-2",
+        source: "the testbed of Malthusian Locks and TWA: 2 x 18 cores x 2 (Xeon E5-2699 v3); latencies of libslock (SOSP'13)",
+        processors: 72,
+        threads_per_core: 2,
+        cores_per_socket: 18,
+        mhz: 2_300,
+        memory: Memory {
+            load: 4,
+            store: 4,
+            rmw: 20,
+            pause: 10,
+            clock: 60,
+            near: 110,
+            far: 300,
+            first: 250,
+            read_occupancy: 14,
+            write_occupancy: 40,
+            invalidation: 3,
+        },
+        system: LINUX,
+    },
+    Preset {
+        name: "altra",
+        source: "the testbed of the capacitors: Ampere Altra Max, 128 cores, one socket, a mesh",
+        processors: 128,
+        threads_per_core: 1,
+        cores_per_socket: 128,
+        mhz: 3_000,
+        memory: Memory {
+            load: 4,
+            store: 4,
+            rmw: 18,
+            pause: 20,
+            clock: 40,
+            near: 150,
+            far: 450,
+            first: 300,
+            read_occupancy: 14,
+            write_occupancy: 40,
+            invalidation: 3,
+        },
+        system: LINUX,
+    },
+    Preset {
+        name: "forty",
+        source: "any part with 40 processors, for Go issue 33747: 2 x 10 cores x 2, costs of x5-2",
+        processors: 40,
+        threads_per_core: 2,
+        cores_per_socket: 10,
+        mhz: 2_300,
+        memory: Memory {
+            load: 4,
+            store: 4,
+            rmw: 20,
+            pause: 10,
+            clock: 60,
+            near: 110,
+            far: 300,
+            first: 250,
+            read_occupancy: 14,
+            write_occupancy: 40,
+            invalidation: 3,
+        },
+        system: LINUX,
+    },
+    Preset {
+        name: "core128",
+        source: "a part of two sockets of 64 cores: costs of an AMD EPYC, misses across sockets as libslock's Opteron",
+        processors: 128,
+        threads_per_core: 1,
+        cores_per_socket: 64,
+        mhz: 2_600,
+        memory: Memory {
+            load: 4,
+            store: 4,
+            rmw: 18,
+            pause: 40,
+            clock: 65,
+            near: 130,
+            far: 400,
+            first: 250,
+            read_occupancy: 20,
+            write_occupancy: 40,
+            invalidation: 3,
+        },
+        system: LINUX,
+    },
+];
+
+impl Preset {
+    /// The machine of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PRESETS.iter().find(|preset| preset.name == name)
+    }
+
+    pub(crate) fn cycles(&self, ns: u64) -> u64 {
+        ns * self.mhz / 1000
+    }
+
+    pub(crate) fn ns(&self, cycles: u64) -> u64 {
+        // Without an overflow for 2^64 cycles.
+        cycles / self.mhz * 1000 + cycles % self.mhz * 1000 / self.mhz
+    }
+
+    pub(crate) fn core(&self, cpu: usize) -> usize {
+        cpu / self.threads_per_core
+    }
+
+    pub(crate) fn socket(&self, core: usize) -> usize {
+        core / self.cores_per_socket
+    }
+}

@@ -1,0 +1,51 @@
+//! Stacks of simulated threads.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr;
+
+use corosensei::stack::{Stack as CoroutineStack, StackPointer};
+
+use super::region::{Region, map};
+
+/// The size of one with its guard.
+const SIZE: usize = 1 << 20;
+const GUARD: usize = 1 << 14;
+
+/// A stack with a guard below it. It is unmapped when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Stack(usize);
+
+impl Stack {
+    /// The stack of this number in a region, which no other one has.
+    pub(crate) fn new(region: Region, number: usize) -> io::Result<Self> {
+        let limit = region.stacks() + number * SIZE;
+        map(limit, SIZE)?;
+        let stack = Self(limit);
+        // SAFETY: the first pages of the mapping above, which nothing uses.
+        if unsafe { libc::mprotect(ptr::without_provenance_mut(limit), GUARD, libc::PROT_NONE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(stack)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, whose coroutine has ended.
+        unsafe { libc::munmap(ptr::without_provenance_mut(self.0), SIZE) };
+    }
+}
+
+// SAFETY:
+// - a guard lies at the lower end, from `limit` on;
+// - base and limit are aligned to pages.
+unsafe impl CoroutineStack for Stack {
+    fn base(&self) -> StackPointer {
+        NonZeroUsize::new(self.0 + SIZE).expect("it is not at address 0")
+    }
+
+    fn limit(&self) -> StackPointer {
+        NonZeroUsize::new(self.0).expect("it is not at address 0")
+    }
+}

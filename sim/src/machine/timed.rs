@@ -1,0 +1,317 @@
+//! Threads on processors with costs: the processor with the earliest clock runs.
+//!
+//! | event | at | then |
+//! |---|---|---|
+//! | `Continue` | the clock of a processor | its thread goes on, until it is not the earliest any more |
+//! | `Timer` | the deadline of a sleeper | it can run again |
+//! | `Slice` | the end of a slice of time | a thread that spins, while others of its processor wait, stands behind them |
+//!
+//! The system: a thread that can run again goes to the processor where it was, if that is idle; else to an idle one, near
+//! before far; else into the queue of its own processor, or of the one with the shortest. A processor without threads
+//! takes one from the longest queue. A thread runs for a quantum, if others wait; a thread that was woken takes the
+//! processor from one that has had a granule of time.
+//!
+//! A thread that spins for ever on a line of its cache causes no events: its processor waits for the line to change, and
+//! then looks when it would have looked.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use super::cache::{Access, Caches, Served, Traffic};
+use super::preset::Preset;
+use super::{Machine, Mode, State, ThreadId};
+
+/// Work is cut into pieces of so many nanoseconds, so that a queue that fills meanwhile is seen.
+const PIECE: u64 = 5_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Continue { cpu: usize, turn: u64 },
+    Slice { cpu: usize, turn: u64 },
+    Timer { thread: ThreadId, sleep: u64 },
+}
+
+#[derive(Debug, Default)]
+struct Cpu {
+    clock: u64,
+    current: Option<ThreadId>,
+    queue: VecDeque<ThreadId>,
+    slice_begin: u64,
+    slice_end: u64,
+    /// When its last store is done.
+    store_done: u64,
+    /// Events of earlier turns mean nothing.
+    turn: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spinner {
+    thread: ThreadId,
+    cpu: usize,
+    /// It spins no more if its processor has had another turn.
+    turn: u64,
+    period: u64,
+}
+
+pub(crate) struct Timed {
+    cpus: Vec<Cpu>,
+    /// The processor that runs.
+    cpu: usize,
+    events: BinaryHeap<Reverse<(u64, usize, Event)>>,
+    /// The earliest event: a step at this time, by this processor, is the last that may be taken before it.
+    horizon: (u64, usize),
+    caches: Caches,
+    spinners: HashMap<u32, Vec<Spinner>>,
+    /// The processor of each thread.
+    home: Vec<usize>,
+    /// The current thread gives way.
+    gives_way: bool,
+    preset: Preset,
+    quantum: u64,
+    granule: u64,
+    switch: u64,
+    idle_exit: u64,
+    piece: u64,
+}
+
+impl Timed {
+    pub(crate) fn new(preset: &Preset, processors: usize, seed: u64) -> Self {
+        Self {
+            cpus: (0..processors).map(|_| Cpu::default()).collect(),
+            cpu: 0,
+            events: BinaryHeap::new(),
+            horizon: (0, 0),
+            caches: Caches::new(seed),
+            spinners: HashMap::new(),
+            home: Vec::new(),
+            gives_way: false,
+            quantum: preset.cycles(preset.system.quantum),
+            granule: preset.cycles(preset.system.granule),
+            switch: preset.cycles(preset.system.switch),
+            idle_exit: preset.cycles(preset.system.idle_exit),
+            piece: preset.cycles(PIECE),
+            preset: preset.clone(),
+        }
+    }
+
+    pub(crate) fn processors(&self) -> usize {
+        self.cpus.len()
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.caches.traffic
+    }
+
+    #[inline]
+    pub(crate) fn is_next(&self, clock: u64) -> bool {
+        (clock, self.cpu) <= self.horizon
+    }
+
+    /// An access of the running thread, and whether it was a hit.
+    pub(crate) fn access(&mut self, preset: &Preset, address: usize, kind: Access, clock: &mut u64) -> (Served, bool) {
+        let before = self.caches.traffic.misses;
+        let core = preset.core(self.cpu);
+        let store_done = &mut self.cpus[self.cpu].store_done;
+        let served = self.caches.access(preset, core, address, kind, *clock, store_done);
+        *clock = served.done;
+        (served, self.caches.traffic.misses == before)
+    }
+
+    /// When the stores before are done.
+    pub(crate) fn drained(&self, clock: u64) -> u64 {
+        clock.max(self.cpus[self.cpu].store_done)
+    }
+
+    /// A piece of work: how many cycles of it were done.
+    pub(crate) fn work(&self, clock: &mut u64, left: u64) -> u64 {
+        let done = left.min(self.piece);
+        *clock += done;
+        done
+    }
+
+    fn push(&mut self, time: u64, who: usize, event: Event) {
+        self.horizon = self.horizon.min((time, who));
+        self.events.push(Reverse((time, who, event)));
+    }
+
+    /// The thread of this processor goes on at its clock.
+    fn continue_at(&mut self, cpu: usize, clock: u64) {
+        let at = &mut self.cpus[cpu];
+        at.clock = clock;
+        at.turn += 1;
+        let turn = at.turn;
+        self.push(clock, cpu, Event::Continue { cpu, turn });
+    }
+
+    /// The thread has the processor from now on.
+    fn begin(&mut self, cpu: usize, thread: ThreadId, clock: u64) {
+        self.home[thread] = cpu;
+        let at = &mut self.cpus[cpu];
+        at.current = Some(thread);
+        at.slice_begin = clock;
+        at.slice_end = clock + self.quantum;
+        self.continue_at(cpu, clock);
+    }
+
+    /// This processor has no thread: it takes the next one, if there is one.
+    fn dispatch(&mut self, cpu: usize, clock: u64) {
+        self.cpus[cpu].current = None;
+        self.cpus[cpu].clock = clock;
+        self.cpus[cpu].turn += 1;
+        let own = self.cpus[cpu].queue.pop_front();
+        let next = own.or_else(|| {
+            let core = self.preset.core(cpu);
+            let far = |other: usize| self.preset.socket(self.preset.core(other)) != self.preset.socket(core);
+            let victim = (0..self.cpus.len())
+                .filter(|&other| !self.cpus[other].queue.is_empty())
+                .min_by_key(|&other| (Reverse(self.cpus[other].queue.len()), far(other), other))?;
+            self.cpus[victim].queue.pop_front()
+        });
+        if let Some(thread) = next {
+            self.begin(cpu, thread, clock + self.switch);
+        }
+    }
+
+    pub(crate) fn make_ready(&mut self, preset: &Preset, thread: ThreadId, now: u64) {
+        if thread >= self.home.len() {
+            // A new one: first a thread of each core, socket by socket, then the other hyperthreads.
+            let (cpus, each) = (self.cpus.len(), preset.threads_per_core);
+            let cores = cpus.div_ceil(each);
+            let place = thread % cpus;
+            let cpu = place % cores * each + place / cores;
+            self.home.resize(thread + 1, if cpu < cpus { cpu } else { place });
+        }
+        let home = self.home[thread];
+        let socket = |cpu: usize| preset.socket(preset.core(cpu));
+        let idle = (0..self.cpus.len())
+            .filter(|&cpu| self.cpus[cpu].current.is_none())
+            .min_by_key(|&cpu| (cpu != home, socket(cpu) != socket(home), cpu));
+        if let Some(cpu) = idle {
+            let clock = self.cpus[cpu].clock.max(now) + self.idle_exit;
+            return self.begin(cpu, thread, clock);
+        }
+        let shortest = (0..self.cpus.len())
+            .min_by_key(|&cpu| (self.cpus[cpu].queue.len(), cpu != home, cpu))
+            .expect("there is a processor");
+        self.home[thread] = shortest;
+        let at = &mut self.cpus[shortest];
+        at.queue.push_back(thread);
+        // It takes the processor from one that has had its granule.
+        at.slice_end = at.slice_end.min(now.max(at.slice_begin + self.granule));
+        let (end, turn) = (at.slice_end, at.turn);
+        if shortest == self.cpu {
+            self.horizon = self.horizon.min((end, shortest));
+        }
+        self.push(end.max(now), shortest, Event::Slice { cpu: shortest, turn });
+    }
+
+    pub(crate) fn set_timer(&mut self, at: u64, thread: ThreadId, sleep: u64) {
+        let who = self.cpus.len() + thread;
+        self.push(at, who, Event::Timer { thread, sleep });
+    }
+
+    /// The running thread spins on these lines, from the end of this turn on.
+    pub(crate) fn spin(&mut self, lines: &[u32], thread: ThreadId, period: u64, clock: u64) {
+        let cpu = self.cpu;
+        self.cpus[cpu].clock = clock;
+        let spinner = Spinner { thread, cpu, turn: self.cpus[cpu].turn + 1, period };
+        for line in lines {
+            self.spinners.entry(*line).or_default().push(spinner);
+        }
+    }
+
+    /// The line changes now. Those that spin on it look again, when they would have looked.
+    pub(crate) fn wake_spinners(&mut self, line: u32, now: u64) -> Vec<ThreadId> {
+        if self.spinners.is_empty() {
+            return Vec::new();
+        }
+        let mut spinners = self.spinners.remove(&line).unwrap_or_default();
+        spinners.retain(|spinner| self.cpus[spinner.cpu].turn == spinner.turn);
+        spinners
+            .iter()
+            .map(|spinner| {
+                let clock = self.cpus[spinner.cpu].clock;
+                let rounds = now.saturating_sub(clock).div_ceil(spinner.period);
+                self.continue_at(spinner.cpu, clock + rounds * spinner.period);
+                spinner.thread
+            })
+            .collect()
+    }
+
+    pub(crate) fn give_way(&mut self) -> bool {
+        self.gives_way = !self.cpus[self.cpu].queue.is_empty();
+        self.gives_way
+    }
+}
+
+/// The thread that goes on, with its processor and its clock. None: nothing will ever happen.
+pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
+    loop {
+        let Mode::Timed(timed) = &mut machine.mode else { unreachable!("schedules are not explored") };
+        let Reverse((time, _, event)) = timed.events.pop()?;
+        match event {
+            Event::Continue { cpu, turn } if timed.cpus[cpu].turn == turn => {
+                let at = &timed.cpus[cpu];
+                let end = if at.queue.is_empty() { (u64::MAX, 0) } else { (at.slice_end, cpu) };
+                let earliest = timed.events.peek().map_or((u64::MAX, 0), |Reverse((time, who, _))| (*time, *who));
+                timed.cpu = cpu;
+                timed.horizon = end.min(earliest);
+                machine.clock = time;
+                return at.current;
+            }
+            Event::Slice { cpu, turn } if timed.cpus[cpu].turn == turn => {
+                // A thread that is not suspended by spinning sees the end of its slice itself.
+                let Some(thread) = timed.cpus[cpu].current else { continue };
+                if machine.threads[thread].state == State::Spins && !timed.cpus[cpu].queue.is_empty() {
+                    machine.threads[thread].state = State::Ready;
+                    timed.cpus[cpu].queue.push_back(thread);
+                    timed.dispatch(cpu, time);
+                }
+            }
+            Event::Timer { thread, sleep } => {
+                let sleeper = &machine.threads[thread];
+                if sleeper.sleep == sleep && matches!(sleeper.state, State::Waits(_) | State::Sleeps) {
+                    machine.clock = time;
+                    machine.time_is_up(thread);
+                }
+            }
+            Event::Continue { .. } | Event::Slice { .. } => {}
+        }
+        if machine.clock > machine.limit {
+            return None;
+        }
+    }
+}
+
+/// The thread that ran is suspended, or has ended.
+pub(crate) fn suspended(machine: &mut Machine) {
+    let (id, clock) = (machine.current, machine.clock);
+    let state = machine.threads[id].state;
+    let Mode::Timed(timed) = &mut machine.mode else { unreachable!("schedules are not explored") };
+    let cpu = timed.cpu;
+    let gives_way = std::mem::take(&mut timed.gives_way);
+    match state {
+        State::Ready => {
+            let waiting = !timed.cpus[cpu].queue.is_empty();
+            if waiting && (gives_way || clock >= timed.cpus[cpu].slice_end) {
+                timed.cpus[cpu].queue.push_back(id);
+                timed.dispatch(cpu, clock);
+            } else {
+                if clock >= timed.cpus[cpu].slice_end {
+                    timed.cpus[cpu].slice_begin = clock;
+                    timed.cpus[cpu].slice_end = clock + timed.quantum;
+                }
+                timed.continue_at(cpu, clock);
+            }
+        }
+        State::Spins => {
+            timed.cpus[cpu].turn += 1;
+            let at = &timed.cpus[cpu];
+            if !at.queue.is_empty() {
+                let (end, turn) = (at.slice_end.max(clock), at.turn);
+                timed.push(end, cpu, Event::Slice { cpu, turn });
+            }
+        }
+        State::Waits(_) | State::Sleeps | State::Done => timed.dispatch(cpu, clock),
+    }
+}

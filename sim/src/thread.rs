@@ -1,0 +1,164 @@
+//! Threads: simulated ones inside a simulation, the system's outside.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use crate::atomic::AtomicU32;
+use crate::futex;
+use crate::machine::{self, is_simulated};
+
+pub use crate::machine::yield_now;
+pub use crate::time::sleep;
+
+/// The identity of a thread, simulated or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ThreadId {
+    /// A simulated one.
+    Simulated(usize),
+    /// One of the process.
+    Real(std::thread::ThreadId),
+}
+
+/// A thread, simulated or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Thread(ThreadId);
+
+impl Thread {
+    /// As of `std`.
+    #[must_use]
+    pub fn id(&self) -> ThreadId {
+        self.0
+    }
+}
+
+/// As of `std`.
+#[must_use]
+pub fn current() -> Thread {
+    let simulated = is_simulated().then(|| ThreadId::Simulated(machine::thread_id()));
+    Thread(simulated.unwrap_or_else(|| ThreadId::Real(std::thread::current().id())))
+}
+
+/// The processors of the simulated machine; outside a simulation as of `std`.
+///
+/// # Errors
+///
+/// As of `std`.
+pub fn available_parallelism() -> io::Result<std::num::NonZeroUsize> {
+    machine::processors().and_then(std::num::NonZeroUsize::new).map_or_else(std::thread::available_parallelism, Ok)
+}
+pub use std::thread::{Result, panicking};
+
+/// As of `std`.
+#[derive(Debug, Default)]
+pub struct Builder(Option<String>);
+
+/// Waits for a thread to end.
+pub struct JoinHandle<T>(Handle<T>, Thread);
+
+enum Handle<T> {
+    Simulated(Arc<Packet<T>>),
+    Real(std::thread::JoinHandle<T>),
+}
+
+struct Packet<T> {
+    done: AtomicU32,
+    result: UnsafeCell<Option<Result<T>>>,
+}
+
+// SAFETY: written by the thread before `done`, taken by the joiner after it.
+unsafe impl<T: Send> Sync for Packet<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Packet<T> {}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JoinHandle")
+    }
+}
+
+impl Builder {
+    /// As of `std`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As of `std`.
+    #[must_use]
+    pub fn name(self, name: String) -> Self {
+        Self(Some(name))
+    }
+
+    /// As of `std`.
+    ///
+    /// # Errors
+    ///
+    /// As of `std`.
+    pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+        if !is_simulated() {
+            let builder = std::thread::Builder::new();
+            let builder = if let Some(name) = self.0 { builder.name(name) } else { builder };
+            return builder.spawn(body).map(|handle| {
+                let thread = Thread(ThreadId::Real(handle.thread().id()));
+                JoinHandle(Handle::Real(handle), thread)
+            });
+        }
+        let packet = Arc::new(Packet { done: AtomicU32::new(0), result: UnsafeCell::new(None) });
+        let theirs = packet.clone();
+        let body = move || {
+            let result = catch_unwind(AssertUnwindSafe(body));
+            // SAFETY: no other thread looks before the store below.
+            unsafe { *theirs.result.get() = Some(result) };
+            theirs.done.store(1, Release);
+            futex::wake(&raw const theirs.done, u32::MAX);
+        };
+        let id = machine::spawn(self.0.unwrap_or_else(|| "a thread".into()), Box::new(body))?;
+        Ok(JoinHandle(Handle::Simulated(packet), Thread(ThreadId::Simulated(id))))
+    }
+}
+
+/// As of `std`.
+///
+/// # Panics
+///
+/// As of `std`.
+pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    Builder::new().spawn(body).expect("a thread")
+}
+
+impl<T> JoinHandle<T> {
+    /// As of `std`.
+    ///
+    /// # Errors
+    ///
+    /// As of `std`.
+    pub fn join(self) -> Result<T> {
+        match self.0 {
+            Handle::Real(handle) => handle.join(),
+            Handle::Simulated(packet) => {
+                while packet.done.load(Acquire) == 0 {
+                    futex::wait(&packet.done, 0, None);
+                }
+                // SAFETY: the thread has stored its result, and looks no more.
+                unsafe { &mut *packet.result.get() }.take().expect("a thread is joined once")
+            }
+        }
+    }
+
+    /// As of `std`.
+    pub fn thread(&self) -> &Thread {
+        &self.1
+    }
+
+    /// As of `std`.
+    pub fn is_finished(&self) -> bool {
+        match &self.0 {
+            Handle::Real(handle) => handle.is_finished(),
+            Handle::Simulated(packet) => packet.done.load(Acquire) != 0,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Exploration finds what is wrong, and nothing in what is right.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use sudog_sim::atomic::AtomicU32;
+use sudog_sim::explore::{Explore, Schedule, read_schedule, write_schedule};
+use sudog_sim::sync::{Condvar, Mutex};
+use sudog_sim::{Choice, futex, thread, time};
+
+const SEEDS: std::ops::Range<u64> = 0..2000;
+
+fn explore(schedule: Schedule) -> Explore {
+    Explore { schedule, most: 20_000, ..Explore::default() }
+}
+
+/// Two threads that each add one by a load and a store.
+fn lost_update() {
+    let n = Arc::new(AtomicU32::new(0));
+    let add = |n: Arc<AtomicU32>| move || n.store(n.load(Relaxed) + 1, Relaxed);
+    let other = thread::spawn(add(n.clone()));
+    add(n.clone())();
+    other.join().expect("it does not panic");
+    assert_eq!(n.load(Relaxed), 2, "an update is lost");
+}
+
+/// Two mutexes, locked in two orders.
+fn two_orders() {
+    let locks = Arc::new([Mutex::new(()), Mutex::new(())]);
+    let both = |locks: Arc<[Mutex<()>; 2]>, first: usize| {
+        let _first = locks[first].lock();
+        let _second = locks[1 - first].lock();
+    };
+    let theirs = locks.clone();
+    let other = thread::spawn(move || both(theirs, 1));
+    both(locks, 0);
+    other.join().expect("it does not panic");
+}
+
+/// A sleeper that looks at its condition once: a futex may return for no reason.
+fn believes_its_futex() {
+    let word = Arc::new(AtomicU32::new(0));
+    let theirs = word.clone();
+    let other = thread::spawn(move || {
+        theirs.store(1, Release);
+        futex::wake(&raw const *theirs, 1);
+    });
+    futex::wait(&word, 0, None);
+    assert_eq!(word.load(Acquire), 1, "it was woken for nothing");
+    other.join().expect("it does not panic");
+}
+
+/// A timer that goes off just as what it waits for happens.
+fn gives_up_too_late() {
+    let word = Arc::new(AtomicU32::new(0));
+    let theirs = word.clone();
+    let other = thread::spawn(move || {
+        if theirs.swap(1, Release) == 2 {
+            panic!("the waiter has given up");
+        }
+    });
+    if !futex::wait(&word, 0, Some(time::now() + Duration::from_secs(1))) {
+        word.store(2, Relaxed);
+    }
+    other.join().expect("it does not panic");
+}
+
+/// It waits for a store that never comes.
+fn spins_for_ever() {
+    let word = AtomicU32::new(0);
+    while word.load(Acquire) == 0 {
+        sudog_sim::pause();
+    }
+}
+
+/// A queue of one place, by a mutex and a condition variable.
+fn a_right_program() {
+    let queue = Arc::new((Mutex::new(None), Condvar::new()));
+    let theirs = queue.clone();
+    let producer = thread::spawn(move || {
+        for value in 0..3 {
+            let mut place = theirs.0.lock().expect("nothing is poisoned");
+            while place.is_some() {
+                place = theirs.1.wait(place).expect("nothing is poisoned");
+            }
+            *place = Some(value);
+            theirs.1.notify_all();
+        }
+    });
+    for value in 0..3 {
+        let mut place = queue.0.lock().expect("nothing is poisoned");
+        while place.is_none() {
+            place = queue.1.wait(place).expect("nothing is poisoned");
+        }
+        assert_eq!(place.take(), Some(value));
+        queue.1.notify_all();
+    }
+    producer.join().expect("it does not panic");
+    let begun = time::now();
+    time::sleep(Duration::from_secs(3600));
+    assert!(time::now() - begun >= Duration::from_secs(3600), "an hour of simulated time");
+}
+
+fn finds(name: &str, program: fn(), schedule: Schedule, words: &str) {
+    let explore = explore(schedule);
+    let failure = explore.check(SEEDS, &program).expect_err(name);
+    assert!(failure.what.contains(words), "{name}: {failure}");
+    assert!(failure.schedule.len() <= failure.first && failure.schedule.len() <= 6, "{name}: {failure}");
+    // Its schedule, as text, makes it fail again, in the same way; and a seed does what it did.
+    let text = write_schedule(&failure.schedule);
+    let again = explore.replay(&read_schedule(&text).expect("written above"), &program).expect("it fails again");
+    assert_eq!(again.what, failure.what, "{name}");
+    let second = explore.check(failure.seed..failure.seed + 1, &program).expect_err("the same seed");
+    assert_eq!(second.to_string(), failure.to_string(), "{name}");
+    assert!(failure.timeline().starts_with("{\"format\":\"sudog-sim 1\",\"traceEvents\":["));
+    println!("{name}: seed {}, {} of {} decisions", failure.seed, failure.schedule.len(), failure.first);
+}
+
+fn main() {
+    for schedule in [Schedule::Random(3), Schedule::Priorities(2), Schedule::Mixed] {
+        finds("lost update", lost_update, schedule, "an update is lost");
+        finds("two orders", two_orders, schedule, "deadlock: no thread can run");
+        finds("believes its futex", believes_its_futex, schedule, "it was woken for nothing");
+        finds("gives up too late", gives_up_too_late, schedule, "the waiter has given up");
+        finds("spins for ever", spins_for_ever, schedule, "the simulated time is up");
+        let explored = explore(schedule).check(0..300, &a_right_program);
+        assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(300));
+    }
+    let schedule = [(3, Choice::Run(2)), (4, Choice::Timer), (9, Choice::Jump(77)), (10, Choice::Spurious(1))];
+    assert_eq!(read_schedule(&write_schedule(&schedule)).expect("it is one"), schedule);
+    for bad in ["x", "1:run", "1:jump-1", "1:wakex", ":timer"] {
+        assert!(read_schedule(bad).is_none(), "{bad}");
+    }
+    println!("all good");
+}

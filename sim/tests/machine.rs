@@ -1,0 +1,231 @@
+//! The machine with costs: exact, the same each time, and like a machine.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::Duration;
+
+use sudog_sim::atomic::{AtomicU32, AtomicU64};
+use sudog_sim::sync::{Mutex, OnceLock};
+use sudog_sim::{Machine, Preset, Traffic, Why, futex, pause, thread, time, traffic, work};
+
+#[global_allocator]
+static ARENA: sudog_sim::Arena = sudog_sim::Arena;
+
+#[repr(align(128))]
+struct OwnLine<T>(T);
+
+fn machine(processors: usize) -> Machine {
+    let preset = Preset::named("altra").expect("a machine of this name");
+    Machine { processors, limit: Duration::from_secs(1), ..Machine::new(preset) }
+}
+
+/// A ticket lock that spins: its throughput for T threads in 2 ms, and the traffic.
+fn ticket_lock(machine: &Machine, threads: usize) -> (u64, Traffic) {
+    type Lock = (OwnLine<AtomicU32>, OwnLine<AtomicU32>, OwnLine<AtomicU32>, OwnLine<AtomicU64>);
+    let run = move || {
+        let lock: Arc<Lock> = Arc::new((
+            OwnLine(AtomicU32::new(0)),
+            OwnLine(AtomicU32::new(0)),
+            OwnLine(AtomicU32::new(0)),
+            OwnLine(AtomicU64::new(0)),
+        ));
+        let contend = |lock: Arc<Lock>| {
+            move || {
+                let (next, serving, stop, visits) = &*lock;
+                while stop.0.load(Relaxed) == 0 {
+                    let me = next.0.fetch_add(1, Relaxed);
+                    while serving.0.load(Acquire) != me {
+                        pause();
+                    }
+                    visits.0.store(visits.0.load(Relaxed) + 1, Relaxed);
+                    serving.0.store(me + 1, Release);
+                    work(50);
+                }
+            }
+        };
+        let contenders: Vec<_> = (0..threads).map(|_| thread::spawn(contend(lock.clone()))).collect();
+        thread::sleep(Duration::from_millis(2));
+        lock.2.0.store(1, Relaxed);
+        contenders.into_iter().for_each(|contender| contender.join().expect("it does not panic"));
+        (lock.3.0.load(Relaxed), traffic())
+    };
+    machine.run(run).expect("it ends")
+}
+
+#[test]
+fn a_seed_gives_one_execution() {
+    let of = |seed| ticket_lock(&Machine { seed, ..machine(8) }, 8);
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2), "misses vary by seed");
+}
+
+/// Each release invalidates the copy of each waiter, so throughput falls as there are more: the shape of the books.
+#[test]
+fn a_ticket_lock_decays() {
+    let [few, many] = [4, 64].map(|threads| ticket_lock(&machine(128), threads));
+    assert!(few.0 > many.0 * 3 / 2, "{few:?} {many:?}");
+    let per_visit = |(visits, traffic): (u64, Traffic)| traffic.invalidations as f64 / visits as f64;
+    assert!(per_visit(many) > 4.0 * per_visit(few), "{few:?} {many:?}");
+}
+
+#[test]
+fn a_hit_is_cheap_and_a_miss_is_not() {
+    let times = machine(2).run(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let time = |word: &AtomicU32| {
+            let begun = time::now();
+            word.fetch_add(1, SeqCst);
+            time::now() - begun
+        };
+        let first = time(&word);
+        let own = time(&word);
+        let theirs = word.clone();
+        thread::spawn(move || theirs.fetch_add(1, SeqCst)).join().expect("it does not panic");
+        (first, own, time(&word))
+    });
+    let (first, own, other) = times.expect("it ends");
+    assert!(own < first / 2 && own < other / 2, "{first:?} {own:?} {other:?}");
+}
+
+#[test]
+fn sleeps_take_their_time_and_deadlines_hold() {
+    let run = machine(1).run(|| {
+        let begun = time::now();
+        thread::sleep(Duration::from_millis(5));
+        let slept = time::now() - begun;
+        let word = AtomicU32::new(0);
+        let woken = futex::wait(&word, 0, Some(time::now() + Duration::from_millis(1)));
+        let changed = futex::wait(&word, 1, None);
+        (slept, woken, changed, time::now() - begun)
+    });
+    let (slept, woken, changed, all) = run.expect("it ends");
+    assert!((5..6).contains(&slept.as_millis()) && !woken && changed, "{slept:?}");
+    assert!(all >= Duration::from_millis(6), "{all:?}");
+}
+
+/// Two that compute on one processor take turns; the second is not kept waiting until the first has ended.
+#[test]
+fn threads_of_one_processor_take_turns() {
+    let finished = machine(1).run(|| {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let compute = |name, ms: u64, order: Arc<Mutex<Vec<&'static str>>>| {
+            move || {
+                work(ms * 3_000_000);
+                order.lock().expect("nothing is poisoned").push(name);
+            }
+        };
+        let long = thread::spawn(compute("long", 100, order.clone()));
+        let short = thread::spawn(compute("short", 10, order.clone()));
+        long.join().expect("it does not panic");
+        short.join().expect("it does not panic");
+        Arc::into_inner(order).expect("both have ended").into_inner().expect("nothing is poisoned")
+    });
+    assert_eq!(finished.expect("it ends"), ["short", "long"]);
+}
+
+/// One that spins keeps its processor until its slice ends, and then others run: so what it waits for happens.
+#[test]
+fn a_spinner_does_not_keep_its_processor_for_ever() {
+    let run = machine(1).run(|| {
+        let word = Arc::new(AtomicU32::new(0));
+        let theirs = word.clone();
+        let other = thread::spawn(move || theirs.store(1, Release));
+        while word.load(Acquire) == 0 {
+            pause();
+        }
+        other.join().expect("it does not panic");
+    });
+    run.expect("it ends");
+}
+
+/// A delay by pauses alone is no look at anything: it ends by itself.
+#[test]
+fn a_delay_ends_though_nothing_changes() {
+    let run = machine(2).run(|| {
+        let word = AtomicU32::new(0);
+        for _ in 0..3 {
+            word.load(Acquire);
+            word.load(Acquire);
+            (0..2000).for_each(|_| pause());
+        }
+    });
+    run.expect("it ends");
+}
+
+#[test]
+fn a_deadlock_is_named_at_once() {
+    let stopped = machine(2)
+        .run(|| {
+            let word = Arc::new(AtomicU32::new(0));
+            let theirs = word.clone();
+            let sleep = move || futex::wait(&theirs, 0, None);
+            drop(thread::Builder::new().name("sleeper".into()).spawn(sleep).expect("a thread"));
+            futex::wait(&word, 0, None);
+        })
+        .expect_err("no thread can run");
+    assert_eq!((stopped.why.clone(), stopped.threads.len()), (Why::Deadlock, 2));
+    let text = stopped.to_string();
+    assert!(text.starts_with("deadlock: no thread can run, and no timer is set"), "{text}");
+    assert!(text.contains("main sleeps on futex 1") && text.contains("sleeper sleeps on futex 1"), "{text}");
+    assert!(text.contains("tests/machine.rs"), "the place is told: {text}");
+    assert!(stopped.threads.iter().all(|thread| thread.backtrace.contains("a_deadlock_is_named_at_once")));
+}
+
+#[test]
+fn a_program_that_spins_for_ever_is_stopped() {
+    let stopped = machine(2)
+        .run(|| {
+            let word = AtomicU32::new(0);
+            let _clock = thread::spawn(|| {
+                loop {
+                    thread::sleep(Duration::from_millis(100));
+                }
+            });
+            while word.load(Acquire) == 0 {
+                pause();
+            }
+        })
+        .expect_err("it spins");
+    assert_eq!(stopped.why, Why::OutOfTime);
+    assert!(stopped.to_string().contains("main spins on a line that no thread changes"), "{stopped}");
+}
+
+#[test]
+fn a_panic_is_the_joiners() {
+    let joined = machine(2).run(|| thread::spawn(|| panic!("on purpose")).join().is_err());
+    assert!(joined.expect("it ends"));
+}
+
+#[test]
+#[should_panic(expected = "of main")]
+fn a_panic_of_main_goes_on() {
+    drop(machine(1).run(|| panic!("of main")));
+}
+
+#[test]
+#[should_panic(expected = "1 to 128 processors")]
+fn more_processors_than_there_can_be() {
+    drop(machine(129).run(|| ()));
+}
+
+sudog_sim::thread_local! {
+    static OWN: std::cell::Cell<u32> = const { std::cell::Cell::new(7) };
+}
+
+#[test]
+fn each_thread_has_its_own_locals_and_all_share_a_cell() {
+    static CELL: OnceLock<u32> = OnceLock::new();
+    let seen = machine(4).run(|| {
+        OWN.set(1);
+        let look = || {
+            let before = OWN.get();
+            OWN.set(9);
+            (before, *CELL.get_or_init(|| 5))
+        };
+        let others: Vec<_> = (0..3).map(|_| thread::spawn(look)).collect();
+        let seen: Vec<_> = others.into_iter().map(|other| other.join().expect("it does not panic")).collect();
+        (OWN.get(), seen)
+    });
+    assert_eq!(seen.expect("it ends"), (1, vec![(7, 5); 3]));
+    assert_eq!(OWN.get(), 7, "outside a simulation it is the system's thread's");
+}
