@@ -59,7 +59,7 @@ pub use sudog_locks as locks;
 
 pub use sudog_csp as csp;
 /// Network I/O: Go's package `net`.
-#[cfg(all(target_os = "linux", feature = "net", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", feature = "net", not(any(sudog_loom, sudog_sim))))]
 pub use sudog_net as net;
 /// Tests of code that waits for the clock, without waiting: Go's package `testing/synctest`.
 #[cfg(all(unix, not(sudog_loom)))]

@@ -1,8 +1,8 @@
 //! A scheduler that is run again, and whose fibres stay where they hang in between.
 
 use std::fmt;
-use std::thread::{self, ThreadId};
 use std::time::Duration;
+use sudog_runtime::shim::system::thread::{self, ThreadId};
 
 use sudog_runtime::chan::Chan;
 use sudog_runtime::goroutine::{Builder, Placement, Scheduler, gosched, is_alone, sleep};

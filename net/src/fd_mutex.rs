@@ -1,4 +1,4 @@
-//! Who may use a descriptor, and when it is closed: Go's `fdMutex`.
+//! Which calls may use a descriptor, and when it is closed: Go's `fdMutex`.
 //!
 //! ```text
 //!  bit  0        1        2        3 .. 22        23 .. 42            43 .. 62

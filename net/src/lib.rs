@@ -1,6 +1,6 @@
 //! Network I/O for goroutines, and for threads: TCP, UDP and Unix sockets. Go's package `net`, over `std`'s types.
 //!
-//! A call that would block blocks the goroutine, and not the worker: it waits for a semaphore, which whoever polls
+//! A call that would block blocks the goroutine, and not the worker: it waits for a semaphore, which the poller
 //! releases. Streams are `Read` and `Write`, so that what is written for `std`'s runs on them: rustls, tungstenite, and
 //! others.
 //!
@@ -19,28 +19,28 @@
 //!
 //! How it works, and figures: `docs/net.md`. Linux.
 
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod addrs;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod blocking_io;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod common;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod dial;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod fd;
 mod fd_mutex;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod poller;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod tcp;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod udp;
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod unix;
 
 pub use fd_mutex::{FdGuard, FdMutex, FdRef, LockError, Side};
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 pub use {
     addrs::ToAddrs,
     blocking_io::BlockingIo,

@@ -8,12 +8,12 @@
 //! | prepare | a user that has locked the side | takes what permits there are |
 //! | try | the same | the system call; unless it would block, that is all |
 //! | wait | the same | waits for a permit, then from the top |
-//! | event | whoever polls | if there is no permit: gives one |
+//! | event | the poller | if there is no permit: gives one |
 //! | nudge | a close, a new deadline | the same: the user looks what has changed |
 //!
 //! *No readiness is lost.* An edge that the poller reports before the permits were taken is of something that was there
 //! before the try, which finds it. One that it reports later gives a permit, and the wait ends. If the poller finds a
-//! permit and gives none, that permit has not been taken yet: who takes it tries after that. (A sequentially consistent
+//! permit and gives none, that permit has not been taken yet: its taker tries after that. (A sequentially consistent
 //! fence stands before the poller's look; the permit is taken by a locked instruction; and what an event reports has been
 //! in the socket before it was reported.) A permit too many costs a try.
 //!
@@ -164,7 +164,7 @@ impl Poller {
         // SAFETY: no preconditions.
         let interrupt = own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         let poller = Self { epoll, interrupt };
-        // Level-triggered: it is seen by the call that waits, whoever else has seen it.
+        // Level-triggered: it is seen by the call that waits, even if others have seen it.
         poller.control(libc::EPOLL_CTL_ADD, poller.interrupt.as_fd(), libc::EPOLLIN as u32, INTERRUPT)?;
         Ok(poller)
     }

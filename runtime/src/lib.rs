@@ -44,7 +44,7 @@ pub use shim::{AtomicU32, AtomicU64, Instant};
 /// `holder` is null, or stays alive until the goroutine has called this again.
 #[doc(hidden)]
 #[inline]
-pub unsafe fn note_wait(what: &'static str, holder: *const std::sync::atomic::AtomicU64) {
+pub unsafe fn note_wait(what: &'static str, holder: *const shim::system::atomic::AtomicU64) {
     goroutine::note_wait(what, holder);
 }
 

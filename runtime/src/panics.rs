@@ -1,8 +1,8 @@
 //! Panics of user code that must not prevent the remaining work.
 
+use crate::shim::system::thread;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::thread;
 
 /// The first panic of several pieces of user code, all of which must run.
 ///

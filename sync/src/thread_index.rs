@@ -1,12 +1,14 @@
 //! Which of several shards a thread uses.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};
 
 #[cfg(not(sudog_loom))]
 mod place {
     use std::cell::Cell;
 
-    thread_local! {
+    use sudog_runtime::shim::system;
+
+    system::thread_local! {
         // Without a destructor, so that destructors can use it.
         static INDEX: Cell<usize> = const { Cell::new(usize::MAX) };
     }

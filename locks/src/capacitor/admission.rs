@@ -1,6 +1,7 @@
 //! Which acquisitions go through the capacitor.
 
 use std::cell::Cell;
+use sudog_runtime::shim::system;
 
 use sudog_sync::internal::thread_index;
 
@@ -144,7 +145,7 @@ impl Default for Fractional {
     }
 }
 
-thread_local! {
+system::thread_local! {
     // Without a destructor, so that destructors can use it.
     static STATE: Cell<u64> = const { Cell::new(0) };
 }

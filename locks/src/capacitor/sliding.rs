@@ -51,6 +51,7 @@ use std::num::NonZeroU64;
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::const_unless_model;
+use sudog_runtime::shim::system;
 use sudog_runtime::shim::{AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, mark};
 use sudog_runtime::{Instant, fatal};
 
@@ -406,7 +407,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         if let Some(ticket) = self.try_arrive() {
             return Some(ticket);
         }
-        if Instant::now() >= deadline {
+        if system::now() >= deadline {
             return None;
         }
         if self.present() > CROWDED {

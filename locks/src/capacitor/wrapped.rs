@@ -22,6 +22,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 
 use crossbeam_utils::CachePadded;
+use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant};
 
 use super::DEFAULT_LIMIT;
@@ -294,7 +295,7 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             Path::Through => {}
         }
         // A deadline in the past is a try, which does not arrive in vain.
-        if self.inner.is_locked() && Instant::now() >= deadline {
+        if self.inner.is_locked() && system::now() >= deadline {
             return None;
         }
         self.go_through(|capacitor| capacitor.arrive_until(deadline), |inner| inner.try_lock_until(deadline))

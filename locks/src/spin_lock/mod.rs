@@ -64,7 +64,7 @@
 macro_rules! per_thread {
     ($NAME:ident: $Type:ty = $init:expr) => {
         #[cfg(not(sudog_loom))]
-        std::thread_local! { static $NAME: $Type = const { $init }; }
+        sudog_runtime::shim::system::thread_local! { static $NAME: $Type = const { $init }; }
 
         #[cfg(sudog_loom)]
         loom::thread_local! { static $NAME: $Type = $init; }

@@ -11,6 +11,7 @@
 
 use std::ptr;
 
+use sudog_runtime::shim::system;
 use sudog_runtime::shim::{AtomicU32, Cell, Ordering};
 use sudog_runtime::{G, Instant, ParkResult};
 
@@ -121,7 +122,7 @@ impl OneShotParker {
 /// several pauses.
 #[inline]
 pub(crate) fn is_over(deadline: Option<Instant>, iter: u32) -> bool {
-    iter % 8 == 7 && deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    iter % 8 == 7 && deadline.is_some_and(|deadline| system::now() >= deadline)
 }
 
 /// A goroutine that sleeps here. Dropped when it is unwound.

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use sudog_runtime::Instant;
+use sudog_runtime::shim::system;
 
 #[cfg(not(sudog_loom))]
 use super::benaphore::CountedDoorway;
@@ -405,7 +406,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     fn enter_late(&self, n: u32, deadline: Instant) -> Outcome {
         if self.is_closed() {
             Outcome::Closed
-        } else if Instant::now() >= deadline {
+        } else if system::now() >= deadline {
             Outcome::TimedOut
         } else {
             self.enter(n, Some(deadline))

@@ -137,7 +137,7 @@ impl Bucket {
 fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
     /// See the module's comment on sequences that wrap.
     const LOOK_AGAIN: Duration = Duration::from_secs(4);
-    let look = Instant::now() + LOOK_AGAIN;
+    let look = sudog_runtime::shim::now() + LOOK_AGAIN;
     let until = deadline.map_or(look, |deadline| deadline.min(look));
     let in_time = futex::wait(word, seen, Some(until));
     if in_time || until == look { Waited::Woken } else { Waited::TimedOut }

@@ -202,7 +202,7 @@ fn back_off(tries: u32) {
     } else if tries < YIELDS {
         shim::yield_now();
     } else {
-        std::thread::sleep(std::time::Duration::from_micros(50));
+        crate::shim::system::thread::sleep(std::time::Duration::from_micros(50));
     }
 }
 
@@ -347,8 +347,8 @@ impl State {
 /// In a model, contenders wait for a lock of loom's: the same in fewer steps. The word is written as on the real machine.
 #[cfg(sudog_loom)]
 mod model {
+    use crate::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::cell::UnsafeCell;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use crate::shim::{Mutex, MutexGuard};
 

@@ -11,8 +11,9 @@
 //! | its goroutine is unwound, as its scheduler has ended | nothing is sent |
 //! | its handle is dropped | as if it was stopped |
 
+use crate::shim::system::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::core::Core;

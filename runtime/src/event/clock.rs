@@ -5,8 +5,9 @@
 //! the reading of the counter waits for earlier instructions (`lfence`); and the store of the time, and with it the
 //! release of the lock, depends on the reading.
 
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
+use crate::shim::system;
+use crate::shim::system::OnceLock;
+use crate::shim::system::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ impl Reading {
         STEADY.store(is_steady(), Relaxed);
         let one = |_| {
             let before = ticks();
-            let time = Instant::now();
+            let time = system::now();
             let apart = ticks().saturating_sub(before);
             (apart, Self { ticks: before + apart / 2, time })
         };
@@ -90,10 +91,11 @@ pub fn ticks() -> u64 {
 #[cold]
 fn system_ns() -> u64 {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
-    EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    let epoch = *EPOCH.get_or_init(system::now);
+    system::now().saturating_duration_since(epoch).as_nanos() as u64
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(sudog_sim)))]
 fn is_steady() -> bool {
     /// "Advanced power management information", with bit 8 of `edx` for the invariant counter.
     const LEAF: u32 = 0x8000_0007;
@@ -101,7 +103,7 @@ fn is_steady() -> bool {
     most >= LEAF && std::arch::x86_64::__cpuid(LEAF).edx & (1 << 8) != 0
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(sudog_sim, not(target_arch = "x86_64")))]
 fn is_steady() -> bool {
     false
 }

@@ -3,9 +3,10 @@
 //! A ring is never freed: a thread that ends leaves its ring to the next thread that needs one. So there are as many
 //! rings as there were recording threads at a time.
 
+use crate::shim::system;
+use crate::shim::system::atomic::{AtomicBool, AtomicU64};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::clock::{self, Reading};
 use super::ring::{Ring, Words};
@@ -38,7 +39,7 @@ struct Own {
     number: Cell<u64>,
 }
 
-thread_local! {
+system::thread_local! {
     static OWN: Own = const { Own { ring: Cell::new(None), number: Cell::new(0) } };
 }
 

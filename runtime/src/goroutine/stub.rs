@@ -1,6 +1,7 @@
 //! Where there are no goroutines: on loom, and on systems that are no Unix.
 
-use std::sync::atomic::AtomicU64;
+use crate::shim::system;
+use crate::shim::system::atomic::AtomicU64;
 
 use crate::{Instant, ParkResult};
 
@@ -47,7 +48,7 @@ impl MustReturn {
 
 /// The time.
 pub fn now() -> Instant {
-    Instant::now()
+    system::now()
 }
 
 pub(crate) fn of_the_system(deadline: Instant) -> Instant {

@@ -67,6 +67,11 @@ impl std::ops::Add<std::time::Duration> for Instant {
     }
 }
 
+/// As of [`Instant::now`].
+pub fn now() -> Instant {
+    Instant::now()
+}
+
 /// The modelled clock, and what else a model may set.
 pub mod model {
     use std::cell::Cell;

@@ -1,22 +1,36 @@
-//! The only access to atomics, cells, locks, threads and clocks: `std`'s, or loom's under `--cfg sudog_loom`.
+//! The only access to atomics, cells, locks, threads and clocks: `std`'s, loom's under `--cfg sudog_loom`, or the simulated
+//! machine's under `--cfg sudog_sim`.
 //!
-//! The cfg is this project's own, so a user's `--cfg loom`, for models of the user's code, does not affect this
+//! The cfgs are this project's own, so a user's `--cfg loom`, for models of the user's code, does not affect this
 //! project.
 
-#[cfg(all(target_os = "linux", not(sudog_loom)))]
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 pub mod futex;
 #[cfg(sudog_loom)]
 mod loom;
+#[cfg(not(sudog_loom))]
+mod mutex;
+#[cfg(any(sudog_sim, all(target_os = "linux", not(sudog_loom))))]
+mod parker;
 #[cfg(sudog_loom)]
 pub mod reached;
 #[cfg(sudog_loom)]
 mod sc;
-#[cfg(not(sudog_loom))]
+#[cfg(sudog_sim)]
+mod sim;
+#[cfg(not(any(sudog_loom, sudog_sim)))]
 mod std;
+pub mod system;
 
 #[cfg(sudog_loom)]
 pub use self::loom::*;
 #[cfg(not(sudog_loom))]
+pub use self::mutex::{Mutex, MutexGuard};
+#[cfg(any(sudog_sim, all(target_os = "linux", not(sudog_loom))))]
+pub use self::parker::Parker;
+#[cfg(sudog_sim)]
+pub use self::sim::*;
+#[cfg(not(any(sudog_loom, sudog_sim)))]
 pub use self::std::*;
 
 /// Marks a state for a model: see `reached.rs`. On the real machine this does nothing.

@@ -4,25 +4,12 @@ pub use std::cell::Cell;
 pub use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use std::time::Instant;
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
-/// A lock that sleeps in the kernel. `std`'s: small, usable in a `static`; allocates nothing where it is a futex.
-pub struct Mutex<T>(std::sync::Mutex<T>);
-
-pub type MutexGuard<'a, T> = std::sync::MutexGuard<'a, T>;
-
-impl<T> Mutex<T> {
-    pub const fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
-    }
-
-    #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        // User code does not run under these locks, so nothing panics under them; and a queue is consistent between any
-        // two of its steps.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Now.
+#[inline]
+pub fn now() -> Instant {
+    Instant::now()
 }
 
 /// A full fence between plain accesses of two threads that each write, then read what the other has written.
@@ -46,6 +33,10 @@ pub fn full_fence() {
 pub fn pause() {
     std::hint::spin_loop();
 }
+
+/// Work of so many cycles, which takes time on a simulated machine only.
+#[inline(always)]
+pub fn work(_cycles: u64) {}
 
 /// Lets another thread of this processor run, if one is ready.
 #[inline]
@@ -131,67 +122,6 @@ fn ask_num_cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-pub use parker::Parker;
-
-#[cfg(target_os = "linux")]
-mod parker {
-    use super::{AtomicU32, Instant, Ordering};
-    use crate::shim::futex;
-
-    /// Neither side has acted.
-    const EMPTY: u32 = 0;
-    /// The thread sleeps on the word, or is about to.
-    const PARKED: u32 = 1;
-    /// Unparked; the thread sets this back to EMPTY as it returns.
-    const READY: u32 = 2;
-
-    /// Blocks one thread until one `unpark`.
-    pub struct Parker(AtomicU32);
-
-    impl Parker {
-        pub const fn new() -> Self {
-            Self(AtomicU32::new(EMPTY))
-        }
-
-        /// Whether `unpark` has been called, and `park` will return at once.
-        pub fn is_ready(&self) -> bool {
-            self.0.load(Ordering::Relaxed) == READY // `park` has the Acquire
-        }
-
-        /// Blocks until `unpark` (true, and the parker can be used again) or until `deadline` (false).
-        pub fn park(&self, deadline: Option<Instant>) -> bool {
-            // Acquire on failure pairs with the Release in `unpark`: the waiter sees what the waker wrote.
-            let seen = self.0.compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Acquire);
-            if seen != Err(READY) {
-                loop {
-                    let in_time = futex::wait(&self.0, PARKED, deadline);
-                    if self.0.load(Ordering::Acquire) == READY {
-                        break;
-                    }
-                    if !in_time {
-                        return false;
-                    }
-                }
-            }
-            // Relaxed: the only `unpark` of this round has happened, so no other thread writes here.
-            self.0.store(EMPTY, Ordering::Relaxed);
-            true
-        }
-
-        /// # Safety
-        /// `this` is alive, and each earlier `unpark` on it has been consumed by a `park`.
-        pub unsafe fn unpark(this: *const Self) {
-            // SAFETY: alive by the contract, until the swap below lets its thread return.
-            let word: *const AtomicU32 = unsafe { &raw const (*this).0 };
-            // SAFETY: as above; this is the last access to the memory.
-            let was = unsafe { (*word).swap(READY, Ordering::Release) };
-            if was == PARKED {
-                futex::wake(word, 1); // by address only: the parker may be freed
-            }
-        }
-    }
-}
-
 /// Replaces the futex on other systems: a few condition variables, shared by all words.
 #[cfg(not(target_os = "linux"))]
 pub mod futex {
@@ -225,6 +155,9 @@ pub mod futex {
         changed.notify_all();
     }
 }
+
+#[cfg(not(target_os = "linux"))]
+pub use parker::Parker;
 
 #[cfg(not(target_os = "linux"))]
 mod parker {

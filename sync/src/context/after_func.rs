@@ -1,7 +1,8 @@
 //! Calls that are made when a context is done.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
+use sudog_runtime::shim::system::Mutex;
 
 use sudog_runtime::goroutine::{self, Home};
 

@@ -28,11 +28,12 @@
 //! Their panics are kept until all followers have been told.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Wake, Waker};
-use std::thread;
 use std::time::Instant;
+use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
+use sudog_runtime::shim::system::thread;
+use sudog_runtime::shim::system::{Mutex, MutexGuard, OnceLock};
 
 use sudog_runtime::chan::{Chan, RecvOnly};
 use sudog_runtime::goroutine::{self, Alarm};

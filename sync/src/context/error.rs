@@ -2,7 +2,8 @@
 
 use std::error;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use sudog_runtime::shim::system::OnceLock;
 
 /// Why a context was cancelled, in more detail than an [`Error`].
 pub type Cause = Arc<dyn error::Error + Send + Sync>;

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
+use sudog_runtime::shim::system::atomic::AtomicU32;
 
 use sudog_runtime::chan::RecvOnly;
 use sudog_runtime::goroutine;

@@ -49,7 +49,7 @@ use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::OnceLock;
+use sudog_runtime::shim::system::OnceLock;
 
 use trie::{Entry, New, Trie};
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant};
 
 use super::contention_hint;
@@ -87,7 +88,7 @@ impl Contender {
     pub(super) fn prepare_sleep<P: Policy>(&mut self) -> Order {
         // At the head: a contender that has been woken before; and a successor, which was first in line as it watched.
         let was_first = self.patience.first_slept_at.is_some() || (self.strategy.is_successor() && self.designated);
-        self.patience.first_slept_at.get_or_insert_with(Instant::now);
+        self.patience.first_slept_at.get_or_insert_with(system::now);
         (self.asleep, self.designated) = (true, false);
         if P::REQUEUE_AT_HEAD && was_first { Order::Lifo } else { Order::Fifo }
     }
@@ -109,7 +110,7 @@ impl Contender {
 impl Patience {
     /// Whether the contender has waited for longer than the threshold since it first slept.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.first_slept_at.is_some_and(|at| Instant::now().saturating_duration_since(at) > self.threshold)
+        self.first_slept_at.is_some_and(|at| system::now().saturating_duration_since(at) > self.threshold)
     }
 
     pub(super) fn is_past_deadline(&self) -> bool {

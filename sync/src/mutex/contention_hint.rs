@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 
+use sudog_runtime::shim::system;
 use sudog_runtime::{G, safepoint};
 
 use super::policy::{Policy, SpinStrategy};
@@ -18,7 +19,7 @@ struct ContentionHint {
     writes_in_turn: Cell<u32>,
 }
 
-thread_local! {
+system::thread_local! {
     static HINT: ContentionHint = const {
         ContentionHint { contended: Cell::new(false), held_streak: Cell::new(0), writes_in_turn: Cell::new(0) }
     };

@@ -2,9 +2,9 @@
 //!
 //! A hint: the owner writes it after it has locked the mutex, and before it unlocks. Only the report reads it.
 
-use std::sync::atomic::AtomicU64;
 #[cfg(all(debug_assertions, not(sudog_loom)))]
 use std::sync::atomic::Ordering::Relaxed;
+use sudog_runtime::shim::system::atomic::AtomicU64;
 
 /// The id of the goroutine that owns the mutex; 0 if the owner is a thread or an async task, or if there is none.
 pub(super) struct DeadlockOwner(#[cfg(all(debug_assertions, not(sudog_loom)))] AtomicU64);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use sudog_runtime::event::Kind;
 use sudog_runtime::shim::mark;
+use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant, spin};
 
 use super::contender::Patience;
@@ -112,7 +113,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Watches the mutex, as its successor, until it is free or the time is over.
     fn watch(&self, mut state: State, successor: &mut Successor, patience: &Patience, mut pauses: u32) -> State {
-        let watch_start = *successor.watch_start.get_or_insert_with(Instant::now);
+        let watch_start = *successor.watch_start.get_or_insert_with(system::now);
         loop {
             // Lock the mutex if it is free, and the owner is not about to lock it again.
             if !state.is_locked() && (successor.locks_at_once(pauses) || self.stays_unlocked()) {
@@ -126,7 +127,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             } else if successor.claimed_at.is_none() {
                 G::yield_now();
             }
-            let now = Instant::now();
+            let now = system::now();
             state = self.state.load(Relaxed);
 
             // Stop watching at the deadline.

@@ -26,8 +26,8 @@ mod shard;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::OnceLock;
-use std::thread;
+use sudog_runtime::shim::system::OnceLock;
+use sudog_runtime::shim::system::thread;
 
 use sudog_runtime::panics::Panics;
 

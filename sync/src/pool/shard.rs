@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use sudog_runtime::shim::system::atomic::{AtomicBool, AtomicU8};
 
 use sudog_runtime::G;
 

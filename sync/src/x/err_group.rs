@@ -13,8 +13,9 @@ use std::error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+use sudog_runtime::shim::system::atomic::{AtomicU32, Ordering};
+use sudog_runtime::shim::system::{Mutex, MutexGuard};
 
 #[cfg(doc)]
 use sudog_runtime::goroutine;

@@ -16,8 +16,9 @@
 mod sometimes;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+use sudog_runtime::shim::system::{Mutex, MutexGuard};
 
 use crate::context::{self, Context};
 use crate::now;

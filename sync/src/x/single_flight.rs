@@ -25,8 +25,9 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use sudog_runtime::shim::system::OnceLock;
 
 use sudog_runtime::Instant;
 #[cfg(all(unix, not(sudog_loom)))]

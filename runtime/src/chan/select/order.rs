@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::case::CaseRef;
 use crate::chan::raw::Raw;
+use crate::shim::system;
 
 /// How many cases a select may have at most, as in Go.
 pub const MAX_CASES: usize = 1 << 16;
@@ -108,7 +109,7 @@ impl<'s> Order<'s> {
     }
 }
 
-thread_local! {
+system::thread_local! {
     // Const and without a destructor: an access is a load. A goroutine does not change its thread.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }

@@ -7,12 +7,13 @@
 //! | more calls | wait for a thread, first come, first served | the same |
 //! | the closure | borrows, so the goroutine's frames stay until it has returned; or owns what it uses | borrows |
 
+use crate::shim::system::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::shim::system::thread;
+use crate::shim::system::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::goroutine::native::builder;

@@ -1,13 +1,13 @@
 //! Starting goroutines, and waiting for their results.
 
+use crate::shim::system::atomic::{AtomicU32, Ordering};
+use crate::shim::system::thread;
 use std::cell::UnsafeCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::thread;
 
 use crate::goroutine::native::alarm::deferred::Home;
 use crate::goroutine::native::exit::{Goexit, OnPanic};

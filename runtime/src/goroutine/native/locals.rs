@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::{Fibre, Locals};
 use crate::panics::drop_payload;
+use crate::shim::system;
 
 /// Declares values that each goroutine has for itself. A thread that is no goroutine has its own, too.
 ///
@@ -57,7 +58,7 @@ pub struct LocalKey<T: 'static> {
     _place: u8,
 }
 
-thread_local! {
+system::thread_local! {
     // Without a destructor, so that destructors can still use it.
     static OF_THREAD: Cell<Option<NonNull<Locals>>> = const { Cell::new(None) };
     static CLEANER: Cleaner = const { Cleaner };

@@ -16,8 +16,9 @@
 //! still sleeps. One exception: a holder whose scheduler ends leaves with its thread, while workers of other schedulers
 //! sleep. The watcher sees that there is no holder, though something is awaited, and wakes one of them.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::shim::system;
+use crate::shim::system::OnceLock;
+use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::alarm::alarms::Awaited;
@@ -128,7 +129,7 @@ impl Holder {
 
     /// Waits.
     pub(crate) fn poll(&self, deadline: Option<Instant>) {
-        self.0.poll(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
+        self.0.poll(deadline.map(|deadline| deadline.saturating_duration_since(system::now())));
     }
 }
 
@@ -151,13 +152,13 @@ fn poll_by_thread() {
                 }
                 interrupt(); // the worker there does not come back
                 poll_now();
-                std::thread::sleep(Duration::from_micros(100));
+                system::thread::sleep(Duration::from_micros(100));
             };
             loop {
                 holder.poll(None);
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("sudog-netpoll".into()).spawn(poll) {
+        if let Err(error) = system::thread::Builder::new().name("sudog-netpoll".into()).spawn(poll) {
             crate::fatal(&format!("sudog: no thread for the network poller: {error}"));
         }
     });

@@ -1,8 +1,8 @@
 //! Making the calling thread a worker: [`run`], and schedulers of one's own, [`run_local`] and [`Scheduler`].
 
+use crate::shim::system::thread;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::thread;
 
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{current, job};

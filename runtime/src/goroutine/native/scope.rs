@@ -13,12 +13,12 @@
 //!
 //! An async task has no such scope: a future can be leaked or dropped while it waits.
 
+use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::shim::system::thread;
 use std::any::Any;
 use std::marker::PhantomData;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::thread;
 
 use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
 use crate::goroutine::native::exit::{Goexit, OnPanic};

@@ -10,11 +10,12 @@
 //! Whether switches are observed a goroutine asks as it begins, and keeps the answer in its fibre: so without hooks and
 //! reports a switch costs a look at a byte that is at hand, and a branch that is not taken.
 
+use crate::shim::system;
+use crate::shim::system::OnceLock;
+use crate::shim::system::atomic::{AtomicU8, Ordering};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::sched::stall;
@@ -27,7 +28,7 @@ const STALLS: u8 = 2;
 /// Room for some libraries, each with its hooks.
 static HOOKS_SET: [OnceLock<SwitchHooks>; 4] = [const { OnceLock::new() }; 4];
 
-thread_local! {
+system::thread_local! {
     static IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 

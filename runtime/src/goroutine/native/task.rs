@@ -6,6 +6,7 @@
 //! A poll runs on a goroutine's stack. So a task that blocks (locks a mutex of ours the blocking way) blocks no worker:
 //! it is then a stackful goroutine until it is unblocked, pinned to where it is.
 
+use crate::shim::system::thread;
 use std::any::Any;
 use std::future::Future;
 use std::mem::ManuallyDrop;
@@ -13,7 +14,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
 
 use async_task::Runnable;
 

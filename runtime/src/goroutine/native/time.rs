@@ -1,10 +1,11 @@
 //! Sleeping, timers, tickers.
 
+use crate::shim::system::thread;
+use crate::shim::system::{Mutex, MutexGuard};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::G;

@@ -10,9 +10,10 @@
 //! | [`WAITING`], of a goroutine that waits | its spans, and the dispatcher that they are of |
 //! | [`OUTER`], of a worker's thread | the spans in which it called `run` |
 
+use crate::shim::system;
+use crate::shim::system::OnceLock;
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
-use std::sync::OnceLock;
 
 use tracing_core::dispatcher::{Dispatch, get_default};
 use tracing_core::span::{Attributes, Current, Id, Record};
@@ -20,7 +21,7 @@ use tracing_core::{Event, Interest, LevelFilter, Metadata, Subscriber};
 
 use super::switch_hooks::{Entering, Leaving, SwitchHooks, add_switch_hooks};
 
-thread_local! {
+system::thread_local! {
     static ENTERED: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
     static OUTER: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
     /// The hooks enter and exit spans, not the program.

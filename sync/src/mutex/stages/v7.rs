@@ -35,6 +35,7 @@ use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::shim::mark;
+use sudog_runtime::shim::system;
 use sudog_runtime::{AtomicU32, Instant, spin};
 
 use crate::mutex::policy::{Go, Policy};
@@ -120,9 +121,9 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
                 mark("another comes while the mutex is promised");
             }
             let order = if wait_start.is_some() { Order::Lifo } else { Order::Fifo };
-            let since = *wait_start.get_or_insert_with(Instant::now);
+            let since = *wait_start.get_or_insert_with(system::now);
             crate::relock::wait(|| self.sema.acquire(order));
-            starving = starving || Instant::now().saturating_duration_since(since) > Go::THRESHOLD;
+            starving = starving || system::now().saturating_duration_since(since) > Go::THRESHOLD;
             old = self.state.load(Relaxed);
             if old & STARVING != 0 {
                 mark("the mutex is handed over");

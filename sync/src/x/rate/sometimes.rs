@@ -1,8 +1,9 @@
 //! An action that is done at times only: for log lines, for instance.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+use sudog_runtime::shim::system::Mutex;
 
 use crate::now;
 

@@ -2,8 +2,9 @@
 
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use sudog_runtime::shim::system::OnceLock;
+use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{Flight, Place, SingleFlight};
 use crate::Once;

@@ -23,10 +23,12 @@
 //! too late. An alarm that is not the first of its shard when it is set is due after one of which that was true. If that
 //! one is called off, the thread is roused too early, and looks again.
 
+use crate::shim::system;
+use crate::shim::system::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -221,7 +223,7 @@ fn start(mut state: MutexGuard<'static, State>) {
     state.threads += 1;
     let none_before = state.threads == 1;
     drop(state);
-    if let Err(error) = std::thread::Builder::new().name("sudog-alarms".into()).spawn(lead) {
+    if let Err(error) = system::thread::Builder::new().name("sudog-alarms".into()).spawn(lead) {
         if none_before {
             crate::fatal(&format!("sudog: no thread for timers: {error}"));
         }
@@ -235,7 +237,7 @@ fn start(mut state: MutexGuard<'static, State>) {
 fn lead() {
     let mut state = lock();
     loop {
-        let now = Instant::now();
+        let now = system::now();
         let Some((first, shard)) = state.first() else {
             state.until = None;
             let (back, timeout) = CHANGED.wait_timeout(state, KEEP).unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@
 //! A fibre runs one goroutine after another, and ids are not used twice: so the mark is the goroutine's id, and no start
 //! of a goroutine has to reset it.
 
-use std::thread;
+use crate::shim::system::thread;
 
 use crate::goroutine::native::fibre::Unwinding;
 use crate::goroutine::native::fibre::current;

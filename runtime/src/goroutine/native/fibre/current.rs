@@ -1,10 +1,11 @@
 //! Which worker this thread is, which goroutine runs on it, and what a goroutine does to wait.
 
+use crate::shim::system;
+use crate::shim::system::atomic::AtomicU64;
+use crate::shim::system::thread;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::thread;
 
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::landing_pads::reaches_a_catch;
@@ -24,7 +25,7 @@ struct Current {
     panicked_before: Cell<bool>,
 }
 
-thread_local! {
+system::thread_local! {
     // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep its address
     // across a switch, as a goroutine never changes its thread.
     static CURRENT: Current = const {

@@ -32,6 +32,7 @@ pub(crate) mod unwind;
 #[cfg(debug_assertions)]
 pub(crate) mod wait_check;
 
+use crate::shim::system::atomic::AtomicU64;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
@@ -39,7 +40,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 

@@ -16,11 +16,12 @@
 
 use std::time::Duration;
 
+use crate::ParkResult;
 use crate::goroutine::native::fibre::{Fibre, State, Unwinding};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::worker::{Chosen, Worker};
 use crate::goroutine::protocol::runq::Work;
-use crate::{Instant, ParkResult};
+use crate::shim::system;
 
 /// How often a worker looks whether the goroutines that it unwinds can go on.
 const LOOK: Duration = Duration::from_micros(100);
@@ -51,7 +52,7 @@ impl Worker {
                 waiting.push(fibre);
             }
         }
-        let mut progress = Instant::now();
+        let mut progress = system::now();
         let mut look = LOOK;
         loop {
             // What destructors wait for is done by other destructors, here or elsewhere, or by foreign threads: a mutex
@@ -89,7 +90,7 @@ impl Worker {
                 idle &= !ready;
                 !(ready && self.resume_dying(fibre))
             });
-            let now = Instant::now();
+            let now = system::now();
             if !idle || waiting.len() < before {
                 look = LOOK;
             }
@@ -102,7 +103,7 @@ impl Worker {
                 progress = now;
             }
             if idle {
-                std::thread::sleep(look);
+                system::thread::sleep(look);
                 look = (look * 2).min(LOOK_SELDOM);
             }
         }

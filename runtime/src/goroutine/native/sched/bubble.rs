@@ -12,11 +12,13 @@
 //!
 //! Go: `synctestGroup` of `runtime/synctest.go` (1.27).
 
+use crate::shim::system;
+use crate::shim::system::atomic::{AtomicU64, Ordering};
+use crate::shim::system::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -38,7 +40,7 @@ struct Here {
     waiter: Cell<Option<FibreRef>>,
 }
 
-thread_local! {
+system::thread_local! {
     // Constant and without a destructor, as `CURRENT`.
     static HERE: Here = const {
         Here { now: Cell::new(None), name: Cell::new(0), main_has_ended: Cell::new(false), waiter: Cell::new(None) }
@@ -48,7 +50,7 @@ thread_local! {
 /// The time: in a bubble the bubble's.
 #[inline]
 pub(crate) fn now() -> Instant {
-    HERE.with(|here| here.now.get()).unwrap_or_else(Instant::now)
+    HERE.with(|here| here.now.get()).unwrap_or_else(system::now)
 }
 
 /// Whether the calling thread is the worker of a bubble.
@@ -67,7 +69,7 @@ impl Bubble {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = NEXT.fetch_add(1, Ordering::Relaxed);
         HERE.with(|here| {
-            here.now.set(Some(Instant::now()));
+            here.now.set(Some(system::now()));
             here.name.set(name);
             here.main_has_ended.set(false);
             here.waiter.set(None);
@@ -83,7 +85,7 @@ impl Bubble {
         let mut ours = alarms.split_off(&(self.name, None, 0));
         alarms.append(&mut ours.split_off(&(self.name + 1, None, 0)));
         drop(alarms);
-        let begun = Instant::now();
+        let begun = system::now();
         for ((_, when, _), waker) in ours {
             let left = when.unwrap_or(now).saturating_duration_since(now);
             if let Some(when) = begun.checked_add(left) {
@@ -185,7 +187,7 @@ pub(crate) fn of_the_system(deadline: Instant) -> Instant {
 
 #[cold]
 fn pass_time(deadline: Instant) -> Instant {
-    let (system, bubble) = (Instant::now(), now());
+    let (system, bubble) = (system::now(), now());
     if current::worker().is_some_and(|worker| worker.sched().idle.outside() > 0) {
         return system.checked_add(deadline.saturating_duration_since(bubble)).unwrap_or(deadline);
     }

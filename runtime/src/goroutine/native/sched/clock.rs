@@ -1,6 +1,6 @@
 //! The coarse clock of waits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::shim::system::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often the watcher looks, and how long a goroutine may run.

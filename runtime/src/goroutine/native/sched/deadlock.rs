@@ -47,7 +47,10 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
 
 /// Whether the process has no thread but workers, the watcher, and idle threads for blocking calls and for alarms.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
+    #[cfg(not(sudog_sim))]
+    let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+    #[cfg(sudog_sim)]
+    let tasks = sudog_sim::live_threads();
     let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
-    tasks.count() == workers + blocking::threads() + alarms::threads() + 1
+    tasks == workers + blocking::threads() + alarms::threads() + 1
 }

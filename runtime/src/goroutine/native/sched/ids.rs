@@ -1,6 +1,6 @@
 //! Ids of goroutines.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::shim::system::atomic::{AtomicU64, Ordering};
 
 /// Ids are dealt to workers in batches, as Go's are.
 const BATCH: u64 = 16;

@@ -14,6 +14,7 @@ use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
+use crate::shim::system;
 use crate::{Instant, ParkResult};
 
 /// For how long a goroutine runs beside others before a call into the runtime makes it give way.
@@ -61,7 +62,7 @@ impl Worker {
 
     #[cold]
     fn ask_clock(&self) -> bool {
-        let now = Instant::now();
+        let now = system::now();
         let over = match self.own.slice.get() {
             None => {
                 self.own.slice.set(Some(now));

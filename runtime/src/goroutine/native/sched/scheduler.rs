@@ -1,11 +1,13 @@
 //! A scheduler: workers that share their work. Those of one `run`, the threads that run one
 //! [`Scheduler`](crate::goroutine::Scheduler), or the background ones, which serve threads that are not workers.
 
+use crate::shim::system;
+use crate::shim::system::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::shim::system::{Mutex, MutexGuard, OnceLock};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_task::Task;
@@ -229,7 +231,7 @@ impl Sched {
             if let Some(epoch) = self.idle.join(!self.ends_at_rest()) {
                 return self.enter_joined(epoch, false);
             }
-            std::thread::sleep(Duration::from_micros(50)); // the last of an epoch that has ended are leaving
+            system::thread::sleep(Duration::from_micros(50)); // the last of an epoch that has ended are leaving
         }
     }
 
@@ -344,7 +346,7 @@ impl Sched {
             if !self.start_worker() && all_are_there() && self.worker(index).is_none() {
                 return false;
             }
-            std::thread::yield_now();
+            system::thread::yield_now();
         }
         true
     }
@@ -373,7 +375,7 @@ impl Sched {
             self.leave(worker, worker.reclaim());
         };
         sysmon::start();
-        if let Err(error) = std::thread::Builder::new().name(format!("sudog-{before}")).spawn(body) {
+        if let Err(error) = system::thread::Builder::new().name(format!("sudog-{before}")).spawn(body) {
             if before == 0 {
                 crate::fatal(&format!("sudog: no thread for the first worker: {error}"));
             }

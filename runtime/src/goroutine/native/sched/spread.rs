@@ -25,14 +25,15 @@
 //!
 //! All of them are hints, read and written Relaxed: a stale one places a goroutine worse, and no more.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use crate::shim::system;
+use crate::shim::system::atomic::{AtomicUsize, Ordering};
+use crate::shim::system::thread;
 use std::time::Duration;
 
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::{Instant, shim};
+use crate::shim;
 
 /// So many goroutines in a row that blocked in their first run are a family. With 1 pairs are split; with 2, two
 /// producers and two consumers; with 4, a pool of four stays together.
@@ -163,9 +164,9 @@ impl Worker {
         sched.start_workers(wanted);
         // Should the system have no more threads, it is not asked again at each choice.
         self.own.awaited.set(sched.idle.workers().max(wanted));
-        let begun = Instant::now();
+        let begun = system::now();
         while sched.workers().count() < sched.idle.workers()
-            && Instant::now().saturating_duration_since(begun) < PATIENCE
+            && system::now().saturating_duration_since(begun) < PATIENCE
         {
             thread::yield_now();
         }

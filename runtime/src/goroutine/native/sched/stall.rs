@@ -14,11 +14,12 @@
 //! thread by a signal, which also interrupts its system calls. In a report that is on by default this would change what
 //! it reports of.
 
+use crate::shim::system::atomic::{AtomicBool, Ordering};
+use crate::shim::system::{Mutex, MutexGuard, OnceLock};
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fatal::say;

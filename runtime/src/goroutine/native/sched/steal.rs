@@ -21,6 +21,7 @@ use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Wor
 use crate::goroutine::native::sched::{bubble, sysmon};
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
+use crate::shim::system;
 use crate::{Instant, shim};
 
 /// How often a worker that looks for work polls the network.
@@ -65,7 +66,7 @@ impl Worker {
             sched.wake_for_work();
         }
         self.own.looked.set(None);
-        let begun = Instant::now();
+        let begun = system::now();
         let mut now = begun;
         // Of a bubble, the clock may jump now: its worker spins only if something outside is awaited.
         let bubble =
@@ -96,7 +97,7 @@ impl Worker {
             for _ in 0..8 {
                 shim::pause();
             }
-            now = Instant::now();
+            now = system::now();
         }
 
         self.trim(now);

@@ -5,11 +5,12 @@
 //! ever wake ([`deadlock`]), and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also sees
 //! to it that no waker holds up the [`alarms`]. No user code runs here.
 
+use crate::shim::system;
+use crate::shim::system::atomic::{AtomicBool, Ordering};
+use crate::shim::system::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::PoisonError;
 
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::netpoll;
@@ -29,7 +30,7 @@ pub(crate) fn start() {
     STARTED.get_or_init(|| {
         stall::start();
         // Without it goroutines run all the same, less fairly: nothing to die for.
-        let _ = std::thread::Builder::new().name("sudog-watcher".into()).spawn(watch);
+        let _ = system::thread::Builder::new().name("sudog-watcher".into()).spawn(watch);
     });
 }
 
@@ -53,13 +54,13 @@ fn rouse_slow() {
 }
 
 fn watch() {
-    let begun = Instant::now();
+    let begun = system::now();
     // Where each worker was at the last look. Workers are never freed, so their address is their name.
     let mut turns: HashMap<usize, Turn> = HashMap::new();
     let mut stalls = Reports::default();
     let mut quiet = 0;
     loop {
-        let now = Instant::now();
+        let now = system::now();
         clock::set_coarse(now - begun);
         alarms::supervise(now);
         let scheds = Sched::all();

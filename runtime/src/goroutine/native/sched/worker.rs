@@ -14,10 +14,11 @@
 //! turns. Every 64th choice looks at the rest first, so that nothing waits for ever. Go has the same in `schedule` and
 //! `findRunnable` of `runtime/proc.go`. The inbox is emptied before each choice; `placed`, when a note in it says so.
 
+use crate::shim::system;
+use crate::shim::system::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -365,7 +366,7 @@ impl Worker {
             self.empty_ring();
         }
         if self.turns.load(Ordering::Relaxed).is_multiple_of(TRIM_INTERVAL) && self.wants_trim() {
-            self.trim(Instant::now());
+            self.trim(system::now());
         }
     }
 

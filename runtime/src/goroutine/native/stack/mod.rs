@@ -24,10 +24,10 @@
 
 pub(crate) mod overflow;
 
+use crate::shim::system::OnceLock;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 
 use corosensei::stack::{Stack, StackPointer};
 

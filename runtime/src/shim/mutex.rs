@@ -1,0 +1,23 @@
+//! The mutex of the operating system.
+
+use std::sync::PoisonError;
+
+use super::system;
+
+/// A lock that sleeps in the kernel. `std`'s: small, usable in a `static`; allocates nothing where it is a futex.
+pub struct Mutex<T>(system::Mutex<T>);
+
+pub type MutexGuard<'a, T> = system::MutexGuard<'a, T>;
+
+impl<T> Mutex<T> {
+    pub const fn new(value: T) -> Self {
+        Self(system::Mutex::new(value))
+    }
+
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        // User code does not run under these locks, so nothing panics under them; and a queue is consistent between any
+        // two of its steps.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
