@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(sudog_sim)))]
 use crate::bench::netbench;
 use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, semtable, syncbench, uncontended};
 #[cfg(unix)]
@@ -27,6 +27,11 @@ pub struct Cli {
     /// [compare: lab/report.html, starvation: lab/starvation.html in the target directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
+
+    /// The simulated machine.
+    #[cfg(sudog_sim)]
+    #[command(flatten)]
+    pub machine: crate::run::machine::MachineArgs,
 
     /// What to do.
     #[command(subcommand)]
@@ -77,12 +82,15 @@ pub enum Command {
     #[command(hide = true)]
     VersusGoChild(versus_go::ChildArgs),
     /// Servers of TCP echoes: sudog, tokio, Go. Round trips, processor time, memory
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(sudog_sim)))]
     Netbench(netbench::NetbenchArgs),
     /// One server of netbench, which that command starts
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(sudog_sim)))]
     #[command(hide = true)]
     NetbenchChild(netbench::ChildArgs),
+    /// The library's code under thousands of schedules, by seed
+    #[cfg(sudog_sim)]
+    Explore(crate::study::explore::ExploreArgs),
     /// The locks and semaphores, and what they can do
     List,
 }
@@ -126,7 +134,17 @@ impl Cli {
 /// The program.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Err(failure) = Cli::from_env().and_then(|cli| dispatch(&cli)) else { return ExitCode::SUCCESS };
+    #[cfg(sudog_sim)]
+    let result = Cli::from_env().and_then(|cli| match &cli.command {
+        Some(Command::Explore(_)) => dispatch(&cli), // it makes machines of its own
+        None | Some(Command::Compare(_) | Command::Syncbench(_) | Command::Chanbench(_) | Command::VersusGo(_)) => {
+            Err(Failure::Usage("this command compares with code that runs on real machines only".into()))
+        }
+        _ => cli.machine.clone().run(Output { json: cli.json }, move || dispatch(&cli)),
+    });
+    #[cfg(not(sudog_sim))]
+    let result = Cli::from_env().and_then(|cli| dispatch(&cli));
+    let Err(failure) = result else { return ExitCode::SUCCESS };
     let text = failure.to_string();
     if !text.is_empty() {
         // Nothing is left to do if the standard error is closed, too.
@@ -160,12 +178,14 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::VersusGo(args)) => versus_go::run(args, output),
         #[cfg(unix)]
         Some(Command::VersusGoChild(args)) => versus_go::child::be(args),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(sudog_sim)))]
         Some(Command::Netbench(args)) => netbench::run(args, output),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(sudog_sim)))]
         Some(Command::NetbenchChild(args)) => netbench::serve(args),
         Some(Command::Stages(args)) => stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
+        #[cfg(sudog_sim)]
+        Some(Command::Explore(args)) => crate::study::explore::run(args, output),
         Some(Command::List) => list::run(output),
     }
 }

@@ -1,5 +1,10 @@
 //! The command-line laboratory.
 
+/// What a simulation allocates lies at the same addresses in each process.
+#[cfg(sudog_sim)]
+#[global_allocator]
+static ARENA: sudog_sim::Arena = sudog_sim::Arena;
+
 fn main() -> std::process::ExitCode {
     sudog_lab::main()
 }

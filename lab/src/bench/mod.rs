@@ -7,7 +7,7 @@ pub mod goroutines;
 pub mod list;
 pub mod logged;
 pub mod mutexbench;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(sudog_sim)))]
 pub mod netbench;
 pub mod page;
 pub mod plan;

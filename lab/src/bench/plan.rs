@@ -104,9 +104,12 @@ pub fn choose<N: Into<Target> + Copy>(
     asked: Option<&List<N>>,
 ) -> Result<Vec<Target>, Failure> {
     let all = all.iter().map(|&name| name.into());
-    let able: Vec<Target> = all.filter(|&target| on.may_contend_for(target)).collect();
+    let able: Vec<Target> = all.filter(|&target| target.runs_here() && on.may_contend_for(target)).collect();
     let Some(List(asked)) = asked else { return Ok(able) };
     let asked: Vec<Target> = asked.iter().map(|&name| name.into()).collect();
+    if let Some(foreign) = asked.iter().find(|target| !target.runs_here()) {
+        return Err(Failure::Usage(format!("{} is not ours, and runs on real machines only", foreign.name())));
+    }
     match asked.iter().find(|&&target| !on.may_contend_for(target)) {
         None => Ok(asked),
         Some(&target) => Err(keeps_others_out(target, &format!("{}s for goroutines", target.kind()), &able)),

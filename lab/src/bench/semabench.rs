@@ -5,7 +5,7 @@
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers, permits};
 use clap::Args;
 use std::path::Path;
-use std::thread;
+use sudog_runtime::shim::system::thread;
 
 use super::plan::Plan;
 use super::summary::Summaries;

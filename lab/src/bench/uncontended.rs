@@ -4,7 +4,8 @@ use crate::options::{List, MAX_RUNS, OnArgs, list, number};
 use crate::targets::compose::LockSpec;
 use clap::Args;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use sudog_runtime::shim::system;
 
 use crossbeam_utils::CachePadded;
 use indicatif::ProgressBar;
@@ -76,7 +77,7 @@ impl LockableJob for Pairs {
         let target = CachePadded::new(E::new(setup, 1, 1));
         // From here on the compiler must take it for one that others know of, as one in a static is.
         let target: &E = black_box(&target);
-        let start = Instant::now();
+        let start = system::now();
         let mut pairs = 0_u64;
         loop {
             for _ in 0..BATCH {

@@ -4,8 +4,8 @@
 //! allocated, and touched, before the run; a contender goes to the pool once in [`CHUNK`] admissions, outside the
 //! critical section.
 
-use std::sync::Mutex;
 use std::time::Duration;
+use sudog_runtime::shim::system::Mutex;
 
 use sudog_runtime::event::clock::Scale;
 

@@ -1,7 +1,7 @@
 //! A coarse clock that costs its readers one load of a line that is rarely written; and a count, as coarse.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
+use sudog_runtime::shim::system::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use crossbeam_utils::CachePadded;
 

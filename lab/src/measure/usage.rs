@@ -1,8 +1,9 @@
 //! What the operating system counts: for this process and its children, and for the whole machine.
 
 use std::time::{Duration, Instant};
+use sudog_runtime::shim::system;
 
-#[cfg(unix)]
+#[cfg(all(unix, not(sudog_sim)))]
 use nix::{
     sys::resource::{self, UsageWho, getrusage},
     sys::time::TimeVal,
@@ -51,7 +52,7 @@ impl Counts {
     }
 
     /// Now. Of all threads and of all child processes that have been waited for.
-    #[cfg(unix)]
+    #[cfg(all(unix, not(sudog_sim)))]
     #[must_use]
     pub fn now() -> Self {
         let [ours, children] =
@@ -59,7 +60,7 @@ impl Counts {
         let duration = |t: TimeVal| Duration::new(t.tv_sec() as u64, t.tv_usec() as u32 * 1000);
         let cpu = |usage: resource::Usage| duration(usage.user_time()) + duration(usage.system_time());
         Self {
-            time: Instant::now(),
+            time: system::now(),
             voluntary_switches: (ours.voluntary_context_switches() + children.voluntary_context_switches()) as u64,
             involuntary_switches: (ours.involuntary_context_switches() + children.involuntary_context_switches())
                 as u64,
@@ -69,10 +70,10 @@ impl Counts {
     }
 
     /// Now. Nothing is counted here.
-    #[cfg(not(unix))]
+    #[cfg(any(not(unix), sudog_sim))]
     #[must_use]
     pub fn now() -> Self {
-        Self { time: Instant::now(), voluntary_switches: 0, involuntary_switches: 0, cpu: Duration::ZERO, busy: None }
+        Self { time: system::now(), voluntary_switches: 0, involuntary_switches: 0, cpu: Duration::ZERO, busy: None }
     }
 
     /// From then until now.
@@ -93,7 +94,7 @@ impl Counts {
 
 /// How long all processors together have been busy since the machine was started. What a hypervisor has taken away
 /// counts, as it is not ours.
-#[cfg(unix)]
+#[cfg(all(unix, not(sudog_sim)))]
 fn busy() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two already.

@@ -7,6 +7,7 @@ use rand_mt::Mt;
 
 use crate::measure::ticks::Ticks;
 use crate::targets::lockable::{Access, PerAccess};
+use sudog_runtime::shim::system;
 
 /// A histogram of waiting times in nanoseconds.
 pub type WaitHistogram = Histogram<u64>;
@@ -124,13 +125,13 @@ impl<'a> WaitRecorder<'a> {
     #[inline]
     pub fn request(&mut self, admissions: impl FnOnce() -> u64) -> Request {
         self.gap = self.gap.wrapping_sub(1);
-        Request { tick: self.ticks.latest(), timed: (self.gap == 0).then(|| (Instant::now(), admissions())) }
+        Request { tick: self.ticks.latest(), timed: (self.gap == 0).then(|| (system::now(), admissions())) }
     }
 
     /// To be called first thing after it.
     #[inline]
     pub fn entry(&self, request: Request) -> Wait {
-        let timed = request.timed.map(|(time, admissions)| (time.elapsed(), admissions));
+        let timed = request.timed.map(|(time, admissions)| (system::now().saturating_duration_since(time), admissions));
         Wait { from: request.tick, to: self.ticks.latest(), timed }
     }
 

@@ -12,10 +12,11 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
+use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering};
+use sudog_runtime::shim::system::thread;
+use sudog_runtime::shim::system::{Mutex, OnceLock};
 
 use clap::ValueEnum;
 use serde::Serialize;

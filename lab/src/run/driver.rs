@@ -20,9 +20,10 @@ mod logged;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
+use sudog_runtime::shim::system::thread;
 
 use crossbeam_utils::CachePadded;
 
@@ -232,15 +233,15 @@ fn gather<T>(arena: &dyn AnyArena, gate: &Gate, run: &Run, start: impl FnOnce() 
 fn conduct(arena: &dyn AnyArena, gate: &Gate, run: &Run) -> Duration {
     let Workload { duration, gathered, .. } = run.workload;
     let start = if gathered {
-        gather(arena, gate, run, Instant::now)
+        gather(arena, gate, run, system::now)
     } else {
         gate.open(true);
         None
     };
-    let start = start.unwrap_or_else(Instant::now);
+    let start = start.unwrap_or_else(system::now);
     loop {
         thread::sleep(Ticks::PERIOD);
-        let elapsed = start.elapsed();
+        let elapsed = system::now().saturating_duration_since(start);
         arena.ticks().advance(elapsed, || arena.admissions());
         if elapsed >= duration {
             // Release, after the last tick: a contender that sees the stop sees the clock as it stays.

@@ -2,6 +2,8 @@
 
 pub mod contenders;
 pub mod driver;
+#[cfg(sudog_sim)]
+pub mod machine;
 pub mod pinned;
 pub mod rounds;
 pub mod sections;

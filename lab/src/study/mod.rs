@@ -4,6 +4,8 @@ pub mod bypass;
 pub mod capacitor;
 pub mod collide;
 pub mod collisions;
+#[cfg(sudog_sim)]
+pub mod explore;
 pub mod history;
 pub mod stages;
 pub mod starvation;

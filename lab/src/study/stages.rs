@@ -2,8 +2,8 @@
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use sudog_runtime::shim::system::atomic::AtomicU64;
 
 use crossbeam_utils::CachePadded;
 use indicatif::ProgressBar;

@@ -1,7 +1,7 @@
 //! Floors: what no semaphore can be expected to beat, measured as the semaphores are.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use sudog_runtime::shim::system::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::G;

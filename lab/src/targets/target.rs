@@ -109,6 +109,14 @@ impl Target {
         }
     }
 
+    /// Whether its code can run on the machine at hand. A simulated one runs ours alone: others sleep in the real kernel, and
+    /// the whole machine with them.
+    #[must_use]
+    pub fn runs_here(self) -> bool {
+        const FOREIGN: [&str; 5] = ["std", "parking_lot", "pthread", "sem_t", "crossbeam"];
+        !cfg!(sudog_sim) || !FOREIGN.iter().any(|foreign| self.name().contains(foreign))
+    }
+
     /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
     #[must_use]
     pub fn blocks_threads(self) -> bool {

@@ -12,7 +12,8 @@ mod steady;
 use crate::options::{List, MAX_RUNS, list, number, numbers};
 use clap::Args;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use sudog_runtime::shim::system;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -121,7 +122,7 @@ impl Case {
     fn time(self, n: usize, at_least: Duration) -> f64 {
         let addresses = self.addresses(n);
         let mut queue = DetachedQueue::new(addresses.iter().copied());
-        let start = Instant::now();
+        let start = system::now();
         let mut operations = 0;
         loop {
             queue.queue_all(Order::Fifo);

@@ -10,13 +10,14 @@
 //! as it must find out that its own is not among them.) The waiters are queued in no order of memory, as goroutines'
 //! stacks are in none; so a step is likely to miss the cache once there are many.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use rand_mt::Mt;
 use sudog_runtime::sema::queue::BucketQueue;
 use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{Order, Table};
+use sudog_runtime::shim::system;
 
 use super::{BASE, Case, CaseRecord, STRIDE};
 use crate::measure::metrics::median;
@@ -84,7 +85,7 @@ impl<Q: BucketQueue> Steady for Queued<Q> {
         while elapsed < at_least {
             chosen.clear();
             chosen.extend((0..batch).map(|_| self.choose()));
-            let start = Instant::now();
+            let start = system::now();
             for &waiter in &chosen {
                 self.operate(waiter);
             }

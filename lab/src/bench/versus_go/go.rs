@@ -146,6 +146,7 @@ pub struct Program {
 }
 
 impl Program {
+    #[cfg(not(sudog_sim))]
     /// Go's side of `netbench`: to be started on so many processors.
     pub fn echo_server(&self, workers: usize) -> Command {
         let mut command = Command::new(self.folder.0.join(BINARY));

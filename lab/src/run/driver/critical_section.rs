@@ -9,9 +9,10 @@
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sudog_runtime::shim::system::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rand_mt::Mt;
+use sudog_runtime::shim::work;
 
 use super::Workload;
 use crate::targets::lockable::{Access, PerAccess};
@@ -218,8 +219,12 @@ impl CriticalSection for ReadersWriter {
     }
 }
 
+/// What one step takes on a simulated machine: measured, `cargo lab uncontended`.
+const CYCLES: u64 = 8;
+
 #[inline]
 pub fn steps(random: &mut Mt, n: u32) {
+    work(CYCLES * u64::from(n));
     for _ in 0..n {
         black_box(random.next_u32());
     }

@@ -14,10 +14,11 @@
 //! locked instruction takes effect before the reading ahead of it has retired; the system's clock is read by a call.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::Instant;
+use std::sync::Arc;
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::OnceLock;
+use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
+use sudog_runtime::shim::system::thread;
 
 use sudog_runtime::event::clock::{self, ticks};
 
@@ -89,9 +90,9 @@ impl LogOfRun {
     /// when the first could go in.
     fn conduct(&self, arena: &dyn AnyArena, gate: &Gate, run: &Run) -> (u64, (u64, bool)) {
         let opened = ticks();
-        let started = gather(arena, gate, run, || (ticks(), Instant::now()));
-        let (start, clock) = started.unwrap_or_else(|| (opened, Instant::now()));
-        while self.stopped.get().is_none() && clock.elapsed() < run.workload.duration {
+        let started = gather(arena, gate, run, || (ticks(), system::now()));
+        let (start, clock) = started.unwrap_or_else(|| (opened, system::now()));
+        while self.stopped.get().is_none() && system::now().saturating_duration_since(clock) < run.workload.duration {
             thread::sleep(Ticks::PERIOD);
         }
         (start, self.stop(arena.stop(), false))

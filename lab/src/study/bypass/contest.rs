@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::OnceLock;
+use sudog_runtime::shim::system::thread;
 
 use sudog_locks::capacitor::{Admission, Wrapped};
 use sudog_sync::RawLock;
@@ -28,7 +30,7 @@ pub struct Stalls<L> {
 /// How many have announced themselves: known when the lock has its capacitor.
 type Announced = OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>;
 
-thread_local! {
+system::thread_local! {
     /// How many had, when this thread last had the inner lock by trying.
     static NOTED: Cell<u32> = const { Cell::new(0) };
 }

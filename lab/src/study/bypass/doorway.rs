@@ -11,8 +11,8 @@
 //! The first three are exact. The fourth takes an arrival to end when it has been let through, which is later than it
 //! did: it misses bypasses of contenders that wait for the capacitor, and makes none up.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
+use sudog_runtime::shim::system::atomic::{AtomicU32, Ordering};
 
 use sudog_locks::capacitor::{ArriveDepart, Multilane, Platoon, SlidingWindow, WindowTicket};
 use sudog_locks::waiting_array::TicketWait;

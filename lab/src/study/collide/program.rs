@@ -28,10 +28,12 @@
 //! times what a short walk does. On one worker there is little but the queue.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::OnceLock;
+use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering};
+use sudog_runtime::shim::system::thread;
 
 use serde::Serialize;
 use sudog_runtime::goroutine::gosched;
@@ -175,7 +177,7 @@ impl<T: Table> Arena<T> {
         while (self.a().waiters() as usize) < self.run.n - 1 || (self.b().waiters() as usize) < self.run.hogs + 1 {
             thread::sleep(Duration::from_micros(100));
         }
-        let (counts, start) = (Counts::now(), Instant::now());
+        let (counts, start) = (Counts::now(), system::now());
         self.b().unlock();
         (*self.end.wait() - start, counts)
     }
@@ -204,7 +206,7 @@ impl<T: Table> Arena<T> {
             a.unlock();
         }
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.end.set(Instant::now()).expect("there is one who is the last");
+            self.end.set(system::now()).expect("there is one who is the last");
         }
         tally
     }

@@ -21,9 +21,10 @@ use crate::options::{List, MAX_RUNS, MAX_THREADS, list, number, numbers, seconds
 use clap::Args;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
+use sudog_runtime::shim::system::thread;
 
 use crossbeam_utils::CachePadded;
 use serde::Serialize;
@@ -182,10 +183,10 @@ impl Run {
         let theirs = Arc::clone(&arena);
         let work = move |me, gate: &Gate| theirs.work(me, gate);
         let conduct = |gate: &Gate| {
-            let (counts, start) = (Counts::now(), Instant::now());
+            let (counts, start) = (Counts::now(), system::now());
             gate.open(true);
             thread::sleep(self.duration);
-            let elapsed = start.elapsed();
+            let elapsed = system::now().saturating_duration_since(start);
             arena.stop.store(true, Ordering::Relaxed);
             (counts, elapsed)
         };

@@ -20,9 +20,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::atomic::{AtomicBool, AtomicU64};
+use sudog_runtime::shim::system::thread;
 
 use crossbeam_utils::CachePadded;
 use serde::Serialize;
@@ -97,8 +98,8 @@ impl PolicyJob for Scene {
             while running && !over.load(Relaxed) {
                 thread::sleep(self.outside);
                 mutex.lock();
-                let start = Instant::now();
-                while start.elapsed() < self.inside {}
+                let start = system::now();
+                while system::now().saturating_duration_since(start) < self.inside {}
                 mutex.unlock();
                 counts[number].fetch_add(1, Relaxed); // on a line of its own
             }
@@ -108,15 +109,15 @@ impl PolicyJob for Scene {
             gate.open(true);
             thread::sleep(self.stall);
             mutex.unlock();
-            let start = Instant::now();
+            let start = system::now();
             let before = done();
             let (mut looks, mut starving) = (0, 0);
-            while start.elapsed() < self.duration {
+            while system::now().saturating_duration_since(start) < self.duration {
                 thread::sleep(Duration::from_millis(1));
                 looks += 1;
                 starving += u32::from(mutex.is_starving());
             }
-            let (elapsed, operations) = (start.elapsed(), done() - before);
+            let (elapsed, operations) = (system::now().saturating_duration_since(start), done() - before);
             over.store(true, Relaxed);
             Ending { elapsed, operations, starving: f64::from(starving) / f64::from(looks.max(1)) }
         };

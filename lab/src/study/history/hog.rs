@@ -13,10 +13,11 @@
 //! A victim that does not come through until the time is over has a wait of at least that time.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::atomic::AtomicBool;
 
 use serde::Serialize;
 use sudog_sync::GoMutex;
@@ -111,10 +112,10 @@ impl PolicyJob for Scene {
             if number == 0 { theirs.hog(self.hold, running) } else { theirs.victim(running) }
         };
         let conduct = |gate: &Gate| {
-            let start = Instant::now();
+            let start = system::now();
             gate.open(true);
             while !stage.done.load(Relaxed)
-                && let Some(left) = self.limit.checked_sub(start.elapsed())
+                && let Some(left) = self.limit.checked_sub(system::now().saturating_duration_since(start))
             {
                 thread::park_timeout(left);
             }
@@ -148,9 +149,9 @@ impl<P: Policy> Stage<P> {
         let (mut waits, mut cut_short) = (Vec::new(), false);
         while running && !cut_short && waits.len() < ROUNDS {
             self.on.sleep(Duration::from_micros(100));
-            let start = Instant::now();
+            let start = system::now();
             self.mutex.lock();
-            waits.push(start.elapsed());
+            waits.push(system::now().saturating_duration_since(start));
             cut_short = self.over.load(Relaxed);
             self.mutex.unlock();
         }

@@ -14,9 +14,10 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
+use sudog_runtime::shim::system::thread;
 
 use sudog_runtime::event::{self, Event, Kind};
 use sudog_runtime::sema::queue::{Recorded, Treap};
@@ -115,14 +116,14 @@ impl PolicyJob for Contest {
         let work = move |me, gate: &Gate| if gate.wait() { theirs.work(self, me) } else { 0 };
         let conduct = |gate: &Gate| {
             event::start();
-            let start = Instant::now();
+            let start = system::now();
             gate.open(true);
             thread::sleep(self.duration);
             arena.stop.store(true, Ordering::Relaxed);
             start
         };
         let (start, acquisitions) = self.on.fan_out(self.hogs + self.victims, work, conduct)?;
-        let elapsed = start.elapsed();
+        let elapsed = system::now().saturating_duration_since(start);
         let mut recording = event::stop();
         let addresses = arena.mutex.addresses();
         recording.events.retain(|event| addresses.contains(&event.addr));
@@ -158,8 +159,8 @@ impl<P: Policy> Arena<P> {
 }
 
 fn busy(time: Duration) {
-    let start = Instant::now();
-    while start.elapsed() < time {
+    let start = system::now();
+    while system::now().saturating_duration_since(start) < time {
         std::hint::spin_loop();
     }
 }

@@ -1,0 +1,109 @@
+//! `cargo sim explore`: the library's own code under thousands of schedules.
+//!
+//! Each program of [`programs`] is run once for each seed: see [`sudog_sim::explore`].
+
+mod programs;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use sudog_sim::explore::{Explore, Schedule, read_schedule, write_schedule};
+
+use self::programs::{PROGRAMS, Program};
+use crate::output::Output;
+use crate::output::failure::Failure;
+
+/// Options of `explore`.
+#[derive(Args, Clone, Debug)]
+pub struct ExploreArgs {
+    /// Programs, by name, or parts of names [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub test: Vec<String>,
+
+    /// Seeds for each program
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub seeds: u64,
+
+    /// The first of them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub first: u64,
+
+    /// A schedule to replay, as a failure prints it; of one program
+    #[arg(long, value_name = "SCHEDULE")]
+    pub replay: Option<String>,
+
+    /// No jumps of the clock, early timers and spurious wake-ups
+    #[arg(long)]
+    pub no_faults: bool,
+
+    /// Stop at the first program that fails
+    #[arg(long)]
+    pub until_failure: bool,
+
+    /// Where to write the timeline of a failure, for chrome://tracing or Perfetto
+    #[arg(long, value_name = "PATH")]
+    pub timeline: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    bench: &'a str,
+    program: &'a str,
+    seeds: u64,
+    failure: Option<String>,
+    seed: Option<u64>,
+    schedule: Option<String>,
+}
+
+/// Explores, and prints. This process has one thread.
+pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
+    let wanted = |program: &&Program| args.test.is_empty() || args.test.iter().any(|test| program.name.contains(test));
+    let programs: Vec<_> = PROGRAMS.iter().filter(wanted).collect();
+    if programs.is_empty() {
+        let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+        return Err(Failure::Usage(format!("no program of this name; known: {}", known.join(", "))));
+    }
+    let explore = Explore { faults: !args.no_faults, schedule: Schedule::Mixed, ..Explore::default() };
+    if let Some(schedule) = &args.replay {
+        let schedule = read_schedule(schedule).ok_or_else(|| Failure::Usage("this is no schedule".into()))?;
+        let [program] = programs[..] else {
+            return Err(Failure::Usage("a schedule is of one program: say which, by --test".into()));
+        };
+        let Some(failure) = explore.replay(&schedule, &program.body) else {
+            return output.text(format_args!("{}: it does not fail", program.name));
+        };
+        timeline(args, &failure)?;
+        return Err(Failure::Run(format!("{}: {failure}", program.name)));
+    }
+    let mut failed = 0;
+    for program in programs {
+        let seeds = args.first..args.first + args.seeds;
+        let found = explore.check(seeds, &program.body);
+        output.record(&Record {
+            bench: "explore",
+            program: program.name,
+            seeds: args.seeds,
+            failure: found.as_ref().err().map(|failure| failure.what.clone()),
+            seed: found.as_ref().err().map(|failure| failure.seed),
+            schedule: found.as_ref().err().map(|failure| write_schedule(&failure.schedule)),
+        })?;
+        match found {
+            Ok(seeds) => output.text(format_args!("{:24} {seeds} seeds", program.name))?,
+            Err(failure) => {
+                failed += 1;
+                output.text(format_args!("{:24} FAILED\n{failure}", program.name))?;
+                timeline(args, &failure)?;
+                if args.until_failure {
+                    break;
+                }
+            }
+        }
+    }
+    if failed > 0 { Err(Failure::Run(format!("{failed} programs failed"))) } else { Ok(()) }
+}
+
+fn timeline(args: &ExploreArgs, failure: &sudog_sim::explore::Failure) -> Result<(), Failure> {
+    let Some(path) = &args.timeline else { return Ok(()) };
+    std::fs::write(path, failure.timeline()).map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
+}

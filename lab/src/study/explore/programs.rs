@@ -1,0 +1,398 @@
+//! Programs to explore: each a few threads or goroutines, and what must be true of them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use sudog_locks::capacitor::{Capacitor, Sliding};
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_runtime::chan::{Chan, select};
+use sudog_runtime::goroutine::{go, gosched, run, spawn};
+use sudog_runtime::shim::system::atomic::AtomicU32;
+use sudog_runtime::shim::{now, system::thread};
+use sudog_sync::mutex::{policy, stages};
+use sudog_sync::semaphore::RuntimeSema;
+use sudog_sync::{Cond, GoMutex, Mutex, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake, context};
+
+/// A program.
+pub struct Program {
+    pub name: &'static str,
+    pub body: fn(),
+}
+
+macro_rules! programs {
+    ($($name:literal: $body:expr,)*) => {
+        /// All of them.
+        pub const PROGRAMS: &[Program] = &[$(Program { name: $name, body: $body },)*];
+    };
+}
+
+programs! {
+    "mutex-go": lock::<GoMutex>,
+    "mutex-go-1.14": lock::<GoMutex<RuntimeSema, policy::Go>>,
+    "mutex-go-1.9": lock::<GoMutex<RuntimeSema, policy::Go1_9>>,
+    "mutex-go-1.8": lock::<GoMutex<RuntimeSema, policy::Go1_8>>,
+    "mutex-go-fifo": lock::<GoMutex<RuntimeSema, policy::Fifo>>,
+    "mutex-stage-4": lock::<stages::V4<RuntimeSema>>,
+    "mutex-stage-7": lock::<stages::V7<RuntimeSema>>,
+    "mutex-over-twa": lock::<GoMutex<Twa>>,
+    "mutex-goroutines": mutex_on_goroutines,
+    "tts": lock::<Tts>,
+    "ticket-lock": lock::<TicketLock>,
+    "ticket-lock-yield": lock::<TicketLock<SpinThenYield>>,
+    "mcs": lock::<Mcs>,
+    "clh": lock::<Clh>,
+    "lifo": lock::<Lifo>,
+    "reciprocating": lock::<Reciprocating>,
+    "capacitor-mcs": lock::<Capacitor<Mcs>>,
+    "sliding-window-mcs": lock::<Sliding<Mcs>>,
+    "sema-runtime": semaphore::<RuntimeSema>,
+    "sema-benaphore": semaphore::<Benaphore>,
+    "sema-ticket": semaphore::<Ticket>,
+    "sema-twa": semaphore::<Twa>,
+    "sema-twa-chain": semaphore::<TwaChain>,
+    "sema-twa-channel": semaphore::<TwaChannel>,
+    "sema-twa-location": semaphore::<TwaLocation>,
+    "rwmutex": rw_mutex,
+    "cond": cond,
+    "cond-deadline": cond_deadline,
+    "wait-group": wait_group,
+    "once": once,
+    "pool": pool,
+    "context": context_ends,
+    "chan-buffered": || channel(2),
+    "chan-unbuffered": || channel(0),
+    "chan-close": close,
+    "chan-select": select_two,
+    "goroutines": goroutines,
+    "goroutines-channels": goroutines_channels,
+    "goroutines-sleep": goroutines_sleep,
+}
+
+/// Runs `body` on so many threads, one of them the caller's.
+fn on_threads(n: usize, body: impl Fn(usize) + Send + Sync + 'static) {
+    let body = Arc::new(body);
+    let spawn = |me| {
+        let body = body.clone();
+        thread::spawn(move || body(me))
+    };
+    let others: Vec<_> = (1..n).map(spawn).collect();
+    body(0);
+    others.into_iter().for_each(|other| other.join().expect("no thread panics"));
+}
+
+/// Seen by one thread at a time.
+#[derive(Default)]
+struct Alone {
+    inside: AtomicU32,
+    visits: AtomicU32,
+}
+
+impl Alone {
+    fn visit(&self) {
+        assert_eq!(self.inside.swap(1, Relaxed), 0, "two are inside");
+        self.visits.store(self.visits.load(Relaxed) + 1, Relaxed);
+        self.inside.store(0, Relaxed);
+    }
+}
+
+/// Mutual exclusion; a lock that fails at its deadline lets the others go on.
+fn lock<L: RawLock + 'static>() {
+    let shared = Arc::new((L::new(), Alone::default(), AtomicU32::new(0)));
+    let theirs = shared.clone();
+    on_threads(3, move |me| {
+        let (lock, alone, failed) = &*theirs;
+        for round in 0..3 {
+            let guard = match (me + round) % 3 {
+                0 if L::DEADLINES => lock.try_lock_until(now() + Duration::from_micros(1)),
+                1 => lock.try_lock(),
+                _ => Some(lock.lock()),
+            };
+            match guard {
+                None => _ = failed.fetch_add(1, Relaxed),
+                Some(guard) => {
+                    alone.visit();
+                    // SAFETY: locked above, by this thread.
+                    unsafe { lock.unlock(guard) };
+                }
+            }
+        }
+    });
+    let (lock, alone, failed) = &*shared;
+    assert_eq!(alone.visits.load(Relaxed) + failed.load(Relaxed), 9, "a visit is lost");
+    let guard = lock.try_lock();
+    // SAFETY: locked just now.
+    unsafe { lock.unlock(guard.expect("all have unlocked")) };
+}
+
+/// Permits are conserved: two may be inside.
+fn semaphore<S: Semaphore + 'static>() {
+    let shared = Arc::new((S::new(2), AtomicU32::new(0)));
+    let theirs = shared.clone();
+    on_threads(4, move |me| {
+        let (semaphore, inside) = &*theirs;
+        for round in 0..2 {
+            let order = if me == 3 { Order::Lifo } else { Order::Fifo };
+            let got = if me == 1 && round == 0 {
+                semaphore.acquire_until(order, now() + Duration::from_micros(1))
+            } else {
+                semaphore.acquire(order);
+                true
+            };
+            if got {
+                assert!(inside.fetch_add(1, Relaxed) < 2, "three are inside");
+                inside.fetch_sub(1, Relaxed);
+                semaphore.release(if me == 2 { Wake::Handoff } else { Wake::Normal });
+            }
+        }
+    });
+    assert!((0..2).all(|_| shared.0.try_acquire()) && !shared.0.try_acquire(), "permits are conserved");
+}
+
+fn rw_mutex() {
+    let shared = Arc::new((RwMutex::new(0_u32), Alone::default(), AtomicU32::new(0)));
+    let theirs = shared.clone();
+    on_threads(4, move |me| {
+        let (lock, alone, inside) = &*theirs;
+        for round in 0..2 {
+            if me < 2 {
+                let mut value = lock.write();
+                assert_eq!(inside.load(Relaxed), 0, "a reader is beside a writer");
+                alone.visit();
+                *value += 1;
+            } else {
+                let Some(value) = (if round == 0 { Some(lock.read()) } else { lock.try_read() }) else { continue };
+                inside.fetch_add(1, Relaxed);
+                assert_eq!(alone.inside.load(Relaxed), 0, "a writer is beside a reader");
+                inside.fetch_sub(1, Relaxed);
+                drop(value);
+            }
+        }
+    });
+    assert_eq!(*shared.0.read(), 4);
+}
+
+/// A queue of two places.
+fn cond() {
+    type Queue = (Mutex<VecDeque<u32>>, Cond, Cond);
+    let queue: Arc<Queue> = Arc::new((Mutex::new(VecDeque::new()), Cond::new(), Cond::new()));
+    on_threads(4, move |me| {
+        let (places, not_full, not_empty) = &*queue;
+        for value in 0..3 {
+            let mut guard = places.lock();
+            if me < 2 {
+                while guard.len() == 2 {
+                    not_full.wait(&mut guard);
+                }
+                guard.push_back(value);
+                drop(guard);
+                not_empty.signal();
+            } else {
+                while guard.is_empty() {
+                    not_empty.wait(&mut guard);
+                }
+                guard.pop_front();
+                drop(guard);
+                not_full.broadcast();
+            }
+        }
+    });
+}
+
+/// A signal is not lost to a waiter that gives up: another one has it then.
+fn cond_deadline() {
+    let shared = Arc::new((Mutex::new(0_u32), Cond::new()));
+    on_threads(3, move |me| {
+        let (permits, cond) = &*shared;
+        let mut guard = permits.lock();
+        match me {
+            0 => {
+                *guard = 1;
+                drop(guard);
+                cond.signal();
+            }
+            1 => {
+                let deadline = now() + Duration::from_micros(1);
+                if *guard == 0 && cond.wait_until(&mut guard, deadline) {
+                    drop(guard);
+                    cond.signal(); // it had the signal, and passes it on
+                }
+            }
+            _ => {
+                while *guard == 0 {
+                    cond.wait(&mut guard);
+                }
+            }
+        }
+    });
+}
+
+fn wait_group() {
+    let shared = Arc::new((WaitGroup::new(), AtomicU32::new(0)));
+    shared.0.add(2);
+    on_threads(4, move |me| {
+        let (group, done) = &*shared;
+        if me < 2 {
+            done.fetch_add(1, Relaxed);
+            group.done();
+        } else {
+            group.wait();
+            assert_eq!(done.load(Relaxed), 2, "a waiter is early");
+        }
+    });
+}
+
+fn once() {
+    let shared = Arc::new((Once::new(), AtomicU32::new(0)));
+    on_threads(3, move |_| {
+        let (once, ran) = &*shared;
+        once.do_(|| ran.store(ran.load(Relaxed) + 1, Relaxed));
+        assert_eq!(ran.load(Relaxed), 1, "it has run once when a call returns");
+    });
+}
+
+fn pool() {
+    let shared = Arc::new((Pool::new(|| Arc::new(AtomicU32::new(0))), ()));
+    on_threads(3, move |_| {
+        for _ in 0..3 {
+            let item = shared.0.get();
+            assert_eq!(item.swap(1, Relaxed), 0, "two have one item");
+            item.store(0, Relaxed);
+            shared.0.put(item);
+        }
+    });
+}
+
+fn context_ends() {
+    let group = Arc::new(WaitGroup::new());
+    group.add(1);
+    let (ctx, cancel) = context::with_cancel(&context::background());
+    let theirs = group.clone();
+    let waiter = thread::spawn(move || theirs.wait_ctx(&ctx).is_err());
+    let canceller = thread::spawn(move || cancel.cancel());
+    canceller.join().expect("it does not panic");
+    assert!(waiter.join().expect("it does not panic"), "the wait ends with its context");
+    group.done();
+    group.wait();
+}
+
+/// Each value once, in the order of its sender.
+fn channel(capacity: usize) {
+    let ch = Chan::new(capacity);
+    let sums = Arc::new(AtomicU32::new(0));
+    let theirs = sums.clone();
+    on_threads(4, move |me| {
+        if me < 2 {
+            (1..=3).for_each(|value| ch.send(10_u32.pow(me as u32 * 2) * value));
+        } else {
+            let mut last = [0; 2];
+            for _ in 0..3 {
+                let value = ch.recv().expect("it is not closed");
+                let sender = usize::from(value >= 100);
+                assert!(value > last[sender], "the values of one sender are in order");
+                last[sender] = value;
+                theirs.fetch_add(value, Relaxed);
+            }
+        }
+    });
+    assert_eq!(sums.load(Relaxed), 606, "each value is received once");
+}
+
+fn close() {
+    let ch = Chan::<u32>::new(1);
+    let received = Arc::new(AtomicU32::new(0));
+    let theirs = received.clone();
+    on_threads(3, move |me| {
+        if me == 0 {
+            ch.send(1);
+            ch.send(2);
+            ch.close();
+        } else {
+            while ch.recv().is_some() {
+                theirs.fetch_add(1, Relaxed);
+            }
+        }
+    });
+    assert_eq!(received.load(Relaxed), 2, "what was sent before the close is received");
+}
+
+fn select_two() {
+    let (a, b) = (Chan::<u32>::new(0), Chan::<u32>::new(1));
+    on_threads(3, move |me| match me {
+        0 => (0..3).for_each(|value| a.send(value)),
+        1 => (0..3).for_each(|value| b.send(value)),
+        _ => {
+            let mut next = [0, 0];
+            for _ in 0..6 {
+                let (from, value) = select! { recv(a) -> v => (0, v), recv(b) -> v => (1, v) };
+                assert_eq!(value, Some(next[from]), "the values of one channel are in order");
+                next[from] += 1;
+            }
+        }
+    });
+}
+
+fn goroutines() {
+    let sum = run(|| {
+        let handles: Vec<_> = (1..=4_u32)
+            .map(|n| {
+                spawn(move || {
+                    gosched();
+                    n
+                })
+            })
+            .collect();
+        handles.into_iter().map(|handle| handle.join().expect("it does not panic")).sum::<u32>()
+    });
+    assert_eq!(sum, 10);
+}
+
+fn mutex_on_goroutines() {
+    let visits = run(|| {
+        let shared = Arc::new((GoMutex::<RuntimeSema>::new(), Alone::default()));
+        let visit = |shared: Arc<(GoMutex<RuntimeSema>, Alone)>| {
+            for _ in 0..3 {
+                shared.0.lock();
+                shared.1.visit();
+                shared.0.unlock();
+            }
+        };
+        let handles: Vec<_> = (0..3).map(|_| shared.clone()).map(|shared| spawn(move || visit(shared))).collect();
+        handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
+        shared.1.visits.load(Relaxed)
+    });
+    assert_eq!(visits, 9);
+}
+
+fn goroutines_channels() {
+    let sum = run(|| {
+        let (work, results) = (Chan::new(1), Chan::new(0));
+        for _ in 0..2 {
+            let (work, results) = (work.clone(), results.clone());
+            go(move || {
+                while let Some(n) = work.recv() {
+                    results.send(n * 2);
+                }
+            });
+        }
+        let theirs = work.clone();
+        go(move || {
+            (1..=4_u32).for_each(|n| theirs.send(n));
+            theirs.close();
+        });
+        (0..4).map(|_| results.recv().expect("it is not closed")).sum::<u32>()
+    });
+    assert_eq!(sum, 20);
+}
+
+fn goroutines_sleep() {
+    run(|| {
+        let begun = now();
+        let handle = spawn(|| sudog_runtime::goroutine::sleep(Duration::from_millis(3)));
+        sudog_runtime::goroutine::sleep(Duration::from_millis(2));
+        handle.join().expect("it does not panic");
+        assert!(now() - begun >= Duration::from_millis(3), "a sleep is too short");
+    });
+}
