@@ -68,7 +68,11 @@ pub(crate) struct Explored {
     /// Threads that can run, by number.
     ready: Vec<ThreadId>,
     policy: Policy,
-    faults: bool,
+    /// One decision in so many is a fault; none, if there are to be none.
+    faults: Option<u64>,
+    /// One pause in so many lets others run. A thread that spins for long meets what its neighbours do meanwhile only if
+    /// this is small; and gives up spinning only if it is large.
+    patience: u64,
     random: u64,
     /// Decisions so far.
     points: u64,
@@ -89,11 +93,13 @@ enum Point {
 
 impl Explored {
     pub(crate) fn new(policy: Policy, faults: bool, seed: u64, most: u64, traced: bool) -> Self {
+        let seeded = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
         Self {
             ready: Vec::new(),
             policy,
-            faults,
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d,
+            faults: faults.then(|| [30, 100, 400, 2000][(seeded >> 20) as usize % 4]),
+            patience: [1, 1, 8, 64, 512][(seeded >> 30) as usize % 5],
+            random: seeded,
             points: 0,
             most,
             next: None,
@@ -137,7 +143,9 @@ impl Explored {
         if let Policy::Replay(decisions) = &self.policy {
             return decisions.get(&self.points).copied();
         }
-        if self.faults && self.below(if point == Point::End { 16 } else { 400 }) == 0 {
+        if let Some(one_in) = self.faults
+            && self.below(if point == Point::End { 16 } else { one_in }) == 0
+        {
             match self.below(3) {
                 0 if timers => return Some(Choice::Timer),
                 1 => return Some(Choice::Jump(1 << self.below(27))),
@@ -149,6 +157,9 @@ impl Explored {
             }
         }
         let points = self.points;
+        if point == Point::Pause && self.below(self.patience) != 0 {
+            return self.ready.contains(&id).then_some(Choice::Run(id));
+        }
         match &mut self.policy {
             Policy::Random { one_in } => {
                 let one_in = if point == Point::Step { *one_in } else { 1 };
@@ -215,7 +226,7 @@ impl Machine {
         let id = self.current;
         let limit = self.limit;
         let timers = self.earliest_timer().is_some();
-        let may_wake = self.explored().faults;
+        let may_wake = self.explored().faults.is_some();
         let sleepers: Vec<_> = if may_wake { self.futex_sleepers() } else { Vec::new() };
         let explored = self.explored();
         explored.points += 1;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use sudog_locks::capacitor::{Capacitor, Sliding};
@@ -64,11 +65,14 @@ programs! {
     "context": context_ends,
     "chan-buffered": || channel(2),
     "chan-unbuffered": || channel(0),
+    "chan-dropped-receive": dropped_receive,
+    "chan-deadlines": channel_deadlines,
     "chan-close": close,
     "chan-select": select_two,
     "goroutines": goroutines,
     "goroutines-channels": goroutines_channels,
     "goroutines-sleep": goroutines_sleep,
+    "goroutines-deadlines": goroutines_deadlines,
 }
 
 /// Runs `body` on so many threads, one of them the caller's.
@@ -300,6 +304,51 @@ fn channel(capacity: usize) {
     assert_eq!(sums.load(Relaxed), 606, "each value is received once");
 }
 
+/// A receive that is dropped after it has been given a value gives it back.
+fn dropped_receive() {
+    let ch = Chan::new(0);
+    let theirs = ch.clone();
+    let sender = thread::spawn(move || (1..=2_u32).for_each(|value| theirs.send(value)));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut receive = Box::pin(ch.recv_async());
+    let mut values = Vec::new();
+    if let Poll::Ready(value) = receive.as_mut().poll(&mut context) {
+        values.extend(value);
+    }
+    drop(receive);
+    while values.len() < 2 {
+        values.extend(ch.recv());
+    }
+    assert_eq!(values, [1, 2]);
+    sender.join().expect("it does not panic");
+}
+
+/// What was not sent by its deadline comes back; what was sent is received.
+fn channel_deadlines() {
+    let ch = Chan::new(0);
+    let sent = Arc::new(AtomicU32::new(0));
+    let theirs = (ch.clone(), sent.clone());
+    let sender = thread::spawn(move || {
+        let (ch, sent) = theirs;
+        for value in 0..3_u32 {
+            if ch.send_until(value, now() + Duration::from_micros(1)).is_ok() {
+                sent.fetch_add(1, Relaxed);
+            }
+        }
+        ch.close();
+    });
+    let mut received = 0;
+    loop {
+        match ch.recv_until(now() + Duration::from_micros(1)) {
+            Ok(Some(_)) => received += 1,
+            Ok(None) => break,
+            Err(_) => {}
+        }
+    }
+    sender.join().expect("it does not panic");
+    assert_eq!(received, sent.load(Relaxed), "each value that was sent is received");
+}
+
 fn close() {
     let ch = Chan::<u32>::new(1);
     let received = Arc::new(AtomicU32::new(0));
@@ -395,4 +444,30 @@ fn goroutines_sleep() {
         handle.join().expect("it does not panic");
         assert!(now() - begun >= Duration::from_millis(3), "a sleep is too short");
     });
+}
+
+/// Permits are conserved when waits on goroutines end by deadlines just as permits come.
+fn goroutines_deadlines() {
+    let left = run(|| {
+        let shared = Arc::new((RuntimeSema::new(1), AtomicU32::new(0)));
+        let contend = |shared: Arc<(RuntimeSema, AtomicU32)>| {
+            move || {
+                for round in 0..3 {
+                    let soon = now() + Duration::from_micros(1);
+                    if shared.0.acquire_until(Order::Fifo, soon) {
+                        assert_eq!(shared.1.swap(1, Relaxed), 0, "two are inside");
+                        if round == 1 {
+                            gosched();
+                        }
+                        shared.1.store(0, Relaxed);
+                        shared.0.release(Wake::Normal);
+                    }
+                }
+            }
+        };
+        let handles: Vec<_> = (0..4).map(|_| spawn(contend(shared.clone()))).collect();
+        handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
+        usize::from(shared.0.try_acquire()) + usize::from(shared.0.try_acquire())
+    });
+    assert_eq!(left, 1, "permits are conserved");
 }
