@@ -92,6 +92,12 @@ pub struct RunRecord {
     cpus: f64,
     /// See [`Usage::other_cpus`](crate::measure::usage::Usage::other_cpus).
     pub other_cpus: Option<f64>,
+    /// On a simulated machine: accesses that another cache or memory served, for each acquisition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misses: Option<f64>,
+    /// On a simulated machine: caches that lost a line, for each acquisition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalidations: Option<f64>,
     /// Of the logged run after it, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
@@ -227,6 +233,8 @@ impl Plan {
             involuntary_switches: outcome.usage.involuntary_switches,
             cpus: outcome.usage.cpus,
             other_cpus: outcome.usage.other_cpus,
+            misses: outcome.usage.traffic.map(|traffic| traffic.misses as f64 / acquisitions as f64),
+            invalidations: outcome.usage.traffic.map(|traffic| traffic.invalidations as f64 / acquisitions as f64),
             metrics,
         }
     }

@@ -50,6 +50,10 @@ pub struct Summary {
     pub max_bypass_waiting: f64,
     /// The part of these that is beyond an even round.
     pub overtaken: f64,
+    /// On a simulated machine, for each acquisition: misses.
+    pub misses: f64,
+    /// The same: copies of lines that were lost.
+    pub invalidations: f64,
 }
 
 /// The summaries of all targets with all numbers of contenders.
@@ -85,6 +89,8 @@ impl Summary {
             max_bypass: over(|r| number(r.max_bypass)),
             max_bypass_waiting: over(|r| number(r.max_bypass_waiting)),
             overtaken: over(|r| r.overtaken.unwrap_or(f64::NAN)),
+            misses: over(|r| r.misses.unwrap_or(f64::NAN)),
+            invalidations: over(|r| r.invalidations.unwrap_or(f64::NAN)),
         }
     }
 }
@@ -138,24 +144,14 @@ impl Summaries {
     /// All medians.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table::new(
-            1,
-            [
-                self.kind(),
-                "T",
-                "throughput",
-                "min/max",
-                "Jain",
-                "p50",
-                "p99",
-                "p99.9",
-                "max wait",
-                "longest run",
-                "max between",
-            ],
-        );
+        const COLUMNS: [&str; 10] =
+            ["T", "throughput", "min/max", "Jain", "p50", "p99", "p99.9", "max wait", "longest run", "max between"];
+        let simulated = self.all.iter().any(|s| !s.misses.is_nan());
+        let traffic: &[&str] = if simulated { &["misses", "invalidations"] } else { &[] };
+        let columns = [self.kind()].into_iter().chain(COLUMNS).chain(traffic.iter().copied());
+        let mut table = Table::new(1, columns);
         for s in self.all.iter().filter(|s| s.target.is_for(s.threads)) {
-            table.row([
+            let row = [
                 s.target.name().to_owned(),
                 s.threads.to_string(),
                 units::rate(s.throughput),
@@ -167,7 +163,9 @@ impl Summaries {
                 units::time(s.max),
                 units::count(s.longest_run),
                 units::count(s.max_bypass),
-            ]);
+            ];
+            let traffic = [s.misses, s.invalidations].map(|n| format!("{n:.1}"));
+            table.row(row.into_iter().chain(traffic.into_iter().take(if simulated { 2 } else { 0 })));
         }
         table
     }

@@ -31,6 +31,34 @@ pub struct Usage {
     /// How many were used otherwise; nothing, if that cannot be told. To a hundredth of a second, so of a short run it
     /// says little.
     pub other_cpus: Option<f64>,
+    /// Misses and lost copies of lines; nothing on a real machine.
+    pub traffic: Option<Traffic>,
+}
+
+/// What a simulated machine counts of its caches.
+#[derive(Clone, Copy, Debug)]
+pub struct Traffic {
+    /// Accesses that another cache or memory served.
+    pub misses: u64,
+    /// Caches that lost a line to a writer.
+    pub invalidations: u64,
+}
+
+impl Traffic {
+    #[cfg(sudog_sim)]
+    fn now() -> Option<Self> {
+        let sudog_sim::Traffic { misses, invalidations, .. } = sudog_sim::traffic();
+        Some(Self { misses, invalidations })
+    }
+
+    #[cfg(not(sudog_sim))]
+    fn now() -> Option<Self> {
+        None
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { misses: self.misses - before.misses, invalidations: self.invalidations - before.invalidations }
+    }
 }
 
 /// The counts at one moment.
@@ -42,6 +70,7 @@ pub struct Counts {
     cpu: Duration,
     /// Of the whole machine.
     busy: Option<Duration>,
+    traffic: Option<Traffic>,
 }
 
 impl Counts {
@@ -66,6 +95,7 @@ impl Counts {
                 as u64,
             cpu: cpu(ours) + cpu(children),
             busy: busy(),
+            traffic: Traffic::now(),
         }
     }
 
@@ -73,7 +103,14 @@ impl Counts {
     #[cfg(any(not(unix), sudog_sim))]
     #[must_use]
     pub fn now() -> Self {
-        Self { time: system::now(), voluntary_switches: 0, involuntary_switches: 0, cpu: Duration::ZERO, busy: None }
+        Self {
+            time: system::now(),
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            cpu: Duration::ZERO,
+            busy: None,
+            traffic: Traffic::now(),
+        }
     }
 
     /// From then until now.
@@ -88,6 +125,7 @@ impl Counts {
             involuntary_switches: now.involuntary_switches - self.involuntary_switches,
             cpus: cpu.as_secs_f64() / seconds,
             other_cpus: busy.map(|busy| busy.saturating_sub(cpu).as_secs_f64() / seconds),
+            traffic: now.traffic.zip(self.traffic).map(|(now, before)| now.since(before)),
         }
     }
 }
