@@ -100,6 +100,17 @@ pub(crate) enum Woken {
     Over,
 }
 
+/// What may still run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    /// A source outside may bring work.
+    Outside,
+    /// Work is queued.
+    Work,
+    /// What waits for the clock.
+    Nothing,
+}
+
 impl Sleeper {
     pub(crate) fn new() -> Self {
         Self {
@@ -263,6 +274,18 @@ impl Idle {
     /// How many external sources of work there are.
     pub(crate) fn outside(&self) -> u32 {
         self.state.lock().outside
+    }
+
+    /// What the only worker of a scheduler may still run before its clock jumps. `has_work`: whether something is queued.
+    ///
+    /// In this order: a source outside queues what it brings, and ends after that. So if it has ended, `has_work` sees
+    /// what it has brought: the lock makes its stores visible.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    pub(crate) fn left(&self, has_work: impl FnOnce() -> bool) -> Left {
+        if self.outside() > 0 {
+            return Left::Outside;
+        }
+        if has_work() { Left::Work } else { Left::Nothing }
     }
 
     /// Runs `f` under the lock if the scheduler is quiescent: no worker awake, no timer armed, no external source of
@@ -689,6 +712,30 @@ mod model {
             waker.join().unwrap();
             assert_eq!(queue.0.load(Ordering::Relaxed), 0);
             assert_eq!(idle.searching.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    /// A clock that jumps when nothing can run does not jump past what a source outside has brought and ended.
+    #[test]
+    fn what_ends_outside_has_left_its_work() {
+        const STILL_OUTSIDE: &str = "a source outside is left";
+        const ITS_WORK: &str = "it has ended, and its work is found";
+        check(3, &[STILL_OUTSIDE, ITS_WORK], || {
+            let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
+            idle.external_begins();
+            let source = {
+                let (idle, queue) = (idle.clone(), queue.clone());
+                thread::spawn(move || {
+                    queue.0.fetch_add(1, Ordering::Relaxed);
+                    idle.external_ends(false);
+                })
+            };
+            match idle.left(|| queue.0.load(Ordering::Relaxed) > 0) {
+                Left::Outside => mark(STILL_OUTSIDE),
+                Left::Work => mark(ITS_WORK),
+                Left::Nothing => panic!("the clock jumps, though there is work"),
+            }
+            source.join().unwrap();
         });
     }
 

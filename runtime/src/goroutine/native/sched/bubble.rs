@@ -3,12 +3,15 @@
 //! | when the worker has nothing to run | then |
 //! |---|---|
 //! | a source of work outside is left (a blocking call) | it looks again, after a nap |
+//! | the last such source has ended since the worker found nothing | what it has brought runs: see [`Idle::left`] |
 //! | a goroutine waits in [`wait`] | that goroutine runs |
 //! | a timer or an alarm is set, and main has not ended | the clock jumps to the first of them |
 //! | else | the scheduler is at rest, and over: [`synctest`](crate::goroutine::synctest) reports what is left |
 //!
 //! A bubble has one worker, so what belongs to it is in the worker's thread: [`HERE`]. Only its alarms are not: a
 //! context may be dropped, and its alarm cancelled, on any thread.
+//!
+//! [`Idle::left`]: crate::goroutine::protocol::idle::Idle::left
 //!
 //! Go: `synctestGroup` of `runtime/synctest.go` (1.27).
 
@@ -27,6 +30,7 @@ use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::current::FibreRef;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::protocol::idle::Left;
 use crate::panics::drop_payload;
 
 /// Of the bubble whose worker the calling thread is.
@@ -132,7 +136,7 @@ pub(crate) fn wait() {
 
 // ---- the clock ------------------------------------------------------------------------------------------------------
 
-/// What a worker of a bubble that has nothing to run is to do.
+/// What a worker of a bubble is to do that looks for work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idle {
     /// Run what is ready now.
@@ -143,12 +147,14 @@ pub(crate) enum Idle {
     Rest,
 }
 
-/// By the worker of a bubble, when it has nothing to run.
+/// By the worker of a bubble, when it looks for work. `has_work`: whether something is queued.
 #[cold]
-pub(crate) fn settle(worker: &'static Worker) -> Idle {
+pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -> Idle {
     HERE.with(|here| {
-        if worker.sched().idle.outside() > 0 {
-            return Idle::Nap;
+        match worker.sched().idle.left(has_work) {
+            Left::Outside => return Idle::Nap,
+            Left::Work => return Idle::Run,
+            Left::Nothing => {}
         }
         if let Some(waiter) = here.waiter.take() {
             // SAFETY: it is parked, as this worker runs no goroutine; and it has been taken out, so this is the one

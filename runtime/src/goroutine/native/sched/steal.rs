@@ -68,9 +68,9 @@ impl Worker {
         self.own.looked.set(None);
         let begun = system::now();
         let mut now = begun;
-        // Of a bubble, the clock may jump now: its worker spins only if something outside is awaited.
+        // Of a bubble, the clock may jump now, if nothing is queued: its worker spins only if something outside is awaited.
         let bubble =
-            (bubble::is_here() && !self.has_own_work(now) && !sched.has_global_work()).then(|| bubble::settle(self));
+            bubble::is_here().then(|| bubble::settle(self, || self.has_own_work(now) || sched.has_global_work()));
         if bubble == Some(bubble::Idle::Run) {
             return self.found_work();
         }
