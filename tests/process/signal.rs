@@ -17,10 +17,11 @@ use std::{env, pin};
 use signal_hook::low_level::raise;
 use sudog::chan::{Chan, TryRecvError, select, select_async};
 use sudog::context::{self, Error};
-use sudog::{Scheduler, go, run, run_local, spawn, spawn_async};
+use sudog::time::{now, sleep};
+use sudog::{Scheduler, go, run, run_local, spawn, spawn_async, synctest};
 use sudog_sync::signal::{Received, Signal, ignore, ignored, notify, notify_context, reset, stop};
 use support::goroutine::Dropped;
-use support::{eventually, test_command};
+use support::{Watchdog, eventually, test_command};
 
 /// Says to a child which part it plays.
 const CHILD: &str = "SUDOG_TEST_CHILD";
@@ -79,6 +80,20 @@ fn as_from_a_terminal() {
 }
 
 // ---- Go's ----------------------------------------------------------------------------------------------------------
+
+/// The clock of a bubble does not wait for signals: they come from outside.
+#[test]
+fn a_bubble_does_not_await_signals() {
+    let _turn = alone();
+    let _watchdog = Watchdog::new();
+    synctest::test(|| {
+        let signals = notified(1, &[Signal::HUP]);
+        let begun = now();
+        sleep(Duration::from_secs(3600));
+        assert_eq!(now() - begun, Duration::from_secs(3600));
+        stop(&signals);
+    });
+}
 
 /// Also: a channel that is full misses what comes, and holds up no other.
 #[test]

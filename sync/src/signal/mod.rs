@@ -18,6 +18,7 @@
 //! | [`run`](fn@sudog_runtime::goroutine::run) | are no deadlock: once a program has called [`notify`], none is reported any more, as in Go |
 //! | [`run_local`](fn@sudog_runtime::goroutine::run_local), a [`Scheduler`](sudog_runtime::goroutine::Scheduler) | keep it from being at rest, if one of its goroutines has called [`notify`], until [`stop`] |
 //! | the same, if a thread has called [`notify`] | are unwound when nothing else is left to do, unless the thread has a [`KeepAlive`](sudog_runtime::goroutine::KeepAlive) |
+//! | a bubble of [`synctest`](sudog_runtime::goroutine::synctest) | do not hold its clock, and are a deadlock when nothing else can come, as in Go: a signal comes from outside |
 //!
 //! So a `run_local` that has called [`notify`] does not return before it has called [`stop`], or [`reset`] or [`ignore`]
 //! for all signals of the channel. A `run` returns with its main goroutine.

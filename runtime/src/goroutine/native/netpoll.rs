@@ -59,7 +59,7 @@ impl NetWait {
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
             // The others are never at rest: they end with main.
-            Some(worker) => Self { _awaited: worker.sched().ends_at_rest().then(Awaited::here).flatten() },
+            Some(worker) => Self { _awaited: worker.sched().ends_at_rest().then(|| Awaited::of(worker)) },
             None => {
                 poll_by_thread();
                 Self { _awaited: None }

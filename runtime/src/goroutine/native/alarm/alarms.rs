@@ -94,13 +94,18 @@ struct Alarm {
 pub struct Awaited(&'static Sched);
 
 impl Awaited {
-    /// For the scheduler of the caller. None: the caller is no worker, and the background never ends.
+    /// For the scheduler of the caller. None: the caller is no worker, and the background never ends; or it is in a
+    /// bubble, whose clock would stand still for as long as this lives.
     #[must_use]
     pub fn here() -> Option<Self> {
-        current::worker().map(Worker::sched).map(|sched| {
-            sched.idle.external_begins();
-            Self(sched)
-        })
+        current::worker().filter(|_| !bubble::is_here()).map(Self::of)
+    }
+
+    /// For the scheduler of this worker, a bubble's, too.
+    pub(crate) fn of(worker: &Worker) -> Self {
+        let sched = worker.sched();
+        sched.idle.external_begins();
+        Self(sched)
     }
 
     /// Whether both are for one scheduler. It is not used again for others while one of them lives.
