@@ -391,7 +391,8 @@ impl Reservation<'_> {
 
     fn give_back(&self, t: Instant) {
         let mut state = self.limiter.lock();
-        if state.limit.is_infinite() || self.tokens == 0 || self.when < t {
+        // Without a limit it took none, whatever the limit is now. (In Go it gives back what it did not take.)
+        if self.limit.is_infinite() || state.limit.is_infinite() || self.tokens == 0 || self.when < t {
             return;
         }
         // What was reserved after this one was given its time in view of this one: it is not given back.

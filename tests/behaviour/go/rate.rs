@@ -426,3 +426,15 @@ fn the_action_of_sometimes_is_free() {
         sometimes.do_(|| spawn(move || other.do_(|| ())).join().unwrap());
     });
 }
+
+/// What was reserved without a limit took no token, and gives none back when there is a limit.
+#[test]
+fn a_reservation_without_a_limit_gives_nothing_back() {
+    let t = times();
+    let limiter = Limiter::new(Limit::INF, 10);
+    let reservation = limiter.reserve_n(t(0), 1).expect("no limit");
+    limiter.set_limit_at(t(0), Limit::per_second(1.0));
+    assert!(limiter.allow_n(t(0), 10));
+    reservation.cancel_at(t(0));
+    assert_eq!(limiter.tokens_at(t(0)), 0.0);
+}
