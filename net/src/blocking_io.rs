@@ -60,7 +60,9 @@ impl<T: Write + Send> Write for BlockingIo<T> {
 
 impl<T: BufRead + Send> BufRead for BlockingIo<T> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        blocking(|| self.0.fill_buf().map(drop))?;
+        if blocking(|| self.0.fill_buf().map(<[u8]>::is_empty))? {
+            return Ok(&[]); // the end: a second call would read again, on the worker, and a terminal may wait for more
+        }
         self.0.fill_buf() // it has some
     }
 

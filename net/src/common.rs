@@ -197,7 +197,7 @@ macro_rules! stream {
     };
 }
 
-/// Of a listener of these streams, which `accept` makes of what `std` accepts.
+/// Of a listener of these streams, which `accept` makes of what `std` accepts, by `accepted`.
 macro_rules! listener {
     ($Listener:ident, $Std:ty, $Stream:ident, $Addr:ty) => {
         socket!($Listener, $Std);
@@ -216,7 +216,7 @@ macro_rules! listener {
                 let limit = sudog_runtime::sema::WaitLimit::default();
                 let (socket, addr) =
                     self.fd.call(crate::Side::Read, &limit, |socket| crate::common::once(socket.accept()))?;
-                Ok(($Stream::from_std(socket)?, addr))
+                Ok(($Stream::accepted(socket)?, addr))
             }
 
             /// An [`accept`](Self::accept) that ends when a context is done.
@@ -227,7 +227,7 @@ macro_rules! listener {
             pub fn accept_ctx(&self, ctx: &sudog_sync::context::Context) -> std::io::Result<($Stream, $Addr)> {
                 let call = |socket: &$Std| crate::common::once(socket.accept());
                 let (socket, addr) = self.fd.call_ctx(ctx, crate::Side::Read, call)?;
-                Ok(($Stream::from_std(socket)?, addr))
+                Ok(($Stream::accepted(socket)?, addr))
             }
 
             /// The connections, one after the other, until the listener is closed. Other errors are given.

@@ -76,8 +76,9 @@ impl<S: AsFd> NetFd<S> {
                 Err(WaitError::TimedOut) if limit.deadline.is_some_and(|deadline| deadline <= now()) => {
                     return Err(gave_up(WaitError::TimedOut));
                 }
+                Ok(()) => direction.took(),
                 // The direction's deadline is looked at above, before the next try.
-                Ok(()) | Err(_) => {}
+                Err(_) => {}
             }
         }
     }

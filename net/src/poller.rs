@@ -14,8 +14,10 @@
 //! *No readiness is lost.* An edge that the poller reports before the permits were taken is of something that was there
 //! before the try, which finds it. One that it reports later gives a permit, and the wait ends. If the poller finds a
 //! permit and gives none, that permit has not been taken yet: its taker tries after that. (A sequentially consistent
-//! fence stands before the poller's look; the permit is taken by a locked instruction; and what an event reports has been
-//! in the socket before it was reported.) A permit too many costs a try.
+//! fence stands before the poller's look, and another after each taking of a permit: [`Direction::took`]. The look read
+//! what the taking replaced, so the first fence comes before the second in their order, and the try sees what was there
+//! before the first: the event, the close, the new deadline. The order of the taking alone does not say so: a later load
+//! may pass it where it is no locked instruction.) A permit too many costs a try.
 //!
 //! So an event may be reported for a descriptor that has been closed, and whose [`Desc`] another one has by now. `Desc`s
 //! are never freed, but used again.
@@ -67,7 +69,14 @@ impl Direction {
 
     /// By a user, before it tries.
     pub(crate) fn prepare(&self) {
-        while try_semacquire(&self.permits) {}
+        while try_semacquire(&self.permits) {
+            self.took();
+        }
+    }
+
+    /// By a user that has taken a permit, before it tries: pairs with the fence of [`nudge`](Self::nudge).
+    pub(crate) fn took(&self) {
+        fence(Ordering::SeqCst);
     }
 
     /// Its user is to try again, or to look what has changed.
@@ -208,7 +217,9 @@ impl Poller {
                         0_usize,
                     )
                 };
-                if n < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+                // EPERM: filters of system calls that do not know it. It is no error of the call's own.
+                let no_such_call = |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
+                if n < 0 && no_such_call(io::Error::last_os_error()) {
                     let millis = timeout.as_millis().saturating_add(1).try_into().unwrap_or(i32::MAX);
                     // SAFETY: as above.
                     unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }

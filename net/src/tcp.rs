@@ -18,7 +18,7 @@ use crate::fd::NetFd;
 ///
 /// It is `Read` and `Write`, and so is a reference to it: one goroutine may read while another writes, and a third
 /// [`close`](TcpStream::close)s it. Reads wait for each other, and so do writes. The delay of small packets is off, as in
-/// Go.
+/// Go, at both ends: of what is connected, and of what is accepted; not of what [`from_std`](TcpStream::from_std) takes.
 ///
 /// # Examples
 ///
@@ -77,6 +77,13 @@ impl TcpStream {
     /// As those of `connect`, and the context's: of kind `TimedOut` after its deadline, else `Other`.
     pub fn connect_ctx(ctx: &Context, addr: impl ToAddrs) -> io::Result<Self> {
         Self::connect_limited(&addr, &Dial::Context(ctx))
+    }
+
+    /// Of a listener: as one that was connected here. Go: `newTCPConn`. An error is the option's, and no reason to lose
+    /// the connection.
+    fn accepted(socket: std::net::TcpStream) -> io::Result<Self> {
+        _ = socket.set_nodelay(true);
+        Self::from_std(socket)
     }
 
     fn connect_limited(addr: &impl ToAddrs, how: &Dial<'_>) -> io::Result<Self> {

@@ -54,6 +54,10 @@ impl UnixStream {
         Self::connect_limited(path.as_ref(), &Dial::Context(ctx))
     }
 
+    fn accepted(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        Self::from_std(socket)
+    }
+
     fn connect_limited(path: &Path, how: &Dial<'_>) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         Ok(Self { fd: dial(socket, &SockAddr::unix(path)?, how)? })

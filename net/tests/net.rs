@@ -2,7 +2,7 @@
 //! `net/net_test.go`, `net/splice_test.go` of 1.27) by name, and what a service meets. Loopback addresses only.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog_net::{Closed, Side, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed};
+use sudog_net::{
+    BlockingIo, Closed, Side, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed,
+};
 use sudog_runtime::goroutine::{go, gosched, now, run, run_local, set_max_procs, sleep, spawn};
 use sudog_sync::WaitGroup;
 use sudog_sync::context::{self, background};
@@ -72,6 +74,20 @@ fn echo() {
         stream.read_to_end(&mut echo).unwrap();
         assert!(echo == sent);
         assert_eq!(server.join().unwrap(), sent.len() as u64);
+    });
+}
+
+/// Go: `newTCPConn`, of both ends.
+#[test]
+fn small_packets_are_not_delayed() {
+    everywhere(|| {
+        let (listener, addr) = listen();
+        let _one = TcpStream::connect(addr).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.nodelay().unwrap());
+        let _another = TcpStream::connect(addr).unwrap();
+        let (accepted, _) = listener.accept_ctx(&background()).unwrap();
+        assert!(accepted.nodelay().unwrap());
     });
 }
 
@@ -908,6 +924,30 @@ fn zero_byte_read() {
 }
 
 /// Go: TestMutexLock, TestMutexClose, TestMutexCloseUnblock.
+/// The worker makes no call that may wait: at the end of what is read there is nothing in the buffer, and a second look
+/// would be a read.
+#[test]
+fn blocking_io_looks_at_the_end_once() {
+    struct AtItsEnd(usize);
+    impl Read for AtItsEnd {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+    impl BufRead for AtItsEnd {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            self.0 += 1;
+            Ok(&[])
+        }
+        fn consume(&mut self, _: usize) {}
+    }
+    everywhere(|| {
+        let mut reader = BlockingIo::new(AtItsEnd(0));
+        assert!(reader.fill_buf().unwrap().is_empty());
+        assert_eq!(reader.into_inner().0, 1);
+    });
+}
+
 #[test]
 fn fd_mutex() {
     use sudog_net::{FdMutex, LockError};
