@@ -158,11 +158,17 @@ const BATCH: usize = 128;
 const INTERRUPT: u64 = 0;
 
 impl Poller {
-    /// The process's. If it cannot be made, the system's error each time.
+    /// The process's. It is made when it is first asked for; if that fails, as no descriptors are left, when it is asked
+    /// for again.
     fn get() -> io::Result<&'static Self> {
-        static POLLER: OnceLock<Result<Poller, i32>> = OnceLock::new();
-        let made = POLLER.get_or_init(|| Self::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)));
-        let poller = made.as_ref().map_err(|&error| io::Error::from_raw_os_error(error))?;
+        static POLLER: OnceLock<Poller> = OnceLock::new();
+        let poller = match POLLER.get() {
+            Some(poller) => poller,
+            None => {
+                let made = Self::new()?;
+                POLLER.get_or_init(|| made) // or another caller's: then this one is closed
+            }
+        };
         set_net_poller(poller);
         Ok(poller)
     }

@@ -832,6 +832,31 @@ fn no_descriptors_left() {
     });
 }
 
+/// In a process of its own: the poller cannot be made as long as no descriptors are left, and can be later.
+#[test]
+fn no_descriptors_for_the_poller() {
+    const CHILD: &str = "SUDOG_NET_TEST_NO_POLLER";
+    if std::env::var_os(CHILD).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let test = std::process::Command::new(this)
+            .args(["--exact", "no_descriptors_for_the_poller", "--test-threads", "1"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&test.stdout);
+        assert!(test.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: the value is alive.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    assert_eq!(UnixStream::from_std(one).unwrap_err().raw_os_error(), Some(libc::EMFILE));
+    drop(taken);
+    assert!(UnixStream::from_std(other).is_ok());
+}
+
 // ---- Go's, by name --------------------------------------------------------------------------------------------------
 
 /// Go: TestVariousDeadlines. A server that never stops writing; each read ends at its deadline, and not before.

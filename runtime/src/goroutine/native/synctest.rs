@@ -10,6 +10,7 @@
 //! | sleeps, timers, tickers, deadlines, contexts | by the bubble's clock |
 //! | waits for channels, locks, wait groups, semaphores, conditions | *durable*: while all goroutines are in one, the clock may jump. (In Go a wait for a mutex is not durable) |
 //! | [`blocking`](fn@crate::goroutine::blocking) calls | not durable: the clock stands still until they return |
+//! | calls of sockets | not durable either: so a deadline by the bubble's clock does not end one. (In Go neither does a context's; a socket's own deadline does, by the system's clock) |
 //!
 //! What a thread outside of the bubble would wake is not awaited: let the test be self-contained, as in Go.
 //!
