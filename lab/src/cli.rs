@@ -13,7 +13,7 @@ use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, sem
 use crate::bench::{goroutines, versus_go};
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::study::{bypass, capacitor, collide, collisions, history, stages, starvation};
+use crate::study::{bypass, capacitor, collide, collisions, figures, history, stages, starvation};
 
 /// Compares locks and semaphores for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
@@ -23,8 +23,8 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Where to write the HTML report (compare, mutexbench, semabench, semtable, collide, capacitor and starvation)
-    /// [compare: lab/report.html, starvation: lab/starvation.html in the target directory]
+    /// Where to write the HTML report (compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation)
+    /// [compare: lab/report.html, figures: lab/figures.html, starvation: lab/starvation.html in the target directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
 
@@ -57,6 +57,8 @@ pub enum Command {
     Uncontended(uncontended::UncontendedArgs),
     /// Locks in capacitors: throughput and fairness, bare and wrapped; and what it costs alone
     Capacitor(capacitor::CapacitorArgs),
+    /// The figures of the papers, with what they claim beside the curves: a report
+    Figures(figures::FiguresArgs),
     /// How often a waiter is overtaken, counted by tickets, and whether that is within the bound
     Bypass(bypass::BypassArgs),
     /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
@@ -117,14 +119,14 @@ impl Cli {
                     | Command::Semtable(_)
                     | Command::Collide(_)
                     | Command::Capacitor(_)
+                    | Command::Figures(_)
                     | Command::Starvation(_)
             )
         );
         match reports || cli.report.is_none() {
             true => Ok(cli),
             false => {
-                let why =
-                    "only compare, mutexbench, semabench, semtable, collide, capacitor and starvation write a report";
+                let why = "only compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation write a report";
                 Err(Failure::Usage(why.into()))
             }
         }
@@ -167,6 +169,7 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Collide(args)) => collide::run(args, report, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
         Some(Command::Capacitor(args)) => capacitor::run(args, report, output),
+        Some(Command::Figures(args)) => figures::run(args, report, output),
         Some(Command::Bypass(args)) => bypass::run(args, output),
         Some(Command::Syncbench(args)) => syncbench::run(args, output),
         Some(Command::Chanbench(args)) => chanbench::run(args, output),

@@ -293,6 +293,47 @@ fn capacitor_logs_the_figure_and_the_sweep() {
     refused(&["capacitor", "--window", "5"], "only logged runs have windows");
 }
 
+/// What is opened is closed, in order; but for what is never closed.
+fn assert_balanced(page: &str) {
+    let mut open = Vec::new();
+    for tag in page.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap_or_else(|| panic!("'<{tag}' has no end"));
+        let name = tag.split_whitespace().next().unwrap().trim_end_matches('/');
+        match name.strip_prefix('/') {
+            Some(closed) => assert_eq!(open.pop(), Some(closed), "in {tag}"),
+            None if tag.ends_with('/') || ["!doctype", "!--", "?xml", "meta", "br"].contains(&name) => {}
+            None => open.push(name),
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn figures_are_a_page_that_stands_alone() {
+    let path = folder("figures").join("page.html");
+    let run = ["figures", "--threads", "1,2", "--seconds", "0.002", "--report", path.to_str().unwrap()];
+    let text = stdout(&run);
+    assert!(text.contains("not measured: As threads are added"), "{text}");
+    let page = fs::read_to_string(&path).unwrap();
+    assert_balanced(&page);
+    // One of semaphores, one for each of five locks, three for each of three locks; and beside each figure what is claimed.
+    assert_eq!(page.matches("<figure>").count(), 1 + 5 + 9 + 3);
+    assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
+    assert!(page.contains(" real processors</h1>"));
+    for target in
+        ["twa-spin", "capacitor(tts-spin,b=10,sema=twa-spin)", "sliding(mcs-spin,b=31,admit=always,wait=spin)"]
+    {
+        assert!(page.contains(&format!("<td class=\"word\">{target}</td>")), "{target}");
+    }
+
+    let records = records(&[&run[..], &["--json", "--only", "semaphores"]].concat());
+    let (claims, runs): (Vec<_>, Vec<_>) = records.iter().partition(|record| record["bench"] == "figures-claim");
+    assert_eq!((claims.len(), runs.len()), (5, 4 * 2));
+    claims.iter().for_each(|claim| has_fields(claim, &["figure", "says", "asked", "shown", "found"]));
+    runs.iter().for_each(|run| has_fields(run, &["semaphore", "threads", "throughput", "min_max"]));
+    assert!(claims[2]["shown"].is_null(), "{claims:?}"); // it is of 16 contenders and more
+}
+
 #[test]
 fn bypass_is_within_what_is_promised() {
     let run = ["bypass", "--locks", "lifo,mcs", "--threads", "5", "--b", "3", "--acquisitions", "3000"];
@@ -808,6 +849,9 @@ fn nonsense_is_refused() {
     refused(&["collide", "--hogs", "0"], "from 1");
     refused(&["collide", "--on", "threads", "--workers", "2"], "only goroutines have workers");
     refused(&["collide", "--on", "threads", "--ns", "4090"], "4100 threads, with the hogs: there can be 4096");
+    refused(&["figures", "--threads", "0"], "from 1 to 4096");
+    refused(&["figures", "--only", "locks"], "semaphores, capacitors, window");
+    refused(&["figures", "--report", "none/such/page.html"], "cannot write the report");
     refused(&["juggle"], "juggle");
     refused(&["--json", "list", "--report", "x"], "write a report");
     refused(&["collisions", "--report", "x"], "write a report");

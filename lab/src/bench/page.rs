@@ -2,14 +2,17 @@
 
 use super::summary::{Summaries, Summary};
 use super::{semtable, uncontended};
+use plotters::style::RGBColor;
+
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::{
-    Curve, Curves, Page, ReportFile, colours, definitions, deliver, facts, figures, legend, table,
+    Curve, Curves, Page, ReportFile, TwoCurves, TwoScales, colours, definitions, deliver, facts, figures, legend, table,
 };
 use crate::output::table::Table;
 use crate::output::units;
 use crate::targets::floors::FloorName;
+use crate::targets::target::Target;
 
 /// What a report is about. What was not measured is empty, and has no section.
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +190,16 @@ fn capitalised(word: &str) -> String {
 
 /// One curve for each target.
 pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure> {
-    let curve = |(&target, colour)| {
+    curves(summaries, summaries.targets.iter().copied().zip(colours(&summaries.targets)), quantity)
+}
+
+/// One curve for each of these targets, in these colours.
+pub fn curves(
+    summaries: &Summaries,
+    targets: impl Iterator<Item = (Target, RGBColor)>,
+    quantity: Quantity,
+) -> Result<String, Failure> {
+    let curve = |(target, colour)| {
         let ours = summaries.all.iter().filter(|s| s.target == target);
         Curve { colour, points: ours.map(|s| (s.threads as f64, (quantity.of)(s))).collect() }
     };
@@ -197,7 +209,27 @@ pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure
         y: quantity.axis,
         label: quantity.label,
         logarithmic: quantity.logarithmic,
-        curves: summaries.targets.iter().zip(colours(&summaries.targets)).map(curve).collect(),
+        curves: targets.map(curve).collect(),
+    }
+    .svg()
+}
+
+/// Throughput in solid lines, on the left, and min/max in dotted ones, on the right: of these targets, in these colours.
+pub fn throughput_and_fairness(
+    summaries: &Summaries,
+    targets: impl Iterator<Item = (Target, RGBColor)>,
+) -> Result<String, Failure> {
+    let curves = targets.map(|(target, colour)| {
+        let medians = || summaries.threads.iter().map(|&threads| summaries.get(target, threads));
+        let points = |of: fn(&Summary) -> f64| medians().map(|s| (s.threads as f64, of(s))).collect();
+        TwoCurves { colour, left: points(|s| s.throughput), right: points(|s| s.min_max) }
+    });
+    TwoScales {
+        x: "contenders",
+        left: "acquisitions per second",
+        label: units::rate,
+        right: "min/max",
+        curves: curves.collect(),
     }
     .svg()
 }

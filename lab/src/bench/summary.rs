@@ -54,6 +54,8 @@ pub struct Summary {
     pub misses: f64,
     /// The same: copies of lines that were lost.
     pub invalidations: f64,
+    /// Of the logged runs: the longest bypass.
+    pub logged_bypass: f64,
 }
 
 /// The summaries of all targets with all numbers of contenders.
@@ -72,7 +74,9 @@ pub struct Summaries {
 }
 
 impl Summary {
-    fn new(target: Target, threads: usize, records: &[RunRecord]) -> Self {
+    /// Takes the medians.
+    #[must_use]
+    pub fn new(target: Target, threads: usize, records: &[RunRecord]) -> Self {
         let ours = || records.iter().filter(|r| r.target == target && r.threads == threads);
         let over = |of: fn(&RunRecord) -> f64| median(ours().map(of).filter(|x| !x.is_nan()));
         Self {
@@ -91,6 +95,7 @@ impl Summary {
             overtaken: over(|r| r.overtaken.unwrap_or(f64::NAN)),
             misses: over(|r| r.misses.unwrap_or(f64::NAN)),
             invalidations: over(|r| r.invalidations.unwrap_or(f64::NAN)),
+            logged_bypass: over(|r| number(r.metrics.as_ref().and_then(|m| Some(m.bypass.as_ref()?.max)))),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The simulated machine on which a command runs, under `--cfg sudog_sim`.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
@@ -31,6 +32,14 @@ fn machine(name: &str) -> Result<&'static Preset, String> {
     })
 }
 
+/// The machine of this process, in words.
+static NAME: OnceLock<String> = OnceLock::new();
+
+/// The processors on which everything runs, as in "72 simulated processors of 'x5-2'".
+pub fn name() -> String {
+    NAME.get().cloned().unwrap_or_else(|| "a simulated machine".to_owned())
+}
+
 impl MachineArgs {
     /// Runs a command as the first thread of the machine.
     pub fn run(self, output: Output, command: impl FnOnce() -> Result<(), Failure> + 'static) -> Result<(), Failure> {
@@ -39,7 +48,8 @@ impl MachineArgs {
             let (name, most) = (self.machine.name, self.machine.processors);
             return Err(Failure::Usage(format!("--processors {processors}: the machine '{name}' has 1 to {most}")));
         }
-        output.text(format_args!("on {processors} simulated processors of '{}'", self.machine.name))?;
+        let name = NAME.get_or_init(|| format!("{processors} simulated processors of '{}'", self.machine.name));
+        output.text(format_args!("on {name}"))?;
         let machine = Machine { processors, limit: Duration::from_secs(self.limit), ..Machine::new(self.machine) };
         machine.run(command).unwrap_or_else(|stopped| Err(Failure::Run(stopped.to_string())))
     }

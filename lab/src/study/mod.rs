@@ -6,6 +6,7 @@ pub mod collide;
 pub mod collisions;
 #[cfg(sudog_sim)]
 pub mod explore;
+pub mod figures;
 pub mod history;
 pub mod stages;
 pub mod starvation;

@@ -1,18 +1,30 @@
 //! Where and with what the figures were taken.
 
 use std::fmt::Display;
+#[cfg(not(sudog_sim))]
 use std::fs;
+#[cfg(not(sudog_sim))]
 use std::thread;
+#[cfg(not(sudog_sim))]
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// On whose processors the figures were taken, for a title.
+pub fn place() -> String {
+    #[cfg(sudog_sim)]
+    return crate::run::machine::name();
+    #[cfg(not(sudog_sim))]
+    format!("{} real processors", processors())
+}
+
 /// Facts by name.
+#[cfg(not(sudog_sim))]
 pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     vec![
         ("date", date(SystemTime::now())),
         ("command", command()),
         ("on", on.to_string()),
         ("processor", cpu_model().unwrap_or_else(unknown)),
-        ("processors", thread::available_parallelism().map_or_else(|_| unknown(), |n| n.to_string())),
+        ("processors", processors()),
         ("system", kernel().unwrap_or_else(|| std::env::consts::OS.to_owned())),
         ("compiler", env!("SUDOG_LAB_RUSTC").to_owned()),
         ("parking_lot", env!("SUDOG_LAB_PARKING_LOT").to_owned()),
@@ -22,40 +34,73 @@ pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The name that the program was called by tells nothing: ours is shorter.
-fn command() -> String {
-    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    ["sudog-lab".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+/// Facts by name. The figures of a simulated machine are the same on any day and on any real one.
+#[cfg(sudog_sim)]
+pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
+    vec![
+        ("command", command()),
+        ("on", on.to_string()),
+        ("processors", place()),
+        ("compiler", env!("SUDOG_LAB_RUSTC").to_owned()),
+        ("sudog", env!("CARGO_PKG_VERSION").to_owned()),
+    ]
 }
 
+/// The name that the program was called by tells nothing: ours is shorter. Nor does the place of the report.
+fn command() -> String {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    asked(arguments)
+}
+
+fn asked(mut arguments: impl Iterator<Item = String>) -> String {
+    let mut command = "sudog-lab".to_owned();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--report" => drop(arguments.next()),
+            _ if argument.starts_with("--report=") => {}
+            _ => command = command + " " + &argument,
+        }
+    }
+    command
+}
+
+#[cfg(not(sudog_sim))]
+fn processors() -> String {
+    thread::available_parallelism().map_or_else(|_| unknown(), |n| n.to_string())
+}
+
+#[cfg(not(sudog_sim))]
 fn unknown() -> String {
     "unknown".to_owned()
 }
 
+#[cfg(not(sudog_sim))]
 fn cpu_model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
+#[cfg(not(sudog_sim))]
 fn kernel() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     Some(format!("Linux {}", release.trim()))
 }
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", target_env = "gnu", not(sudog_sim)))]
 fn c_library() -> String {
     // SAFETY: it returns a string that is terminated and lives as long as the process.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     format!("glibc {}", version.to_string_lossy())
 }
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[cfg(not(any(sudog_sim, all(target_os = "linux", target_env = "gnu"))))]
 fn c_library() -> String {
     "the system's".to_owned()
 }
 
 /// Date and time of day, UTC.
+#[cfg(not(sudog_sim))]
 fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
@@ -65,6 +110,7 @@ fn date(time: SystemTime) -> String {
 
 /// The civil date, so many days after 1970-01-01. Years are counted from March, so that the leap day is the last one of
 /// the year and the months before it have a regular pattern: five months are 153 days.
+#[cfg(not(sudog_sim))]
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -76,10 +122,18 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(sudog_sim)))]
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_command_without_the_place_of_its_report() {
+        let of = |text: &str| asked(text.split_whitespace().map(str::to_owned));
+        assert_eq!(of("--json figures --report a.html --seed 2"), "sudog-lab --json figures --seed 2");
+        assert_eq!(of("--report=a.html figures"), "sudog-lab figures");
+        assert_eq!(of("figures --report"), "sudog-lab figures");
+    }
 
     #[test]
     fn dates() {

@@ -11,6 +11,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 pub use file::{ReportFile, default_path};
+pub use machine::place;
 pub use page::{Escaped, Page, definitions, figures, table};
 pub use picture::Picture;
 pub use plot::{Curve, Curves, colours, legend, queue_plots};

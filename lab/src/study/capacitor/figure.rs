@@ -3,17 +3,16 @@
 use plotters::style::RGBColor;
 
 use super::{Measured, mutexbench, platoon, window};
-use crate::bench::summary::{Summaries, Summary};
+use crate::bench::page;
+use crate::bench::summary::Summaries;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{
-    Page, ReportFile, TwoCurves, TwoScales, definitions, deliver, facts, figures, legend, table as html_table,
-};
+use crate::output::report::{Page, ReportFile, definitions, deliver, facts, figures, legend, table as html_table};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::study::capacitor::CapacitorArgs;
 use crate::targets::compose::LockSpec;
-use crate::targets::compose::name::Admit;
+use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
 
 /// The paper's, and a part that it leaves to chance.
@@ -52,7 +51,7 @@ const VARIANTS: [Variant; 4] = [
         name: "window, gate",
         about: "behind the sliding window and the gate",
         colour: RGBColor(0x1d, 0x9a, 0x55),
-        of: |args, inner| window(inner, args.b, Admit::Gated),
+        of: |args, inner| window(inner, args.b, Wait::Park, Admit::Gated),
     },
 ];
 
@@ -110,7 +109,7 @@ fn write(
     file: ReportFile,
     output: Output,
 ) -> Result<(), Failure> {
-    let mut page = Page::new(
+    let mut html = Page::new(
         "Locks in capacitors",
         format!(
             "A capacitor bounds how often one who waits is overtaken, here {} times. Each plot is of one lock: its \
@@ -119,32 +118,22 @@ fn write(
             args.b - 1
         ),
     );
-    page.section("Where it was measured", facts(&summaries.on));
-    page.section("The locks", legend(VARIANTS.iter().map(|variant| (variant.name, variant.about, variant.colour))));
+    html.section("Where it was measured", facts(&summaries.on));
+    html.section("The locks", legend(VARIANTS.iter().map(|variant| (variant.name, variant.about, variant.colour))));
     for family in families {
         let inner = family.inner;
-        let curves = VARIANTS.iter().zip(family.variants).map(|(Variant { colour, .. }, variant)| {
-            let medians = || summaries.threads.iter().map(|&threads| summaries.get(variant.into(), threads));
-            let points = |of: fn(&Summary) -> f64| medians().map(|s| (s.threads as f64, of(s))).collect();
-            TwoCurves { colour: *colour, left: points(|s| s.throughput), right: points(|s| s.min_max) }
-        });
-        let plot = TwoScales {
-            x: "contenders",
-            left: "acquisitions per second",
-            label: units::rate,
-            right: "min/max",
-            curves: curves.collect(),
-        };
-        page.section(inner.name(), figures([(inner.about(), plot.svg()?)]));
-        page.html(html_table(&table(family, summaries)));
+        let curves = family.variants.map(Into::into).into_iter().zip(VARIANTS.iter().map(|variant| variant.colour));
+        let plot = page::throughput_and_fairness(summaries, curves)?;
+        html.section(inner.name(), figures([(inner.about(), plot)]));
+        html.html(html_table(&table(family, summaries)));
     }
     for remark in summaries.remarks() {
-        page.paragraph(&remark);
+        html.paragraph(&remark);
     }
     let meanings = VARIANTS.iter().map(|variant| (variant.name, variant.about)).chain([
         ("T", "how many contend"),
         ("min/max", "the acquisitions of the one that got the fewest over those of the one that got the most"),
     ]);
-    page.section("What the columns mean", definitions(meanings));
-    deliver(file, &page.render(), output)
+    html.section("What the columns mean", definitions(meanings));
+    deliver(file, &html.render(), output)
 }

@@ -112,13 +112,13 @@ pub fn run(args: &CapacitorArgs, report: Option<&Path>, output: Output) -> Resul
 }
 
 /// Platoons before a lock.
-fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> LockSpec {
+pub(in crate::study) fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> LockSpec {
     LockSpec::Composed(Recipe { inner, limit, front: Front::Platoon { sema }, admit }.into())
 }
 
 /// The window before a lock.
-fn window(inner: LockName, limit: u32, admit: Admit) -> LockSpec {
-    LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait: Wait::Park }, admit }.into())
+pub(in crate::study) fn window(inner: LockName, limit: u32, wait: Wait, admit: Admit) -> LockSpec {
+    LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait }, admit }.into())
 }
 
 /// What came of MutexBench.

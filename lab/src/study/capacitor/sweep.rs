@@ -7,7 +7,7 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::study::capacitor::CapacitorArgs;
 use crate::targets::compose::LockSpec;
-use crate::targets::compose::name::Admit;
+use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
 
 const LIMITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 31];
@@ -15,7 +15,7 @@ const LIMITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 31];
 /// What is swept. No contender passes a gate: the limit is what is looked at.
 const FRONTS: [fn(&CapacitorArgs, LockName, u32) -> LockSpec; 2] = [
     |args, inner, limit| platoon(inner, limit, args.sema, Admit::Always),
-    |_, inner, limit| window(inner, limit, Admit::Always),
+    |_, inner, limit| window(inner, limit, Wait::Park, Admit::Always),
 ];
 
 /// Measures and prints.

@@ -16,7 +16,7 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::study::capacitor::CapacitorArgs;
-use crate::targets::compose::name::Admit;
+use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::compose::{InnerJob, LockSpec, UNBOXED, with_inner};
 use crate::targets::lockable::{LockableJob, Locked};
 use crate::targets::locks::LockName;
@@ -43,8 +43,8 @@ impl Variant {
             Self::Bare => LockSpec::Name(inner),
             Self::Platoon => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Always),
             Self::PlatoonGated => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Gated),
-            Self::Window => super::window(inner, limit, Admit::Always),
-            Self::WindowGated => super::window(inner, limit, Admit::Gated),
+            Self::Window => super::window(inner, limit, Wait::Park, Admit::Always),
+            Self::WindowGated => super::window(inner, limit, Wait::Park, Admit::Gated),
         }
     }
 

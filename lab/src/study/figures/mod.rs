@@ -1,0 +1,421 @@
+//! The figures of the sources, drawn anew, with what the sources say beside them and whether the curves show it.
+//!
+//! | figure | of | bench |
+//! |---|---|---|
+//! | semaphores | figure 1 of Dice and Kogan, *Semaphores Augmented with a Waiting Array* | semabench |
+//! | capacitors | figure 1 of Dice, *Capacitors*: five locks, B = 10, the TWA semaphore as printed | mutexbench |
+//! | window | locks behind the sliding window, over B | mutexbench, each run followed by a logged one |
+//!
+//! All contenders spin, as in the sources. What is claimed is in [`claims`].
+
+mod claims;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use sudog_runtime::shim::system::thread;
+
+use self::claims::{Claim, Verdict};
+use super::capacitor;
+use crate::bench::page::{self, Quantity};
+use crate::bench::plan::{Plan, choose};
+use crate::bench::summary::Summaries;
+use crate::measure::usage::disturbance;
+use crate::options::{DEFAULT_SEED, List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
+use crate::output::Output;
+use crate::output::failure::Failure;
+use crate::output::report::{
+    Escaped, Page, ReportFile, colours, default_path, deliver, facts, figures, legend, place, table as html_table,
+};
+use crate::output::table::Table;
+use crate::output::units;
+use crate::run::contenders::Contenders;
+use crate::run::driver::Workload;
+use crate::run::sections::CriticalSections;
+use crate::targets::compose::name::{Admit, Wait};
+use crate::targets::locks::LockName;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
+
+/// Options of `figures`.
+#[derive(Args, Clone, Debug)]
+#[command(allow_negative_numbers = true)]
+pub struct FiguresArgs {
+    /// Only this one
+    #[arg(long, value_name = "FIGURE")]
+    pub only: Option<Figure>,
+
+    /// Numbers of contenders [default: powers of two, up to 64 and to the processors; the window 1,8,16,64 of these]
+    #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_THREADS>)]
+    pub threads: Option<List<usize>>,
+
+    /// How long a run takes
+    #[arg(long, value_name = "S", default_value = DEFAULT_SECONDS, value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Runs of each with each number of contenders, taking turns
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
+    pub runs: usize,
+
+    /// What the generators start from
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    pub seed: u32,
+}
+
+/// Simulated time is dear, and a simulated run has no noise.
+const DEFAULT_SECONDS: &str = if cfg!(sudog_sim) { "0.002" } else { "0.1" };
+
+/// A figure.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Figure {
+    /// Figure 1 of the paper on waiting arrays.
+    Semaphores,
+    /// Figure 1 of the paper on capacitors.
+    Capacitors,
+    /// The sliding window, over B.
+    Window,
+}
+
+/// Those of the paper: its first two listings as printed; a later one; and one that sleeps, for comparison.
+const SEMAPHORES: [SemaphoreName; 4] =
+    [SemaphoreName::TicketSpin, SemaphoreName::TwaSpin, SemaphoreName::TwaChainSpin, SemaphoreName::Benaphore];
+
+/// Those of the paper, in its order.
+const CAPACITOR_LOCKS: [LockName; 5] =
+    [LockName::ReciprocatingSpin, LockName::TicketSpin, LockName::LifoSpin, LockName::McsSpin, LockName::TtsSpin];
+
+/// The paper's.
+const CAPACITOR_LIMIT: u32 = 10;
+
+/// The paper's: the other 99 in 100 go past the capacitor.
+const THROUGH: f64 = 0.01;
+
+/// One that spins globally, one that is fair, one that is not.
+const SWEPT_LOCKS: [LockName; 3] = [LockName::TtsSpin, LockName::McsSpin, LockName::ReciprocatingSpin];
+
+/// The last is the most that a window can have.
+const BYPASS_LIMITS: [u32; 6] = [2, 4, 8, 10, 16, 31];
+
+/// The inner lock in the paper's capacitor.
+fn platoon(inner: LockName) -> Target {
+    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Always).into()
+}
+
+/// The same for one in a hundred.
+fn fractional(inner: LockName) -> Target {
+    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Fractional(THROUGH)).into()
+}
+
+/// The inner lock behind the window: no contender passes a gate, and all spin.
+fn window(inner: LockName, limit: u32) -> Target {
+    capacitor::window(inner, limit, Wait::Spin, Admit::Always).into()
+}
+
+/// One record for each claim.
+#[derive(Serialize)]
+struct ClaimRecord {
+    bench: &'static str,
+    figure: Figure,
+    says: &'static str,
+    asked: &'static str,
+    #[serde(flatten)]
+    verdict: Verdict,
+}
+
+impl Figure {
+    const ALL: [Self; 3] = [Self::Semaphores, Self::Capacitors, Self::Window];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Semaphores => "Semaphores: figure 1 of \"Semaphores Augmented with a Waiting Array\"",
+            Self::Capacitors => "Capacitors: figure 1 of \"Capacitors\", B = 10, with the TWA semaphore as printed",
+            Self::Window => "The sliding window, over B",
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Semaphores => {
+                "The paper: an X5-2 of 2 sockets, 36 cores and 72 threads; a step of a shared generator while a contender \
+                 has the permit, a step of its own while it has not. Its third curve, sem_t of the system, is not ours and \
+                 has no place on a simulated machine."
+            }
+            Self::Capacitors => {
+                "The paper: an Altra of 128 cores on one socket; a step of a shared generator in the critical section, \
+                 nothing outside. Solid and on the left: throughput. Dotted and on the right: min/max. Wrapped: each \
+                 contender goes through the capacitor. Fractional: one in a hundred, drawn at random."
+            }
+            Self::Window => {
+                "Locks behind the sliding window, without its gate; contenders that are not yet let in spin on the window's \
+                 word. platoon: the capacitor above, with B = 10. The claims are those of a prototype of the simulated \
+                 machine, in which these waiters watched a waiting array."
+            }
+        }
+    }
+
+    const fn claims(self) -> &'static [Claim] {
+        match self {
+            Self::Semaphores => claims::OF_SEMAPHORES,
+            Self::Capacitors => claims::OF_CAPACITORS,
+            Self::Window => claims::OF_THE_WINDOW,
+        }
+    }
+
+    fn targets(self) -> Vec<Target> {
+        match self {
+            Self::Semaphores => SEMAPHORES.map(Target::Semaphore).to_vec(),
+            Self::Capacitors => {
+                CAPACITOR_LOCKS.iter().flat_map(|&lock| [lock.into(), platoon(lock), fractional(lock)]).collect()
+            }
+            Self::Window => SWEPT_LOCKS.iter().flat_map(|&lock| Self::swept(lock)).collect(),
+        }
+    }
+
+    /// The curves of one inner lock in the sweep.
+    fn swept(inner: LockName) -> Vec<Target> {
+        [inner.into(), platoon(inner)].into_iter().chain(BYPASS_LIMITS.map(|limit| window(inner, limit))).collect()
+    }
+
+    /// Powers of two, as many as there are processors for; the window, whose runs are twice as many, fewer of them.
+    fn usual_threads(self, processors: usize) -> Vec<usize> {
+        let all: &[usize] = match self {
+            Self::Semaphores | Self::Capacitors => &[1, 2, 4, 8, 16, 32, 64],
+            Self::Window => &[1, 8, 16, 64],
+        };
+        all.iter().copied().filter(|&threads| threads <= processors.max(1)).collect()
+    }
+
+    fn plan(self, args: &FiguresArgs) -> Result<Plan, Failure> {
+        let processors = thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = args.threads.as_ref().map_or_else(|| self.usual_threads(processors), |list| list.0.clone());
+        Ok(Plan {
+            bench: "figures",
+            targets: choose(Contenders::Threads, &self.targets(), None)?,
+            threads,
+            runs: args.runs,
+            on: Contenders::Threads,
+            logging: (self == Self::Window).then_some(Logging { window: None }),
+            workload: Workload {
+                duration: args.seconds,
+                permits: 1,
+                writes: 1000,
+                cs: CriticalSections::all(1),
+                ncs: u32::from(self == Self::Semaphores),
+                seed: args.seed,
+                sample: 0,
+                gathered: true,
+            },
+        })
+    }
+}
+
+/// A figure that was measured.
+struct Measured {
+    figure: Figure,
+    headline: String,
+    summaries: Summaries,
+    verdicts: Vec<(&'static Claim, Verdict)>,
+}
+
+/// Measures, prints what is claimed and shown, and writes the page.
+pub fn run(args: &FiguresArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+    let path = report.map_or_else(|| default_path("figures.html"), |path| Ok(path.to_owned()))?;
+    let file = ReportFile::create(&path)?;
+    let asked = Figure::ALL.into_iter().filter(|&figure| args.only.is_none_or(|only| only == figure));
+    let plans = asked.map(|figure| Ok((figure, figure.plan(args)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let progress = output.progress("figures", plans.iter().map(|(_, plan)| plan.total()).sum());
+    let mut all = Vec::new();
+    for (figure, plan) in plans {
+        let records = plan.measure(output, &progress)?;
+        let summaries = Summaries::new(&plan, &records);
+        let verdicts = figure.claims().iter().map(|claim| (claim, (claim.check)(&summaries))).collect();
+        all.push(Measured { figure, headline: plan.headline(), summaries, verdicts });
+    }
+    progress.finish_and_clear();
+    for Measured { figure, headline, summaries, verdicts } in &all {
+        output.text(format_args!("{}\n{headline}\n\n{}\n", figure.title(), table(summaries)))?;
+        for (claim, verdict) in verdicts {
+            let &Claim { says, asked, .. } = claim;
+            output.text(format_args!("{}: {says}\n    ({asked}) {}", verdict.word(), verdict.found))?;
+            let verdict = verdict.clone();
+            output.record(&ClaimRecord { bench: "figures-claim", figure: *figure, says, asked, verdict })?;
+        }
+        output.text("")?;
+    }
+    deliver(file, &html(&all)?, output)
+}
+
+impl Verdict {
+    const fn word(&self) -> &'static str {
+        match self.shown {
+            Some(true) => "shown",
+            Some(false) => "not shown",
+            None => "not measured",
+        }
+    }
+}
+
+/// The whole page.
+fn html(all: &[Measured]) -> Result<String, Failure> {
+    let mut page = Page::new(
+        format!("The figures of the sources, drawn on {}", place()),
+        "Each figure has beside it what its source says of it, what is asked of the curves, and whether they show it. The \
+         sources print no numbers, so the bounds are ours. Compare shapes and ratios, and no throughput with that of \
+         another machine.",
+    );
+    page.section("Where it was measured", facts(&Contenders::Threads));
+    for measured in all {
+        let Measured { figure, headline, summaries, verdicts } = measured;
+        page.section(figure.title(), "");
+        page.paragraph(figure.about());
+        let (legend, mut plots) = plots(*figure, summaries)?;
+        page.html(legend);
+        plots.push(("What the source says".to_owned(), list(verdicts)));
+        page.html(figures(plots));
+        page.paragraph(headline);
+        page.html(format_args!(
+            "<details><summary>In figures</summary>\n{}</details>\n",
+            html_table(&table(summaries))
+        ));
+        if let Some(disturbed) = disturbance(summaries.other_cpus) {
+            page.paragraph(&disturbed);
+        }
+    }
+    Ok(page.render())
+}
+
+/// All medians that are drawn or that a check asks for, and what explains them.
+fn table(summaries: &Summaries) -> Table {
+    let columns = ["T", "throughput", "min/max", "Jain", "longest bypass", "misses", "invalidations"];
+    let mut table = Table::new(1, [summaries.kind()].into_iter().chain(columns));
+    let number = |n: f64| if n.is_finite() { format!("{n:.1}") } else { units::NOTHING.to_owned() };
+    for s in &summaries.all {
+        table.row([
+            s.target.name().to_owned(),
+            s.threads.to_string(),
+            units::rate(s.throughput),
+            units::ratio(s.min_max),
+            units::ratio(s.jain),
+            units::count(s.logged_bypass),
+            number(s.misses),
+            number(s.invalidations),
+        ]);
+    }
+    table
+}
+
+/// Claims and verdicts, as HTML.
+fn list(verdicts: &[(&Claim, Verdict)]) -> String {
+    let mut html = String::from("<ul class=\"claims\">\n");
+    for (Claim { says, asked, .. }, verdict) in verdicts {
+        let class = verdict.word().replace(' ', "-");
+        let [word, says, asked, found] = [verdict.word(), says, asked, &verdict.found].map(Escaped);
+        let _ = writeln!(html, "<li class=\"{class}\"><b>{word}</b> {says}.<br><small>{asked}: {found}</small></li>");
+    }
+    html + "</ul>\n"
+}
+
+const THROUGHPUT: Quantity =
+    Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true };
+
+const OF_THE_WINDOW: [(&str, Quantity); 3] = [
+    ("throughput", THROUGHPUT),
+    (
+        "min/max",
+        Quantity { axis: "min/max", of: |s| s.min_max, label: |share| format!("{share:.1}"), logarithmic: false },
+    ),
+    (
+        "longest bypass",
+        Quantity { axis: "longest bypass", of: |s| s.logged_bypass, label: units::count, logarithmic: false },
+    ),
+];
+
+/// A legend, and the plots with their titles. In each plot of a figure the same variant has the same colour: that which it
+/// has with the first lock.
+fn plots(figure: Figure, summaries: &Summaries) -> Result<(String, Vec<(String, String)>), Failure> {
+    let named = |targets: &[Target], names: &[&str], about: bool| {
+        let items = targets.iter().zip(names).zip(colours(targets));
+        legend(items.map(|((target, &name), colour)| (name, if about { target.about() } else { "" }, colour)))
+    };
+    Ok(match figure {
+        Figure::Semaphores => {
+            let names: Vec<_> = summaries.targets.iter().map(|target| target.name()).collect();
+            let plot = page::plot(summaries, THROUGHPUT)?;
+            (named(&summaries.targets, &names, true), vec![("Throughput".to_owned(), plot)])
+        }
+        Figure::Capacitors => {
+            let of = |lock: LockName| [lock.into(), platoon(lock), fractional(lock)];
+            let first = of(CAPACITOR_LOCKS[0]);
+            let plot = |lock: LockName| {
+                let curves = of(lock).into_iter().zip(colours(&first));
+                Ok((lock.name().to_owned(), page::throughput_and_fairness(summaries, curves)?))
+            };
+            let plots = CAPACITOR_LOCKS.into_iter().map(plot).collect::<Result<_, Failure>>()?;
+            (named(&first, &["bare", "wrapped", "fractional"], false), plots)
+        }
+        Figure::Window => {
+            let names = BYPASS_LIMITS.map(|limit| format!("B = {limit}"));
+            let names: Vec<&str> = ["bare", "platoon"].into_iter().chain(names.iter().map(String::as_str)).collect();
+            let first = Figure::swept(SWEPT_LOCKS[0]);
+            let plots = OF_THE_WINDOW.into_iter().flat_map(|(title, quantity)| {
+                SWEPT_LOCKS.map(|lock| {
+                    let curves = Figure::swept(lock).into_iter().zip(colours(&first));
+                    Ok((format!("{}: {title}", lock.name()), page::curves(summaries, curves, quantity)?))
+                })
+            });
+            let plots = plots.collect::<Result<_, Failure>>()?;
+            (named(&first, &names, false), plots)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::summary::Summary;
+
+    fn measured(figure: Figure) -> Measured {
+        let threads = vec![1, 8, 64];
+        let targets = figure.targets();
+        let summary = |&target: &Target, threads: usize| {
+            let mut summary = Summary::new(target, threads, &[]);
+            summary.throughput = 1e6 / threads as f64;
+            summary.min_max = 0.5;
+            summary
+        };
+        let all = threads.iter().flat_map(|&t| targets.iter().map(move |target| summary(target, t))).collect();
+        let summaries = Summaries { on: Contenders::Threads, targets, threads, all, other_cpus: None };
+        let verdicts = figure.claims().iter().map(|claim| (claim, (claim.check)(&summaries))).collect();
+        Measured { figure, headline: "a < b".to_owned(), summaries, verdicts }
+    }
+
+    #[test]
+    fn each_claim_and_each_curve_is_on_the_page() {
+        for figure in Figure::ALL {
+            let page = html(&[measured(figure)]).unwrap();
+            for claim in figure.claims() {
+                assert!(page.contains(&Escaped(claim.says).to_string()), "{}", claim.says);
+            }
+            assert!(page.contains(&Escaped(figure.title()).to_string()) && page.contains("<p>a &lt; b</p>"));
+            let (plots, curves) = match figure {
+                Figure::Semaphores => (1, SEMAPHORES.len()),
+                Figure::Capacitors => (CAPACITOR_LOCKS.len(), 3 * CAPACITOR_LOCKS.len()),
+                // Of the longest bypass nothing was measured here.
+                Figure::Window => (2 * SWEPT_LOCKS.len(), 2 * SWEPT_LOCKS.len() * (2 + BYPASS_LIMITS.len())),
+            };
+            assert_eq!(page.matches("<svg").count(), plots);
+            assert!(page.matches("stroke-width=\"2\"").count() >= curves, "{figure:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_contenders_than_processors_unless_asked_for() {
+        assert_eq!(Figure::Semaphores.usual_threads(72), [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(Figure::Capacitors.usual_threads(4), [1, 2, 4]);
+        assert_eq!(Figure::Window.usual_threads(0), [1]);
+    }
+}
