@@ -13,7 +13,7 @@ use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, sem
 use crate::bench::{goroutines, versus_go};
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::study::{bypass, capacitor, collide, collisions, figures, history, stages, starvation};
+use crate::study::{bypass, capacitor, collide, collisions, figures, gates, history, stages, starvation};
 
 /// Compares locks and semaphores for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
@@ -51,7 +51,9 @@ pub enum Command {
     Semabench(semabench::SemabenchArgs),
     /// What many semaphores do to each other in one waiting array: wake-ups in vain
     Collisions(collisions::CollisionsArgs),
-    /// Two contended locks in one bucket of the semaphore table, with each of the queues that it can have
+    /// A chain of waiters that is woken whole: by the waker alone, or each by the one above it
+    Gates(gates::GatesArgs),
+    /// Two contended locks, or many, in one bucket of the semaphore table, with each of the queues that it can have
     Collide(collide::CollideArgs),
     /// One thread or goroutine that locks and unlocks: nanoseconds
     Uncontended(uncontended::UncontendedArgs),
@@ -166,6 +168,7 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Rwbench(args)) => rwbench::run(args, output),
         Some(Command::Semabench(args)) => semabench::run(args, report, output),
         Some(Command::Collisions(args)) => collisions::run(args, output),
+        Some(Command::Gates(args)) => gates::run(args, output),
         Some(Command::Collide(args)) => collide::run(args, report, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
         Some(Command::Capacitor(args)) => capacitor::run(args, report, output),

@@ -344,6 +344,8 @@ fn bypass_is_within_what_is_promised() {
             record,
             &["bench", "lock", "inner", "threads", "b", "stall", "past", "by_past", "max", "p99", "mean", "holds"],
         );
+        has_fields(record, &["by_one", "by_one_again", "at_lock", "falls", "jumps"]);
+        assert!(record["by_one"].as_u64() <= record["max"].as_u64(), "{record}");
         let by_clock = ["capacitor(lifo,b=3)", "capacitor(mcs,b=3)"].contains(&record["lock"].as_str().unwrap());
         assert_eq!(record["by_clock"], by_clock || record["lock"].as_str().unwrap().contains("separate"), "{record}");
         let bound = record["bound"].as_u64().unwrap();
@@ -365,6 +367,8 @@ fn bypass_is_within_what_is_promised() {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("nobody is kept") && text.contains("Over the benaphore"), "{text}");
+    let traced = self::records(&[&run[..], &["--trace", "7", "--json"]].concat());
+    assert!(traced.iter().all(|record| record["trace"].as_array().unwrap().len() == 7));
     refused(&["bypass", "--threads", "1"], "from 2 to 4096");
     refused(&["bypass", "--b", "0"], "from 1 to 31");
     refused(&["bypass", "--acquisitions", "10000001"], "from 1 to 10000000");
@@ -518,7 +522,7 @@ fn compare_on_goroutines() {
 #[test]
 fn semabench_runs_every_semaphore_and_the_floors() {
     let run = ["semabench", "--threads", "1,2", "--seconds", "0.02", "--runs", "1", "--json"];
-    let all: Vec<_> = SemaphoreName::ALL.iter().map(|semaphore| semaphore.name()).collect();
+    let all: Vec<_> = SemaphoreName::usual().iter().map(|semaphore| semaphore.name()).collect();
     let (alone, contended): (Vec<_>, Vec<_>) =
         records(&run).into_iter().partition(|record| record["bench"] == "uncontended");
 
@@ -584,7 +588,8 @@ fn semabench_for_people() {
 #[test]
 #[cfg(unix)]
 fn semabench_on_goroutines() {
-    let able = SemaphoreName::ALL.iter().filter(|semaphore| !semaphore.blocks_threads());
+    let usual = SemaphoreName::usual();
+    let able = usual.iter().filter(|semaphore| !semaphore.blocks_threads());
     let able: Vec<_> = able.map(|semaphore| semaphore.name()).collect();
     assert!(able.contains(&"benaphore") && !able.contains(&"futex"), "{able:?}");
     let run = ["semabench", "--on", "goroutines", "--workers", "2", "--threads", "5", "--seconds", "0.01"];
@@ -606,7 +611,7 @@ fn collisions_counts_and_computes() {
     let run = ["collisions", "--ns", "1,3", "--seconds", "0.01", "--runs", "1"];
     let (measured, computed): (Vec<_>, Vec<_>) =
         records(&[&run[..], &["--json"]].concat()).into_iter().partition(|record| record["bench"] == "collisions");
-    assert_eq!((measured.len(), computed.len()), (2 * 2 * HashName::ALL.len(), 2 * HashName::ALL.len()));
+    assert_eq!((measured.len(), computed.len()), (4 * 2 * HashName::ALL.len(), 2 * HashName::ALL.len()));
     for record in &measured {
         has_fields(record, &["protocol", "hash", "pairs", "threads", "run", "seconds", "throughput", "waited"]);
         has_fields(record, &["acquisitions", "futile", "futile_per_acquisition", "voluntary_switches", "other_cpus"]);
@@ -618,7 +623,7 @@ fn collisions_counts_and_computes() {
     }
     let text = stdout(&run);
     for name in HashName::ALL.iter().map(|hash| hash.name()) {
-        assert_eq!(text.matches(name).count(), 5, "two protocols, two quantities, and once computed: {text}");
+        assert_eq!(text.matches(name).count(), 9, "four protocols, two quantities, and once computed: {text}");
     }
     assert!(text.contains("by chance, 64") && text.contains("by chance, 2048"), "{text}");
     let one = ["collisions", "--ns", "2", "--seconds", "0.01", "--runs", "1", "--json"];
@@ -670,9 +675,9 @@ fn collide_runs_every_queue_in_both_places() {
     let of = |bench: &str| records.iter().filter(move |r| r["bench"] == bench).collect::<Vec<_>>();
     let measured = of("collide");
     let of_whom = |record: &&Value| ["n", "placement", "queue"].map(|field| record[field].to_string());
-    let (once, again) = measured.split_at(2 * 2 * 3);
+    let (once, again) = measured.split_at(2 * 2 * 4);
     let order: Vec<_> = once.iter().map(|r| r["queue"].as_str().unwrap()).collect();
-    assert_eq!(order, ["one-level", "two-level", "treap"].repeat(4), "they take turns");
+    assert_eq!(order, ["one-level", "two-level", "treap", "treap-go"].repeat(4), "they take turns");
     let not_long = once.iter().filter(|r| r["seconds"].as_f64().unwrap() < 4.0);
     assert!(again.iter().map(of_whom).eq(not_long.map(of_whom)), "what takes long is not repeated");
     for record in &measured {
@@ -682,10 +687,32 @@ fn collide_runs_every_queue_in_both_places() {
         assert_eq!(record["locks"].as_u64().unwrap(), 6 * record["n"].as_u64().unwrap());
         assert!(record["in_line_of_a"].as_f64().unwrap() > 0.0, "they stand in line from the start: {record}");
     }
-    assert_eq!(of("collide-growth").len(), 2 * 3);
+    assert_eq!(of("collide-growth").len(), 2 * 4);
     of("collide-growth").into_iter().for_each(|r| has_fields(r, &["case", "queue", "from_n", "to_n", "exponent"]));
     let verdict = of("collide-verdict");
     assert!(verdict.len() == 1 && verdict[0]["at_least_n"] == 1000 && verdict[0]["wins"] == 0, "{verdict:?}");
+}
+
+#[test]
+fn many_locks_strides_and_gates() {
+    let run = ["collide", "--case", "many-locks", "--ns", "6", "--rounds", "2", "--runs", "1", "--on", "threads"];
+    let records = records(&[&run[..], &["--json"]].concat());
+    for record in records.iter().filter(|record| record["bench"] == "collide") {
+        assert!(record["case"] == "many-locks" && record["locks"] == 12 && record["hogs"] == 0, "{record}");
+    }
+    assert!(stdout(&run).starts_with("collide on threads: medians of 1 runs. n/2 locks"));
+    let strides = self::records(&["semtable", "--strides", "--json"]);
+    let of = |record: &&Value| record["rule"] == "prime-251" && record["stride"] == 2008;
+    assert_eq!(strides.iter().find(of).map(|record| &record["used"]), Some(&Value::from(1)));
+    assert!(
+        stdout(&["semtable", "--strides"]).contains("prime-251: of the 1024 strides up to 8192, 4 put more than 8")
+    );
+    refused(&["semtable", "--strides", "--runs", "2"], "cannot be used");
+    let gates = ["gates", "--ns", "1,2", "--rounds", "3"];
+    let records = self::records(&[&gates[..], &["--json"]].concat());
+    assert_eq!(records.len(), 2 * 2 * 2);
+    records.iter().for_each(|r| has_fields(r, &["wait", "wakes", "n", "rounds", "waker_ns", "first_ns", "last_ns"]));
+    assert!(stdout(&gates).contains("systolic"));
 }
 
 #[test]
@@ -806,7 +833,10 @@ fn unknown_names_are_refused_with_the_known_ones() {
     refused(&["syncbench", "--benches", "Once,nope"], "unknown benchmark 'nope'; known: RWMutexUncontended,");
     refused(&["semabench", "--semaphores", "twa,nope"], "unknown semaphore 'nope'; known: runtime, parking_lot_core");
     refused(&["collisions", "--hashes", "nope"], "unknown hash 'nope'; known: plain-64, mixed-64");
-    refused(&["collisions", "--protocols", "nope"], "unknown protocol 'nope'; known: chains, buckets");
+    refused(
+        &["collisions", "--protocols", "nope"],
+        "unknown protocol 'nope'; known: chains, buckets, channels, locations",
+    );
     for command in ["semtable", "collide"] {
         refused(&[command, "--queue", "treap,nope"], "unknown queue 'nope'; known: one-level, two-level, treap");
     }

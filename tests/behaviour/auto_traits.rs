@@ -20,7 +20,7 @@ use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
 use sudog::low_level::event::{self, Event, Recording, Who, clock};
 use sudog::low_level::{G, ParkResult};
-use sudog::runtime::sema::queue::{OneLevelList, Recorded, Treap, TwoLevelList};
+use sudog::runtime::sema::queue::{OneLevelList, Recorded, RotatingTreap, Treap, TwoLevelList};
 use sudog::runtime::sema::testing::DetachedQueue;
 use sudog::runtime::sema::{self, Acquire, Cancel, Global, NotifyList, SemTable, WaitError, WaitLimit};
 use sudog::runtime::*;
@@ -94,6 +94,7 @@ table! {
     DetachedQueue => false, false;
     Treap => true, false;
     OneLevelList => true, false;
+    RotatingTreap => true, false;
     TwoLevelList => true, false;
     Recorded<Treap> => true, false;
     Builder => true, true;

@@ -27,7 +27,7 @@ use crate::targets::target::Target;
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SemabenchArgs {
-    /// Semaphores, by name [default: all]
+    /// Semaphores, by name [default: all but those for study: other thresholds of 'twa']
     #[arg(long, value_name = "A,B", value_parser = list::<SemaphoreName>)]
     pub semaphores: Option<List<SemaphoreName>>,
 
@@ -53,7 +53,7 @@ const ROUNDS: usize = 3;
 /// Measures and prints; with a path, writes a report as well.
 pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let mut plan =
-        Plan::new("semabench", SemaphoreName::ALL, args.semaphores.as_ref(), &args.threads, &args.effort, 1)?;
+        Plan::new("semabench", &SemaphoreName::usual(), args.semaphores.as_ref(), &args.threads, &args.effort, 1)?;
     plan.workload.permits = args.permits;
     let report = report.map(ReportFile::create).transpose()?;
     let rounds = ROUNDS * plan.runs;

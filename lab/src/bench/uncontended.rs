@@ -86,7 +86,7 @@ impl LockableJob for Pairs {
                 unsafe { target.leave(0, guard) };
             }
             pairs += u64::from(BATCH);
-            let elapsed = start.elapsed();
+            let elapsed = system::now().saturating_duration_since(start);
             if elapsed >= self.0 {
                 return elapsed.as_nanos() as f64 / pairs as f64;
             }

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(list::<LockName>("std,go").unwrap().0, [LockName::Std, LockName::Go]);
         assert_eq!(list::<LockName>("std,std").unwrap_err(), "'std' is there twice");
         assert_eq!(list::<QueueName>("treap,one-level").unwrap().0, [QueueName::Treap, QueueName::OneLevel]);
-        let unknown = "unknown queue 'heap'; known: one-level, two-level, treap";
+        let unknown = "unknown queue 'heap'; known: one-level, two-level, treap, treap-go";
         assert_eq!(list::<QueueName>("treap,heap").unwrap_err(), unknown);
     }
 

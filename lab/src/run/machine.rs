@@ -22,7 +22,7 @@ pub struct MachineArgs {
 
     /// Simulated time after which a program counts as one that spins for ever, in seconds
     #[arg(long, global = true, value_name = "S", default_value_t = 600)]
-    pub limit: u64,
+    pub machine_limit: u64,
 }
 
 fn machine(name: &str) -> Result<&'static Preset, String> {
@@ -50,7 +50,8 @@ impl MachineArgs {
         }
         let name = NAME.get_or_init(|| format!("{processors} simulated processors of '{}'", self.machine.name));
         output.text(format_args!("on {name}"))?;
-        let machine = Machine { processors, limit: Duration::from_secs(self.limit), ..Machine::new(self.machine) };
+        let machine =
+            Machine { processors, limit: Duration::from_secs(self.machine_limit), ..Machine::new(self.machine) };
         machine.run(command).unwrap_or_else(|stopped| Err(Failure::Run(stopped.to_string())))
     }
 }

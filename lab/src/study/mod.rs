@@ -7,6 +7,7 @@ pub mod collisions;
 #[cfg(sudog_sim)]
 pub mod explore;
 pub mod figures;
+pub mod gates;
 pub mod history;
 pub mod stages;
 pub mod starvation;

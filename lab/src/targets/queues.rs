@@ -1,7 +1,7 @@
 //! The registry of the queues that a bucket of the semaphore table can have: each with a table of its own, so that what
 //! is measured of one is not disturbed by another, nor by the runtime's own table.
 
-use sudog_runtime::sema::queue::{OneLevelList, Treap as TreapQueue, TwoLevelList};
+use sudog_runtime::sema::queue::{OneLevelList, RotatingTreap, Treap as TreapQueue, TwoLevelList};
 use sudog_runtime::sema::{BUCKETS, SemTable, Table};
 
 use crate::targets::registry::registry;
@@ -16,7 +16,8 @@ registry! {
 
     OneLevel = "one-level": OneLevel, "one list of all waiters: Go's, until 1.8";
     TwoLevel = "two-level": TwoLevel, "a list of addresses, each with a line: CL 36792, in no release of Go";
-    Treap = "treap": Treap, "a treap of addresses, each with a line: Go's, since 1.9";
+    Treap = "treap": Treap, "a treap of addresses, each with a line, whose places do not change";
+    TreapGo = "treap-go": TreapGo, "the same with rotations and random priorities: Go's, since 1.9";
 }
 
 macro_rules! table {
@@ -48,6 +49,10 @@ table! {
 table! {
     /// A table of [treaps](TreapQueue).
     Treap: TreapQueue
+}
+table! {
+    /// A table of [`RotatingTreap`]s.
+    TreapGo: RotatingTreap
 }
 
 /// The bucket of an address, as in Go.

@@ -60,6 +60,32 @@ registry! {
     #[cfg(target_os = "linux")]
     SemT = "sem_t": SemT,
         "sem_t of the C library";
+    TwaSpin0 = "twa-spin-0": Twa<Spin, 0, PlainHash>,
+        "listing 2 as printed, with a threshold of 0: no waiter watches the grant";
+    TwaSpin2 = "twa-spin-2": Twa<Spin, 2, PlainHash>,
+        "with a threshold of 2: the next two spin on the grant";
+    TwaSpin4 = "twa-spin-4": Twa<Spin, 4, PlainHash>,
+        "with a threshold of 4";
+    TwaSpin8 = "twa-spin-8": Twa<Spin, 8, PlainHash>,
+        "with a threshold of 8";
+    Twa2 = "twa-2": Twa<SpinThenPark, 2>,
+        "listing 2 with a threshold of 2: the next two watch the grant for a while";
+    Twa4 = "twa-4": Twa<SpinThenPark, 4>,
+        "with a threshold of 4";
+    Twa8 = "twa-8": Twa<SpinThenPark, 8>,
+        "with a threshold of 8";
+}
+
+impl SemaphoreName {
+    /// Listing 2 with thresholds that are for study.
+    pub const THRESHOLDS: [Self; 7] =
+        [Self::TwaSpin0, Self::TwaSpin2, Self::TwaSpin4, Self::TwaSpin8, Self::Twa2, Self::Twa4, Self::Twa8];
+
+    /// All but those for study.
+    #[must_use]
+    pub fn usual() -> Vec<Self> {
+        Self::ALL.iter().copied().filter(|sema| !Self::THRESHOLDS.contains(sema)).collect()
+    }
 }
 
 impl SemaphoreName {

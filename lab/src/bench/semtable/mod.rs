@@ -8,6 +8,7 @@
 //! in which the queues of Go's past show what they are slow at. They are measured with `--queue`.
 
 mod steady;
+mod strides;
 
 use crate::options::{List, MAX_RUNS, list, number, numbers};
 use clap::Args;
@@ -45,6 +46,11 @@ pub struct SemtableArgs {
     /// Repetitions of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
+
+    /// Only this, and computed: in how many buckets of the table the locks of an array lie, by the distance from one to
+    /// the next; beside tables of 256 buckets
+    #[arg(long, conflicts_with_all = ["ns", "queue", "runs"])]
+    pub strides: bool,
 
     /// There is no choice, and it is refused, with the reason
     #[arg(long, hide = true)]
@@ -130,7 +136,7 @@ impl Case {
                 assert_eq!(queue.dequeue(address), Some(waiter));
             }
             operations += n;
-            let elapsed = start.elapsed();
+            let elapsed = system::now().saturating_duration_since(start);
             if elapsed >= at_least {
                 return elapsed.as_nanos() as f64 / operations as f64;
             }
@@ -227,6 +233,9 @@ pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result
         return Err(Failure::Usage(
             "in semtable nothing contends, on threads or goroutines: its waiters do not run".into(),
         ));
+    }
+    if args.strides {
+        return strides::run(output);
     }
     let report = report.map(ReportFile::create).transpose()?;
     let [ns, steady_ns] = [NS, STEADY_NS].map(|usual| args.ns.as_ref().map_or(usual, |list| &list.0));

@@ -89,7 +89,7 @@ impl<Q: BucketQueue> Steady for Queued<Q> {
             for &waiter in &chosen {
                 self.operate(waiter);
             }
-            let took = start.elapsed();
+            let took = system::now().saturating_duration_since(start);
             elapsed += took;
             operations += batch;
             if took < BATCH {

@@ -120,6 +120,7 @@ fn colour_of_queue(queue: QueueName) -> RGBColor {
         QueueName::Treap => 0,
         QueueName::TwoLevel => 1,
         QueueName::OneLevel => 4,
+        QueueName::TreapGo => 5,
     }]
 }
 

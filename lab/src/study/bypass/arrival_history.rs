@@ -16,6 +16,8 @@
 //! A contender that got in only after the log was full bypasses none in it. Those in it may have bypassed such a one, and a contender
 //! that starves to the end is bypassed by most of them: so it counts, as far as the log goes.
 
+use serde::Serialize;
+
 /// One admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
@@ -50,6 +52,18 @@ pub struct ArrivalHistory {
     pub admitted: Vec<Entry>,
     /// The contenders that were admitted after these: one of each, its last.
     pub late: Vec<Entry>,
+    /// Of each of these, then of the late ones, what else is known.
+    pub beside: Vec<Beside>,
+}
+
+/// What is known of an admission besides its place.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Beside {
+    /// Which contender it was.
+    pub contender: u16,
+    /// How many had been let through to the lock and not released it, itself included: those between arrival and
+    /// departure, but for the few instructions before and after. 0: it went past the gate.
+    pub at_lock: u16,
 }
 
 /// How many have this number at most, of those that have been counted. A Fenwick tree.
@@ -99,7 +113,7 @@ impl Bypassed {
 /// How often each that has arrived was bypassed, in the order of their admission; then the late ones. In
 /// O(n log n).
 #[must_use]
-pub fn bypasses(ArrivalHistory { admitted, late }: &ArrivalHistory) -> Vec<Bypassed> {
+pub fn bypasses(ArrivalHistory { admitted, late, .. }: &ArrivalHistory) -> Vec<Bypassed> {
     let most = |past: bool| {
         let began = admitted.iter().filter_map(|entry| match *entry {
             Entry::Arrived { began, .. } if !past => Some(began),
@@ -132,6 +146,58 @@ pub fn bypasses(ArrivalHistory { admitted, late }: &ArrivalHistory) -> Vec<Bypas
         }
     }
     bypasses
+}
+
+/// How often each that has arrived was bypassed by one and the same contender, at most: in the order of [`bypasses`].
+/// Contenders that went past the gate do not count.
+#[must_use]
+pub fn bypasses_by_one(ArrivalHistory { admitted, late, beside }: &ArrivalHistory) -> Vec<u32> {
+    let contenders = beside.iter().map(|beside| usize::from(beside.contender) + 1).max().unwrap_or(0);
+    // When the arrivals of each began, in their order, which is the order of the numbers.
+    let mut began_of: Vec<Vec<u32>> = vec![Vec::new(); contenders];
+    let mut most = Vec::with_capacity(admitted.len() + late.len());
+    for (n, (entry, beside)) in admitted.iter().chain(late).zip(beside).enumerate() {
+        let Entry::Arrived { began, ended, .. } = *entry else { continue };
+        let later = |began_of: &Vec<u32>| began_of.iter().rev().take_while(|&&began| began > ended).count() as u32;
+        most.push(began_of.iter().map(later).max().unwrap_or(0));
+        if n < admitted.len() {
+            began_of[usize::from(beside.contender)].push(began);
+        }
+    }
+    most
+}
+
+/// How many contenders were at the lock at each admission.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+pub struct Sawtooth {
+    /// How often none but the owner was there, how often one more, and so on.
+    pub at_lock: Vec<u64>,
+    /// The mean number, the owner included.
+    pub mean: f64,
+    /// The part of the admissions after which the number was one less: all but one in B, if B are let through at once.
+    pub falls: f64,
+    /// The part after which it was larger by two or more.
+    pub jumps: f64,
+}
+
+impl Sawtooth {
+    /// Of those that were not past the gate.
+    #[must_use]
+    pub fn of(beside: &[Beside]) -> Self {
+        let numbers: Vec<usize> = beside.iter().map(|b| usize::from(b.at_lock)).filter(|&n| n > 0).collect();
+        let mut at_lock = vec![0; numbers.iter().copied().max().unwrap_or(0)];
+        numbers.iter().for_each(|&n| at_lock[n - 1] += 1);
+        let steps = numbers.len().saturating_sub(1).max(1) as f64;
+        let part = |is: fn(usize, usize) -> bool| {
+            numbers.windows(2).filter(|pair| is(pair[0], pair[1])).count() as f64 / steps
+        };
+        Self {
+            at_lock,
+            mean: numbers.iter().sum::<usize>() as f64 / numbers.len().max(1) as f64,
+            falls: part(|before, after| after + 1 == before),
+            jumps: part(|before, after| after >= before + 2),
+        }
+    }
 }
 
 /// What a run comes to.
@@ -184,7 +250,7 @@ mod tests {
     use super::*;
 
     fn history(admitted: &[Entry], late: &[Entry]) -> ArrivalHistory {
-        ArrivalHistory { admitted: admitted.to_vec(), late: late.to_vec() }
+        ArrivalHistory { admitted: admitted.to_vec(), late: late.to_vec(), beside: Vec::new() }
     }
 
     fn times(admitted: &[Entry]) -> Vec<u32> {
@@ -239,7 +305,7 @@ mod tests {
     }
 
     /// The definition, word by word.
-    fn naive(ArrivalHistory { admitted, late }: &ArrivalHistory) -> Vec<u32> {
+    fn naive(ArrivalHistory { admitted, late, .. }: &ArrivalHistory) -> Vec<u32> {
         let is_later = |w: &Entry, (v_ended, v_announced)| match *w {
             Entry::Arrived { began, .. } => began > v_ended,
             Entry::Past { began } => began > v_announced,
@@ -266,10 +332,36 @@ mod tests {
                 })
                 .collect();
             let late = admitted.split_off(admitted.len() - late as usize);
-            let history = ArrivalHistory { admitted, late };
+            let history = ArrivalHistory { admitted, late, beside: Vec::new() };
             let times: Vec<_> = bypasses(&history).into_iter().map(Bypassed::times).collect();
             assert_eq!(times, naive(&history), "{history:?}");
         }
+    }
+
+    #[test]
+    fn by_one_contender() {
+        // Contenders 0 to 2; ticket 0 is overtaken twice by the one, once by the other; the late one by none.
+        let entry = |(contender, place)| (Beside { contender, at_lock: 1 }, Entry::at(place));
+        let (beside, entries): (Vec<_>, Vec<_>) =
+            [(1, 1), (2, 2), (1, 3), (0, 0), (2, 5), (1, 4)].map(entry).into_iter().unzip();
+        let (admitted, late) = entries.split_at(4);
+        let history = ArrivalHistory { admitted: admitted.to_vec(), late: late.to_vec(), beside };
+        assert_eq!(bypasses_by_one(&history), [0, 0, 0, 2, 0, 0]);
+        assert!(bypasses_by_one(&ArrivalHistory::default()).is_empty());
+    }
+
+    #[test]
+    fn a_sawtooth_falls_and_jumps() {
+        let of = |numbers: &[u16]| {
+            let beside: Vec<_> = numbers.iter().map(|&at_lock| Beside { contender: 0, at_lock }).collect();
+            Sawtooth::of(&beside)
+        };
+        let platoons = of(&[3, 2, 1, 3, 0, 2, 1]);
+        assert_eq!((platoons.at_lock, platoons.mean), (vec![2, 2, 2], 2.0));
+        assert_eq!((platoons.falls, platoons.jumps), (0.8, 0.2));
+        let window = of(&[3, 3, 3, 3]);
+        assert_eq!((window.at_lock, window.falls, window.jumps), (vec![0, 0, 4], 0.0, 0.0));
+        assert_eq!(of(&[]).at_lock, [0; 0]);
     }
 
     #[test]

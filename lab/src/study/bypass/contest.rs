@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sudog_runtime::shim::system;
 use sudog_runtime::shim::system::OnceLock;
+use sudog_runtime::shim::system::atomic::{AtomicU32, Ordering};
 use sudog_runtime::shim::system::thread;
 
 use sudog_locks::capacitor::{Admission, Wrapped};
 use sudog_sync::RawLock;
 
-use super::arrival_history::{ArrivalHistory, Entry};
+use super::arrival_history::{ArrivalHistory, Beside, Entry};
 use super::doorway::Doorway;
 use crate::run::contenders::{Contenders, Gate};
 
@@ -25,6 +26,8 @@ pub struct Stalls<L> {
     inner: L,
     on: bool,
     announced: Arc<Announced>,
+    /// How many have come to the lock, and have not released it.
+    at_lock: AtomicU32,
 }
 
 /// How many have announced themselves: known when the lock has its capacitor.
@@ -33,6 +36,8 @@ type Announced = OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>;
 system::thread_local! {
     /// How many had, when this thread last had the inner lock by trying.
     static NOTED: Cell<u32> = const { Cell::new(0) };
+    /// How many were at the lock, when this thread last had it: 0, if it only tried.
+    static AT_LOCK: Cell<u32> = const { Cell::new(0) };
 }
 
 /// One in so many.
@@ -45,7 +50,7 @@ const SLEEP: u32 = 200;
 impl<L> Stalls<L> {
     /// Without `on`, no contender is kept.
     pub fn new(inner: L, on: bool) -> Self {
-        Self { inner, on, announced: Arc::default() }
+        Self { inner, on, announced: Arc::default(), at_lock: AtomicU32::new(0) }
     }
 }
 
@@ -76,10 +81,13 @@ unsafe impl<L: RawLock> RawLock for Stalls<L> {
 
     #[inline]
     fn lock(&self) -> L::Guard {
+        self.at_lock.fetch_add(1, Ordering::Relaxed);
         if self.on {
             stall(SELDOM);
         }
-        self.inner.lock()
+        let guard = self.inner.lock();
+        AT_LOCK.set(self.at_lock.load(Ordering::Relaxed));
+        guard
     }
 
     #[inline]
@@ -88,6 +96,7 @@ unsafe impl<L: RawLock> RawLock for Stalls<L> {
             stall(SELDOM);
         }
         let guard = self.inner.try_lock()?;
+        AT_LOCK.set(0);
         NOTED.set(self.announced.get().map_or(0, |announced| announced()));
         if self.on {
             stall(SELDOM);
@@ -101,6 +110,10 @@ unsafe impl<L: RawLock> RawLock for Stalls<L> {
 
     #[inline]
     unsafe fn unlock(&self, guard: L::Guard) {
+        // Those that tried are not counted; the owner knows which it is.
+        if AT_LOCK.get() > 0 {
+            self.at_lock.fetch_sub(1, Ordering::Relaxed);
+        }
         // SAFETY: the same contract.
         unsafe { self.inner.unlock(guard) };
     }
@@ -124,15 +137,16 @@ unsafe impl<L: RawLock, C: Doorway, A: Admission + Default> Sync for Logged<L, C
 
 impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
     /// The life of a contender: until there are enough. So each is late once, and ends.
-    fn work(&self) {
+    fn work(&self, contender: usize) {
         let mut go_on = true;
         while go_on {
             let pass = self.lock.lock();
             let entry = pass.ticket().map_or_else(|| Entry::Past { began: NOTED.get() }, C::entry);
             {
                 // SAFETY: we have the lock, and the reference does not leave.
-                let ArrivalHistory { admitted, late } = unsafe { &mut *self.log.get() };
+                let ArrivalHistory { admitted, late, beside } = unsafe { &mut *self.log.get() };
                 go_on = admitted.len() < self.most;
+                beside.push(Beside { contender: contender as u16, at_lock: AT_LOCK.get() as u16 });
                 let log = if go_on { admitted } else { late };
                 log.push(entry);
             }
@@ -162,15 +176,19 @@ where
 {
     let announced = Arc::clone(&inner.announced);
     let lock = Wrapped::with(inner, capacitor, admission);
-    let log = ArrivalHistory { admitted: Vec::with_capacity(most), late: Vec::with_capacity(threads) };
+    let log = ArrivalHistory {
+        admitted: Vec::with_capacity(most),
+        late: Vec::with_capacity(threads),
+        beside: Vec::with_capacity(most + threads),
+    };
     let logged = Arc::new(Logged { lock, log: UnsafeCell::new(log), most, rests });
     let theirs = Arc::downgrade(&logged);
     let count = move || theirs.upgrade().map_or(0, |logged| logged.lock.capacitor().announced());
     assert!(announced.set(Box::new(count)).is_ok(), "it is set once");
     let theirs = Arc::clone(&logged);
-    let work = move |_, gate: &Gate| {
+    let work = move |contender, gate: &Gate| {
         if gate.wait() {
-            theirs.work();
+            theirs.work(contender);
         }
     };
     Contenders::Threads.fan_out(threads, work, |gate| gate.open(true))?;

@@ -29,7 +29,7 @@ use sudog_locks::capacitor::{
 use sudog_locks::waiting_array::{Benaphore, Ticket};
 use sudog_locks::waiting_array::{BucketWait, GrantWait};
 
-use self::arrival_history::{ArrivalHistory, Bypass, Entry, bypasses};
+use self::arrival_history::{ArrivalHistory, Bypass, Entry, Sawtooth, bypasses, bypasses_by_one};
 use self::contest::Stalls;
 use self::doorway::{ByClock, ByTicket, Doorway, Permits};
 
@@ -65,7 +65,13 @@ pub struct BypassArgs {
     /// Whether one arrival in a thousand is kept from the lock for a while, on its way from the capacitor
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
     pub stall: bool,
+
+    /// Print how many were at the lock at so many admissions in the middle, one after another
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<0, MAX_TRACE>)]
+    pub trace: usize,
 }
+
+const MAX_TRACE: usize = 10_000;
 
 /// The log of so many, and what is counted in it, are half a gigabyte.
 const MAX_ACQUISITIONS: usize = 10_000_000;
@@ -214,6 +220,15 @@ struct BypassRecord {
     beyond: u64,
     /// Bypasses by contenders that went past the gate: none, if it is right.
     by_past: u64,
+    /// The most by one and the same contender, and how many were bypassed more than once by one.
+    by_one: u32,
+    by_one_again: u64,
+    /// How many were at the lock at each admission.
+    #[serde(flatten)]
+    sawtooth: Sawtooth,
+    /// The same of some admissions in the middle.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trace: Vec<u16>,
     bound: u64,
     /// Whether the bound is promised by the library.
     promised: bool,
@@ -222,13 +237,15 @@ struct BypassRecord {
 }
 
 impl BypassRecord {
-    fn new(inner: LockName, run: Run, (history, promise): &Outcome) -> Self {
+    fn new(inner: LockName, run: Run, (history, promise): &Outcome, trace: usize) -> Self {
         let bound = promise.unwrap_or(run.case.bound(run.limit));
         let bypasses = bypasses(history);
         let arrived = |entries: &[Entry]| entries.iter().filter(|entry| matches!(entry, Entry::Arrived { .. })).count();
         let acquisitions = history.admitted.len();
         let Bypass { max, p99, mean, histogram, beyond, by_past } = Bypass::of(&bypasses, bound);
         let exceeded = beyond > 0 || by_past > 0;
+        let by_one = bypasses_by_one(history);
+        let beside = history.beside.iter().take(acquisitions).skip(acquisitions.saturating_sub(trace) / 2).take(trace);
         Self {
             bench: "bypass",
             lock: run.case.name(inner, run.limit),
@@ -246,6 +263,10 @@ impl BypassRecord {
             histogram,
             beyond,
             by_past,
+            by_one: by_one.iter().copied().max().unwrap_or(0),
+            by_one_again: by_one.iter().filter(|&&times| times > 1).count() as u64,
+            sawtooth: Sawtooth::of(&history.beside),
+            trace: beside.map(|beside| beside.at_lock).collect(),
             bound,
             promised: promise.is_some(),
             holds: (promise.is_some() || exceeded).then_some(!exceeded),
@@ -273,7 +294,7 @@ pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
         let run = Run { case, limit, threads, acquisitions, stall };
         let outcome =
             run.make(inner).map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
-        let record = BypassRecord::new(inner, run, &outcome);
+        let record = BypassRecord::new(inner, run, &outcome, args.trace);
         output.record(&record)?;
         records.push(record);
         progress.inc(1);
@@ -301,8 +322,8 @@ fn print(args: &BypassArgs, records: &[BypassRecord], output: Output) -> Result<
         "bypass on threads: {} that contend, {} acquisitions of each, B = {}; {kept}\n",
         args.threads, args.acquisitions, args.b
     ))?;
-    let header =
-        ["lock", "", "bound", "max", "p99", "mean", "past the gate", "bypassed 0, 1, 2... times", "more often"];
+    let header = ["lock", "", "bound", "max", "by one", "again", "p99", "mean", "past the gate"];
+    let header = header.into_iter().chain(["bypassed 0, 1, 2... times", "more often", "at the lock", "falls", "jumps"]);
     let mut table = Table::new(2, header);
     for record in records {
         let counts: Vec<_> = record.histogram.iter().map(|&n| units::count(n as f64)).collect();
@@ -311,16 +332,32 @@ fn print(args: &BypassArgs, records: &[BypassRecord], output: Output) -> Result<
             record.verdict().to_owned(),
             record.bound.to_string(),
             record.max.to_string(),
+            record.by_one.to_string(),
+            units::count(record.by_one_again as f64),
             record.p99.to_string(),
             units::ratio(record.mean),
             units::ratio(record.past as f64 / record.acquisitions.max(1) as f64),
             counts.join(" "),
             units::count(record.beyond as f64),
+            units::ratio(record.sawtooth.mean),
+            units::ratio(record.sawtooth.falls),
+            units::ratio(record.sawtooth.jumps),
         ]);
     }
     output.text(format_args!("{table}\n"))?;
+    for record in records.iter().filter(|record| !record.trace.is_empty()) {
+        let trace: Vec<_> = record.trace.iter().map(u16::to_string).collect();
+        output.text(format_args!("{}: {}", record.lock, trace.join(" ")))?;
+    }
     output
         .text("Bypassed: others whose arrival began after one's own had ended, and who had the lock before it did.")?;
+    output.text(
+        "by one: the most of these by one and the same contender; again: how many were overtaken more than once by one.",
+    )?;
+    output.text(
+        "at the lock: how many had been let through to it and not released it, at an admission, in the mean; falls, \
+         jumps: the part of the admissions after which it was one less, or larger by two or more.",
+    )?;
     output.text(
         "past the gate: the part of the acquisitions that did not arrive. They are not bypassed, nor may they bypass.",
     )?;
@@ -350,7 +387,7 @@ mod tests {
 
     fn record(inner: LockName, case: Case, acquisitions: usize) -> BypassRecord {
         let run = Run { case, limit: 2, threads: 5, acquisitions, stall: true };
-        BypassRecord::new(inner, run, &run.make(inner).unwrap())
+        BypassRecord::new(inner, run, &run.make(inner).unwrap(), 0)
     }
 
     #[test]
@@ -379,17 +416,20 @@ mod tests {
     /// A window that lets one more through than it says.
     #[test]
     fn a_broken_promise_is_noticed() {
-        let history =
-            |admitted: &[Entry], late: &[Entry]| ArrivalHistory { admitted: admitted.into(), late: late.into() };
+        let history = |admitted: &[Entry], late: &[Entry]| ArrivalHistory {
+            admitted: admitted.into(),
+            late: late.into(),
+            beside: Vec::new(),
+        };
         let run = Run { case: Case::Window, limit: 2, threads: 3, acquisitions: 3, stall: false };
         let late = history(&[1, 2].map(Entry::at), &[Entry::at(0)]); // it starved to the end
         for history in [history(&[1, 2, 0].map(Entry::at), &[]), late] {
-            let record = BypassRecord::new(LockName::Tts, run, &(history, Some(1)));
+            let record = BypassRecord::new(LockName::Tts, run, &(history, Some(1)), 0);
             assert_eq!((record.max, record.beyond, record.holds, record.verdict()), (2, 1, Some(false), "BROKEN"));
         }
         // Within the bound; but no contender goes past the gate while another is in the capacitor.
         let history = history(&[Entry::Past { began: 1 }, Entry::at(0)], &[]);
-        let record = BypassRecord::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)));
+        let record = BypassRecord::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)), 0);
         assert_eq!((record.max, record.beyond, record.by_past, record.holds), (1, 0, 1, Some(false)));
     }
 }

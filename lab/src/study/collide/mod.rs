@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use self::program::{Outcome, Placement, Run};
+use self::program::{Case, Outcome, Placement, Run};
 
 use crate::measure::growth::{self, Growth, Point, Verdict};
 use crate::measure::metrics::median;
@@ -33,7 +33,11 @@ pub struct CollideArgs {
     #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
     pub queue: Option<List<QueueName>>,
 
-    /// Numbers of contenders that lock A and B [default: 100,300,1000,3000,10000; of threads up to 1000]
+    /// Which locks are in the bucket
+    #[arg(long, value_name = "CASE", default_value = "two-locks")]
+    pub case: Case,
+
+    /// Numbers of contenders that lock A and B; with 'many-locks' of all of them [default: 100,300,1000,3000,10000; of threads up to 1000]
     #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_COLLIDING>)]
     pub ns: Option<List<usize>>,
 
@@ -41,7 +45,7 @@ pub struct CollideArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// Hogs: contenders that lock B only. In Go issue 17953: 100
+    /// Hogs: contenders that lock B only. In Go issue 17953: 100. There are none with 'many-locks'
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<1, MAX_THREADS>)]
     pub hogs: usize,
 
@@ -83,6 +87,7 @@ const LONG: Duration = Duration::from_secs(4);
 #[derive(Clone, Serialize, Debug)]
 struct CollideRecord {
     bench: &'static str,
+    case: Case,
     placement: Placement,
     queue: QueueName,
     #[serde(flatten)]
@@ -106,6 +111,7 @@ struct CollideRecord {
 /// What to measure.
 struct Plan<'a> {
     on: Contenders,
+    case: Case,
     queues: &'a [QueueName],
     ns: &'a [usize],
     rounds: usize,
@@ -130,10 +136,11 @@ impl<'a> Plan<'a> {
         let usual = if on == Contenders::Threads { THREADS } else { GOROUTINES };
         let plan = Self {
             on,
+            case: args.case,
             queues: args.queue.as_ref().map_or(QueueName::ALL, |list| &list.0),
             ns: args.ns.as_ref().map_or(usual, |list| &list.0),
             rounds: args.rounds,
-            hogs: args.hogs,
+            hogs: if args.case == Case::TwoLocks { args.hogs } else { 0 },
             runs: args.runs,
         };
         let threads = plan.ns.iter().max().map_or(0, |n| n + plan.hogs);
@@ -157,8 +164,8 @@ impl<'a> Plan<'a> {
                         if *is_long {
                             continue;
                         }
-                        let Self { on, rounds, hogs, .. } = *self;
-                        let outcome = with_queue(queue, Run { on, placement, n, rounds, hogs })
+                        let Self { on, case, rounds, hogs, .. } = *self;
+                        let outcome = with_queue(queue, Run { on, case, placement, n, rounds, hogs })
                             .map_err(|error| Failure::Run(format!("cannot start {} {on}: {error}", n + hogs)))?;
                         *is_long = outcome.elapsed >= LONG;
                         let record = self.record((placement, queue, n), run, &outcome);
@@ -178,9 +185,11 @@ impl<'a> Plan<'a> {
         run: usize,
         outcome: &Outcome,
     ) -> CollideRecord {
-        let (seconds, locks) = (outcome.elapsed.as_secs_f64(), 2 * n * self.rounds);
+        let each = if self.case == Case::TwoLocks { 2 } else { 1 };
+        let (seconds, locks) = (outcome.elapsed.as_secs_f64(), each * n * self.rounds);
         CollideRecord {
             bench: "collide",
+            case: self.case,
             placement,
             queue,
             on: self.on,
@@ -220,9 +229,22 @@ impl<'a> Plan<'a> {
         rows
     }
 
+    const fn remarks(&self) -> &'static [&'static str] {
+        match self.case {
+            Case::TwoLocks => &REMARKS,
+            Case::ManyLocks => &MANY_REMARKS,
+        }
+    }
+
     fn headline(&self) -> String {
         let Self { on, rounds, hogs, runs, .. } = self;
         let times = if *rounds == 1 { "once".to_owned() } else { format!("{rounds} times") };
+        if self.case == Case::ManyLocks {
+            return format!(
+                "collide on {on}: medians of {runs} runs. n/2 locks, two of n contenders for each; each of them {times}: \
+                 lock; give way, 1 to 8 times; unlock. The mutexes are in starvation mode from the start."
+            );
+        }
         format!(
             "collide on {on}: medians of {runs} runs. n of them, each {times}: lock A; lock B; unlock B; unlock \
              A. And {hogs} hogs, until those are done: lock B; give way; unlock B. (Not as in Go issue 17953: hogs give \
@@ -274,7 +296,7 @@ pub fn run(args: &CollideArgs, report: Option<&Path>, output: Output) -> Result<
 
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&rows)))?;
     output.text(format_args!("The total time grows as n to the:\n{}\n", growth::table(&findings.growths)))?;
-    REMARKS.iter().try_for_each(|remark| output.text(remark))?;
+    plan.remarks().iter().try_for_each(|remark| output.text(remark))?;
     let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
     let others = others.map(|sum| sum / records.len() as f64);
     let remarks: Vec<_> = findings.verdict.iter().map(Verdict::line).chain(disturbance(others)).collect();
@@ -284,6 +306,11 @@ pub fn run(args: &CollideArgs, report: Option<&Path>, output: Output) -> Result<
         Some(file) => report::deliver(file, &page(&plan, &rows, &findings, &remarks)?.render(), output),
     }
 }
+
+const MANY_REMARKS: [&str; 2] = [
+    "colliding: all locks in one bucket. apart: side by side, in as many buckets as there are: a control.",
+    "In line of A: how many waited for a lock when it was unlocked. A run of 4 s and more is not repeated.",
+];
 
 const REMARKS: [&str; 3] = [
     "colliding: A and B in one bucket. apart: in two, where a queue holds those who wait for one lock only: a control.",
@@ -301,7 +328,7 @@ fn page(plan: &Plan<'_>, rows: &[Row], findings: &Findings, remarks: &[String]) 
     page.section("Where it was measured", report::facts(&plan.on));
     page.paragraph(&plan.headline());
     page.section("Total time", report::queue_plots(&findings.points, "total time")?);
-    REMARKS.iter().for_each(|remark| page.paragraph(remark));
+    plan.remarks().iter().for_each(|remark| page.paragraph(remark));
     remarks.iter().for_each(|remark| page.paragraph(remark));
     page.section("In figures", report::table(&table(rows)));
     page.section("Growth", report::table(&growth::table(&findings.growths)));
@@ -318,6 +345,7 @@ mod tests {
     fn too_many_threads_are_refused() {
         let args = |hogs| CollideArgs {
             queue: None,
+            case: Case::TwoLocks,
             ns: Some(List(vec![MAX_THREADS])),
             rounds: 1,
             hogs,

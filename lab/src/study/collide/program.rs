@@ -24,6 +24,12 @@
 //!
 //! So for each time that A is locked, each hog has B once, and those that are done with their rounds leave the line.
 //!
+//! [`Case::ManyLocks`] is what CL 37103 brought the treap for: n/2 locks in one bucket, and two goroutines for each of
+//! them. Each has its lock, gives way while it has it, and unlocks; so the other one waits for it then. The bucket has
+//! n/2 waiters, each for a lock of its own: an unlock has to find one of n/2 addresses. A contender gives way once to
+//! eight times, by chance: if all did so once, locks would be unlocked in the order in which their waiters came, and each
+//! would be the first of any list.
+//!
 //! One owner at a time runs, and hands over to the next: on several workers mostly to another worker, which takes ten
 //! times what a short walk does. On one worker there is little but the queue.
 
@@ -35,6 +41,7 @@ use sudog_runtime::shim::system::OnceLock;
 use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering};
 use sudog_runtime::shim::system::thread;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use sudog_runtime::goroutine::gosched;
 use sudog_runtime::sema::{BUCKETS, Table};
@@ -48,6 +55,17 @@ use crate::targets::queues::QueueJob;
 
 /// A lock whose waiters are in a table.
 type Lock<T> = GoMutex<TableSema<T>, policy::Fifo>;
+
+/// Which locks there are.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, ValueEnum, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Case {
+    /// Two: all but the hogs wait for the one
+    #[default]
+    TwoLocks,
+    /// Half as many as contenders, two for each
+    ManyLocks,
+}
 
 /// Where B is.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -86,6 +104,8 @@ impl Placement {
 pub struct Run {
     /// What contends.
     pub on: Contenders,
+    /// Which locks there are.
+    pub case: Case,
     /// Where B is.
     pub placement: Placement,
     /// How many go for A.
@@ -147,8 +167,18 @@ impl QueueJob for Run {
     }
 }
 
+/// How often a contender gives way in this round: 1 to 8 times. Knuth's congruential generator, from both numbers.
+fn yields(me: usize, round: usize) -> u64 {
+    let drawn = (me as u64 + 1).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round as u64);
+    1 + (drawn.wrapping_mul(6_364_136_223_846_793_005) >> 61)
+}
+
 impl<T: Table> Arena<T> {
     fn new(run: Run) -> Self {
+        let last = match run.case {
+            Case::TwoLocks => BUCKETS,
+            Case::ManyLocks => Self::place(run.placement, run.n.saturating_sub(1)),
+        };
         const {
             let size = size_of::<Lock<T>>();
             assert!(size.is_multiple_of(8), "or 251 elements are no multiple of 251 * 8 bytes");
@@ -156,9 +186,17 @@ impl<T: Table> Arena<T> {
         }
         Self {
             run,
-            locks: (0..=BUCKETS).map(|_| Lock::const_new()).collect(),
+            locks: (0..=last).map(|_| Lock::const_new()).collect(),
             left: AtomicUsize::new(run.n),
             end: OnceLock::new(),
+        }
+    }
+
+    /// With many locks: which one a contender goes for. Apart they are side by side.
+    const fn place(placement: Placement, me: usize) -> usize {
+        match placement {
+            Placement::Colliding => me / 2 * BUCKETS,
+            Placement::Apart => me / 2,
         }
     }
 
@@ -171,6 +209,11 @@ impl<T: Table> Arena<T> {
     }
 
     fn conduct(&self, gate: &Gate) -> (Duration, Counts) {
+        if self.run.case == Case::ManyLocks {
+            let (counts, start) = (Counts::now(), system::now());
+            gate.open(true);
+            return (*self.end.wait() - start, counts);
+        }
         self.b().lock();
         gate.open(true);
         // One has A, and waits for B with the hogs.
@@ -185,6 +228,17 @@ impl<T: Table> Arena<T> {
     fn work(&self, me: usize, gate: &Gate) -> Tally {
         let mut tally = Tally::default();
         if !gate.wait() {
+            return tally;
+        }
+        if self.run.case == Case::ManyLocks {
+            let lock = &self.locks[Self::place(self.run.placement, me)];
+            for round in 0..self.run.rounds {
+                lock.lock();
+                (0..yields(me, round)).for_each(|_| gosched());
+                tally.in_line_of_a += u64::from(lock.waiters());
+                lock.unlock();
+            }
+            self.leave();
             return tally;
         }
         let (a, b) = (self.a(), self.b());
@@ -205,10 +259,15 @@ impl<T: Table> Arena<T> {
             b.unlock();
             a.unlock();
         }
+        self.leave();
+        tally
+    }
+
+    /// One is done with its rounds.
+    fn leave(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.end.set(system::now()).expect("there is one who is the last");
         }
-        tally
     }
 }
 
@@ -220,7 +279,7 @@ mod tests {
     #[test]
     fn the_locks_collide_or_not() {
         for placement in Placement::ALL {
-            let run = Run { on: Contenders::Threads, placement, n: 1, rounds: 1, hogs: 1 };
+            let run = Run { on: Contenders::Threads, case: Case::TwoLocks, placement, n: 1, rounds: 1, hogs: 1 };
             let arena = Arena::<Treap>::new(run);
             // The semaphores are as far apart as the locks, and lie in them where the locks' first bytes do, or later.
             let [a, b] = [arena.a(), arena.b()].map(|lock| std::ptr::from_ref(lock).addr());
@@ -231,11 +290,25 @@ mod tests {
     }
 
     #[test]
+    fn many_locks_collide_or_not() {
+        for placement in Placement::ALL {
+            let run = Run { on: Contenders::Threads, case: Case::ManyLocks, placement, n: 9, rounds: 1, hogs: 0 };
+            let arena = Arena::<Treap>::new(run);
+            let bucket = |me| bucket(std::ptr::from_ref(&arena.locks[Arena::<Treap>::place(placement, me)]).addr());
+            assert_eq!(bucket(0), bucket(1), "of a pair both have one lock");
+            assert_eq!(bucket(0) == bucket(8), placement == Placement::Colliding);
+            for &queue in QueueName::ALL {
+                assert_eq!(with_queue(queue, Run { rounds: 3, ..run }).unwrap().hog_locks, 0);
+            }
+        }
+    }
+
+    #[test]
     fn all_stand_in_line() {
         let on = Contenders::Threads;
         for &queue in QueueName::ALL {
             for placement in Placement::ALL {
-                let run = Run { on, placement, n: 8, rounds: 3, hogs: 2 };
+                let run = Run { on, case: Case::TwoLocks, placement, n: 8, rounds: 3, hogs: 2 };
                 let outcome = with_queue(queue, run).unwrap();
                 // At the start 7 wait for A, and they have it one after another; later, that is open.
                 assert!(outcome.in_line_of_a * 24.0 >= 27.9, "{outcome:?}");

@@ -4,8 +4,11 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use sudog_locks::waiting_array::WaitPolicy;
+use sudog_runtime::shim::system;
 
-thread_local!(static WAITS_BEGUN: Cell<u64> = const { Cell::new(0) });
+system::thread_local! {
+    static WAITS_BEGUN: Cell<u64> = const { Cell::new(0) };
+}
 
 /// How many waits this thread has begun.
 #[inline]
@@ -22,7 +25,8 @@ pub fn waits_begun() -> u64 {
 ///
 /// | protocol | what else gets it up, besides a wake of its bucket |
 /// |---|---|
-/// | chains | nothing |
+/// | chains, channels | nothing |
+/// | locations | nothing; it begins two waits each time, as the first only enlists it |
 /// | buckets | that the bucket's word has changed before it sleeps: its sequence, or the bit of the first to sleep there; that four seconds have passed |
 ///
 /// Those behind the first in line do not ask, so they are not counted; nor are goroutines, which share a thread.
@@ -59,14 +63,14 @@ mod tests {
     use std::thread;
 
     use sudog_locks::waiting_array::Benaphore;
-    use sudog_locks::waiting_array::{BucketWait, ChainWait, MixedHash, TicketWait};
+    use sudog_locks::waiting_array::{BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, TicketWait};
 
     use super::*;
 
     /// Sleeps at once, and tells how often it has been asked.
     struct Telling<const N: usize>;
 
-    static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+    static TOLD: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
 
     impl<const N: usize> WaitPolicy for Telling<N> {
         const PARKS: bool = true;
@@ -100,6 +104,8 @@ mod tests {
 
     #[test]
     fn each_wake_in_vain_begins_a_wait() {
+        in_vain::<ChannelWait<Counting<Telling<2>>, 1, MixedHash<64>>, 2>();
+        in_vain::<LocationWait<Counting<Telling<3>>, 1, MixedHash<64>>, 3>();
         in_vain::<ChainWait<Counting<Telling<0>>, 1, MixedHash<64>>, 0>();
         in_vain::<BucketWait<Counting<Telling<1>>, 1, MixedHash<64>>, 1>();
     }

@@ -30,7 +30,8 @@ use crossbeam_utils::CachePadded;
 use serde::Serialize;
 use sudog_locks::waiting_array::Benaphore;
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash, TicketWait,
+    BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash,
+    TicketWait,
 };
 
 use self::counting::{AtOnce, Counting, waits_begun};
@@ -93,10 +94,19 @@ registry! {
 pub trait Protocol {
     /// With this hash, counting, and asleep at once.
     type On<H: TicketHash>: TicketWait;
+
+    /// How many waits the waiter begins for one that it is got up from.
+    const BEGINS: u64 = 1;
 }
 
 /// See [`ChainWait`].
 pub struct Chains;
+
+/// See [`ChannelWait`].
+pub struct Channels;
+
+/// See [`LocationWait`].
+pub struct Locations;
 
 /// See [`BucketWait`].
 pub struct Buckets;
@@ -109,6 +119,17 @@ impl Protocol for Buckets {
     type On<H: TicketHash> = BucketWait<Counting<AtOnce>, 1, H>;
 }
 
+impl Protocol for Channels {
+    type On<H: TicketHash> = ChannelWait<Counting<AtOnce>, 1, H>;
+}
+
+impl Protocol for Locations {
+    type On<H: TicketHash> = LocationWait<Counting<AtOnce>, 1, H>;
+
+    /// It enlists, looks once more, and waits.
+    const BEGINS: u64 = 2;
+}
+
 registry! {
     /// The name of a way to wait.
     enum ProtocolName;
@@ -119,6 +140,8 @@ registry! {
 
     Chains = "chains": Chains, "the benaphore, whose waiters sleep in chains";
     Buckets = "buckets": Buckets, "the benaphore, whose waiters sleep on buckets";
+    Channels = "channels": Channels, "the benaphore, whose waiters sleep in channels";
+    Locations = "locations": Locations, "the benaphore, whose waiters enlist at locations";
 }
 
 /// One run to be made.
@@ -175,13 +198,13 @@ impl Run {
         with_hash(self.hash, self)
     }
 
-    fn with<W: TicketWait>(self) -> io::Result<(Duration, Tally, Usage)> {
+    fn with<W: TicketWait>(self, begins: u64) -> io::Result<(Duration, Tally, Usage)> {
         let one = |permits| CachePadded::new(Benaphore::<W>::with_permits(permits));
         // One of each pair begins.
         let semaphores = [1, 0].map(|permits| (0..self.pairs).map(|_| one(permits)).collect());
         let arena = Arc::new(Arena { semaphores, stop: CachePadded::new(AtomicBool::new(false)) });
         let theirs = Arc::clone(&arena);
-        let work = move |me, gate: &Gate| theirs.work(me, gate);
+        let work = move |me, gate: &Gate| theirs.work(me, begins, gate);
         let conduct = |gate: &Gate| {
             let (counts, start) = (Counts::now(), system::now());
             gate.open(true);
@@ -226,7 +249,7 @@ impl HashJob for Run {
             type Out = io::Result<(Duration, Tally, Usage)>;
 
             fn run<P: Protocol>(self) -> Self::Out {
-                self.0.with::<P::On<H>>()
+                self.0.with::<P::On<H>>(P::BEGINS)
             }
         }
         with_protocol(self.protocol, With::<H>(self, std::marker::PhantomData))
@@ -235,7 +258,7 @@ impl HashJob for Run {
 
 impl<W: TicketWait> Arena<W> {
     /// The life of one of a pair.
-    fn work(&self, me: usize, gate: &Gate) -> Tally {
+    fn work(&self, me: usize, begins: u64, gate: &Gate) -> Tally {
         let [ours, theirs] = [me, me + 1].map(|side| &self.semaphores[side % 2][me / 2]);
         let mut tally = Tally::default();
         let mut running = gate.wait();
@@ -247,7 +270,11 @@ impl<W: TicketWait> Arena<W> {
             theirs.post(1);
             if running {
                 let begun = waits_begun() - before;
-                tally = tally.and(Tally { acquisitions: 1, waited: begun.min(1), futile: begun.saturating_sub(1) });
+                tally = tally.and(Tally {
+                    acquisitions: 1,
+                    waited: begun.min(1),
+                    futile: begun.saturating_sub(1) / begins,
+                });
             }
         }
         tally

@@ -181,6 +181,13 @@ any_over! { $
     TwaChainSpin: TwaChain<Spin>;
     TwaYield: Twa<SpinThenYield>;
     TwaChainYield: TwaChain<SpinThenYield>;
+    TwaSpin0: Twa<Spin, 0, PlainHash>;
+    TwaSpin2: Twa<Spin, 2, PlainHash>;
+    TwaSpin4: Twa<Spin, 4, PlainHash>;
+    TwaSpin8: Twa<Spin, 8, PlainHash>;
+    Twa2: Twa<SpinThenPark, 2>;
+    Twa4: Twa<SpinThenPark, 4>;
+    Twa8: Twa<SpinThenPark, 8>;
 }
 
 impl ArriveDepart for AnyOver {

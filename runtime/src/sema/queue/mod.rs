@@ -9,7 +9,8 @@
 //! | [`TwoLevelList`] | in no release: CL 36792 | O(m) | many locks in one bucket |
 //! | [`Treap`] | since 1.9 (CL 37103) | O(log m), expected | none, at 251 buckets |
 //!
-//! The default is the treap. The queue is a type parameter of [`SemTable`](super::SemTable). A waiter that times out or
+//! The default is the treap, with a place for each address that does not change; [`RotatingTreap`] is Go's to the letter,
+//! for comparison. The queue is a type parameter of [`SemTable`](super::SemTable). A waiter that times out or
 //! is cancelled leaves in O(1) in all three, and in O(log m) where the treap loses a node.
 //!
 //! `docs/mutex.md` has their cost on a real machine: the laboratory's `semtable --queue` and `collide`.
@@ -32,11 +33,13 @@
 mod one_level;
 mod recorded;
 mod rings;
+mod rotating;
 mod treap;
 mod two_level;
 
 pub use one_level::OneLevelList;
 pub use recorded::Recorded;
+pub use rotating::RotatingTreap;
 pub use treap::Treap;
 pub use two_level::TwoLevelList;
 

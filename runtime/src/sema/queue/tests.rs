@@ -84,6 +84,12 @@ impl Inspect for Treap {
     }
 }
 
+impl Inspect for RotatingTreap {
+    fn inspect(&self) -> Vec<(usize, Vec<SudogPtr>)> {
+        self.tree.inspect()
+    }
+}
+
 /// Visits the nodes in the order of the tree, checks the invariants between neighbours, and returns its depth.
 fn walk(at: Link, parent: Link, visit: &mut impl FnMut(SudogPtr)) -> usize {
     let Some(node) = at else { return 0 };
@@ -190,28 +196,38 @@ proptest! {
     fn a_treap_is_a_line_for_each_address(ops in prop::collection::vec(op(), 0..150)) {
         is_a_line_for_each_address::<Treap>(ops);
     }
+
+    #[test]
+    fn a_rotating_treap_is_a_line_for_each_address(ops in prop::collection::vec(op(), 0..150)) {
+        is_a_line_for_each_address::<RotatingTreap>(ops);
+    }
+}
+
+#[test]
+fn ascending_addresses_make_no_list_of_a_treap() {
+    ten_thousand_ascending_addresses_make_no_list::<Treap>(|treap| treap.root);
+    ten_thousand_ascending_addresses_make_no_list::<RotatingTreap>(|treap| treap.tree.root);
 }
 
 /// The worst order for a tree without balancing. A random one does not reach a depth of 64: the mean is near 30.
-#[test]
-fn ten_thousand_ascending_addresses_make_no_list() {
+fn ten_thousand_ascending_addresses_make_no_list<Q: BucketQueue>(root: fn(&Q) -> Link) {
     const N: usize = 10_000;
     const DEPTH: usize = 64;
     let sudogs: Vec<_> = (0..N).map(|i| sudog(8 * i)).collect();
-    let mut treap = Treap::EMPTY;
+    let mut treap = Q::EMPTY;
     for sudog in &sudogs {
         // SAFETY: as in the test against the model.
         unsafe { treap.queue(sudog, Order::Fifo) };
     }
     let mut nodes = 0;
-    let depth = walk(treap.root, None, &mut |_| nodes += 1);
+    let depth = walk(root(&treap), None, &mut |_| nodes += 1);
     assert_eq!(nodes, N);
     assert!(depth < DEPTH, "depth {depth}");
 
     for sudog in sudogs.iter().step_by(2) {
         assert!(treap.dequeue(sudog.addr, WaitOutcome::Idle).is_some_and(|s| is(s, sudog)));
     }
-    let depth = walk(treap.root, None, &mut |_| nodes -= 1);
+    let depth = walk(root(&treap), None, &mut |_| nodes -= 1);
     assert_eq!(nodes, N / 2);
     assert!(depth < DEPTH, "depth {depth} after removals");
 }

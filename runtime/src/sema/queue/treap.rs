@@ -113,7 +113,7 @@ unsafe impl RingIndex for Treap {
 impl Treap {
     /// Makes a node the child of another or, without a parent, the root.
     #[inline]
-    fn link(&mut self, parent: Link, side: usize, child: Link) {
+    pub(super) fn link(&mut self, parent: Link, side: usize, child: Link) {
         match parent {
             None => self.root = child,
             Some(p) => p.child[side].set(child),
@@ -125,7 +125,7 @@ impl Treap {
 }
 
 /// Which child of `p` it is.
-fn side_of(s: SudogPtr, p: SudogPtr) -> usize {
+pub(super) fn side_of(s: SudogPtr, p: SudogPtr) -> usize {
     usize::from(p.child[1].get() == Some(s))
 }
 
