@@ -14,15 +14,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{self, Thread};
 use std::time::Duration;
 use sudog_runtime::shim::system;
 use sudog_runtime::shim::system::atomic::AtomicBool;
 
 use serde::Serialize;
-use sudog_sync::GoMutex;
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
+use sudog_sync::{GoMutex, Order, Semaphore, Wake};
 
 use super::on_workers;
 use crate::measure::metrics::median;
@@ -88,10 +87,8 @@ struct Stage<P> {
     on: Contenders,
     mutex: GoMutex<RuntimeSema, P>,
     over: AtomicBool,
-    /// The victim has had enough.
-    done: AtomicBool,
-    /// The thread that keeps the time.
-    conductor: Thread,
+    /// Has a permit when the victim has had enough.
+    done: RuntimeSema,
 }
 
 impl PolicyJob for Scene {
@@ -102,8 +99,7 @@ impl PolicyJob for Scene {
             on: self.on,
             mutex: GoMutex::const_new(),
             over: AtomicBool::new(false),
-            done: AtomicBool::new(false),
-            conductor: thread::current(),
+            done: RuntimeSema::new(0),
         });
         let theirs = Arc::clone(&stage);
         let body = move |number, gate: &Gate| {
@@ -112,13 +108,9 @@ impl PolicyJob for Scene {
             if number == 0 { theirs.hog(self.hold, running) } else { theirs.victim(running) }
         };
         let conduct = |gate: &Gate| {
-            let start = system::now();
+            let until = system::now() + self.limit;
             gate.open(true);
-            while !stage.done.load(Relaxed)
-                && let Some(left) = self.limit.checked_sub(system::now().saturating_duration_since(start))
-            {
-                thread::park_timeout(left);
-            }
+            stage.done.acquire_until(Order::Fifo, until);
             stage.over.store(true, Relaxed);
         };
         let ((), roles) = self.on.fan_out(2, body, conduct)?;
@@ -155,8 +147,7 @@ impl<P: Policy> Stage<P> {
             cut_short = self.over.load(Relaxed);
             self.mutex.unlock();
         }
-        self.done.store(true, Relaxed);
-        self.conductor.unpark();
+        self.done.release(Wake::Normal);
         Role::Victim { waits, cut_short }
     }
 }
