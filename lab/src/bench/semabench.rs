@@ -27,7 +27,7 @@ use crate::targets::target::Target;
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SemabenchArgs {
-    /// Semaphores, by name [default: all but those for study: other thresholds of 'twa']
+    /// Semaphores, by name [default: all but those for study: 'twa' with other thresholds and hashes]
     #[arg(long, value_name = "A,B", value_parser = list::<SemaphoreName>)]
     pub semaphores: Option<List<SemaphoreName>>,
 

@@ -8,7 +8,7 @@ pub use sem_t::SemT;
 
 use serde::Serialize;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::Semaphore;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
@@ -74,17 +74,33 @@ registry! {
         "with a threshold of 4";
     Twa8 = "twa-8": Twa<SpinThenPark, 8>,
         "with a threshold of 8";
+    TwaSpinPaired = "twa-spin-paired": Twa<Spin, 1, PairedHash>,
+        "listing 2, spinning, with two consecutive tickets to a bucket";
+    TwaSpinMixed = "twa-spin-mixed": Twa<Spin, 1, MixedHash>,
+        "the same with a bucket for each";
+    TwaPaired = "twa-paired": Twa<SpinThenPark, 1, PairedHash>,
+        "listing 2 with two consecutive tickets to a bucket";
 }
 
 impl SemaphoreName {
-    /// Listing 2 with thresholds that are for study.
-    pub const THRESHOLDS: [Self; 7] =
-        [Self::TwaSpin0, Self::TwaSpin2, Self::TwaSpin4, Self::TwaSpin8, Self::Twa2, Self::Twa4, Self::Twa8];
+    /// Listing 2 with thresholds and hashes that are for study.
+    pub const STUDY: [Self; 10] = [
+        Self::TwaSpin0,
+        Self::TwaSpin2,
+        Self::TwaSpin4,
+        Self::TwaSpin8,
+        Self::Twa2,
+        Self::Twa4,
+        Self::Twa8,
+        Self::TwaSpinPaired,
+        Self::TwaSpinMixed,
+        Self::TwaPaired,
+    ];
 
     /// All but those for study.
     #[must_use]
     pub fn usual() -> Vec<Self> {
-        Self::ALL.iter().copied().filter(|sema| !Self::THRESHOLDS.contains(sema)).collect()
+        Self::ALL.iter().copied().filter(|sema| !Self::STUDY.contains(sema)).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use sudog_locks::capacitor::{
     WindowTicket,
 };
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
 use sudog_sync::Semaphore;
 use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 
@@ -188,6 +188,9 @@ any_over! { $
     Twa2: Twa<SpinThenPark, 2>;
     Twa4: Twa<SpinThenPark, 4>;
     Twa8: Twa<SpinThenPark, 8>;
+    TwaSpinPaired: Twa<Spin, 1, PairedHash>;
+    TwaSpinMixed: Twa<Spin, 1, MixedHash>;
+    TwaPaired: Twa<SpinThenPark, 1, PairedHash>;
 }
 
 impl ArriveDepart for AnyOver {
