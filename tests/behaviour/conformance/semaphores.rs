@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sudog::locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog::locks::waiting_array::{BucketWait, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog::locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
 use sudog::runtime::sema;
 #[cfg(target_os = "linux")]
 use sudog::sync::semaphore::FutexSema;
@@ -40,6 +40,16 @@ crate::conformance::over_every_backend! {
         twa_yield = TwaYield;
         twa_chain_yield = TwaChainYield;
         #[cfg(target_os = "linux")] sem_t = SemT;
+        twa_spin_0 = TwaSpin0;
+        twa_spin_2 = TwaSpin2;
+        twa_spin_4 = TwaSpin4;
+        twa_spin_8 = TwaSpin8;
+        twa_2 = Twa2;
+        twa_4 = Twa4;
+        twa_8 = Twa8;
+        twa_spin_paired = TwaSpinPaired;
+        twa_spin_mixed = TwaSpinMixed;
+        twa_paired = TwaPaired;
     }
     checks {
         permits_are_counted
@@ -97,6 +107,9 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     of_the_waiting_arrays!(Benaphore, Benaphore<BucketWait>, Ticket, Twa, Twa<SpinThenPark, 0>);
     of_the_waiting_arrays!(TwaChain, TwaChannel, TwaLocation, Ticket<Spin>, Twa<Spin, 1, PlainHash>);
     of_the_waiting_arrays!(TwaChain<Spin>, Twa<SpinThenYield>, TwaChain<SpinThenYield>);
+    of_the_waiting_arrays!(Twa<Spin, 0, PlainHash>, Twa<Spin, 2, PlainHash>, Twa<Spin, 4, PlainHash>);
+    of_the_waiting_arrays!(Twa<Spin, 8, PlainHash>, Twa<SpinThenPark, 2>, Twa<SpinThenPark, 4>, Twa<SpinThenPark, 8>);
+    of_the_waiting_arrays!(Twa<Spin, 1, PairedHash>, Twa<Spin, 1, MixedHash>, Twa<SpinThenPark, 1, PairedHash>);
     panic!("{}: how does one count its waiters?", type_name::<S>())
 }
 
