@@ -13,7 +13,11 @@ use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, sem
 use crate::bench::{goroutines, versus_go};
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::study::{bypass, capacitor, collide, collisions, figures, gates, history, stages, starvation};
+#[cfg(any(target_os = "linux", sudog_sim))]
+use crate::study::calibrate;
+#[cfg(sudog_sim)]
+use crate::study::collapse;
+use crate::study::{bypass, capacitor, collide, collisions, figures, gates, history, stages, starvation, trust};
 
 /// Compares locks and semaphores for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
@@ -95,6 +99,14 @@ pub enum Command {
     /// The library's code under thousands of schedules, by seed
     #[cfg(sudog_sim)]
     Explore(crate::study::explore::ExploreArgs),
+    /// Go issue 33747 on simulated processors: many contenders that need a mutex for a hundredth of their time
+    #[cfg(sudog_sim)]
+    Collapse(collapse::CollapseArgs),
+    /// What this machine costs, as a preset of the simulated machine has it
+    #[cfg(any(target_os = "linux", sudog_sim))]
+    Calibrate(calibrate::CalibrateArgs),
+    /// Figures of a simulated machine beside those of a real one, from two files of JSON lines of mutexbench
+    Trust(trust::TrustArgs),
     /// The locks and semaphores, and what they can do
     List,
 }
@@ -144,7 +156,11 @@ pub fn main() -> ExitCode {
         None | Some(Command::Compare(_) | Command::Syncbench(_) | Command::Chanbench(_) | Command::VersusGo(_)) => {
             Err(Failure::Usage("this command compares with code that runs on real machines only".into()))
         }
-        _ => cli.machine.clone().run(Output { json: cli.json }, move || dispatch(&cli)),
+        command => {
+            // The collapse was seen where there are forty processors.
+            let usual = if matches!(command, Some(Command::Collapse(_))) { "forty" } else { "x5-2" };
+            cli.machine.clone().run(usual, Output { json: cli.json }, move || dispatch(&cli))
+        }
     });
     #[cfg(not(sudog_sim))]
     let result = Cli::from_env().and_then(|cli| dispatch(&cli));
@@ -192,6 +208,11 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::History(args)) => history::run(args, output),
         #[cfg(sudog_sim)]
         Some(Command::Explore(args)) => crate::study::explore::run(args, output),
+        #[cfg(any(target_os = "linux", sudog_sim))]
+        Some(Command::Calibrate(args)) => calibrate::run(args, output),
+        #[cfg(sudog_sim)]
+        Some(Command::Collapse(args)) => collapse::run(args, output),
+        Some(Command::Trust(args)) => trust::run(args, output),
         Some(Command::List) => list::run(output),
     }
 }

@@ -98,6 +98,10 @@ pub struct RunRecord {
     /// On a simulated machine: caches that lost a line, for each acquisition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalidations: Option<f64>,
+    /// The simulated machine.
+    #[cfg(sudog_sim)]
+    #[serde(flatten)]
+    machine: crate::run::machine::Simulated,
     /// Of the logged run after it, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
@@ -235,6 +239,8 @@ impl Plan {
             other_cpus: outcome.usage.other_cpus,
             misses: outcome.usage.traffic.map(|traffic| traffic.misses as f64 / acquisitions as f64),
             invalidations: outcome.usage.traffic.map(|traffic| traffic.invalidations as f64 / acquisitions as f64),
+            #[cfg(sudog_sim)]
+            machine: crate::run::machine::simulated(),
             metrics,
         }
     }

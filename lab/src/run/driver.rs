@@ -27,7 +27,8 @@ use sudog_runtime::shim::system::thread;
 
 use crossbeam_utils::CachePadded;
 
-use self::critical_section::{ContenderState, CriticalSection, Exclusive, ReadersWriter, Shared, steps};
+pub use self::critical_section::steps;
+use self::critical_section::{ContenderState, CriticalSection, Exclusive, ReadersWriter, Shared};
 use self::logged::{LogOfRun, LoggedTally};
 use sudog_runtime::event::clock::ticks;
 

@@ -1,28 +1,59 @@
 //! The simulated machine on which a command runs, under `--cfg sudog_sim`.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 use sudog_sim::{Machine, PRESETS, Preset};
 
+use crate::options::duration;
 use crate::output::Output;
 use crate::output::failure::Failure;
 
 /// Which machine, and how it begins.
 #[derive(Args, Clone, Debug)]
 pub struct MachineArgs {
-    /// The simulated machine
-    #[arg(long, global = true, default_value = "x5-2", value_parser = machine)]
-    pub machine: &'static Preset,
+    /// The simulated machine [default: x5-2; collapse: forty]
+    #[arg(long, global = true, value_parser = machine)]
+    pub machine: Option<&'static Preset>,
 
     /// How many of its processors are used [default: all]
     #[arg(long, global = true, value_name = "N")]
     pub processors: Option<usize>,
 
+    /// From a wake-up to the first instruction on a processor that was idle, as in '50us' [default: the machine's]
+    #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
+    pub idle_exit: Option<Duration>,
+
     /// Simulated time after which a program counts as one that spins for ever, in seconds
     #[arg(long, global = true, value_name = "S", default_value_t = 600)]
     pub machine_limit: u64,
+}
+
+/// The machine of this process.
+#[derive(Clone, Copy, Serialize, Debug)]
+pub struct Simulated {
+    machine: &'static str,
+    /// Those that are used.
+    processors: usize,
+    mhz: u64,
+    /// See [`System`](sudog_sim::System).
+    idle_exit_ns: u64,
+}
+
+impl fmt::Display for Simulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} simulated processors of '{}'", self.processors, self.machine)
+    }
+}
+
+static SIMULATED: OnceLock<Simulated> = OnceLock::new();
+
+/// The machine on which the command runs.
+pub fn simulated() -> Simulated {
+    *SIMULATED.get().expect("commands run on a machine")
 }
 
 fn machine(name: &str) -> Result<&'static Preset, String> {
@@ -32,26 +63,40 @@ fn machine(name: &str) -> Result<&'static Preset, String> {
     })
 }
 
-/// The machine of this process, in words.
-static NAME: OnceLock<String> = OnceLock::new();
-
 /// The processors on which everything runs, as in "72 simulated processors of 'x5-2'".
 pub fn name() -> String {
-    NAME.get().cloned().unwrap_or_else(|| "a simulated machine".to_owned())
+    SIMULATED.get().map_or_else(|| "a simulated machine".to_owned(), Simulated::to_string)
+}
+
+/// Work that touches no shared memory for about so long: up to a tenth more or less, as no two rounds of a program take the
+/// same time.
+pub fn work(time: Duration) {
+    let cycles = time.as_nanos() as u64 * simulated().mhz / 1000;
+    let tenth = cycles / 10;
+    sudog_sim::work(cycles - tenth + sudog_sim::random() % (2 * tenth + 1));
 }
 
 impl MachineArgs {
-    /// Runs a command as the first thread of the machine.
-    pub fn run(self, output: Output, command: impl FnOnce() -> Result<(), Failure> + 'static) -> Result<(), Failure> {
-        let processors = self.processors.unwrap_or(self.machine.processors);
-        if !(1..=self.machine.processors).contains(&processors) {
-            let (name, most) = (self.machine.name, self.machine.processors);
+    /// Runs a command as the first thread of the machine: of the one with this name, if none was asked for.
+    pub fn run(
+        self,
+        usual: &str,
+        output: Output,
+        command: impl FnOnce() -> Result<(), Failure> + 'static,
+    ) -> Result<(), Failure> {
+        let mut preset = self.machine.or_else(|| Preset::named(usual)).expect("the usual machine is known").clone();
+        if let Some(time) = self.idle_exit {
+            preset.system.idle_exit = time.as_nanos() as u64;
+        }
+        let processors = self.processors.unwrap_or(preset.processors);
+        if !(1..=preset.processors).contains(&processors) {
+            let (name, most) = (preset.name, preset.processors);
             return Err(Failure::Usage(format!("--processors {processors}: the machine '{name}' has 1 to {most}")));
         }
-        let name = NAME.get_or_init(|| format!("{processors} simulated processors of '{}'", self.machine.name));
-        output.text(format_args!("on {name}"))?;
-        let machine =
-            Machine { processors, limit: Duration::from_secs(self.machine_limit), ..Machine::new(self.machine) };
+        let (machine, mhz, idle_exit_ns) = (preset.name, preset.mhz, preset.system.idle_exit);
+        let simulated = SIMULATED.get_or_init(|| Simulated { machine, processors, mhz, idle_exit_ns });
+        output.text(format_args!("on {simulated}"))?;
+        let machine = Machine { processors, limit: Duration::from_secs(self.machine_limit), ..Machine::new(&preset) };
         machine.run(command).unwrap_or_else(|stopped| Err(Failure::Run(stopped.to_string())))
     }
 }

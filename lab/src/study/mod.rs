@@ -1,7 +1,11 @@
 //! The commands that study one question each.
 
 pub mod bypass;
+#[cfg(any(target_os = "linux", sudog_sim))]
+pub mod calibrate;
 pub mod capacitor;
+#[cfg(sudog_sim)]
+pub mod collapse;
 pub mod collide;
 pub mod collisions;
 #[cfg(sudog_sim)]
@@ -11,3 +15,4 @@ pub mod gates;
 pub mod history;
 pub mod stages;
 pub mod starvation;
+pub mod trust;

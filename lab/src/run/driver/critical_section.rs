@@ -219,8 +219,8 @@ impl CriticalSection for ReadersWriter {
     }
 }
 
-/// What one step takes on a simulated machine: measured, `cargo lab uncontended`.
-const CYCLES: u64 = 8;
+/// What one step takes on a simulated machine: measured, `cargo lab calibrate`.
+const CYCLES: u64 = 5;
 
 #[inline]
 pub fn steps(random: &mut Mt, n: u32) {

@@ -46,21 +46,26 @@ const PROCESSORS: usize = 8;
 
 /// One run under one policy.
 #[derive(Clone, Copy)]
-struct Scene {
-    on: Contenders,
-    contenders: usize,
-    duration: Duration,
-    stall: Duration,
-    inside: Duration,
-    outside: Duration,
+pub struct Scene {
+    pub on: Contenders,
+    pub contenders: usize,
+    pub duration: Duration,
+    pub stall: Duration,
+    pub inside: Duration,
+    pub outside: Duration,
+    /// Works outside the mutex for so long.
+    pub work_outside: fn(Duration),
 }
 
 /// What came of it.
-struct Ending {
-    elapsed: Duration,
-    operations: u64,
+pub struct Ending {
+    pub elapsed: Duration,
+    pub operations: u64,
+    /// The waits of each contender.
+    #[cfg_attr(not(sudog_sim), expect(dead_code))]
+    pub waits: Vec<Waits>,
     /// In how many of the conductor's looks the mutex was in starvation mode.
-    starving: f64,
+    pub starving: f64,
 }
 
 /// What is written of it.
@@ -83,6 +88,23 @@ struct CollapseRecord {
     starving: f64,
 }
 
+/// The waits of one contender, but for the first, which the stall makes. Timed on simulated processors only.
+#[derive(Default)]
+pub struct Waits {
+    pub rounds: u64,
+    pub time: Duration,
+    /// Those of more than the millisecond after which the mutex goes into starvation mode.
+    pub long: u64,
+}
+
+impl Waits {
+    fn add(&mut self, wait: Duration) {
+        self.rounds += 1;
+        self.time += wait;
+        self.long += u64::from(wait > Duration::from_millis(1));
+    }
+}
+
 impl PolicyJob for Scene {
     type Out = std::io::Result<Ending>;
 
@@ -94,15 +116,21 @@ impl PolicyJob for Scene {
         let theirs = (Arc::clone(&mutex), Arc::clone(&over), Arc::clone(&counts));
         let body = move |number: usize, gate: &Gate| {
             let (mutex, over, counts) = &theirs;
+            let (mut waits, mut is_first) = (Waits::default(), true);
             let running = gate.wait();
             while running && !over.load(Relaxed) {
-                thread::sleep(self.outside);
+                (self.work_outside)(self.outside);
+                let requested = cfg!(sudog_sim).then(system::now);
                 mutex.lock();
                 let start = system::now();
+                if let Some(requested) = requested.filter(|_| !std::mem::take(&mut is_first)) {
+                    waits.add(start.saturating_duration_since(requested));
+                }
                 while system::now().saturating_duration_since(start) < self.inside {}
                 mutex.unlock();
                 counts[number].fetch_add(1, Relaxed); // on a line of its own
             }
+            waits
         };
         let conduct = |gate: &Gate| {
             mutex.lock();
@@ -119,10 +147,10 @@ impl PolicyJob for Scene {
             }
             let (elapsed, operations) = (system::now().saturating_duration_since(start), done() - before);
             over.store(true, Relaxed);
-            Ending { elapsed, operations, starving: f64::from(starving) / f64::from(looks.max(1)) }
+            Ending { elapsed, operations, waits: Vec::new(), starving: f64::from(starving) / f64::from(looks.max(1)) }
         };
-        let (ending, _) = self.on.fan_out(self.contenders, body, conduct)?;
-        Ok(ending)
+        let (ending, waits) = self.on.fan_out(self.contenders, body, conduct)?;
+        Ok(Ending { waits, ..ending })
     }
 }
 
@@ -137,7 +165,15 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
     for run in 1..=args.runs {
         for &contenders in numbers {
             for policy in COMPARED {
-                let scene = Scene { on, contenders, duration: args.seconds, stall: args.stall, inside, outside };
+                let scene = Scene {
+                    on,
+                    contenders,
+                    duration: args.seconds,
+                    stall: args.stall,
+                    inside,
+                    outside,
+                    work_outside: thread::sleep,
+                };
                 let ending = with_policy(policy, scene)
                     .map_err(|error| Failure::Run(format!("cannot start {contenders} contenders: {error}")))?;
                 let record = CollapseRecord {

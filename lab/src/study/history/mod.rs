@@ -5,7 +5,7 @@
 //! | [`hog`]: Go issue 13086 | a goroutine that holds the mutex for long and locks it again at once keeps others out for seconds | 1.9: starvation mode |
 //! | [`collapse`]: Go issue 33747 | with starvation mode, many contenders can bring the mutex to a crawl that feeds itself | 1.14: the unlocking goroutine gives way |
 
-mod collapse;
+pub mod collapse;
 mod hog;
 
 use crate::measure::usage::Counts;
@@ -70,7 +70,7 @@ pub struct HistoryArgs {
     pub on: OnArgs,
 }
 
-fn part(text: &str) -> Result<f64, String> {
+pub fn part(text: &str) -> Result<f64, String> {
     let part: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
     check(part, 0.0..=1.0)?;
     Ok(part)
