@@ -113,7 +113,7 @@ fn parse(line: &str) -> Option<Run> {
     Some(Run { lock, threads: record.get("threads")?.as_u64()?, throughput: record.get("throughput")?.as_f64()? })
 }
 
-/// Medians, in the order of the real runs.
+/// Medians, by number of contenders, and then in the order of the real runs.
 fn pairs(real: &[Run], simulated: &[Run]) -> Vec<PairRecord> {
     let of = |runs: &[Run], like: &Run| {
         let alike = runs.iter().filter(|run| run.lock == like.lock && run.threads == like.threads);
@@ -132,6 +132,7 @@ fn pairs(real: &[Run], simulated: &[Run]) -> Vec<PairRecord> {
             pairs.push(PairRecord { bench: "trust", lock, threads: run.threads, real, simulated, ratio, tolerable });
         }
     }
+    pairs.sort_by_key(|pair| pair.threads); // stable
     pairs
 }
 
