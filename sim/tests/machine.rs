@@ -139,6 +139,36 @@ fn a_spinner_does_not_keep_its_processor_for_ever() {
 }
 
 /// A delay by pauses alone is no look at anything: it ends by itself.
+/// A round of the loop looks at two lines, and the first may change before the second look: the thread must not sleep then.
+#[test]
+fn a_spinner_misses_no_change_between_two_looks() {
+    let memory = Preset::named("altra").expect("a machine of this name").memory;
+    // The thread sleeps after 512 rounds: the delays end in each cycle of some rounds before and after that.
+    let asleep = 512 * (memory.pause + 2 * memory.load);
+    let run = move || {
+        for delay in asleep - 1000..asleep + 1500 {
+            let words = Arc::new([0; 3].map(|word| OwnLine(AtomicU32::new(word))));
+            let theirs = words.clone();
+            let spinner = thread::spawn(move || {
+                let [spins, ends, other] = &*theirs;
+                spins.0.store(1, Release);
+                while ends.0.load(Acquire) == 0 {
+                    other.0.load(Relaxed);
+                    pause();
+                }
+            });
+            let [spins, ends, _] = &*words;
+            while spins.0.load(Acquire) == 0 {
+                pause();
+            }
+            work(delay);
+            ends.0.store(1, Release);
+            spinner.join().expect("it does not panic");
+        }
+    };
+    machine(2).run(run).expect("each spinner sees the change");
+}
+
 #[test]
 fn a_delay_ends_though_nothing_changes() {
     let run = machine(2).run(|| {

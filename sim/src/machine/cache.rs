@@ -33,6 +33,8 @@ struct Line {
     sharers: u128,
     /// When the directory serves the next access.
     busy: u64,
+    /// Writes so far.
+    version: u32,
 }
 
 /// What accesses have cost, since the machine began.
@@ -113,10 +115,15 @@ impl Caches {
         let next = self.lines.len() as u32;
         let number = *self.numbers.entry(key).or_insert(next);
         if number == next {
-            self.lines.push(Line { owner: NO_CORE, sharers: 0, busy: 0 });
+            self.lines.push(Line { owner: NO_CORE, sharers: 0, busy: 0, version: 0 });
         }
         *recent = (key, number);
         number
+    }
+
+    /// How often the line has been written.
+    pub(crate) fn version(&self, line: u32) -> u32 {
+        self.lines[line as usize].version
     }
 
     /// An access of `core` at time `now`, whose last store is under way until `*store_done`.
@@ -135,6 +142,7 @@ impl Caches {
         self.traffic.accesses += 1;
         let me = 1_u128 << core;
         let own = line.owner as usize == core;
+        line.version = line.version.wrapping_add(u32::from(kind != Access::Load));
         let hit = |cost| Served { done: now + cost, line: number, changed: false };
         match kind {
             Access::Load if own || line.sharers & me != 0 => return hit(memory.load),

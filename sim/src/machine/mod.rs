@@ -89,6 +89,8 @@ pub(crate) struct Thread {
 #[derive(Clone, Copy, Debug, Default)]
 struct Spin {
     lines: [u32; 4],
+    /// How often each had been written when the thread looked first in its latest round with that line, and that round.
+    seen: [(u32, u32); 4],
     len: usize,
     /// Looks with a pause after them, between which it has only loaded from these lines, which were in its cache.
     rounds: u32,
@@ -101,13 +103,18 @@ struct Spin {
 }
 
 impl Spin {
-    fn look(&mut self, line: u32) {
+    fn look(&mut self, line: u32, version: u32) {
         self.looked = true;
-        if self.lines[..self.len].contains(&line) {
+        let now = (version, self.rounds);
+        if let Some(known) = self.lines[..self.len].iter().position(|known| *known == line) {
+            if self.seen[known].1 != self.rounds {
+                self.seen[known] = now;
+            }
             return;
         }
         if let Some(free) = self.lines.get_mut(self.len) {
             *free = line;
+            self.seen[self.len] = now;
             self.len += 1;
         } else {
             self.busy = true;
@@ -234,7 +241,7 @@ fn access_simulated(address: usize, kind: Access, place: &'static Location<'stat
         let (served, hit) = timed.access(&machine.preset, address, kind, &mut machine.clock);
         let spin = &mut machine.threads[machine.current].spin;
         if kind == Access::Load && hit {
-            spin.look(served.line);
+            spin.look(served.line, timed.version(served.line));
         } else {
             spin.busy = true;
         }
@@ -610,11 +617,15 @@ impl Machine {
         if spin.rounds < SPINS_FOR_EVER {
             return false;
         }
-        let seen = std::mem::take(spin);
-        self.threads[id].state = State::Spins;
-        if let Mode::Timed(timed) = &mut self.mode {
-            timed.spin(&seen.lines[..seen.len], id, period.max(1), clock);
+        let spin = std::mem::replace(spin, Spin { at: clock, ..Spin::default() });
+        let Mode::Timed(timed) = &mut self.mode else { return false };
+        // A round may look at several lines, and others run between these looks: no write may be missed.
+        let lines = &spin.lines[..spin.len];
+        if lines.iter().zip(&spin.seen).any(|(line, seen)| timed.version(*line) != seen.0) {
+            return false;
         }
+        timed.spin(lines, id, period.max(1), clock);
+        self.threads[id].state = State::Spins;
         true
     }
 

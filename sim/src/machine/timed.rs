@@ -117,6 +117,11 @@ impl Timed {
         (served, self.caches.traffic.misses == before)
     }
 
+    /// How often a line has been written.
+    pub(crate) fn version(&self, line: u32) -> u32 {
+        self.caches.version(line)
+    }
+
     /// When the stores before are done.
     pub(crate) fn drained(&self, clock: u64) -> u64 {
         clock.max(self.cpus[self.cpu].store_done)
