@@ -100,6 +100,24 @@ impl<T: 'static> LocalKey<RefCell<T>> {
     }
 
     /// As of `std`.
+    pub fn set(&'static self, value: T) {
+        self.replace(value);
+    }
+
+    /// As of `std`.
+    pub fn take(&'static self) -> T
+    where
+        T: Default,
+    {
+        self.with(RefCell::take)
+    }
+
+    /// As of `std`.
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
+    }
+
+    /// As of `std`.
     pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }

@@ -159,7 +159,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         me.designated = false;
         // An async task is woken by a waker, which may panic.
         let unwound = UnlockOnUnwind(self);
-        self.sema.release(Wake::Normal);
+        // Grant the permit to the first sleeper. The displaced owner is about to sleep on the same semaphore: left in
+        // the semaphore, the permit would be its own, and two contenders would take turns while the others sleep.
+        self.sema.release(Wake::Grant);
         mem::forget(unwound);
     }
 

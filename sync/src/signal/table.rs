@@ -9,13 +9,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::Instant;
 
 use sudog_runtime::chan::Chan;
 use sudog_runtime::goroutine::{Awaited, alarm};
 
 use super::hook::{self, Disposition, RELAY, set};
 use super::kind::Signal;
+use crate::now;
 
 struct Table {
     entries: Vec<Entry>,
@@ -137,7 +137,7 @@ fn union(signals: &[Signal]) -> u64 {
 /// User code, which may panic or wait: so it is not for this thread.
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
-        _ = alarm(Instant::now(), waker); // forgotten, it goes off all the same
+        _ = alarm(now(), waker); // forgotten, it goes off all the same
     }
 }
 
