@@ -205,12 +205,6 @@ impl State {
         Self((self.0 - WAITER) | WOKEN)
     }
 
-    /// A successor has watched for too long: it claims the mutex, awake.
-    #[inline]
-    pub(super) const fn claim(self) -> Self {
-        Self(self.0 | STARVING)
-    }
-
     /// An awake contender gives up. The designated waker gives back WOKEN and its claim, so the owner's unlock wakes
     /// the next waiter.
     #[inline]
@@ -264,6 +258,16 @@ impl AtomicState {
         err: Ordering,
     ) -> Result<State, State> {
         self.0.compare_exchange_weak(old.0, new.0, ok, err).map(State).map_err(State)
+    }
+
+    /// A successor has watched for too long: it claims the mutex, awake. Returns the state that this leaves.
+    ///
+    /// Locked or not, the mutex may be claimed, and while the successor holds WOKEN no other contender sets STARVING. So
+    /// one step suffices. A compare-exchange would fail for as long as owners lock and unlock between the successor's
+    /// look and its step, which may be for milliseconds.
+    #[inline]
+    pub(super) fn claim(&self, order: Ordering) -> State {
+        State(self.0.fetch_or(STARVING, order) | STARVING)
     }
 
     /// Clears LOCKED, and returns the state that this leaves. Of an unlocked mutex the subtraction borrows, and leaves

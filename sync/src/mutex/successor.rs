@@ -135,17 +135,12 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 return state;
             }
             match successor.claimed_at {
-                // Claim the mutex after the threshold. If the state has changed, try again at the next look.
+                // Claim the mutex after the threshold.
                 None if now.saturating_duration_since(watch_start) >= patience.threshold => {
-                    match self.state.compare_exchange(state, state.claim(), Relaxed, Relaxed) {
-                        Ok(_) => {
-                            self.report_if(true, Kind::StarvingEnter);
-                            state = state.claim();
-                            successor.claimed_at = Some(now);
-                            pauses = MIN_PAUSES; // no other contender may lock now: do not leave the mutex idle
-                        }
-                        Err(now) => state = now,
-                    }
+                    state = self.state.claim(Relaxed);
+                    self.report_if(true, Kind::StarvingEnter);
+                    successor.claimed_at = Some(now);
+                    pauses = MIN_PAUSES; // no other contender may lock now: do not leave the mutex idle
                 }
                 // Stop watching after the grace period: the owner holds the mutex for long.
                 Some(claimed_at) if now.saturating_duration_since(claimed_at) >= successor.grace => {
