@@ -11,8 +11,8 @@
 //! never meet. Here they stay on their workers: to sleep, and be readied by another worker, costs more than a short
 //! critical section. Thirty pauses are less than a microsecond.
 
-use crate::goroutine;
 use crate::shim::{num_cpus, pause};
+use crate::{G, goroutine};
 
 /// Go's `active_spin`: the largest number of rounds.
 pub const ROUNDS: u32 = 4;
@@ -27,6 +27,12 @@ pub const PAUSES: u32 = 30;
 #[must_use]
 pub fn can_spin(iter: u32, rounds: u32) -> bool {
     iter < rounds && num_cpus() > 1 && goroutine::may_spin(iter)
+}
+
+/// Whether a processor may be idle: the caller is a thread, or a worker of its scheduler sleeps. A hint.
+#[must_use]
+pub fn is_processor_idle() -> bool {
+    !G::is_goroutine() || goroutine::any_worker_sleeps()
 }
 
 /// One round: `pauses` pause instructions.

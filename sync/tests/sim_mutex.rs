@@ -4,8 +4,11 @@
 #![cfg(sudog_sim)]
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use sudog_runtime::AtomicU64;
+use sudog_runtime::goroutine::{Builder, Placement, set_max_procs};
 use sudog_sim::{Machine, Preset, thread, time, work};
 use sudog_sync::GoMutex;
 use sudog_sync::semaphore::RuntimeSema;
@@ -58,4 +61,43 @@ fn each_contender_has_its_turn_within_a_few_thresholds() {
             assert!(longest < bound, "{contenders} contenders, {outside} cycles outside: one waited for {longest:?}");
         }
     }
+}
+
+/// Go issue 33747: the contenders stand in line behind a stall, and a worker that has slept needs 50 us to begin. If the
+/// starvation mode lasts, each handoff costs that much while all other workers sleep, for ever: 17 rounds a
+/// millisecond instead of 110.
+#[test]
+fn goroutines_recover_from_a_stall() {
+    const CONTENDERS: usize = 40;
+    let mut preset = Preset::named("forty").expect("a machine of this name").clone();
+    preset.system.idle_exit = 50_000;
+    let cycles = |us: u64| us * preset.mhz;
+    let (inside, outside) = (cycles(7), cycles(350));
+    let rounds = Machine::new(&preset).run(move || {
+        set_max_procs(CONTENDERS);
+        let mutex = Arc::new(GoMutex::<RuntimeSema>::new());
+        let rounds = Arc::new(AtomicU64::new(0));
+        mutex.lock();
+        for number in 0..CONTENDERS {
+            let (mutex, rounds) = (mutex.clone(), rounds.clone());
+            let contend = move || {
+                loop {
+                    work(outside);
+                    mutex.lock();
+                    work(inside);
+                    mutex.unlock();
+                    rounds.fetch_add(1, Relaxed);
+                }
+            };
+            Builder::new().on(Placement::Worker(number)).spawn(contend);
+        }
+        thread::sleep(Duration::from_millis(5));
+        mutex.unlock();
+        thread::sleep(Duration::from_millis(10));
+        let before = rounds.load(Relaxed);
+        thread::sleep(Duration::from_millis(10));
+        rounds.load(Relaxed) - before
+    });
+    let rounds = rounds.expect("it ends");
+    assert!(rounds > 500, "{rounds} rounds in 10 ms");
 }

@@ -72,6 +72,11 @@ pub(crate) fn may_spin(_iter: u32) -> bool {
     true
 }
 
+/// No: a thread that a model takes for a goroutine has a busy scheduler.
+pub(crate) fn any_worker_sleeps() -> bool {
+    false
+}
+
 pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 
 pub(crate) fn id() -> u64 {

@@ -201,9 +201,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             if !state.is_handed_over() {
                 fatal("sync: inconsistent mutex state");
             }
-            // End starvation mode if this waiter is the last, or has not waited too long, as Go does. A thread that
-            // would be the successor always ends it: a claim is for one handoff.
-            let ends_starvation = state.waiters() == 1 || !me.starving;
+            // End starvation mode if this waiter is the last, or has not waited too long, as Go does; or if the policy has
+            // it for one handoff.
+            let ends_starvation =
+                state.waiters() == 1 || !me.starving || (P::ONE_HANDOFF_IF_IDLE && spin::is_processor_idle());
             // Other contenders can only register and unregister now. Acquire, as this step takes the mutex; the permit
             // has ordered it already, so no model can tell.
             let new = state.accept_handoff(ends_starvation);

@@ -79,6 +79,18 @@ pub trait Policy: Send + Sync + 'static {
     /// | [`Wake::Normal`] | is in the semaphore for a moment, where a newcomer may take it | goes on |
     const HANDOFF: Wake = Wake::Handoff;
 
+    /// Whether starvation mode ends with each handoff while a processor may be idle: while the waiter that is handed the
+    /// mutex is a thread or an async task, or a worker of its scheduler sleeps. If false the mode lasts, as Go's does, until
+    /// the mutex is handed to the last waiter, or to one that has not waited for longer than the threshold.
+    ///
+    /// A mode that lasts feeds itself once a handoff takes longer than the threshold divided by the number of waiters: each
+    /// waiter has then waited for too long, and contenders that are awake must queue (Go issue 33747). A handoff takes that
+    /// long where it must rouse an idle processor. After a mode for one handoff, contenders that are awake lock the mutex
+    /// while the next waiter wakes up. If that waiter loses the race it turns the mode on again.
+    ///
+    /// By default true if threads have a successor, whose claim is for one handoff, too.
+    const ONE_HANDOFF_IF_IDLE: bool = matches!(Self::STRATEGY, SpinStrategy::Successor { .. });
+
     /// Whether a waiter that lost the race for the mutex queues at the head again (Go since 1.9). If false, a starving
     /// waiter may have the whole queue in front of it, and waits that much longer than the threshold.
     ///
@@ -174,7 +186,8 @@ impl Policy for Fifo {
 }
 
 /// For operating-system threads: a [successor](SpinStrategy::Successor) watches, and has the mutex after a tenth of a
-/// millisecond. Goroutines may contend for the same mutex, and do as in Go.
+/// millisecond. Goroutines may contend for the same mutex, and do as in Go, but that starvation mode is for one handoff
+/// while a worker sleeps.
 ///
 /// A handoff between sleeping threads costs tens of microseconds, a hundred times as much as between goroutines. Under
 /// Go's rule contenders fight for the mutex, or sleepers hand it from one to the next: threads then get either waits
@@ -228,6 +241,7 @@ impl<P: Policy> Policy for Recorded<P> {
     const GOROUTINE_STRATEGY: SpinStrategy = P::GOROUTINE_STRATEGY;
     const GOROUTINE_THRESHOLD: Duration = P::GOROUTINE_THRESHOLD;
     const HANDOFF: Wake = P::HANDOFF;
+    const ONE_HANDOFF_IF_IDLE: bool = P::ONE_HANDOFF_IF_IDLE;
     const REQUEUE_AT_HEAD: bool = P::REQUEUE_AT_HEAD;
     const EVENTS: bool = true;
 }

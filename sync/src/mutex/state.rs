@@ -44,7 +44,7 @@
 //!   without WOKEN the first waiter, of whatever kind.
 //! * While STARVING is set no contender takes WOKEN: all take it from states without STARVING only. So the waiter that
 //!   is handed the mutex finds WOKEN clear. It ends the mode by its own rule: a spinning contender unless it has waited
-//!   too long; a thread whose strategy is the successor's, always.
+//!   too long, or a worker sleeps and the policy says so; a thread whose strategy is the successor's, always.
 //! * The waiter that a successor wakes may be of any kind: it finds normal mode, and holds WOKEN.
 //!
 //! Source: Go's `internal/sync/mutex.go`, in the development tree of 1.28; `SpinStrategy::Successor`, deadlines and the

@@ -58,4 +58,6 @@ pub use sched::scheduler::{Census, census};
 
 pub(crate) use sched::bubble::of_the_system;
 
-pub(crate) use fibre::current::{FibreRef, current, give_way, id, may_spin, note_wait, safepoint, yield_now};
+pub(crate) use fibre::current::{
+    FibreRef, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint, yield_now,
+};

@@ -323,6 +323,11 @@ impl Idle {
         self.workers() > quiet as usize + 1
     }
 
+    /// Whether a worker sleeps. A hint.
+    pub(crate) fn any_sleeps(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed) != 0
+    }
+
     // ---- searching ----------------------------------------------------------------------------------------------
 
     /// An awake worker becomes a searcher.

@@ -303,6 +303,12 @@ pub(crate) fn may_spin(iter: u32) -> bool {
     switchable().is_none_or(|fibre| fibre.worker.sched().others_run() && (iter == 0 || !fibre.worker.has_work()))
 }
 
+/// Whether a worker of the caller's scheduler sleeps, or the caller is a thread, or counts as one.
+#[must_use]
+pub(crate) fn any_worker_sleeps() -> bool {
+    switchable().is_none_or(|fibre| fibre.worker.sched().any_sleeps())
+}
+
 /// Whether the caller is a goroutine.
 #[inline]
 #[must_use]

@@ -326,6 +326,11 @@ impl Sched {
         self.idle.others_run()
     }
 
+    /// Whether a worker sleeps.
+    pub(crate) fn any_sleeps(&self) -> bool {
+        self.idle.any_sleeps()
+    }
+
     /// Wakes a sleeping worker, or starts one, if there is work that no worker has looked for.
     #[inline]
     pub(crate) fn wake_for_work(&'static self) {
