@@ -26,7 +26,7 @@ pub use crate::machine::cache::Traffic;
 pub use crate::machine::explored::{Choice, Decision};
 pub use crate::machine::preset::{Memory, PRESETS, Preset, System};
 use crate::machine::timed::Timed;
-pub use crate::machine::{Stopped, ThreadReport, Why, is_simulated, live_threads, random, traffic, work};
+pub use crate::machine::{Stopped, ThreadReport, Why, is_simulated, live_threads, random, socket, traffic, work};
 
 /// One pause of a spin loop.
 #[inline]

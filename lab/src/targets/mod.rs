@@ -4,6 +4,7 @@ pub mod compose;
 pub mod floors;
 pub mod lockable;
 pub mod locks;
+pub mod models;
 pub mod policies;
 pub mod queues;
 pub mod registry;

@@ -114,7 +114,8 @@ impl Target {
     #[must_use]
     pub fn runs_here(self) -> bool {
         const FOREIGN: [&str; 5] = ["std", "parking_lot", "pthread", "sem_t", "crossbeam"];
-        !cfg!(sudog_sim) || !FOREIGN.iter().any(|foreign| self.name().contains(foreign))
+        let is_model = matches!(self, Self::Lock(name) if LockName::MODELS.contains(&name));
+        !cfg!(sudog_sim) || is_model || !FOREIGN.iter().any(|foreign| self.name().contains(foreign))
     }
 
     /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.

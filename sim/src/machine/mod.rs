@@ -427,6 +427,15 @@ pub(crate) fn processors() -> Option<usize> {
     })
 }
 
+/// The socket of the processor that runs this thread. If schedules are explored, threads are of two sockets in turn.
+#[must_use]
+pub fn socket() -> usize {
+    with(|machine| match &machine.mode {
+        Mode::Timed(timed) => timed.socket(),
+        Mode::Explored(_) => machine.current % 2,
+    })
+}
+
 /// The next of a sequence of random numbers that the seed decides.
 #[must_use]
 pub fn random() -> u64 {

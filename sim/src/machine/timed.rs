@@ -98,6 +98,10 @@ impl Timed {
         self.cpus.len()
     }
 
+    pub(crate) fn socket(&self) -> usize {
+        self.preset.socket(self.preset.core(self.cpu))
+    }
+
     pub(crate) fn traffic(&self) -> Traffic {
         self.caches.traffic
     }

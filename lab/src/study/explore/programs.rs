@@ -17,6 +17,8 @@ use sudog_sync::mutex::{policy, stages};
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{Cond, GoMutex, Mutex, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake, context};
 
+use crate::targets::models;
+
 /// A program.
 pub struct Program {
     pub name: &'static str,
@@ -47,6 +49,11 @@ programs! {
     "clh": lock::<Clh>,
     "lifo": lock::<Lifo>,
     "reciprocating": lock::<Reciprocating>,
+    "model-tas-backoff": lock::<models::TasBackoff>,
+    "model-anderson": lock::<models::Anderson>,
+    "model-cna": lock::<models::Cna>,
+    "model-std": lock::<models::StdMutex>,
+    "model-parking_lot": lock::<models::ParkingLot>,
     "capacitor-mcs": lock::<Capacitor<Mcs>>,
     "sliding-window-mcs": lock::<Sliding<Mcs>>,
     "sema-runtime": semaphore::<RuntimeSema>,

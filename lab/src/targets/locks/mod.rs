@@ -21,6 +21,7 @@ use sudog_sync::{
     mutex::{policy, stages},
 };
 
+use crate::targets::models;
 use crate::targets::registry::registry;
 
 registry! {
@@ -113,6 +114,16 @@ registry! {
         "last come, first served; spins";
     ReciprocatingSpin = "reciprocating-spin": Reciprocating<Spin>,
         "the Reciprocating lock; spins, as in the paper";
+    TasBackoff = "tas-backoff": models::TasBackoff,
+        "a model: test-and-set with exponential back-off";
+    Anderson = "anderson": models::Anderson,
+        "a model: Anderson's array lock; spins";
+    Cna = "cna": models::Cna,
+        "a model: the compact NUMA-aware lock; spins";
+    StdModel = "std-model": models::StdMutex,
+        "a model: std's mutex on a futex";
+    ParkingLotModel = "parking_lot-model": models::ParkingLot,
+        "a model: parking_lot 0.12's mutex";
 }
 
 impl LockName {
@@ -140,10 +151,14 @@ impl LockName {
         Self::ReciprocatingSpin,
     ];
 
+    /// Models of locks that are not ours.
+    pub const MODELS: &[Self] = &[Self::TasBackoff, Self::Anderson, Self::Cna, Self::StdModel, Self::ParkingLotModel];
+
     /// All but those for study.
     #[must_use]
     pub fn usual() -> Vec<Self> {
-        let for_study = |lock: &Self| [Self::STAGES, Self::POLICIES, Self::SPIN].iter().any(|s| s.contains(lock));
+        let for_study =
+            |lock: &Self| [Self::STAGES, Self::POLICIES, Self::SPIN, Self::MODELS].iter().any(|s| s.contains(lock));
         Self::ALL.iter().copied().filter(|lock| !for_study(lock)).collect()
     }
 
@@ -165,10 +180,11 @@ impl LockName {
         Self::Pthread,
     ];
 
-    /// Whether it is a peer's lock: neither a Go mutex nor another one of ours.
+    /// Whether it is a peer's lock: neither a Go mutex, nor another one of ours, nor a model.
     #[must_use]
     pub fn is_peer(self) -> bool {
-        !self.name().starts_with("go") && !Self::STAGES.contains(&self) && !Self::SPIN.contains(&self)
+        let ours = [Self::STAGES, Self::SPIN, Self::MODELS];
+        !self.name().starts_with("go") && !ours.iter().any(|ours| ours.contains(&self))
     }
 
     /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.

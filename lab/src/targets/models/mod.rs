@@ -1,0 +1,24 @@
+//! Models of locks that are not ours: written after the algorithm of each, for the simulated machine, where the originals
+//! cannot run (they sleep in the real kernel, and their accesses are no steps). For study only.
+//!
+//! | model | after | what it leaves out |
+//! |---|---|---|
+//! | [`TasBackoff`] | a swap in a loop with exponential back-off; Anderson 1990 | |
+//! | [`StdMutex`] | `std::sync::Mutex` on a futex, Rust 1.62 and later | poisoning |
+//! | [`Anderson`] | the array lock of Anderson 1990 | boolean slots: see there |
+//! | [`ParkingLot`] | `parking_lot::RawMutex` 0.12 | the table that grows; a bucket's lock is the system's |
+//! | [`Cna`] | the compact NUMA-aware lock of Dice and Kogan, EuroSys 2019 | the packing of a node into two words |
+//!
+//! There is none of the TWA lock, as patents are said to cover it (`NOTICE`).
+
+mod anderson;
+mod cna;
+mod parking_lot;
+mod std_mutex;
+mod tas_backoff;
+
+pub use anderson::Anderson;
+pub use cna::Cna;
+pub use parking_lot::ParkingLot;
+pub use std_mutex::StdMutex;
+pub use tas_backoff::TasBackoff;
