@@ -9,13 +9,15 @@ use std::time::Duration;
 use sudog_locks::capacitor::{Capacitor, Sliding};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_runtime::chan::{Chan, select};
-use sudog_runtime::goroutine::{go, gosched, run, spawn};
+use sudog_runtime::chan::{Chan, channel as channel_of, select, select_async};
+use sudog_runtime::goroutine::{block_on, go, gosched, run, run_local, spawn};
 use sudog_runtime::shim::system::atomic::AtomicU32;
 use sudog_runtime::shim::{now, system::thread};
 use sudog_sync::mutex::{policy, stages};
 use sudog_sync::semaphore::RuntimeSema;
-use sudog_sync::{Cond, GoMutex, Mutex, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake, context};
+use sudog_sync::{
+    AsyncSemaphore, Cond, GoMutex, Mutex, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake, context,
+};
 
 use crate::targets::models;
 
@@ -66,6 +68,7 @@ programs! {
     "rwmutex": rw_mutex,
     "cond": cond,
     "cond-deadline": cond_deadline,
+    "cond-unwound": cond_unwound,
     "wait-group": wait_group,
     "once": once,
     "pool": pool,
@@ -75,7 +78,9 @@ programs! {
     "chan-dropped-receive": dropped_receive,
     "chan-deadlines": channel_deadlines,
     "chan-close": close,
+    "chan-receiver-leaves": receiver_leaves,
     "chan-select": select_two,
+    "chan-select-future": select_beside_future,
     "goroutines": goroutines,
     "goroutines-channels": goroutines_channels,
     "goroutines-sleep": goroutines_sleep,
@@ -240,6 +245,31 @@ fn cond_deadline() {
     });
 }
 
+/// The scheduler of a goroutine ends while it waits: a signal that had come for it goes to the next.
+fn cond_unwound() {
+    let shared = Arc::new((Mutex::new(false), Cond::new()));
+    let wait = |shared: &(Mutex<bool>, Cond)| {
+        let mut guard = shared.0.lock();
+        while !*guard {
+            shared.1.wait(&mut guard);
+        }
+        drop(guard);
+        shared.1.signal();
+    };
+    on_threads(3, move |me| match me {
+        0 => {
+            *shared.0.lock() = true;
+            shared.1.signal();
+        }
+        1 => run_local(|| {
+            let shared = shared.clone();
+            go(move || wait(&shared));
+            gosched();
+        }),
+        _ => wait(&shared),
+    });
+}
+
 fn wait_group() {
     let shared = Arc::new((WaitGroup::new(), AtomicU32::new(0)));
     shared.0.add(2);
@@ -372,6 +402,44 @@ fn close() {
         }
     });
     assert_eq!(received.load(Relaxed), 2, "what was sent before the close is received");
+}
+
+/// The receiver leaves, and ends the sends that wait: each value has been received, or comes back.
+fn receiver_leaves() {
+    let (tx, rx) = channel_of::<u32>(0);
+    let rx = Mutex::new(Some(rx));
+    let sent = Arc::new(AtomicU32::new(0));
+    let theirs = sent.clone();
+    on_threads(3, move |me| {
+        if me == 0 {
+            let rx = rx.lock().take().expect("it is taken once");
+            theirs.fetch_sub(rx.recv().expect("a sender is left"), Relaxed);
+        } else if tx.send(1).is_ok() {
+            theirs.fetch_add(1, Relaxed);
+        }
+    });
+    assert_eq!(sent.load(Relaxed), 0, "what was sent has been received");
+}
+
+/// A task waits for a channel and a permit, and takes one of them: the other is left for others.
+fn select_beside_future() {
+    let (ch, permits) = (Chan::<u32>::new(0), Arc::new(RuntimeSema::new(0)));
+    let (to, theirs) = (ch.clone(), permits.clone());
+    let sender = thread::spawn(move || to.send(1));
+    let releaser = thread::spawn(move || theirs.release(Wake::Normal));
+    let received = block_on(async {
+        select_async! {
+            recv(ch) -> value => value == Some(1),
+            future(permits.acquire_async(Order::Fifo)) => false,
+        }
+    });
+    if received {
+        permits.acquire(Order::Fifo);
+    } else {
+        assert_eq!(ch.recv(), Some(1));
+    }
+    sender.join().expect("it does not panic");
+    releaser.join().expect("it does not panic");
 }
 
 fn select_two() {
