@@ -188,6 +188,14 @@ impl From<SemaphoreName> for Target {
 mod tests {
     use super::*;
 
+    /// A simulated machine runs models of foreign locks in place of these.
+    #[test]
+    fn models_run_wherever_the_laboratory_does() {
+        assert!(LockName::MODELS.iter().all(|&model| Target::Lock(model).runs_here() && !model.is_peer()));
+        assert_eq!(Target::Lock(LockName::Std).runs_here(), !cfg!(sudog_sim));
+        assert_eq!(Target::Lock(LockName::ParkingLot012).runs_here(), !cfg!(sudog_sim));
+    }
+
     #[test]
     fn the_kind_is_the_field() {
         let composed: Composition = "sliding(go,b=2)".parse().unwrap();

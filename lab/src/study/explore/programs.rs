@@ -54,6 +54,7 @@ programs! {
     "model-tas-backoff": lock::<models::TasBackoff>,
     "model-anderson": lock::<models::Anderson>,
     "model-cna": lock::<models::Cna>,
+    "model-twa-lock": lock::<models::TwaLock>,
     "model-std": lock::<models::StdMutex>,
     "model-parking_lot": lock::<models::ParkingLot>,
     "capacitor-mcs": lock::<Capacitor<Mcs>>,

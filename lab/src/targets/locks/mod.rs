@@ -120,6 +120,8 @@ registry! {
         "a model: Anderson's array lock; spins";
     Cna = "cna": models::Cna,
         "a model: the compact NUMA-aware lock; spins";
+    TwaLockModel = "twa-lock": models::TwaLock,
+        "a model: the ticket lock with a waiting array; spins";
     StdModel = "std-model": models::StdMutex,
         "a model: std's mutex on a futex";
     ParkingLotModel = "parking_lot-model": models::ParkingLot,
@@ -152,7 +154,8 @@ impl LockName {
     ];
 
     /// Models of locks that are not ours.
-    pub const MODELS: &[Self] = &[Self::TasBackoff, Self::Anderson, Self::Cna, Self::StdModel, Self::ParkingLotModel];
+    pub const MODELS: &[Self] =
+        &[Self::TasBackoff, Self::Anderson, Self::Cna, Self::TwaLockModel, Self::StdModel, Self::ParkingLotModel];
 
     /// All but those for study.
     #[must_use]

@@ -8,17 +8,20 @@
 //! | [`Anderson`] | the array lock of Anderson 1990 | boolean slots: see there |
 //! | [`ParkingLot`] | `parking_lot::RawMutex` 0.12 | the table that grows; a bucket's lock is the system's |
 //! | [`Cna`] | the compact NUMA-aware lock of Dice and Kogan, EuroSys 2019 | the packing of a node into two words |
+//! | [`TwaLock`] | the ticket lock with a waiting array, Dice and Kogan, Euro-Par 2019 | |
 //!
-//! There is none of the TWA lock, as patents are said to cover it (`NOTICE`).
+//! Patents are said to cover the last two: see `NOTICE`.
 
 mod anderson;
 mod cna;
 mod parking_lot;
 mod std_mutex;
 mod tas_backoff;
+mod twa_lock;
 
 pub use anderson::Anderson;
 pub use cna::Cna;
 pub use parking_lot::ParkingLot;
 pub use std_mutex::StdMutex;
 pub use tas_backoff::TasBackoff;
+pub use twa_lock::TwaLock;
