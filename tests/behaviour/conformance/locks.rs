@@ -73,6 +73,15 @@ over_every_lock! {
         clh_spin = ClhSpin;
         lifo_spin = LifoSpin;
         reciprocating_spin = ReciprocatingSpin;
+        tas_backoff = TasBackoff;
+        anderson = Anderson;
+        cna = Cna;
+        twa_lock_model = TwaLockModel;
+        bar_david_tts = BarDavidTts;
+        bar_david_lifo = BarDavidLifo;
+        bar_david_mcs = BarDavidMcs;
+        std_model = StdModel;
+        parking_lot_model = ParkingLotModel;
     }
 }
 

@@ -55,6 +55,7 @@ programs! {
     "model-anderson": lock::<models::Anderson>,
     "model-cna": lock::<models::Cna>,
     "model-twa-lock": lock::<models::TwaLock>,
+    "model-bar-david": lock::<models::BarDavid<Lifo>>,
     "model-std": lock::<models::StdMutex>,
     "model-parking_lot": lock::<models::ParkingLot>,
     "capacitor-mcs": lock::<Capacitor<Mcs>>,

@@ -122,6 +122,12 @@ registry! {
         "a model: the compact NUMA-aware lock; spins";
     TwaLockModel = "twa-lock": models::TwaLock,
         "a model: the ticket lock with a waiting array; spins";
+    BarDavidTts = "bar-david-tts": models::BarDavid<Tts<Spin>>,
+        "Bar-David's transformation around tts-spin";
+    BarDavidLifo = "bar-david-lifo": models::BarDavid<Lifo<Spin>>,
+        "Bar-David's transformation around lifo-spin";
+    BarDavidMcs = "bar-david-mcs": models::BarDavid<Mcs<Spin>>,
+        "Bar-David's transformation around mcs-spin";
     StdModel = "std-model": models::StdMutex,
         "a model: std's mutex on a futex";
     ParkingLotModel = "parking_lot-model": models::ParkingLot,
@@ -154,8 +160,17 @@ impl LockName {
     ];
 
     /// Models of locks that are not ours.
-    pub const MODELS: &[Self] =
-        &[Self::TasBackoff, Self::Anderson, Self::Cna, Self::TwaLockModel, Self::StdModel, Self::ParkingLotModel];
+    pub const MODELS: &[Self] = &[
+        Self::TasBackoff,
+        Self::Anderson,
+        Self::Cna,
+        Self::TwaLockModel,
+        Self::BarDavidTts,
+        Self::BarDavidLifo,
+        Self::BarDavidMcs,
+        Self::StdModel,
+        Self::ParkingLotModel,
+    ];
 
     /// All but those for study.
     #[must_use]

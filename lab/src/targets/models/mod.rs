@@ -9,10 +9,12 @@
 //! | [`ParkingLot`] | `parking_lot::RawMutex` 0.12 | the table that grows; a bucket's lock is the system's |
 //! | [`Cna`] | the compact NUMA-aware lock of Dice and Kogan, EuroSys 2019 | the packing of a node into two words |
 //! | [`TwaLock`] | the ticket lock with a waiting array, Dice and Kogan, Euro-Par 2019 | |
+//! | [`BarDavid`] | around any lock: the transformation of Bar-David, 1998 | |
 //!
-//! Patents are said to cover the last two: see `NOTICE`.
+//! Patents are said to cover CNA and the TWA lock: see `NOTICE`.
 
 mod anderson;
+mod bar_david;
 mod cna;
 mod parking_lot;
 mod std_mutex;
@@ -20,6 +22,7 @@ mod tas_backoff;
 mod twa_lock;
 
 pub use anderson::Anderson;
+pub use bar_david::BarDavid;
 pub use cna::Cna;
 pub use parking_lot::ParkingLot;
 pub use std_mutex::StdMutex;
