@@ -38,7 +38,7 @@ mod model {
     use std::time::Duration;
     use sudog_runtime::reached::must_reach;
 
-    const STARVING: u32 = State::UNLOCKED.claim().0;
+    const STARVING: u32 = State::UNLOCKED.register(false, true).0 & !WAITER;
     const BESIDE: &str = "a waiter unregisters while another accepts the mutex";
     const LEAVES: &str = "a waiter that gives up unregisters";
 
