@@ -279,8 +279,8 @@ fn many_keys_of_one_hash() {
     assert_eq!(map.load(&1), None);
 }
 
-/// Keys are always new ones; few are there at a time, and few are in memory. The writers meet every thousand rounds: one that
-/// the system stops in the middle of a call keeps what the other removes meanwhile, however much that is.
+/// Keys are always new ones; few are there at a time, and few are in memory. The writers meet every thousand rounds: a writer
+/// that the system stops in the middle of a call keeps all that the other removes meanwhile.
 #[test]
 fn memory_is_bounded_though_keys_are_new() {
     const ROUNDS: u64 = if cfg!(debug_assertions) { 50_000 } else { 500_000 };

@@ -56,6 +56,7 @@ programs! {
     "model-cna": lock::<models::Cna>,
     "model-twa-lock": lock::<models::TwaLock>,
     "model-bar-david": lock::<models::BarDavid<Lifo>>,
+    "model-bar-david-bound": bar_david_bound,
     "model-std": lock::<models::StdMutex>,
     "model-parking_lot": lock::<models::ParkingLot>,
     "capacitor-mcs": lock::<Capacitor<Mcs>>,
@@ -143,6 +144,25 @@ fn lock<L: RawLock + 'static>() {
     let guard = lock.try_lock();
     // SAFETY: locked just now.
     unsafe { lock.unlock(guard.expect("all have unlocked")) };
+}
+
+/// Of n contenders, others overtake one at most n (n - 1) times after it has announced itself, whatever the inner lock does.
+fn bar_david_bound() {
+    const N: u32 = 3;
+    let shared = Arc::new((models::BarDavid::<Lifo>::new(), Alone::default()));
+    on_threads(N as usize, move |_| {
+        let (lock, alone) = &*shared;
+        for _ in 0..8 {
+            let me = lock.announce();
+            let before = alone.visits.load(Relaxed);
+            let guard = lock.lock_announced(me);
+            let overtook = alone.visits.load(Relaxed) - before;
+            assert!(overtook <= N * (N - 1), "others overtook a contender {overtook} times");
+            alone.visit();
+            // SAFETY: locked above, by this thread.
+            unsafe { lock.unlock(guard) };
+        }
+    });
 }
 
 /// Permits are conserved: two may be inside.

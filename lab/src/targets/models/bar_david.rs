@@ -5,24 +5,43 @@
 //! | announce | contender | raises the flag of its number |
 //! | wait | contender | until `turn` is its number, or the flag of `turn` is down |
 //! | lock | contender | locks the inner lock |
-//! | release | owner | lowers its flag; if the flag of `turn` is down, `turn` goes to the next number; unlocks the inner lock |
+//! | release | owner | lowers its flag; if `turn` is its number or the flag of `turn` is down, `turn` goes to the next number; unlocks the inner lock |
 //!
-//! Say contender *i* has raised its flag. While `turn` is at another number with its flag up, no contender starts to lock
-//! but that one: those that were past the wait before lock once each, and the one at `turn` has the lock, as the inner lock is
-//! free of deadlocks. Then `turn` goes on. After at most as many steps as there are numbers it is *i*, and stays. For each of *n*
-//! values of `turn` fewer than *n* others overtake *i*, and one more where the flag is down: at most n² - 1 in all.
+//! # The bound
 //!
-//! A number belongs to a thread, the least that is free when it first locks such a lock; a thread gives it back as it ends. A
-//! flag is a counter here, as the goroutines of a worker share a number, and so do threads beyond 256: the transformation's is a plain
-//! register, as is `turn`, which owners alone write.
+//! Let *n* contenders have a number each. Contender *i* has raised its flag. Each release finds `turn` at a number *t*.
 //!
-//! Source: Y. Bar-David, 1998, as in M. Raynal, *Concurrent Programming: Algorithms, Principles, and Foundations*, 2.2.2; the
-//! bound: arXiv 2606.19003.
+//! - The flag of *t* is down: `turn` goes on.
+//! - The flag of *t* is up: each contender that starts to wait stays there until *t* releases. A contender whose release leaves
+//!   `turn` at *t* starts to wait again, so it acquires once at most. The inner lock is free of deadlocks, so *t* acquires as well. At most
+//!   *n* - 1 contenders acquire before `turn` goes on.
+//!
+//! `turn` is *i* after at most *n* - 1 such changes, and stays until *i* releases; each of the others then acquires once more at
+//! most. Others overtake *i* at most (*n* - 1)² + *n* - 1 = *n*(*n* - 1) times. The program `model-bar-david-bound` of the exploration
+//! asserts this.
+//!
+//! # Orderings
+//!
+//! Exclusion is the inner lock's; `turn` and the flags decide only when a contender goes to it. Owners alone write `turn`,
+//! under the inner lock, so a relaxed load of an owner reads the last value. A raised flag is released after `n`, and acquired by the
+//! owner that looks at it: an owner that sees the flag includes its number. A contender acquires `turn`, and so does not miss a
+//! flag that the owner which set `turn` has seen. A contender that reads an old value of either goes to the inner lock as one
+//! that was past the wait before, or waits until the new value arrives.
+//!
+//! # Numbers
+//!
+//! A number belongs to a thread, the least that is free when it first locks such a lock; a thread gives it back as it ends. The
+//! goroutines of a worker share its number, and so do threads beyond 256: so a flag is a counter here. Contenders of one number
+//! share its turns: an owner whose number is `turn` ends the turn, even if another of this number waits. The bound is then
+//! of numbers. In the transformation as published a flag is a plain register, and a release looks at the flag of `turn` alone.
+//!
+//! Source: Y. Bar-David, 1998, as in M. Raynal, *Concurrent Programming: Algorithms, Principles, and Foundations*, 2.2.2;
+//! analysed in arXiv 2606.19003.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::shim::system::{self, thread_local};
@@ -72,20 +91,29 @@ pub struct BarDavid<L> {
 }
 
 impl<L> BarDavid<L> {
-    fn may_go(&self, me: usize) -> bool {
-        let turn = self.turn.load(Acquire);
-        turn == me || self.flags[turn].load(SeqCst) == 0
-    }
-
-    /// Raises the caller's flag.
-    fn announce(&self) -> usize {
+    /// Raises the flag of the caller's number, and returns the number. From here on the bound counts.
+    pub fn announce(&self) -> usize {
         let me = NUMBER.with(|number| number.0) % NUMBERS;
         if self.n.load(Relaxed) <= me {
             self.n.fetch_max(me + 1, Relaxed);
         }
-        // SeqCst, as its load: of two contenders that raise their flags and look at the other's, one sees it.
-        self.flags[me].fetch_add(1, SeqCst);
+        self.flags[me].fetch_add(1, Release);
         me
+    }
+
+    fn may_go(&self, me: usize) -> bool {
+        let turn = self.turn.load(Acquire);
+        turn == me || self.flags[turn].load(Relaxed) == 0
+    }
+}
+
+impl<L: RawLock> BarDavid<L> {
+    /// Locks for the contender that [`announce`](Self::announce) has given this number.
+    pub fn lock_announced(&self, me: usize) -> <Self as RawLock>::Guard {
+        while !self.may_go(me) {
+            spin::do_spin(1);
+        }
+        (me, self.inner.lock())
     }
 }
 
@@ -107,10 +135,7 @@ unsafe impl<L: RawLock> RawLock for BarDavid<L> {
 
     fn lock(&self) -> Self::Guard {
         let me = self.announce();
-        while !self.may_go(me) {
-            spin::do_spin(1);
-        }
-        (me, self.inner.lock())
+        self.lock_announced(me)
     }
 
     fn try_lock(&self) -> Option<Self::Guard> {
@@ -125,7 +150,7 @@ unsafe impl<L: RawLock> RawLock for BarDavid<L> {
     unsafe fn unlock(&self, (me, guard): Self::Guard) {
         self.flags[me].fetch_sub(1, Release);
         let turn = self.turn.load(Relaxed);
-        if self.flags[turn].load(Acquire) == 0 {
+        if turn == me || self.flags[turn].load(Acquire) == 0 {
             self.turn.store((turn + 1) % self.n.load(Relaxed), Release);
         }
         // SAFETY: it came from the inner lock of this lock, on this thread, by the contract.
