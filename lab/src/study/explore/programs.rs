@@ -1,6 +1,7 @@
 //! Programs to explore: each a few threads or goroutines, and what must be true of them.
 
 use std::collections::VecDeque;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
@@ -10,9 +11,10 @@ use sudog_locks::capacitor::{Capacitor, Sliding};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_runtime::chan::{Chan, channel as channel_of, select, select_async};
-use sudog_runtime::goroutine::{block_on, go, gosched, run, run_local, spawn};
+use sudog_runtime::goroutine::{Builder, OnPanic, block_on, go, goexit, gosched, run, run_local, sleep, spawn};
 use sudog_runtime::shim::system::atomic::AtomicU32;
 use sudog_runtime::shim::{now, system::thread};
+use sudog_runtime::{G, ParkResult};
 use sudog_sync::mutex::{policy, stages};
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{
@@ -88,6 +90,7 @@ programs! {
     "goroutines-channels": goroutines_channels,
     "goroutines-sleep": goroutines_sleep,
     "goroutines-deadlines": goroutines_deadlines,
+    "goroutines-commits": goroutines_commits,
 }
 
 /// Runs `body` on so many threads, one of them the caller's.
@@ -536,8 +539,8 @@ fn goroutines_channels() {
 fn goroutines_sleep() {
     run(|| {
         let begun = now();
-        let handle = spawn(|| sudog_runtime::goroutine::sleep(Duration::from_millis(3)));
-        sudog_runtime::goroutine::sleep(Duration::from_millis(2));
+        let handle = spawn(|| sleep(Duration::from_millis(3)));
+        sleep(Duration::from_millis(2));
         handle.join().expect("it does not panic");
         assert!(now() - begun >= Duration::from_millis(3), "a sleep is too short");
     });
@@ -567,4 +570,40 @@ fn goroutines_deadlines() {
         usize::from(shared.0.try_acquire()) + usize::from(shared.0.try_acquire())
     });
     assert_eq!(left, 1, "permits are conserved");
+}
+
+/// A commit gives way, sleeps, panics or ends its goroutine. The deadline of its park holds if the commit returns, and
+/// ends no other wait: not that of the next goroutine on the same stack.
+fn goroutines_commits() {
+    let park = |commit: fn()| {
+        let deadline = now() + Duration::from_micros(1);
+        (G::current().park(Some(deadline), commit), now() >= deadline)
+    };
+    let wait = || {
+        let shared = Arc::new((RuntimeSema::new(0), AtomicU32::new(0)));
+        let releaser = shared.clone();
+        go(move || {
+            sleep(Duration::from_micros(3));
+            releaser.1.store(1, Relaxed);
+            releaser.0.release(Wake::Normal);
+        });
+        shared.0.acquire(Order::Fifo);
+        assert_eq!(shared.1.load(Relaxed), 1, "a wait ends before its release");
+    };
+    let commits: [(fn(), bool); 4] = [
+        (gosched, true),
+        (|| sleep(Duration::from_nanos(500)), true),
+        (|| resume_unwind(Box::new(())), false),
+        (|| goexit(), false),
+    ];
+    run(|| {
+        let handles = commits.map(|(commit, returns)| {
+            spawn(move || {
+                let parked = Builder::new().on_panic(OnPanic::Unwind).spawn(move || park(commit)).join();
+                assert_eq!(parked.ok(), returns.then_some((ParkResult::TimedOut, true)));
+                spawn(wait).join().expect("it does not panic");
+            })
+        });
+        handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
+    });
 }
