@@ -1,9 +1,11 @@
 //! Threads: simulated ones inside a simulation, the system's outside.
 
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::marker::PhantomData;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -160,5 +162,86 @@ impl<T> JoinHandle<T> {
             Handle::Real(handle) => handle.is_finished(),
             Handle::Simulated(packet) => packet.done.load(Acquire) != 0,
         }
+    }
+}
+
+/// As of `std`; but only the thread that called [`scope`] spawns.
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    /// None: joined by its handle.
+    threads: RefCell<Vec<Option<JoinHandle<()>>>>,
+    _scope: PhantomData<&'scope mut &'scope ()>,
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+/// As of `std`.
+pub struct ScopedJoinHandle<'scope, T> {
+    threads: &'scope RefCell<Vec<Option<JoinHandle<()>>>>,
+    index: usize,
+    value: Arc<std::sync::Mutex<Option<T>>>,
+}
+
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScopedJoinHandle")
+    }
+}
+
+/// As of `std`: threads that borrow from the caller. Joins them before it returns.
+///
+/// # Panics
+///
+/// As of `std`.
+pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
+    let scope = Scope { threads: RefCell::default(), _scope: PhantomData, _env: PhantomData };
+    let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    let threads = scope.threads.take();
+    let joined: Vec<_> = threads.into_iter().flatten().map(JoinHandle::join).collect();
+    match result {
+        Err(panic) => resume_unwind(panic),
+        Ok(_) if joined.iter().any(|result| result.is_err()) => panic!("a scoped thread panicked"),
+        Ok(value) => value,
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// As of `std`.
+    ///
+    /// # Panics
+    ///
+    /// As of `std`.
+    pub fn spawn<T: Send + 'scope>(
+        &'scope self,
+        body: impl FnOnce() -> T + Send + 'scope,
+    ) -> ScopedJoinHandle<'scope, T> {
+        let value = Arc::new(std::sync::Mutex::new(None));
+        let theirs = value.clone();
+        let body: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || {
+            let value = body();
+            *theirs.lock().expect("nobody panics with it") = Some(value);
+        });
+        // SAFETY:
+        // - the types differ in the lifetime only;
+        // - `scope` joins the thread before it returns or unwinds, so 'scope is not over; the thread has then dropped what
+        //   `body` holds.
+        let body = unsafe { mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Box<dyn FnOnce() + Send>>(body) };
+        let thread = spawn(body);
+        let mut threads = self.threads.borrow_mut();
+        threads.push(Some(thread));
+        ScopedJoinHandle { threads: &self.threads, index: threads.len() - 1, value }
+    }
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// As of `std`.
+    ///
+    /// # Errors
+    ///
+    /// As of `std`.
+    pub fn join(self) -> Result<T> {
+        let thread = self.threads.borrow_mut()[self.index].take();
+        thread.expect("a thread is joined once").join()?;
+        let value = self.value.lock().expect("nobody panics with it").take();
+        Ok(value.expect("a thread that has not panicked has a value"))
     }
 }

@@ -1,5 +1,6 @@
 //! Exploration finds what is wrong, and nothing in what is right.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -102,6 +103,27 @@ fn a_right_program() {
     assert!(time::now() - begun >= Duration::from_secs(3600), "an hour of simulated time");
 }
 
+/// A timer that is an hour away ends no wait that a wake-up ends.
+fn waits_for_an_hour() {
+    let (word, deadline) = (AtomicU32::new(0), time::now() + Duration::from_secs(3600));
+    thread::scope(|s| {
+        let waker = s.spawn(|| {
+            word.store(1, Release);
+            futex::wake(&raw const word, 1);
+            7
+        });
+        while word.load(Acquire) == 0 {
+            assert!(futex::wait(&word, 0, Some(deadline)), "the hour is over");
+        }
+        assert_eq!(waker.join().expect("it does not panic"), 7);
+    });
+}
+
+/// A scope passes on the panic of a thread that nobody has joined.
+fn scope_of_a_panic() {
+    thread::scope(|s| _ = s.spawn(|| resume_unwind(Box::new(()))));
+}
+
 fn finds(name: &str, program: fn(), schedule: Schedule, words: &str) {
     let explore = explore(schedule);
     let failure = explore.check(SEEDS, &program).expect_err(name);
@@ -126,7 +148,13 @@ fn main() {
         finds("spins for ever", spins_for_ever, schedule, "the simulated time is up");
         let explored = explore(schedule).check(0..300, &a_right_program);
         assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(300));
+        finds("the scope of a panic", scope_of_a_panic, schedule, "a scoped thread panicked");
+        let explored = explore(schedule).check(SEEDS, &waits_for_an_hour);
+        assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(SEEDS.end));
     }
+    // A schedule may name a thread that is not there: one that has lost some of its decisions spawns fewer in the same time.
+    let absent = explore(Schedule::Mixed).replay(&[(1, Choice::Spurious(9)), (2, Choice::Run(9))], &a_right_program);
+    assert!(absent.is_none(), "{absent:?}");
     let schedule = [(3, Choice::Run(2)), (4, Choice::Timer), (9, Choice::Jump(77)), (10, Choice::Spurious(1))];
     assert_eq!(read_schedule(&write_schedule(&schedule)).expect("it is one"), schedule);
     for bad in ["x", "1:run", "1:jump-1", "1:wakex", ":timer"] {

@@ -22,6 +22,9 @@ use super::{Access, Ended, Machine, Mode, State, ThreadId};
 /// What a step takes, in nanoseconds.
 const STEP: u64 = 10;
 
+/// A timer so many nanoseconds away goes off only if no thread can run: whoever waits for so long waits as if for ever.
+const FAR: u64 = 600_000_000_000;
+
 /// A departure from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -225,7 +228,7 @@ impl Machine {
     fn decide(&mut self, point: Point) {
         let id = self.current;
         let limit = self.limit;
-        let timers = self.earliest_timer().is_some();
+        let timers = self.earliest_timer().is_some_and(|(at, _)| at < self.clock.saturating_add(FAR));
         let may_wake = self.explored().faults.is_some();
         let sleepers: Vec<_> = if may_wake { self.futex_sleepers() } else { Vec::new() };
         let explored = self.explored();
@@ -271,7 +274,8 @@ impl Machine {
                 }
             }
             Choice::Spurious(id) => {
-                if let State::Waits(address) = self.threads[id].state {
+                // A schedule without some of its decisions may not have spawned the thread yet.
+                if let Some(&State::Waits(address)) = self.threads.get(id).map(|thread| &thread.state) {
                     if let Some(queue) = self.sleepers.get_mut(&address) {
                         queue.retain(|sleeper| *sleeper != id);
                     }

@@ -1,5 +1,5 @@
-//! What every lock and every semaphore must do: one suite for each trait, compiled for every backend in the
-//! laboratory's registries, ours and others.
+//! What every lock and every semaphore must do: the laboratory's suite for each trait, on real threads, compiled for every
+//! backend in its registries, ours and others.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod locks;
@@ -27,7 +27,7 @@ macro_rules! over_every_backend {
                 type Out = ();
                 fn run<B: $Backend + 'static>(self) {
                     let _watchdog = support::Watchdog::new();
-                    super::$check::<B>();
+                    checks::$check::<B>(support::pat);
                 }
             }
             $with($name, Check)

@@ -1,25 +1,31 @@
 //! `cargo sim explore`: the library's own code under thousands of schedules.
 //!
-//! Each program of [`programs`] is run once for each seed: see [`sudog_sim::explore`].
+//! Each program of [`programs`], or each check of [`conformance`](crate::conformance) on each lock and semaphore, runs once
+//! for each seed: see [`sudog_sim::explore`].
 
 mod programs;
+mod suite;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 use sudog_sim::explore::{Explore, Schedule, read_schedule, write_schedule};
 
-use self::programs::{PROGRAMS, Program};
 use crate::output::Output;
 use crate::output::failure::Failure;
 
 /// Options of `explore`.
 #[derive(Args, Clone, Debug)]
 pub struct ExploreArgs {
-    /// Programs, by name, or parts of names [default: all]
+    /// Programs, by name, or by a part of their names if none has this name [default: all]
     #[arg(long, value_name = "NAME")]
     pub test: Vec<String>,
+
+    /// The conformance suite instead: programs NAME:CHECK for each lock and semaphore of the laboratory
+    #[arg(long)]
+    pub conformance: bool,
 
     /// Seeds for each program
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -56,15 +62,27 @@ struct Record<'a> {
     schedule: Option<String>,
 }
 
+/// A program.
+struct Program {
+    name: Cow<'static, str>,
+    body: Box<dyn Fn()>,
+}
+
 /// Explores, and prints. This process has one thread.
 pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
-    let wanted = |program: &&Program| args.test.is_empty() || args.test.iter().any(|test| program.name.contains(test));
-    let programs: Vec<_> = PROGRAMS.iter().filter(wanted).collect();
+    let all = if args.conformance { suite::programs() } else { programs::programs() };
+    let is_name = |test: &String| all.iter().any(|program| program.name == **test);
+    let names =
+        |test: &String, program: &Program| program.name == **test || !is_name(test) && program.name.contains(test);
+    let wanted = |program: &&Program| args.test.is_empty() || args.test.iter().any(|test| names(test, program));
+    let programs: Vec<_> = all.iter().filter(wanted).collect();
     if programs.is_empty() {
-        let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+        let known: Vec<_> = all.iter().map(|program| &*program.name).collect();
         return Err(Failure::Usage(format!("no program of this name; known: {}", known.join(", "))));
     }
-    let explore = Explore { faults: !args.no_faults, schedule: Schedule::Mixed, ..Explore::default() };
+    // Waiters that spin make many decisions while a preempted owner makes none.
+    let most = if args.conformance { 3_000_000 } else { Explore::default().most };
+    let explore = Explore { faults: !args.no_faults, schedule: Schedule::Mixed, most, ..Explore::default() };
     if let Some(schedule) = &args.replay {
         let schedule = read_schedule(schedule).ok_or_else(|| Failure::Usage("this is no schedule".into()))?;
         let [program] = programs[..] else {
@@ -82,7 +100,7 @@ pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
         let found = explore.check(seeds, &program.body);
         output.record(&Record {
             bench: "explore",
-            program: program.name,
+            program: &program.name,
             seeds: args.seeds,
             failure: found.as_ref().err().map(|failure| failure.what.clone()),
             seed: found.as_ref().err().map(|failure| failure.seed),

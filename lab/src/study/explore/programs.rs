@@ -21,18 +21,15 @@ use sudog_sync::{
     AsyncSemaphore, Cond, GoMutex, Mutex, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake, context,
 };
 
+use super::Program;
 use crate::targets::models;
-
-/// A program.
-pub struct Program {
-    pub name: &'static str,
-    pub body: fn(),
-}
 
 macro_rules! programs {
     ($($name:literal: $body:expr,)*) => {
         /// All of them.
-        pub const PROGRAMS: &[Program] = &[$(Program { name: $name, body: $body },)*];
+        pub(super) fn programs() -> Vec<Program> {
+            vec![$(Program { name: $name.into(), body: Box::new($body) },)*]
+        }
     };
 }
 

@@ -1,0 +1,194 @@
+//! The checks of [`RawLock`].
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use rand_mt::Mt64;
+use sudog_runtime::shim::system::{
+    atomic::{AtomicBool, AtomicU32, AtomicU64},
+    now, thread,
+};
+use sudog_sync::RawLock;
+
+use super::{Check, eventually, far, real_or_simulated};
+
+/// All of them.
+pub fn checks<L: RawLock + 'static>() -> [Check; 7] {
+    super::checks![L:
+        one_at_a_time,
+        try_lock_takes_a_free_lock_only,
+        a_deadline_in_the_past_is_a_try,
+        a_deadline_ends_a_wait_and_not_too_soon,
+        a_far_deadline_is_a_lock,
+        a_storm_of_timeouts_leaves_nothing_behind,
+        a_forgotten_guard_leaves_it_locked,
+    ]
+}
+
+/// An acquisition that its drop releases. As `Send` as the lock's guard is, so it is released where that is allowed.
+struct Held<'a, L: RawLock>(&'a L, ManuallyDrop<L::Guard>);
+
+impl<'a, L: RawLock> Held<'a, L> {
+    fn by_lock(lock: &'a L) -> Self {
+        Self(lock, ManuallyDrop::new(lock.lock()))
+    }
+
+    fn by_try(lock: &'a L) -> Option<Self> {
+        Some(Self(lock, ManuallyDrop::new(lock.try_lock()?)))
+    }
+
+    fn until(lock: &'a L, deadline: Instant) -> Option<Self> {
+        Some(Self(lock, ManuallyDrop::new(lock.try_lock_until(deadline)?)))
+    }
+}
+
+impl<L: RawLock> Drop for Held<'_, L> {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - it is taken once, here;
+        // - it came from an acquisition of this lock; if it is not `Send` then `self` is not, and we are on its thread.
+        unsafe { self.0.unlock(ManuallyDrop::take(&mut self.1)) };
+    }
+}
+
+/// A number that only the holder of a lock counts up. Two at once would lose a step, or see each other.
+#[derive(Default)]
+struct Inside {
+    count: AtomicU64,
+    somebody: AtomicBool,
+}
+
+impl Inside {
+    fn visit<L: RawLock>(&self, _held: &Held<'_, L>) {
+        assert!(!self.somebody.swap(true, Relaxed), "two at once");
+        let count = self.count.load(Relaxed);
+        if count.is_multiple_of(64) {
+            thread::yield_now(); // be overtaken in here
+        }
+        self.count.store(count + 1, Relaxed);
+        self.somebody.store(false, Relaxed);
+    }
+}
+
+pub fn one_at_a_time<L: RawLock + 'static>(_progress: fn()) {
+    const THREADS: u64 = real_or_simulated(4, 3) as u64;
+    const ROUNDS: u64 = real_or_simulated(3_000, 3) as u64;
+    let (lock, inside) = (L::new(), Inside::default());
+    thread::scope(|s| {
+        for thread in 0..THREADS {
+            let (lock, inside) = (&lock, &inside);
+            s.spawn(move || {
+                for round in 0..ROUNDS {
+                    let held = match (thread + round) % 3 {
+                        0 => Held::by_lock(lock),
+                        1 => Held::until(lock, far()).expect("the lock comes before the hour is over"),
+                        _ => Held::by_try(lock).unwrap_or_else(|| Held::by_lock(lock)),
+                    };
+                    inside.visit(&held);
+                }
+            });
+        }
+    });
+    assert_eq!(inside.count.load(Relaxed), THREADS * ROUNDS);
+    assert!(!lock.is_locked());
+}
+
+pub fn try_lock_takes_a_free_lock_only<L: RawLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    let elsewhere = || thread::scope(|s| s.spawn(|| Held::by_try(&lock).is_some()).join().unwrap());
+    assert!(!lock.is_locked());
+    for acquire in [|lock| Held::by_try(lock).expect("free"), Held::by_lock, |lock| Held::until(lock, far()).unwrap()] {
+        let held = acquire(&lock);
+        assert!(lock.is_locked());
+        assert!(Held::by_try(&lock).is_none(), "held");
+        assert!(!elsewhere(), "held, as another thread sees it");
+        drop(held);
+        assert!(!lock.is_locked());
+        assert!(elsewhere(), "free, as another thread sees it");
+    }
+    assert!(Held::by_try(&lock).is_some());
+}
+
+pub fn a_deadline_in_the_past_is_a_try<L: RawLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    let past = now();
+    let held = Held::until(&lock, past).expect("free");
+    assert!(Held::until(&lock, past).is_none());
+    assert!(!thread::scope(|s| s.spawn(|| Held::until(&lock, past).is_some()).join().unwrap()));
+    drop(held);
+    assert!(Held::until(&lock, past).is_some());
+}
+
+pub fn a_deadline_ends_a_wait_and_not_too_soon<L: RawLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    let _held = Held::by_lock(&lock);
+    for micros in [50, 500, real_or_simulated(5_000, 1).into()] {
+        let deadline = now() + Duration::from_micros(micros);
+        assert!(Held::until(&lock, deadline).is_none());
+        assert!(now() >= deadline, "it gave up early");
+    }
+}
+
+pub fn a_far_deadline_is_a_lock<L: RawLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    for round in 0..real_or_simulated(40, 2).into() {
+        let (held, started) = (Held::by_lock(&lock), AtomicU32::new(0));
+        thread::scope(|s| {
+            let waiters: [_; 2] = std::array::from_fn(|_| {
+                let (lock, started) = (&lock, &started);
+                s.spawn(move || {
+                    started.fetch_add(1, Relaxed);
+                    Held::until(lock, far()).is_some()
+                })
+            });
+            eventually(|| started.load(Relaxed) == 2);
+            // From spinning to sound asleep: whatever they are at, the release must reach them.
+            thread::sleep(Duration::from_micros(round * 20));
+            drop(held);
+            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
+        });
+    }
+}
+
+pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawLock + 'static>(_progress: fn()) {
+    const ROUNDS: u64 = real_or_simulated(400, 2) as u64;
+    const PATIENT: u64 = 2;
+    let (lock, inside, in_time) = (L::new(), Inside::default(), AtomicU64::new(0));
+    thread::scope(|s| {
+        for seed in 0..real_or_simulated(4, 2).into() {
+            let (lock, inside, in_time) = (&lock, &inside, &in_time);
+            s.spawn(move || {
+                let mut rng = Mt64::new(seed);
+                for _ in 0..ROUNDS {
+                    let deadline = now() + Duration::from_micros(rng.next_u64() % 60);
+                    if let Some(held) = Held::until(lock, deadline) {
+                        in_time.fetch_add(1, Relaxed);
+                        inside.visit(&held);
+                    }
+                }
+            });
+        }
+        for _ in 0..PATIENT {
+            s.spawn(|| (0..ROUNDS).for_each(|_| inside.visit(&Held::by_lock(&lock))));
+        }
+    });
+    assert_eq!(inside.count.load(Relaxed), PATIENT * ROUNDS + in_time.load(Relaxed));
+    // Had a waiter stayed in line, the lock would be promised to it now, or at the second release.
+    for _ in 0..2 {
+        assert!(!lock.is_locked());
+        drop(Held::by_try(&lock).expect("free"));
+        drop(Held::until(&lock, now()).expect("free"));
+        drop(Held::by_lock(&lock));
+    }
+}
+
+pub fn a_forgotten_guard_leaves_it_locked<L: RawLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    std::mem::forget(lock.lock());
+    assert!(lock.is_locked() && lock.try_lock().is_none());
+    assert!(thread::scope(|s| s.spawn(|| lock.try_lock().is_none()).join().unwrap()));
+    let moved = Box::new(lock);
+    assert!(moved.is_locked() && moved.try_lock_until(now()).is_none());
+    drop(moved);
+}

@@ -1,0 +1,381 @@
+//! The checks of [`Semaphore`].
+
+use std::any::{Any, type_name};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use rand_mt::Mt64;
+use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_runtime::shim::system::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32},
+    now, thread,
+};
+use sudog_runtime::{sema, spin};
+#[cfg(target_os = "linux")]
+use sudog_sync::semaphore::FutexSema;
+use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog_sync::{Order, Semaphore, Wake};
+
+use super::{Check, eventually, far, real_or_simulated};
+#[cfg(target_os = "linux")]
+use crate::targets::semaphores::SemT;
+
+/// All of them.
+pub fn checks<S: Semaphore + 'static>() -> [Check; 11] {
+    super::checks![S:
+        permits_are_counted,
+        a_deadline_in_the_past_is_a_try,
+        a_deadline_ends_a_wait_and_not_too_soon,
+        every_release_ends_a_wait,
+        no_wake_up_is_lost,
+        release_many_wakes_that_many,
+        producers_and_consumers_conserve_permits,
+        a_storm_of_deadlines_conserves_permits,
+        waiters_are_served_in_their_order,
+        a_handed_off_permit_cannot_be_stolen,
+        nor_those_that_are_granted,
+    ]
+}
+
+/// The number of waiters. The trait does not say, but a test that needs a queued waiter must not guess when it is
+/// queued.
+fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
+    let any: &dyn Any = sema;
+    if let Some(sema) = any.downcast_ref::<RuntimeSema>() {
+        // SAFETY: it is a transparent wrapper of its counter.
+        return sema::waiters(unsafe { &*std::ptr::from_ref(sema).cast::<AtomicU32>() });
+    }
+    if any.is::<ParkingLotSema>() {
+        use parking_lot_core::{DEFAULT_UNPARK_TOKEN, FilterOp, unpark_filter};
+        let mut waiters = 0;
+        let count = |_| {
+            waiters += 1;
+            FilterOp::Skip
+        };
+        // SAFETY: a transparent wrapper of its counter, so this is its key; no thread is unparked, and the callbacks
+        // neither panic nor call into parking_lot.
+        unsafe { unpark_filter(std::ptr::from_ref(sema).addr(), count, |_| DEFAULT_UNPARK_TOKEN) };
+        return waiters;
+    }
+    // Those about to sleep are counted too; it keeps no order, so no test needs to know better.
+    #[cfg(target_os = "linux")]
+    if let Some(sema) = any.downcast_ref::<FutexSema>() {
+        let shown = format!("{sema:?}");
+        let waiters = shown.split("waiters: ").nth(1).and_then(|rest| rest.split(' ').next());
+        return waiters.and_then(|n| n.parse().ok()).expect("it shows how many wait");
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(sema) = any.downcast_ref::<SemT>() {
+        return sema.waiters();
+    }
+    macro_rules! of_the_waiting_arrays {
+        ($($Sema:ty),+) => {
+            $(if let Some(sema) = any.downcast_ref::<$Sema>() {
+                return sema.wanted() as usize;
+            })+
+        };
+    }
+    of_the_waiting_arrays!(Benaphore, Benaphore<BucketWait>, Ticket, Twa, Twa<SpinThenPark, 0>);
+    of_the_waiting_arrays!(TwaChain, TwaChannel, TwaLocation, Ticket<Spin>, Twa<Spin, 1, PlainHash>);
+    of_the_waiting_arrays!(TwaChain<Spin>, Twa<SpinThenYield>, TwaChain<SpinThenYield>);
+    of_the_waiting_arrays!(Twa<Spin, 0, PlainHash>, Twa<Spin, 2, PlainHash>, Twa<Spin, 4, PlainHash>);
+    of_the_waiting_arrays!(Twa<Spin, 8, PlainHash>, Twa<SpinThenPark, 2>, Twa<SpinThenPark, 4>, Twa<SpinThenPark, 8>);
+    of_the_waiting_arrays!(Twa<Spin, 1, PairedHash>, Twa<Spin, 1, MixedHash>, Twa<SpinThenPark, 1, PairedHash>);
+    panic!("{}: how does one count its waiters?", type_name::<S>())
+}
+
+/// The two ways to wait for as long as it takes.
+fn acquire<S: Semaphore>(sema: &S, order: Order, timed: bool) {
+    if timed {
+        assert!(sema.acquire_until(order, far()), "a permit comes before the hour is over");
+    } else {
+        sema.acquire(order);
+    }
+}
+
+/// Takes all permits that are there.
+fn drain<S: Semaphore>(sema: &S) -> u32 {
+    std::iter::repeat_with(|| sema.try_acquire()).take_while(|&got| got).map(|_| 1).sum()
+}
+
+pub fn permits_are_counted<S: Semaphore + 'static>(_progress: fn()) {
+    assert!(!S::new(0).try_acquire());
+    let sema = S::new(3);
+    assert_eq!(drain(&sema), 3);
+    sema.release(Wake::Normal);
+    sema.release(Wake::Handoff); // to no waiter: free for all
+    sema.release_many(0);
+    sema.release_many(4);
+    sema.acquire(Order::Fifo);
+    sema.acquire(Order::Lifo);
+    assert!(sema.acquire_until(Order::Lifo, far()));
+    assert_eq!(drain(&sema), 3);
+}
+
+pub fn a_deadline_in_the_past_is_a_try<S: Semaphore + 'static>(_progress: fn()) {
+    let (sema, past) = (S::new(1), now());
+    for order in [Order::Fifo, Order::Lifo] {
+        assert!(sema.acquire_until(order, past));
+        assert!(!sema.acquire_until(order, past));
+        assert_eq!(queued(&sema), 0);
+        sema.release(Wake::Normal);
+    }
+    assert_eq!(drain(&sema), 1);
+}
+
+pub fn a_deadline_ends_a_wait_and_not_too_soon<S: Semaphore + 'static>(_progress: fn()) {
+    let sema = S::new(0);
+    for micros in [50, 500, real_or_simulated(5_000, 1).into()] {
+        let deadline = now() + Duration::from_micros(micros);
+        assert!(!sema.acquire_until(Order::Fifo, deadline));
+        assert!(now() >= deadline, "it gave up early");
+    }
+    assert_eq!(queued(&sema), 0);
+    sema.release(Wake::Handoff);
+    assert_eq!(drain(&sema), 1, "a permit for somebody who has left");
+}
+
+pub fn every_release_ends_a_wait<S: Semaphore + 'static>(_progress: fn()) {
+    let sema = S::new(0);
+    for (order, wake, timed) in [Order::Fifo, Order::Lifo]
+        .into_iter()
+        .flat_map(|order| [Wake::Normal, Wake::Handoff].map(|wake| (order, wake)))
+        .flat_map(|(order, wake)| [false, true].map(|timed| (order, wake, timed)))
+    {
+        if timed && !S::DEADLINES {
+            continue; // it polls, so it stands in no line
+        }
+        thread::scope(|s| {
+            s.spawn(|| acquire(&sema, order, timed));
+            eventually(|| queued(&sema) == 1);
+            sema.release(wake);
+        });
+        assert_eq!((drain(&sema), queued(&sema)), (0, 0));
+    }
+}
+
+/// One release meets one acquire that is on its way to sleep, and no other call repairs what that breaks.
+pub fn no_wake_up_is_lost<S: Semaphore + 'static>(progress: fn()) {
+    const ROUNDS: u32 = real_or_simulated(20_000, 4);
+    let (sema, arrivals) = (S::new(0), AtomicU32::new(0));
+    let side = |acquires_in: u32| {
+        for round in 0..ROUNDS {
+            if round % 256 == 0 {
+                progress(); // of the test's own thread, which is one of the sides
+            }
+            arrivals.fetch_add(1, Relaxed);
+            let mut looks = 0;
+            while arrivals.load(Relaxed) < 2 * (round + 1) {
+                looks += 1;
+                if looks % 200 == 0 { thread::yield_now() } else { spin::do_spin(1) }
+            }
+            if round % 2 == acquires_in {
+                acquire(&sema, Order::Fifo, round % 3 == 0);
+            } else {
+                // The last acquirer comes last, and would find us done: give it a start, a little more or less.
+                (0..round % 64).for_each(|_| spin::do_spin(1));
+                sema.release(if round % 5 == 0 { Wake::Handoff } else { Wake::Normal });
+            }
+        }
+    };
+    thread::scope(|s| {
+        s.spawn(|| side(0));
+        side(1);
+    });
+    assert_eq!((drain(&sema), queued(&sema)), (0, 0));
+}
+
+pub fn release_many_wakes_that_many<S: Semaphore + 'static>(_progress: fn()) {
+    const WAITERS: usize = real_or_simulated(8, 3) as usize;
+    const FEWER: usize = real_or_simulated(5, 2) as usize;
+    for timed in [false, true].into_iter().filter(|timed| !timed || S::DEADLINES) {
+        let (sema, granted) = (S::new(0), AtomicU32::new(0));
+        let served = || granted.load(Relaxed) as usize;
+        thread::scope(|s| {
+            for _ in 0..WAITERS {
+                s.spawn(|| {
+                    acquire(&sema, Order::Fifo, timed);
+                    granted.fetch_add(1, Relaxed);
+                });
+            }
+            eventually(|| queued(&sema) == WAITERS);
+            sema.release_many(FEWER as u32);
+            eventually(|| served() == FEWER && queued(&sema) == WAITERS - FEWER);
+            assert!(!sema.try_acquire());
+            sema.release_many(WAITERS as u32);
+            eventually(|| served() == WAITERS);
+        });
+        assert_eq!(drain(&sema) as usize, FEWER, "what is more than there were waiters stays");
+    }
+}
+
+pub fn producers_and_consumers_conserve_permits<S: Semaphore + 'static>(_progress: fn()) {
+    const THREADS: u32 = real_or_simulated(3, 2);
+    const ROUNDS: u32 = real_or_simulated(2_000, 3);
+    let sema = S::new(0);
+    thread::scope(|s| {
+        for thread in 0..THREADS {
+            let sema = &sema;
+            s.spawn(move || {
+                for round in 0..ROUNDS {
+                    match (thread + round) % 3 {
+                        0 => sema.release(Wake::Normal),
+                        1 => sema.release(Wake::Handoff),
+                        _ => sema.release_many(1),
+                    }
+                }
+            });
+            s.spawn(move || {
+                for round in 0..ROUNDS {
+                    let order = if round % 4 == 0 { Order::Lifo } else { Order::Fifo };
+                    acquire(sema, order, (thread + round) % 2 == 0);
+                }
+            });
+        }
+    });
+    assert_eq!((drain(&sema), queued(&sema)), (0, 0));
+}
+
+pub fn a_storm_of_deadlines_conserves_permits<S: Semaphore + 'static>(_progress: fn()) {
+    const ROUNDS: u32 = real_or_simulated(1_000, 4);
+    let (sema, granted, released) = (S::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|s| {
+        let (sema, granted, released) = (&sema, &granted, &released);
+        for seed in 0..real_or_simulated(4, 2).into() {
+            s.spawn(move || {
+                let mut rng = Mt64::new(seed);
+                for _ in 0..ROUNDS {
+                    let deadline = now() + Duration::from_micros(rng.next_u64() % 60);
+                    let order = if rng.next_u64().is_multiple_of(2) { Order::Fifo } else { Order::Lifo };
+                    if sema.acquire_until(order, deadline) {
+                        granted.fetch_add(1, Relaxed);
+                    }
+                }
+            });
+        }
+        for seed in 4..6 {
+            s.spawn(move || {
+                let mut rng = Mt64::new(seed);
+                for _ in 0..ROUNDS / 2 {
+                    let n = 1 + (rng.next_u64() % 3) as u32;
+                    match n {
+                        1 => sema.release(if rng.next_u64().is_multiple_of(2) { Wake::Normal } else { Wake::Handoff }),
+                        _ => sema.release_many(n),
+                    }
+                    released.fetch_add(n, Relaxed);
+                    thread::sleep(Duration::from_micros(rng.next_u64() % 20));
+                }
+            });
+        }
+    });
+    assert_eq!(granted.load(Relaxed) + drain(&sema), released.load(Relaxed));
+    assert_eq!(queued(&sema), 0);
+}
+
+/// Queues waiters one by one, in the given orders; then says in which order they are served.
+fn served<S: Semaphore + 'static>(orders: &[Order], timed: bool, wake: Wake) -> Vec<usize> {
+    let (sema, served) = (S::new(0), Mutex::new(Vec::new()));
+    thread::scope(|s| {
+        for (waiter, &order) in orders.iter().enumerate() {
+            let (sema, served) = (&sema, &served);
+            s.spawn(move || {
+                acquire(sema, order, timed && waiter % 2 == 0);
+                served.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
+            });
+            eventually(|| queued(sema) == waiter + 1);
+        }
+        for n in 1..=orders.len() {
+            sema.release(wake);
+            eventually(|| served.lock().unwrap_or_else(PoisonError::into_inner).len() == n);
+        }
+    });
+    std::mem::take(&mut *served.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+pub fn waiters_are_served_in_their_order<S: Semaphore + 'static>(_progress: fn()) {
+    use Order::{Fifo, Lifo};
+    if !S::FIFO {
+        assert!(!S::LIFO, "a front, and no line");
+        return;
+    }
+    for timed in [false, true].into_iter().filter(|timed| !timed || S::DEADLINES) {
+        for wake in [Wake::Normal, Wake::Handoff] {
+            assert_eq!(served::<S>(&[Fifo; 5], timed, wake), [0, 1, 2, 3, 4]);
+            let (all, some) =
+                (served::<S>(&[Lifo; 5], timed, wake), served::<S>(&[Fifo, Fifo, Lifo, Fifo, Lifo], timed, wake));
+            if S::LIFO {
+                assert_eq!((all, some), (vec![4, 3, 2, 1, 0], vec![4, 2, 0, 1, 3]));
+            } else {
+                assert_eq!((all, some), (vec![0, 1, 2, 3, 4], vec![0, 1, 2, 3, 4]));
+            }
+        }
+    }
+}
+
+/// Go's `TestSemaHandoff`; but where Go expects the waiter to win two rounds in three, here it wins them all.
+pub fn a_handed_off_permit_cannot_be_stolen<S: Semaphore + 'static>(progress: fn()) {
+    cannot_be_stolen::<S>(progress, real_or_simulated(5_000, 3), 1, |sema| sema.release(Wake::Handoff));
+}
+
+/// [`Semaphore::grant_many`]: for all waiters, which may be more than are woken at a time.
+pub fn nor_those_that_are_granted<S: Semaphore + 'static>(progress: fn()) {
+    cannot_be_stolen::<S>(progress, real_or_simulated(300, 2), 2, |sema| sema.grant_many(2));
+    // Simulated, seventy waiters are more than a schedule is long.
+    const MANY: u32 = real_or_simulated(70, 3);
+    cannot_be_stolen::<S>(progress, real_or_simulated(3, 1), MANY, |sema| sema.grant_many(MANY));
+}
+
+/// As many permits are given as there are waiters for them.
+fn cannot_be_stolen<S: Semaphore + 'static>(progress: fn(), rounds: u32, waiters: u32, give: fn(&S)) {
+    if !S::HANDOFF {
+        return;
+    }
+    let (sema, granted, over) = (S::new(0), AtomicU32::new(0), AtomicBool::new(false));
+    thread::scope(|s| {
+        for _ in 0..waiters {
+            s.spawn(|| {
+                for round in 0..rounds {
+                    acquire(&sema, Order::Fifo, round % 2 == 0);
+                    granted.fetch_add(1, Relaxed);
+                    while granted.load(Relaxed) < (round + 1) * waiters {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        let thief = s.spawn(|| {
+            let mut loot = 0;
+            while !over.load(Relaxed) {
+                for _ in 0..real_or_simulated(100, 3) {
+                    if sema.try_acquire() {
+                        loot += 1;
+                        sema.release(Wake::Normal); // the waiter is not to blame
+                    }
+                }
+                thread::yield_now(); // a waiter that spins may need this processor to see its permit
+            }
+            loot
+        });
+        let mut loot = 0;
+        for round in 1..=rounds {
+            progress();
+            while queued(&sema) < waiters as usize {
+                thread::yield_now();
+            }
+            give(&sema);
+            if sema.try_acquire() {
+                loot += 1;
+                sema.release(Wake::Normal);
+            }
+            while granted.load(Relaxed) != round * waiters {
+                thread::yield_now();
+            }
+        }
+        over.store(true, Relaxed);
+        assert_eq!((loot, thief.join().unwrap()), (0, 0), "permits stolen by the releaser, and by another thread");
+    });
+    assert_eq!(drain(&sema), 0);
+}

@@ -1,0 +1,53 @@
+//! The conformance suite as programs.
+
+use sudog_sync::{RawLock, Semaphore};
+
+use super::Program;
+use crate::conformance::{Check, locks, semaphores};
+use crate::targets::compose::{StudyJob, StudyName, with_study};
+use crate::targets::locks::{Job, LockName, with_lock};
+use crate::targets::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
+use crate::targets::target::Target;
+
+struct Checks;
+
+impl Job for Checks {
+    type Out = Vec<Check>;
+
+    fn run<L: RawLock + 'static>(self) -> Vec<Check> {
+        locks::checks::<L>().into()
+    }
+}
+
+impl StudyJob for Checks {
+    type Out = Vec<Check>;
+
+    fn run<L: RawLock + 'static>(self) -> Vec<Check> {
+        locks::checks::<L>().into()
+    }
+}
+
+impl SemaphoreJob for Checks {
+    type Out = Vec<Check>;
+
+    fn run<S: Semaphore + 'static>(self) -> Vec<Check> {
+        semaphores::checks::<S>().into()
+    }
+}
+
+/// Each check on each lock and semaphore that the simulated machine can run.
+pub(super) fn programs() -> Vec<Program> {
+    let locks = LockName::ALL.iter().filter(|&&name| Target::Lock(name).runs_here());
+    let semaphores = SemaphoreName::ALL.iter().filter(|&&name| Target::Semaphore(name).runs_here());
+    let locks = locks.map(|&name| (name.name(), with_lock(name, Checks)));
+    let capacitors = StudyName::ALL.iter().map(|&name| (name.name(), with_study(name, Checks)));
+    let semaphores = semaphores.map(|&name| (name.name(), with_semaphore(name, Checks)));
+    let program = |backend: &str, (name, check): Check| Program {
+        name: format!("{backend}:{name}").into(),
+        body: Box::new(move || check(|| ())),
+    };
+    let of_one = |(backend, checks): (&'static str, Vec<Check>)| {
+        checks.into_iter().map(move |check| program(backend, check)).collect::<Vec<_>>()
+    };
+    locks.chain(capacitors).chain(semaphores).flat_map(of_one).collect()
+}
