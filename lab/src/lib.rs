@@ -4,7 +4,7 @@
 //! | folder | holds |
 //! |---|---|
 //! | `targets` | what is measured, by name: [`locks`], [`rw_locks`], [`semaphores`], locks that are [composed](compose), floors |
-//! | `conformance` | what every lock and every semaphore must do |
+//! | `conformance` | what every lock, readers-writer lock and semaphore must do |
 //! | `run` | contenders (threads or goroutines), the measured loops, rounds |
 //! | `measure` | waits, wake-ups, admissions, processors used, metrics |
 //! | `output` | tables, units, the HTML report |

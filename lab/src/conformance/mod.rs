@@ -1,9 +1,10 @@
-//! What every lock and every semaphore must do: one suite for each trait.
+//! What every lock, readers-writer lock and semaphore must do: one suite for each trait.
 //!
 //! The tests of the workspace run it on real threads, `cargo sim explore --conformance` under the schedules of the simulated
 //! machine, where a check has fewer rounds.
 
 pub mod locks;
+pub mod rw_locks;
 pub mod semaphores;
 
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
-//! What every lock and every semaphore must do: the laboratory's suite for each trait, on real threads, compiled for every
+//! What every lock, readers-writer lock and semaphore must do: the laboratory's suite for each trait, on real threads, compiled for every
 //! backend in its registries, ours and others.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod locks;
+mod rw_locks;
 mod semaphores;
 
 /// A module for each backend of a registry, and a `#[test]` in it for each check: a failure names both. A backend that

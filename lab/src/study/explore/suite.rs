@@ -1,11 +1,12 @@
 //! The conformance suite as programs.
 
-use sudog_sync::{RawLock, Semaphore};
+use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
 use super::Program;
-use crate::conformance::{Check, locks, semaphores};
+use crate::conformance::{Check, locks, rw_locks, semaphores};
 use crate::targets::compose::{StudyJob, StudyName, with_study};
 use crate::targets::locks::{Job, LockName, with_lock};
+use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::targets::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
 use crate::targets::target::Target;
 
@@ -27,6 +28,14 @@ impl StudyJob for Checks {
     }
 }
 
+impl RwJob for Checks {
+    type Out = Vec<Check>;
+
+    fn run<L: RawRwLock + 'static>(self) -> Vec<Check> {
+        rw_locks::checks::<L>().into()
+    }
+}
+
 impl SemaphoreJob for Checks {
     type Out = Vec<Check>;
 
@@ -35,12 +44,14 @@ impl SemaphoreJob for Checks {
     }
 }
 
-/// Each check on each lock and semaphore that the simulated machine can run.
+/// Each check on each lock, readers-writer lock and semaphore that the simulated machine can run.
 pub(super) fn programs() -> Vec<Program> {
     let locks = LockName::ALL.iter().filter(|&&name| Target::Lock(name).runs_here());
+    let rw_locks = RwLockName::ALL.iter().filter(|&&name| Target::RwLock(name).runs_here());
     let semaphores = SemaphoreName::ALL.iter().filter(|&&name| Target::Semaphore(name).runs_here());
     let locks = locks.map(|&name| (name.name(), with_lock(name, Checks)));
     let capacitors = StudyName::ALL.iter().map(|&name| (name.name(), with_study(name, Checks)));
+    let rw_locks = rw_locks.map(|&name| (name.name(), with_rw_lock(name, Checks)));
     let semaphores = semaphores.map(|&name| (name.name(), with_semaphore(name, Checks)));
     let program = |backend: &str, (name, check): Check| Program {
         name: format!("{backend}:{name}").into(),
@@ -49,5 +60,5 @@ pub(super) fn programs() -> Vec<Program> {
     let of_one = |(backend, checks): (&'static str, Vec<Check>)| {
         checks.into_iter().map(move |check| program(backend, check)).collect::<Vec<_>>()
     };
-    locks.chain(capacitors).chain(semaphores).flat_map(of_one).collect()
+    locks.chain(capacitors).chain(rw_locks).chain(semaphores).flat_map(of_one).collect()
 }

@@ -98,55 +98,6 @@ fn tried<G>(result: TryLockResult<G>) -> Option<G> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
-
-    /// Everything that a lock promises to one thread; readers exclude readers if there is but a mutex.
-    #[test]
-    fn who_excludes_whom() {
-        struct Promises {
-            readers_share: bool,
-        }
-        impl RwJob for Promises {
-            type Out = ();
-            fn run<L: RawRwLock>(self) {
-                let lock = L::new();
-                let locked = |readers: bool, writer: bool| {
-                    assert_eq!((lock.is_locked(), lock.is_locked_exclusive()), (readers || writer, writer));
-                };
-                let soon = || Instant::now() + Duration::from_millis(1);
-                locked(false, false);
-                let read = lock.rlock();
-                locked(self.readers_share, !self.readers_share);
-                assert!(lock.try_lock().is_none() && lock.try_lock_until(soon()).is_none());
-                for more in [lock.try_rlock(), lock.try_rlock_until(soon())] {
-                    assert_eq!(more.is_some(), self.readers_share);
-                    // SAFETY: each acquired above, on this thread.
-                    more.into_iter().for_each(|guard| unsafe { lock.runlock(guard) });
-                }
-                // SAFETY: acquired above, on this thread.
-                unsafe { lock.runlock(read) };
-                locked(false, false);
-                for write in [Some(lock.lock()), lock.try_lock(), lock.try_lock_until(soon())] {
-                    let Some(write) = write else { continue }; // those after the first were tried while it was held
-                    locked(false, true);
-                    assert!(lock.try_rlock().is_none() && lock.try_rlock_until(soon()).is_none());
-                    // SAFETY: acquired above, on this thread.
-                    let read = unsafe { lock.downgrade(write) };
-                    assert!(lock.is_locked() && lock.try_lock().is_none());
-                    // SAFETY: as above.
-                    unsafe { lock.runlock(read) };
-                    locked(false, false);
-                }
-                let write = lock.try_lock().expect("nobody has it");
-                // SAFETY: acquired above, on this thread.
-                unsafe { lock.unlock(write) };
-                locked(false, false);
-            }
-        }
-        for &name in RwLockName::ALL {
-            with_rw_lock(name, Promises { readers_share: name != RwLockName::Mutex });
-        }
-    }
 
     #[test]
     fn a_forgotten_guard_leaves_a_lock_that_can_be_moved_and_dropped() {

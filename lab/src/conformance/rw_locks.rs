@@ -1,0 +1,400 @@
+//! The checks of [`RawRwLock`].
+
+use std::any::TypeId;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use rand_mt::Mt64;
+use sudog_runtime::shim::system::{
+    atomic::{AtomicBool, AtomicU32, AtomicU64},
+    now, thread,
+};
+use sudog_sync::{GoMutex, RawRwLock};
+
+use super::{Check, eventually, far, real_or_simulated};
+use crate::targets::rw_locks::Exclusive;
+
+/// All of them.
+pub fn checks<L: RawRwLock + 'static>() -> [Check; 9] {
+    super::checks![L:
+        who_excludes_whom,
+        one_writer_or_readers,
+        readers_are_inside_together,
+        a_deadline_in_the_past_is_a_try,
+        a_deadline_ends_a_wait_and_not_too_soon,
+        a_release_ends_all_waits,
+        a_writer_that_gives_up_lets_readers_in,
+        a_downgrade_lets_readers_in_and_no_writer,
+        a_storm_of_timeouts_leaves_nothing_behind,
+    ]
+}
+
+/// Whether readers share: a mutex in the place of a readers-writer lock lets in one reader.
+fn readers_share<L: 'static>() -> bool {
+    TypeId::of::<L>() != TypeId::of::<Exclusive<GoMutex>>()
+}
+
+/// A reader's acquisition that its drop releases. As `Send` as the lock's guard is, so it is released where that is allowed.
+struct Reading<'a, L: RawRwLock>(&'a L, ManuallyDrop<L::SharedGuard>);
+
+impl<'a, L: RawRwLock> Reading<'a, L> {
+    fn by_lock(lock: &'a L) -> Self {
+        Self(lock, ManuallyDrop::new(lock.rlock()))
+    }
+
+    fn by_try(lock: &'a L) -> Option<Self> {
+        Some(Self(lock, ManuallyDrop::new(lock.try_rlock()?)))
+    }
+
+    fn until(lock: &'a L, deadline: Instant) -> Option<Self> {
+        Some(Self(lock, ManuallyDrop::new(lock.try_rlock_until(deadline)?)))
+    }
+}
+
+impl<L: RawRwLock> Drop for Reading<'_, L> {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - it is taken once, here;
+        // - it came from an acquisition of this lock; if it is not `Send` then `self` is not, and we are on its thread.
+        unsafe { self.0.runlock(ManuallyDrop::take(&mut self.1)) };
+    }
+}
+
+/// A writer's acquisition, likewise.
+struct Writing<'a, L: RawRwLock>(&'a L, ManuallyDrop<L::ExclusiveGuard>);
+
+impl<'a, L: RawRwLock> Writing<'a, L> {
+    fn by_lock(lock: &'a L) -> Self {
+        Self(lock, ManuallyDrop::new(lock.lock()))
+    }
+
+    fn by_try(lock: &'a L) -> Option<Self> {
+        Some(Self(lock, ManuallyDrop::new(lock.try_lock()?)))
+    }
+
+    fn until(lock: &'a L, deadline: Instant) -> Option<Self> {
+        Some(Self(lock, ManuallyDrop::new(lock.try_lock_until(deadline)?)))
+    }
+
+    fn downgrade(self) -> Reading<'a, L> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY:
+        // - it is taken once, here: the drop that would take it again does not run;
+        // - it came from an acquisition of this lock; if it is not `Send` then `self` was not, and we are on its thread.
+        let read = unsafe { this.0.downgrade(ManuallyDrop::take(&mut this.1)) };
+        Reading(this.0, ManuallyDrop::new(read))
+    }
+}
+
+impl<L: RawRwLock> Drop for Writing<'_, L> {
+    fn drop(&mut self) {
+        // SAFETY: as for `Reading`.
+        unsafe { self.0.unlock(ManuallyDrop::take(&mut self.1)) };
+    }
+}
+
+/// Whether another thread could read, and whether it could write.
+fn elsewhere<L: RawRwLock>(lock: &L) -> (bool, bool) {
+    let ask = || (Reading::by_try(lock).is_some(), Writing::by_try(lock).is_some());
+    thread::scope(|s| s.spawn(ask).join().unwrap())
+}
+
+fn assert_free<L: RawRwLock>(lock: &L) {
+    assert!(!lock.is_locked() && !lock.is_locked_exclusive());
+    assert_eq!(elsewhere(lock), (true, true));
+}
+
+/// A number that only writers count up, one at a time.
+#[derive(Default)]
+struct Inside {
+    count: AtomicU64,
+    readers: AtomicU32,
+    writer: AtomicBool,
+}
+
+impl Inside {
+    fn write<L: RawRwLock>(&self, _writing: &Writing<'_, L>) {
+        assert!(!self.writer.swap(true, Relaxed), "two writers at once");
+        let count = self.count.load(Relaxed);
+        if count.is_multiple_of(64) {
+            thread::yield_now(); // be overtaken in here
+        }
+        assert_eq!(self.readers.load(Relaxed), 0, "readers beside a writer");
+        self.count.store(count + 1, Relaxed);
+        self.writer.store(false, Relaxed);
+    }
+
+    fn read<L: RawRwLock>(&self, _reading: &Reading<'_, L>) {
+        self.readers.fetch_add(1, Relaxed);
+        let count = self.count.load(Relaxed);
+        if count.is_multiple_of(64) {
+            thread::yield_now();
+        }
+        assert!(!self.writer.load(Relaxed), "a writer beside readers");
+        assert_eq!(self.count.load(Relaxed), count, "a writer was inside");
+        self.readers.fetch_sub(1, Relaxed);
+    }
+}
+
+pub fn who_excludes_whom<L: RawRwLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    let share = readers_share::<L>();
+    assert_free(&lock);
+    for read in
+        [|lock| Reading::by_try(lock).expect("free"), Reading::by_lock, |lock| Reading::until(lock, far()).unwrap()]
+    {
+        let reading = read(&lock);
+        assert!(lock.is_locked());
+        assert_eq!(lock.is_locked_exclusive(), !share);
+        assert!(Writing::by_try(&lock).is_none());
+        assert_eq!(Reading::by_try(&lock).is_some(), share);
+        assert_eq!(elsewhere(&lock), (share, false));
+        drop(reading);
+        assert_free(&lock);
+    }
+    for write in
+        [|lock| Writing::by_try(lock).expect("free"), Writing::by_lock, |lock| Writing::until(lock, far()).unwrap()]
+    {
+        let writing = write(&lock);
+        assert!(lock.is_locked() && lock.is_locked_exclusive());
+        assert!(Writing::by_try(&lock).is_none() && Reading::by_try(&lock).is_none());
+        assert_eq!(elsewhere(&lock), (false, false));
+        let reading = writing.downgrade();
+        assert!(lock.is_locked());
+        assert_eq!(lock.is_locked_exclusive(), !share);
+        assert_eq!(elsewhere(&lock), (share, false));
+        drop(reading);
+        assert_free(&lock);
+        drop(write(&lock));
+        assert_free(&lock);
+    }
+}
+
+pub fn one_writer_or_readers<L: RawRwLock + 'static>(_progress: fn()) {
+    const THREADS: u64 = real_or_simulated(4, 3) as u64;
+    const ROUNDS: u64 = real_or_simulated(3_000, 3) as u64;
+    let (lock, inside, written) = (L::new(), Inside::default(), AtomicU64::new(0));
+    let write = |writing: Writing<'_, L>| {
+        inside.write(&writing);
+        written.fetch_add(1, Relaxed);
+        writing
+    };
+    thread::scope(|s| {
+        for thread in 0..THREADS {
+            let (lock, inside, write) = (&lock, &inside, &write);
+            s.spawn(move || {
+                for round in 0..ROUNDS {
+                    // All seven even of three threads with three rounds.
+                    match (2 * thread + round) % 7 {
+                        0 => drop(write(Writing::by_lock(lock))),
+                        1 => inside.read(&Reading::by_lock(lock)),
+                        2 => drop(write(Writing::until(lock, far()).expect("it comes before the hour is over"))),
+                        3 => inside.read(&Reading::until(lock, far()).expect("it comes before the hour is over")),
+                        4 => drop(write(Writing::by_try(lock).unwrap_or_else(|| Writing::by_lock(lock)))),
+                        5 => inside.read(&Reading::by_try(lock).unwrap_or_else(|| Reading::by_lock(lock))),
+                        _ => inside.read(&write(Writing::by_lock(lock)).downgrade()),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(inside.count.load(Relaxed), written.load(Relaxed));
+    assert_free(&lock);
+}
+
+pub fn readers_are_inside_together<L: RawRwLock + 'static>(_progress: fn()) {
+    if !readers_share::<L>() {
+        return;
+    }
+    const READERS: u32 = real_or_simulated(4, 3);
+    let (lock, inside) = (L::new(), AtomicU32::new(0));
+    // They come while a writer is inside, or find the lock free: whatever they are at, each of them must be let in.
+    for round in 0..real_or_simulated(40, 2).into() {
+        let writing = Writing::by_lock(&lock);
+        inside.store(0, Relaxed);
+        thread::scope(|s| {
+            for _ in 0..READERS {
+                s.spawn(|| {
+                    let _reading = Reading::by_lock(&lock);
+                    inside.fetch_add(1, Relaxed);
+                    eventually(|| inside.load(Relaxed) == READERS);
+                });
+            }
+            thread::sleep(Duration::from_micros(round * 20));
+            assert_eq!(inside.load(Relaxed), 0);
+            drop(writing);
+        });
+    }
+    assert_free(&lock);
+}
+
+pub fn a_deadline_in_the_past_is_a_try<L: RawRwLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    let past = now();
+    let by_deadline = || {
+        thread::scope(|s| {
+            let ask = || (Reading::until(&lock, past).is_some(), Writing::until(&lock, past).is_some());
+            s.spawn(ask).join().unwrap()
+        })
+    };
+    let reading = Reading::until(&lock, past).expect("free");
+    assert!(Writing::until(&lock, past).is_none());
+    assert_eq!(by_deadline(), (readers_share::<L>(), false));
+    drop(reading);
+    let writing = Writing::until(&lock, past).expect("free");
+    assert!(Reading::until(&lock, past).is_none() && Writing::until(&lock, past).is_none());
+    assert_eq!(by_deadline(), (false, false));
+    drop(writing);
+    assert_eq!(by_deadline(), (true, true));
+}
+
+pub fn a_deadline_ends_a_wait_and_not_too_soon<L: RawRwLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    let in_vain = |acquires: &dyn Fn(Instant) -> bool| {
+        for micros in [50, 500, real_or_simulated(5_000, 1).into()] {
+            let deadline = now() + Duration::from_micros(micros);
+            assert!(!acquires(deadline));
+            assert!(now() >= deadline, "it gave up early");
+        }
+    };
+    let writing = Writing::by_lock(&lock);
+    in_vain(&|deadline| Writing::until(&lock, deadline).is_some());
+    in_vain(&|deadline| Reading::until(&lock, deadline).is_some());
+    let _reading = writing.downgrade();
+    in_vain(&|deadline| Writing::until(&lock, deadline).is_some());
+}
+
+/// A lock's holder, whichever it is.
+type Holds<L> = fn(&L) -> Box<dyn FnOnce() + '_>;
+
+pub fn a_release_ends_all_waits<L: RawRwLock + 'static>(_progress: fn()) {
+    let lock = L::new();
+    let holders: [Holds<L>; 2] = [
+        |lock| {
+            Box::new({
+                let held = Writing::by_lock(lock);
+                move || drop(held)
+            })
+        },
+        |lock| {
+            Box::new({
+                let held = Reading::by_lock(lock);
+                move || drop(held)
+            })
+        },
+    ];
+    for round in 0..real_or_simulated(40, 2).into() {
+        let release = holders[(round % 2) as usize](&lock);
+        let started = AtomicU32::new(0);
+        thread::scope(|s| {
+            let waiters: [_; 4] = std::array::from_fn(|waiter| {
+                let (lock, started) = (&lock, &started);
+                s.spawn(move || {
+                    started.fetch_add(1, Relaxed);
+                    match waiter {
+                        0 => drop(Writing::by_lock(lock)),
+                        1 => drop(Reading::until(lock, far()).expect("it comes before the hour is over")),
+                        2 => drop(Writing::until(lock, far()).expect("it comes before the hour is over")),
+                        _ => drop(Reading::by_lock(lock)),
+                    }
+                })
+            });
+            eventually(|| started.load(Relaxed) == 4);
+            // From spinning to sound asleep: whatever they are at, the release must reach them.
+            thread::sleep(Duration::from_micros(round * 20));
+            release();
+            waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        });
+    }
+    assert_free(&lock);
+}
+
+pub fn a_writer_that_gives_up_lets_readers_in<L: RawRwLock + 'static>(_progress: fn()) {
+    if !readers_share::<L>() {
+        return;
+    }
+    let lock = L::new();
+    // The first reader stays inside, so the writer's wait is in vain. A reader that comes meanwhile may wait behind the
+    // writer, but for no longer than the writer waits.
+    let first = Reading::by_lock(&lock);
+    for round in 0..real_or_simulated(40, 2).into() {
+        thread::scope(|s| {
+            let started = &AtomicBool::new(false);
+            let lock = &lock;
+            let writer = s.spawn(move || {
+                started.store(true, Relaxed);
+                Writing::until(lock, now() + Duration::from_micros(100 + round * 10)).is_some()
+            });
+            eventually(|| started.load(Relaxed));
+            let readers = [
+                s.spawn(|| drop(Reading::by_lock(lock))),
+                s.spawn(|| drop(Reading::until(lock, far()).expect("it comes before the hour is over"))),
+            ];
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            assert!(!writer.join().unwrap());
+        });
+        assert!(Reading::by_try(&lock).is_some() && Writing::by_try(&lock).is_none());
+    }
+    drop(first);
+    assert_free(&lock);
+}
+
+pub fn a_downgrade_lets_readers_in_and_no_writer<L: RawRwLock + 'static>(_progress: fn()) {
+    if !readers_share::<L>() {
+        return;
+    }
+    let (lock, inside) = (L::new(), Inside::default());
+    for round in 0..real_or_simulated(40, 2).into() {
+        let writing = Writing::by_lock(&lock);
+        thread::scope(|s| {
+            let readers: [_; 2] = std::array::from_fn(|_| s.spawn(|| inside.read(&Reading::by_lock(&lock))));
+            thread::sleep(Duration::from_micros(round * 20));
+            inside.write(&writing);
+            let reading = writing.downgrade();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            let writer = s.spawn(|| inside.write(&Writing::by_lock(&lock)));
+            thread::sleep(Duration::from_micros(round * 20));
+            inside.read(&reading);
+            assert!(Writing::by_try(&lock).is_none());
+            drop(reading);
+            writer.join().unwrap();
+        });
+    }
+    assert_free(&lock);
+}
+
+pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawRwLock + 'static>(_progress: fn()) {
+    const ROUNDS: u64 = real_or_simulated(400, 2) as u64;
+    let (lock, inside, in_time) = (L::new(), Inside::default(), AtomicU64::new(0));
+    thread::scope(|s| {
+        for seed in 0..real_or_simulated(4, 2).into() {
+            let (lock, inside, in_time) = (&lock, &inside, &in_time);
+            s.spawn(move || {
+                let mut rng = Mt64::new(seed);
+                for _ in 0..ROUNDS {
+                    let deadline = now() + Duration::from_micros(rng.next_u64() % 60);
+                    if rng.next_u64().is_multiple_of(2) {
+                        if let Some(writing) = Writing::until(lock, deadline) {
+                            in_time.fetch_add(1, Relaxed);
+                            inside.write(&writing);
+                        }
+                    } else if let Some(reading) = Reading::until(lock, deadline) {
+                        inside.read(&reading);
+                    }
+                }
+            });
+        }
+        s.spawn(|| (0..ROUNDS).for_each(|_| inside.write(&Writing::by_lock(&lock))));
+        s.spawn(|| (0..ROUNDS).for_each(|_| inside.read(&Reading::by_lock(&lock))));
+    });
+    assert_eq!(inside.count.load(Relaxed), ROUNDS + in_time.load(Relaxed));
+    // Had a waiter stayed in line, the lock would be promised to it now, or at the second release.
+    for _ in 0..2 {
+        assert_free(&lock);
+        drop(Writing::until(&lock, now()).expect("free"));
+        drop(Writing::by_lock(&lock));
+        drop(Reading::until(&lock, now()).expect("free"));
+        drop(Reading::by_lock(&lock));
+    }
+}
