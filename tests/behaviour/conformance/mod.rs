@@ -1,5 +1,5 @@
-//! What every lock, readers-writer lock and semaphore must do: the laboratory's suite for each trait, on real threads, compiled for every
-//! backend in its registries, ours and others.
+//! What every lock, readers-writer lock and semaphore must do: the laboratory's suite for each trait, on real threads,
+//! compiled for every backend in its registries, ours and others.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod locks;

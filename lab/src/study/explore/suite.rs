@@ -44,21 +44,21 @@ impl SemaphoreJob for Checks {
     }
 }
 
-/// Each check on each lock, readers-writer lock and semaphore that the simulated machine can run.
+/// Each check on each lock, capacitor, readers-writer lock and semaphore that the simulated machine can run.
 pub(super) fn programs() -> Vec<Program> {
     let locks = LockName::ALL.iter().filter(|&&name| Target::Lock(name).runs_here());
     let rw_locks = RwLockName::ALL.iter().filter(|&&name| Target::RwLock(name).runs_here());
     let semaphores = SemaphoreName::ALL.iter().filter(|&&name| Target::Semaphore(name).runs_here());
-    let locks = locks.map(|&name| (name.name(), with_lock(name, Checks)));
-    let capacitors = StudyName::ALL.iter().map(|&name| (name.name(), with_study(name, Checks)));
-    let rw_locks = rw_locks.map(|&name| (name.name(), with_rw_lock(name, Checks)));
-    let semaphores = semaphores.map(|&name| (name.name(), with_semaphore(name, Checks)));
-    let program = |backend: &str, (name, check): Check| Program {
-        name: format!("{backend}:{name}").into(),
-        body: Box::new(move || check(|| ())),
+    let locks = locks.map(|&name| ("lock", name.name(), with_lock(name, Checks)));
+    let capacitors = StudyName::ALL.iter().map(|&name| ("lock", name.name(), with_study(name, Checks)));
+    let rw_locks = rw_locks.map(|&name| ("rw-lock", name.name(), with_rw_lock(name, Checks)));
+    let semaphores = semaphores.map(|&name| ("semaphore", name.name(), with_semaphore(name, Checks)));
+    let programs = |(kind, backend, checks): (&'static str, &'static str, Vec<Check>)| {
+        checks.into_iter().map(move |(name, check)| Program {
+            // Some names are those of a lock and of a semaphore.
+            name: format!("{kind}:{backend}:{name}").into(),
+            body: Box::new(move || check(|| ())),
+        })
     };
-    let of_one = |(backend, checks): (&'static str, Vec<Check>)| {
-        checks.into_iter().map(move |check| program(backend, check)).collect::<Vec<_>>()
-    };
-    locks.chain(capacitors).chain(rw_locks).chain(semaphores).flat_map(of_one).collect()
+    locks.chain(capacitors).chain(rw_locks).chain(semaphores).flat_map(programs).collect()
 }
