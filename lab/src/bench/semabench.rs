@@ -155,7 +155,7 @@ fn remarks(plan: &Plan) -> Vec<String> {
 /// How many contenders can run at a time.
 fn can_run(on: Contenders) -> usize {
     match on {
-        Contenders::Threads => thread::available_parallelism().map_or(1, |n| n.get()),
+        Contenders::Threads | Contenders::PinnedThreads => thread::available_parallelism().map_or(1, |n| n.get()),
         #[cfg(unix)]
         Contenders::Goroutines { workers } => workers,
     }

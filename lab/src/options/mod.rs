@@ -101,10 +101,14 @@ impl OnArgs {
     pub fn contenders(&self) -> Result<Contenders, Failure> {
         match self.on {
             Kind::Goroutines => Contenders::goroutines(self.workers).map_err(Failure::Usage),
-            Kind::Threads if self.workers.is_some() => {
+            _ if self.workers.is_some() => {
                 Err(Failure::Usage("only goroutines have workers: '--on goroutines'".into()))
             }
             Kind::Threads => Ok(Contenders::Threads),
+            Kind::PinnedThreads if cfg!(target_os = "linux") && cfg!(not(sudog_sim)) => Ok(Contenders::PinnedThreads),
+            Kind::PinnedThreads => {
+                Err(Failure::Usage("threads can be pinned on Linux only, and on no simulated machine".into()))
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use sudog_runtime::shim::num_cpus;
 use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering};
 use sudog_runtime::shim::system::thread;
 use sudog_runtime::shim::system::{Mutex, OnceLock};
@@ -23,6 +24,7 @@ use serde::Serialize;
 #[cfg(unix)]
 use sudog_runtime::goroutine::{Builder, Placement, gosched, max_procs, set_max_procs};
 
+use crate::run::pinned::Pinned;
 use crate::targets::target::Target;
 
 /// The kinds of contenders.
@@ -31,16 +33,20 @@ pub enum Kind {
     /// See [`Contenders::Threads`].
     #[default]
     Threads,
+    /// See [`Contenders::PinnedThreads`].
+    PinnedThreads,
     /// See [`Contenders::Goroutines`].
     Goroutines,
 }
 
 /// What contends.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-#[serde(tag = "on", rename_all = "lowercase")]
+#[serde(tag = "on", rename_all = "kebab-case")]
 pub enum Contenders {
     /// Threads of the operating system.
     Threads,
+    /// The same, each on one processor: contender n on the n-th of those that the process may use, and round again.
+    PinnedThreads,
     /// Goroutines, on workers.
     #[cfg(unix)]
     Goroutines {
@@ -73,6 +79,12 @@ impl Contenders {
         return Err(format!("there are no goroutines on {}, on {workers:?} workers or any", std::env::consts::OS));
     }
 
+    /// Whether they are threads, wherever these run.
+    #[must_use]
+    pub fn are_threads(self) -> bool {
+        matches!(self, Self::Threads | Self::PinnedThreads)
+    }
+
     /// Whether these may contend for it.
     ///
     /// Goroutines may not for one that blocks threads. They would come to no harm by it here, as none gives way while
@@ -80,14 +92,14 @@ impl Contenders {
     /// all others out. However many contend, that measures as many threads as there are workers.
     #[must_use]
     pub fn may_contend_for(self, target: Target) -> bool {
-        self == Self::Threads || !target.blocks_threads()
+        self.are_threads() || !target.blocks_threads()
     }
 
     /// Whether they are goroutines, of which only one runs at a time.
     #[must_use]
     pub fn have_one_worker(self) -> bool {
         match self {
-            Self::Threads => false,
+            Self::Threads | Self::PinnedThreads => false,
             #[cfg(unix)]
             Self::Goroutines { workers } => workers == 1,
         }
@@ -157,7 +169,7 @@ impl Contenders {
     /// Does something as the only contender: on this thread, or as a goroutine.
     pub fn alone<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> T {
         match self {
-            Self::Threads => body(),
+            Self::Threads | Self::PinnedThreads => body(),
             #[cfg(unix)]
             Self::Goroutines { .. } => {
                 let join = self.spawn(0, body).expect("a goroutine can always be had");
@@ -169,7 +181,7 @@ impl Contenders {
     /// Makes one of them sleep, which calls this.
     pub fn sleep(self, time: Duration) {
         match self {
-            Self::Threads => thread::sleep(time),
+            Self::Threads | Self::PinnedThreads => thread::sleep(time),
             #[cfg(unix)]
             Self::Goroutines { .. } => sudog_runtime::goroutine::sleep(time),
         }
@@ -178,8 +190,12 @@ impl Contenders {
     fn spawn<T: Send + 'static>(self, number: usize, body: impl FnOnce() -> T + Send + 'static) -> io::Result<Join<T>> {
         let name = format!("contender {number}");
         match self {
-            Self::Threads => {
-                let handle = thread::Builder::new().name(name).spawn(body)?;
+            Self::Threads | Self::PinnedThreads => {
+                let processor = (self == Self::PinnedThreads).then(|| number % num_cpus() as usize);
+                let handle = thread::Builder::new().name(name).spawn(move || {
+                    let _pinned = processor.map(Pinned::to);
+                    body()
+                })?;
                 Ok(Box::new(|| handle.join()))
             }
             #[cfg(unix)]
@@ -200,7 +216,7 @@ impl Gate {
     pub fn wait(&self) -> bool {
         self.arrived.fetch_add(1, Ordering::Relaxed);
         match self.contenders {
-            Contenders::Threads => *self.open.wait(),
+            Contenders::Threads | Contenders::PinnedThreads => *self.open.wait(),
             #[cfg(unix)]
             Contenders::Goroutines { .. } => loop {
                 if let Some(&all) = self.open.get() {
@@ -228,6 +244,7 @@ impl fmt::Display for Contenders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Threads => f.write_str("threads"),
+            Self::PinnedThreads => f.write_str("pinned threads"),
             #[cfg(unix)]
             Self::Goroutines { workers: 1 } => f.write_str("goroutines (1 worker)"),
             #[cfg(unix)]
@@ -252,6 +269,27 @@ mod tests {
             .expect("five threads can be had");
         assert_eq!(conducted, ());
         assert_eq!(brought, [0, 1, 2, 3, 4].map(|number| (number, true)));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn pinned_threads_stay_on_a_processor_each() {
+        let home = |_, gate: &Gate| {
+            assert!(gate.wait());
+            let before = nix::sched::sched_getcpu().expect("Linux tells");
+            (0..10).for_each(|_| thread::yield_now());
+            (before, nix::sched::sched_getcpu().expect("Linux tells"))
+        };
+        let processors = num_cpus() as usize;
+        let ((), homes) = Contenders::PinnedThreads
+            .fan_out(2 * processors, home, |gate| gate.open(true))
+            .expect("a few threads can be had");
+        assert!(homes.iter().all(|(before, after)| before == after), "{homes:?}");
+        assert!((0..processors).all(|number| homes[number] == homes[number + processors]), "{homes:?}");
+        let mut first: Vec<_> = homes[..processors].to_vec();
+        first.sort_unstable();
+        first.dedup();
+        assert_eq!(first.len(), processors, "{homes:?}");
     }
 
     #[test]

@@ -357,7 +357,7 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
         let cs = workload.cs.of(me);
         let mut contender = ContenderState::new(me, workload.seed);
         let (mut log, mut reads) = (pool.log(), 0);
-        let is_thread = run.on == Contenders::Threads;
+        let is_thread = run.on.are_threads();
         let calls = CallCounter::open(is_thread);
         let mut running = gate.wait();
         let calls = calls.map(CallCounter::start);

@@ -1,6 +1,7 @@
 //! The simulated machine on which a command runs, under `--cfg sudog_sim`.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use sudog_sim::{Machine, PRESETS, Preset};
 use crate::options::duration;
 use crate::output::Output;
 use crate::output::failure::Failure;
+use crate::study::calibration::Calibration;
 
 /// Which machine, and how it begins.
 #[derive(Args, Clone, Debug)]
 pub struct MachineArgs {
-    /// The simulated machine [default: x5-2; collapse: forty]
-    #[arg(long, global = true, value_parser = machine)]
+    /// The simulated machine, or a file that `cargo lab --json calibrate` wrote [default: x5-2; collapse: forty]
+    #[arg(long, global = true, value_name = "NAME|PATH", value_parser = machine)]
     pub machine: Option<&'static Preset>,
 
     /// How many of its processors are used [default: all]
@@ -57,10 +59,20 @@ pub fn simulated() -> Simulated {
 }
 
 fn machine(name: &str) -> Result<&'static Preset, String> {
-    Preset::named(name).ok_or_else(|| {
+    if let Some(preset) = Preset::named(name) {
+        return Ok(preset);
+    }
+    if !Path::new(name).exists() {
         let known: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
-        format!("unknown machine; known: {}", known.join(", "))
-    })
+        return Err(format!("unknown machine, and no file; known: {}", known.join(", ")));
+    }
+    let calibration = Calibration::read(Path::new(name))?;
+    if calibration.processors > Machine::MOST {
+        return Err(format!("a machine has 1 to {} processors, not {}", Machine::MOST, calibration.processors));
+    }
+    let base = Preset::named("two").expect("it is known");
+    // Once in a process, for as long as that lasts.
+    Ok(Box::leak(Box::new(calibration.preset(name.to_owned().leak(), base))))
 }
 
 /// The processors on which everything runs, as in "72 simulated processors of 'x5-2'".

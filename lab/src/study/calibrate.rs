@@ -3,7 +3,7 @@
 //! | preset | measured by |
 //! |---|---|
 //! | `mhz` | a chain of dependent instructions, six cycles a link |
-//! | `load` | loads of one line, each from the place that the one before named |
+//! | `load` | loads of one line that do not depend on each other: a processor begins the next before it has the value |
 //! | `store`, `rmw`, `pause`, `clock` | a loop of it |
 //! | `near` | loads of lines that a thread of another processor has written, each from the place that the one before named |
 //! | `first` | a walk through more lines than the caches hold, in random order |
@@ -42,6 +42,7 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::driver::steps;
 use crate::run::pinned::Pinned;
+use crate::study::calibration::{Calibration, MemoryCosts, SystemCosts};
 
 /// Options of `calibrate`.
 #[derive(Args, Clone, Debug)]
@@ -88,7 +89,7 @@ type Measurement = (Cost, &'static str, Needs, fn() -> f64);
 
 const MEASUREMENTS: &[Measurement] = &[
     (Cost::Cycle, "one dependent instruction", Needs::One, cycle),
-    (Cost::Load, "a load that depends on the one before", Needs::One, load),
+    (Cost::Load, "a load of an own line", Needs::One, load),
     (Cost::Store, "a store to an own line", Needs::One, store),
     (Cost::Rmw, "a compare-exchange of an own line", Needs::One, rmw),
     (Cost::Pause, "a pause", Needs::One, || per_call(1000, shim::pause)),
@@ -155,10 +156,13 @@ pub fn run(args: &CalibrateArgs, output: Output) -> Result<(), Failure> {
         let cycles = found.cycles(ns);
         table.row([words.to_owned(), units::time(ns), units::time(least), units::time(most), format!("{cycles:.1}")]);
     }
+    let calibration = found.calibration(processors as usize);
+    output.record(&calibration)?;
     output.text(format_args!(
-        "calibrate, {processors} processors: medians of {} rounds\n\n{table}\n\n{}",
+        "calibrate, {processors} processors: medians of {} rounds\n\n{table}\n\n{}\nand of the laboratory: CYCLES {:.1}",
         args.rounds,
-        found.preset()
+        calibration.as_rust(),
+        found.cycles(found.ns(Cost::Step))
     ))
 }
 
@@ -166,10 +170,6 @@ pub fn run(args: &CalibrateArgs, output: Output) -> Result<(), Failure> {
 #[derive(Default)]
 struct Found(Vec<(Cost, f64)>);
 
-/// Of the model, not measured; see the preset's fields.
-const READ_OCCUPANCY: f64 = 20.0;
-const WRITE_OCCUPANCY: f64 = 40.0;
-const INVALIDATION: f64 = 3.0;
 /// A miss takes up to an eighth more.
 const VARIATION: f64 = 1.0 + 1.0 / 16.0;
 
@@ -182,41 +182,29 @@ impl Found {
         ns / self.ns(Cost::Cycle)
     }
 
-    /// The fields of a preset, as they are written in Rust.
-    fn preset(&self) -> String {
+    /// The fields of a preset.
+    fn calibration(&self, processors: usize) -> Calibration {
+        let whole = |value: f64| value.is_finite().then_some(value.max(0.0).round() as u64);
         let cycles = |cost| self.cycles(self.ns(cost));
         let syscall = self.ns(Cost::Syscall);
         let wake = self.ns(Cost::Wake) - syscall;
-        let memory = [
-            ("load", cycles(Cost::Load)),
-            ("store", cycles(Cost::Store)),
-            ("rmw", cycles(Cost::Rmw)),
-            ("pause", cycles(Cost::Pause)),
-            ("clock", cycles(Cost::Clock)),
-            ("near", cycles(Cost::NearLoad) / VARIATION),
-            ("first", cycles(Cost::First) / VARIATION),
-            ("read_occupancy", READ_OCCUPANCY),
-            ("write_occupancy", WRITE_OCCUPANCY),
-            ("invalidation", INVALIDATION),
-        ];
-        let system = [
-            ("syscall", syscall),
-            ("switch", self.ns(Cost::Switch) - syscall),
-            ("wake", wake),
-            ("idle_exit", self.ns(Cost::Woken) - syscall - wake),
-            ("quantum", self.ns(Cost::Quantum)),
-        ];
-        let fields = |fields: &[(&str, f64)]| {
-            let known = fields.iter().filter(|(_, value)| value.is_finite());
-            known.map(|(name, value)| format!("{name}: {:.0}", value.max(0.0))).collect::<Vec<_>>().join(", ")
+        let memory = MemoryCosts {
+            load: whole(cycles(Cost::Load).max(1.0)),
+            store: whole(cycles(Cost::Store).max(1.0)),
+            rmw: whole(cycles(Cost::Rmw)),
+            pause: whole(cycles(Cost::Pause)),
+            clock: whole(cycles(Cost::Clock)),
+            near: whole(cycles(Cost::NearLoad) / VARIATION),
+            first: whole(cycles(Cost::First) / VARIATION),
         };
-        format!(
-            "mhz: {:.0},\nmemory: Memory {{ {} }},\nsystem: System {{ {} }},\nand of the laboratory: CYCLES {:.1}",
-            1000.0 / self.ns(Cost::Cycle),
-            fields(&memory),
-            fields(&system),
-            cycles(Cost::Step)
-        )
+        let system = SystemCosts {
+            syscall: whole(syscall),
+            switch: whole(self.ns(Cost::Switch) - syscall),
+            wake: whole(wake),
+            idle_exit: whole(self.ns(Cost::Woken) - syscall - wake),
+            quantum: whole(self.ns(Cost::Quantum)),
+        };
+        Calibration::new(processors, (1000.0 / self.ns(Cost::Cycle)).round() as u64, memory, system)
     }
 }
 
@@ -252,11 +240,14 @@ fn cycle() -> f64 {
 }
 
 fn load() -> f64 {
-    let places: CachePadded<[AtomicU64; 8]> = CachePadded::new(std::array::from_fn(|n| AtomicU64::new(n as u64 ^ 1)));
+    let places: CachePadded<[AtomicU64; 8]> = CachePadded::default();
     let places = black_box(&places);
-    let mut place = 0;
-    let ns = per_call(10_000, || place = places[place as usize % 8].load(Relaxed));
-    black_box(place);
+    let (mut seen, mut place) = (0, 0);
+    let ns = per_call(10_000, || {
+        seen ^= places[place % 8].load(Relaxed);
+        place += 1;
+    });
+    black_box(seen);
     ns
 }
 

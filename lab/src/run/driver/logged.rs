@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(metrics.short_term.unwrap().longest_run, metrics.acquisitions);
             assert_eq!(metrics.handover.unwrap().handover_max_ns, None);
             assert_eq!((metrics.holds.hold_jain, metrics.holds.lot_jain), (1.0, Some(1.0)));
-            let is_thread = on == Contenders::Threads;
+            let is_thread = on.are_threads();
             let counted = is_thread && cfg!(target_os = "linux") && metrics.acquisitions > 0;
             assert_eq!(metrics.wakeups.sleeps_per_acquisition.is_some(), counted);
             assert!(is_thread || metrics.wakeups.syscalls_per_acquisition.is_none());

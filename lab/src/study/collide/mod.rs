@@ -133,7 +133,7 @@ struct Row {
 impl<'a> Plan<'a> {
     fn new(args: &'a CollideArgs) -> Result<Self, Failure> {
         let on = args.on().contenders()?;
-        let usual = if on == Contenders::Threads { THREADS } else { GOROUTINES };
+        let usual = if on.are_threads() { THREADS } else { GOROUTINES };
         let plan = Self {
             on,
             case: args.case,
@@ -144,7 +144,7 @@ impl<'a> Plan<'a> {
             runs: args.runs,
         };
         let threads = plan.ns.iter().max().map_or(0, |n| n + plan.hogs);
-        if on == Contenders::Threads && threads > MAX_THREADS {
+        if on.are_threads() && threads > MAX_THREADS {
             return Err(Failure::Usage(format!("{threads} threads, with the hogs: there can be {MAX_THREADS}")));
         }
         Ok(plan)

@@ -104,7 +104,7 @@ impl PolicyJob for Scene {
         let theirs = Arc::clone(&stage);
         let body = move |number, gate: &Gate| {
             let running = gate.wait();
-            let _pinned = (self.on == Contenders::Threads).then(|| Pinned::to(number));
+            let _pinned = (self.on.are_threads()).then(|| Pinned::to(number));
             if number == 0 { theirs.hog(self.hold, running) } else { theirs.victim(running) }
         };
         let conduct = |gate: &Gate| {

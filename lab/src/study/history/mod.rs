@@ -98,7 +98,7 @@ pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
 /// Goroutines on as many workers as were asked for, or else on as many as the story needs.
 fn on_workers(args: &HistoryArgs, on: Contenders, workers: usize) -> Result<Contenders, Failure> {
     match on {
-        Contenders::Threads => Ok(on),
+        Contenders::Threads | Contenders::PinnedThreads => Ok(on),
         #[cfg(unix)]
         Contenders::Goroutines { .. } => {
             Contenders::goroutines(Some(args.on.workers.unwrap_or(workers))).map_err(Failure::Usage)

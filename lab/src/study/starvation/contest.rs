@@ -91,7 +91,7 @@ impl Contest {
     #[must_use]
     pub fn contenders(&self) -> Vec<Contender> {
         let ring = |n| match self.on {
-            Contenders::Threads => n,
+            Contenders::Threads | Contenders::PinnedThreads => n,
             #[cfg(unix)]
             Contenders::Goroutines { workers } => n % workers,
         };

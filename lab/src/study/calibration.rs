@@ -1,0 +1,149 @@
+//! What a machine costs: `calibrate` writes it, and `cargo sim --machine PATH` reads it.
+
+#[cfg(sudog_sim)]
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of the record among those of other benches.
+const BENCH: &str = "calibration";
+
+/// The measured fields of a preset. `None`: not measured here, as one needs several processors and another needs one.
+#[derive(Clone, Serialize, Deserialize, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    bench: String,
+    /// Processors of the machine, hyperthreads included.
+    pub processors: usize,
+    /// Million cycles a second.
+    pub mhz: u64,
+    /// In cycles.
+    pub memory: MemoryCosts,
+    /// In nanoseconds.
+    pub system: SystemCosts,
+}
+
+/// See `sudog_sim::Memory`.
+#[derive(Clone, Copy, Serialize, Deserialize, PartialEq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryCosts {
+    pub load: Option<u64>,
+    pub store: Option<u64>,
+    pub rmw: Option<u64>,
+    pub pause: Option<u64>,
+    pub clock: Option<u64>,
+    pub near: Option<u64>,
+    pub first: Option<u64>,
+}
+
+/// See `sudog_sim::System`.
+#[derive(Clone, Copy, Serialize, Deserialize, PartialEq, Default, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct SystemCosts {
+    pub syscall: Option<u64>,
+    pub switch: Option<u64>,
+    pub wake: Option<u64>,
+    pub idle_exit: Option<u64>,
+    pub quantum: Option<u64>,
+}
+
+impl Calibration {
+    /// Of a machine with so many processors.
+    #[must_use]
+    pub fn new(processors: usize, mhz: u64, memory: MemoryCosts, system: SystemCosts) -> Self {
+        Self { bench: BENCH.to_owned(), processors, mhz, memory, system }
+    }
+
+    /// The fields as they are written in Rust.
+    #[must_use]
+    pub fn as_rust(&self) -> String {
+        let MemoryCosts { load, store, rmw, pause, clock, near, first } = self.memory;
+        let memory = [
+            ("load", load),
+            ("store", store),
+            ("rmw", rmw),
+            ("pause", pause),
+            ("clock", clock),
+            ("near", near),
+            ("first", first),
+        ];
+        let SystemCosts { syscall, switch, wake, idle_exit, quantum } = self.system;
+        let system =
+            [("syscall", syscall), ("switch", switch), ("wake", wake), ("idle_exit", idle_exit), ("quantum", quantum)];
+        let known = |fields: &[(&str, Option<u64>)]| {
+            let known = fields.iter().filter_map(|(name, value)| Some(format!("{name}: {}", (*value)?)));
+            known.collect::<Vec<_>>().join(", ")
+        };
+        format!(
+            "mhz: {},\nmemory: Memory {{ {} }},\nsystem: System {{ {} }},",
+            self.mhz,
+            known(&memory),
+            known(&system)
+        )
+    }
+
+    /// The one in a file of JSON lines.
+    #[cfg(sudog_sim)]
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Self::parse(&text)
+            .ok_or_else(|| format!("{}: no calibration: `cargo lab --json calibrate` writes one", path.display()))
+    }
+
+    #[cfg(any(sudog_sim, test))]
+    fn parse(lines: &str) -> Option<Self> {
+        let calibrations = lines.lines().filter_map(|line| serde_json::from_str::<Self>(line).ok());
+        calibrations.filter(|found| found.bench == BENCH && found.processors > 0 && found.mhz > 0).last()
+    }
+
+    /// The machine as a preset: what was not measured it has from `base`.
+    #[cfg(sudog_sim)]
+    #[must_use]
+    pub fn preset(&self, name: &'static str, base: &sudog_sim::Preset) -> sudog_sim::Preset {
+        let mut preset = base.clone();
+        let MemoryCosts { load, store, rmw, pause, clock, near, first } = self.memory;
+        let SystemCosts { syscall, switch, wake, idle_exit, quantum } = self.system;
+        let (memory, system) = (&mut preset.memory, &mut preset.system);
+        for (field, value) in [
+            (&mut memory.load, load),
+            (&mut memory.store, store),
+            (&mut memory.rmw, rmw),
+            (&mut memory.pause, pause),
+            (&mut memory.clock, clock),
+            (&mut memory.near, near),
+            (&mut memory.first, first),
+            (&mut system.syscall, syscall),
+            (&mut system.switch, switch),
+            (&mut system.wake, wake),
+            (&mut system.idle_exit, idle_exit),
+            (&mut system.quantum, quantum),
+        ] {
+            *field = value.unwrap_or(*field);
+        }
+        (preset.name, preset.source) = (name, "a file of `calibrate`");
+        (preset.processors, preset.threads_per_core, preset.cores_per_socket) = (self.processors, 1, self.processors);
+        preset.mhz = self.mhz;
+        preset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_calibration_of_a_file_counts() {
+        let memory = MemoryCosts { load: Some(1), ..MemoryCosts::default() };
+        let system = SystemCosts { wake: Some(6000), ..SystemCosts::default() };
+        let [first, last] = [2000, 3687].map(|mhz| Calibration::new(2, mhz, memory, system));
+        let json = |calibration| serde_json::to_string(calibration).unwrap();
+        let file = format!("{{\"bench\":\"calibrate\"}}\n{}\n{}\n", json(&first), json(&last));
+        assert_eq!(Calibration::parse(&file), Some(last.clone()));
+        assert_eq!(last.as_rust(), "mhz: 3687,\nmemory: Memory { load: 1 },\nsystem: System { wake: 6000 },");
+        let other_version = json(&last).replace("wake", "wake_up");
+        let none = json(&Calibration::new(0, 1, memory, system));
+        for bad in ["", "x", "{}", "{\"bench\":\"calibrate\"}", &other_version, &none] {
+            assert_eq!(Calibration::parse(bad), None, "{bad}");
+        }
+    }
+}
