@@ -6,8 +6,9 @@
 //! | one core's (modified or exclusive) | a hit for that core; else a miss, and two share it | a hit for that core; else a miss, and the other loses it |
 //! | shared by several cores | a hit for these; else a miss, from the nearest | all others lose it, each at a cost |
 //!
-//! One access at a time is served at a line: `busy` is when its directory is free again. A store does not wait for its miss
-//! (a store buffer of one entry): the next store, read-modify-write or fence does.
+//! An access that misses takes effect half way, when it reaches the caches that have the line; until then their cores go on with
+//! it. One access at a time is served at a line: `busy` is when its directory is free again. After a store the processor goes on
+//! while others lose the line; the next read-modify-write or fence waits until they have.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -35,6 +36,8 @@ struct Line {
     busy: u64,
     /// Writes so far.
     version: u32,
+    /// A store under way: its core, and when it takes the line.
+    store: Option<(u8, u64)>,
 }
 
 /// What accesses have cost, since the machine began.
@@ -81,7 +84,17 @@ impl Hasher for LineHasher {
     }
 }
 
-/// What an access comes to: see [`Caches::access`].
+/// What an access comes to: see [`Caches::request`].
+pub(crate) enum Request {
+    /// It is served.
+    Hit(Served),
+    /// It takes effect when it reaches the caches that have the line: see [`Caches::reach`].
+    Miss { line: u32, reaches: u64, done: u64 },
+    /// It waits until the stores before it are done, and is requested anew.
+    Later { at: u64 },
+}
+
+/// An access that has taken effect.
 pub(crate) struct Served {
     /// When the processor goes on.
     pub(crate) done: u64,
@@ -115,7 +128,7 @@ impl Caches {
         let next = self.lines.len() as u32;
         let number = *self.numbers.entry(key).or_insert(next);
         if number == next {
-            self.lines.push(Line { owner: NO_CORE, sharers: 0, busy: 0, version: 0 });
+            self.lines.push(Line { owner: NO_CORE, sharers: 0, busy: 0, version: 0, store: None });
         }
         *recent = (key, number);
         number
@@ -126,8 +139,8 @@ impl Caches {
         self.lines[line as usize].version
     }
 
-    /// An access of `core` at time `now`, whose last store is under way until `*store_done`.
-    pub(crate) fn access(
+    /// An access of `core` at time `now`, whose stores are under way until `*store_done`.
+    pub(crate) fn request(
         &mut self,
         machine: &Preset,
         core: usize,
@@ -135,24 +148,37 @@ impl Caches {
         kind: Access,
         now: u64,
         store_done: &mut u64,
-    ) -> Served {
+    ) -> Request {
         let number = self.line_of(address);
+        let stores = match self.store_under_way(number, core, now) {
+            // Another hyperthread of the core may have stored.
+            Store::Own { until } if kind == Access::Rmw => return Request::Later { at: until.max(*store_done) },
+            Store::Own { .. } => true,
+            Store::None => false,
+            Store::OfAnother { until } => return Request::Later { at: until },
+        };
         let line = &mut self.lines[number as usize];
         let memory = &machine.memory;
-        self.traffic.accesses += 1;
         let me = 1_u128 << core;
-        let own = line.owner as usize == core;
-        line.version = line.version.wrapping_add(u32::from(kind != Access::Load));
+        let own = line.owner as usize == core || stores;
+        if own && kind == Access::Rmw && *store_done > now {
+            return Request::Later { at: *store_done }; // meanwhile another core may take the line
+        }
+        self.traffic.accesses += 1;
         let hit = |cost| Served { done: now + cost, line: number, changed: false };
         match kind {
-            Access::Load if own || line.sharers & me != 0 => return hit(memory.load),
-            Access::Store if own => return Served { changed: true, ..hit(memory.store) },
+            Access::Load if own || line.sharers & me != 0 => return Request::Hit(hit(memory.load)),
+            Access::Store if own => {
+                line.version = line.version.wrapping_add(1);
+                return Request::Hit(Served { changed: true, ..hit(memory.store) });
+            }
             Access::Rmw if own => {
-                return Served { done: now.max(*store_done) + memory.rmw, line: number, changed: true };
+                line.version = line.version.wrapping_add(1);
+                return Request::Hit(Served { changed: true, ..hit(memory.rmw) });
             }
             _ => {}
         }
-        let others = if line.owner == NO_CORE { line.sharers & !me } else { 1 << line.owner };
+        let others = line.others(core);
         let home = machine.socket(core);
         let is_near = |core: u32| machine.socket(core as usize) == home;
         let from_near = bits(others).any(is_near);
@@ -172,29 +198,77 @@ impl Caches {
         self.traffic.misses += 1;
         self.traffic.far_misses += u64::from(far);
         let line = &mut self.lines[number as usize];
-        let mut begin = now.max(line.busy);
-        if kind != Access::Load {
-            begin = begin.max(*store_done);
-        }
-        let lost = u64::from(others.count_ones());
+        let begin = now.max(line.busy);
         if kind == Access::Load {
             line.busy = begin + memory.read_occupancy;
-            line.sharers |= me | others;
-            line.owner = NO_CORE;
-            return Served { done: begin + latency, line: number, changed: false };
+            return Request::Miss { line: number, reaches: begin + latency / 2, done: begin + latency };
         }
-        self.traffic.invalidations += lost;
+        let lost = u64::from(others.count_ones());
         line.busy = begin + memory.write_occupancy + memory.invalidation * lost;
+        let (reaches, arrives) = (begin + latency / 2, begin + latency + memory.invalidation * lost);
+        if kind == Access::Store {
+            *store_done = arrives.max(*store_done);
+            line.store = Some((core as u8, reaches));
+            line.version = line.version.wrapping_add(1);
+            return Request::Hit(Served { changed: true, ..hit(memory.store) });
+        }
+        // The line is fetched while stores are under way; the instruction waits for both.
+        let done = arrives.max(*store_done) + memory.rmw;
+        Request::Miss { line: number, reaches: reaches.max(*store_done), done }
+    }
+
+    /// A load or a read-modify-write of `core` that has missed takes effect. Until now the line was where it was.
+    pub(crate) fn reach(&mut self, core: usize, number: u32, kind: Access, now: u64, done: u64) -> Request {
+        if let Store::OfAnother { until } = self.store_under_way(number, core, now) {
+            return Request::Later { at: until };
+        }
+        if kind == Access::Load {
+            let line = &mut self.lines[number as usize];
+            line.sharers = 1 << core | line.others(core);
+            line.owner = NO_CORE;
+            return Request::Hit(Served { done, line: number, changed: false });
+        }
+        self.take(number, core);
+        let line = &mut self.lines[number as usize];
+        line.version = line.version.wrapping_add(1);
+        Request::Hit(Served { done, line: number, changed: true })
+    }
+
+    /// The store that is under way to this line, which takes it when it is time. Its value is there already, so other cores must
+    /// not look before.
+    fn store_under_way(&mut self, number: u32, core: usize, now: u64) -> Store {
+        match self.lines[number as usize].store {
+            None => Store::None,
+            Some((of, at)) if at <= now => {
+                self.take(number, of as usize);
+                Store::None
+            }
+            Some((of, until)) if of as usize == core => Store::Own { until },
+            Some((_, until)) => Store::OfAnother { until },
+        }
+    }
+
+    /// All other cores lose the line to this one.
+    fn take(&mut self, number: u32, core: usize) {
+        let line = &mut self.lines[number as usize];
+        self.traffic.invalidations += u64::from(line.others(core).count_ones());
         line.owner = core as u8;
         line.sharers = 0;
-        let arrived = begin + latency + memory.invalidation * lost;
-        let done = if kind == Access::Store {
-            *store_done = arrived;
-            begin + memory.store
-        } else {
-            arrived + memory.rmw
-        };
-        Served { done, line: number, changed: true }
+        line.store = None;
+    }
+}
+
+enum Store {
+    None,
+    Own { until: u64 },
+    OfAnother { until: u64 },
+}
+
+impl Line {
+    /// The other cores that have it.
+    fn others(&self, core: usize) -> u128 {
+        let all = if self.owner == NO_CORE { self.sharers } else { 1 << self.owner };
+        all & !(1 << core)
     }
 }
 

@@ -33,7 +33,7 @@ use std::time::Duration;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 pub(crate) use self::cache::Access;
-use self::cache::Traffic;
+use self::cache::{Request, Served, Traffic};
 use self::explored::Explored;
 use self::preset::Preset;
 use self::region::Region;
@@ -235,20 +235,29 @@ pub(crate) fn access(address: usize, kind: Access, place: &'static Location<'sta
 
 fn access_simulated(address: usize, kind: Access, place: &'static Location<'static>) {
     with(|machine| machine.here().place = place);
-    order(address, kind);
-    with(|machine| {
-        let Mode::Timed(timed) = &mut machine.mode else { return };
-        let (served, hit) = timed.access(&machine.preset, address, kind, &mut machine.clock);
-        let spin = &mut machine.threads[machine.current].spin;
-        if kind == Access::Load && hit {
-            spin.look(served.line, timed.version(served.line));
-        } else {
-            spin.busy = true;
+    // An access that has missed: its line, and when the thread goes on.
+    let mut missed = None;
+    loop {
+        order(address, kind);
+        let answer = with(|machine| {
+            let clock = machine.clock;
+            let Mode::Timed(timed) = &mut machine.mode else { return None };
+            Some(match missed {
+                None => timed.request(&machine.preset, address, kind, clock),
+                // A thread that lost its processor meanwhile is late.
+                Some((line, done)) => timed.reach(&machine.preset, line, kind, clock, clock.max(done)),
+            })
+        });
+        match answer {
+            None => return,
+            Some(Request::Hit(served)) => return with(|machine| machine.served(kind, &served, missed.is_none())),
+            Some(Request::Later { at }) => with(|machine| machine.clock = at),
+            Some(Request::Miss { line, reaches, done }) => {
+                with(|machine| machine.clock = reaches);
+                missed = Some((line, done));
+            }
         }
-        if served.changed {
-            machine.wake_spinners(served.line);
-        }
-    });
+    }
 }
 
 /// Waits until this thread's step is the next.
@@ -497,6 +506,21 @@ impl Machine {
 
     fn here(&mut self) -> &mut Thread {
         &mut self.threads[self.current]
+    }
+
+    /// The access of the current thread takes effect.
+    fn served(&mut self, kind: Access, served: &Served, hit: bool) {
+        let Mode::Timed(timed) = &mut self.mode else { return };
+        self.clock = served.done;
+        let spin = &mut self.threads[self.current].spin;
+        if kind == Access::Load && hit {
+            spin.look(served.line, timed.version(served.line));
+        } else {
+            spin.busy = true;
+        }
+        if served.changed {
+            self.wake_spinners(served.line);
+        }
     }
 
     /// The thread that runs next. None: no thread ever will, or the time is up.

@@ -17,7 +17,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use super::cache::{Access, Caches, Served, Traffic};
+use super::cache::{Access, Caches, Request, Traffic};
 use super::preset::Preset;
 use super::{Machine, Mode, State, ThreadId};
 
@@ -38,7 +38,7 @@ struct Cpu {
     queue: VecDeque<ThreadId>,
     slice_begin: u64,
     slice_end: u64,
-    /// When its last store is done.
+    /// When all its stores are done.
     store_done: u64,
     /// Events of earlier turns mean nothing.
     turn: u64,
@@ -111,14 +111,16 @@ impl Timed {
         (clock, self.cpu) <= self.horizon
     }
 
-    /// An access of the running thread, and whether it was a hit.
-    pub(crate) fn access(&mut self, preset: &Preset, address: usize, kind: Access, clock: &mut u64) -> (Served, bool) {
-        let before = self.caches.traffic.misses;
+    /// An access of the running thread.
+    pub(crate) fn request(&mut self, preset: &Preset, address: usize, kind: Access, clock: u64) -> Request {
         let core = preset.core(self.cpu);
         let store_done = &mut self.cpus[self.cpu].store_done;
-        let served = self.caches.access(preset, core, address, kind, *clock, store_done);
-        *clock = served.done;
-        (served, self.caches.traffic.misses == before)
+        self.caches.request(preset, core, address, kind, clock, store_done)
+    }
+
+    /// The running thread's access has missed, and takes effect now.
+    pub(crate) fn reach(&mut self, preset: &Preset, line: u32, kind: Access, clock: u64, done: u64) -> Request {
+        self.caches.reach(preset.core(self.cpu), line, kind, clock, done)
     }
 
     /// How often a line has been written.
