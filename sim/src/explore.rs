@@ -255,7 +255,7 @@ impl Explore {
         panic::set_hook(Box::new(|info| {
             PANICKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(info.to_string());
         }));
-        let mode = Mode::Explored(Explored::new(policy, self.faults, seed, self.most, traced));
+        let mode = Mode::Explored(Box::new(Explored::new(policy, self.faults, seed, self.most, traced)));
         // SAFETY: `run` returns after the last use, and the process ends soon after.
         let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(body) };
         let (result, _, mode) = machine::run(PRESETS[0].clone(), mode, seed, u64::MAX / 4, body);

@@ -12,6 +12,7 @@ pub mod explore;
 pub mod futex;
 mod local;
 mod machine;
+pub mod stack;
 pub mod sync;
 pub mod thread;
 pub mod time;

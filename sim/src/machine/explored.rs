@@ -17,7 +17,9 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
+use super::freed::Stacks;
 use super::{Access, Ended, Machine, Mode, State, ThreadId};
+use crate::arena;
 
 /// What a step takes, in nanoseconds.
 const STEP: u64 = 10;
@@ -82,6 +84,8 @@ pub(crate) struct Explored {
     most: u64,
     /// The thread that runs next, if that is decided.
     next: Option<ThreadId>,
+    /// The stacks that the program has made.
+    pub(super) stacks: Stacks,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) trace: Option<Vec<TraceStep>>,
 }
@@ -106,6 +110,7 @@ impl Explored {
             points: 0,
             most,
             next: None,
+            stacks: Stacks::default(),
             decisions: Vec::new(),
             trace: traced.then(Vec::new),
         }
@@ -199,17 +204,14 @@ impl Machine {
     /// A step of the current thread: true if another thread goes first.
     pub(crate) fn switches_at_step(&mut self, address: usize, kind: Access) -> bool {
         let (id, place, at) = (self.current, self.threads[self.current].place, self.clock);
-        let what = match kind {
-            Access::Load => "load",
-            Access::Store => "store",
-            Access::Rmw => "read-modify-write",
-        };
-        if self.explored().trace.is_some() {
-            let word = self.word(address);
-            self.explored().trace.get_or_insert_default().push(TraceStep { thread: id, at, what, word, place });
-        }
         self.clock += STEP;
-        self.decide(Point::Step);
+        arena::outside(|| {
+            if self.explored().trace.is_some() {
+                let (word, what) = (self.word(address), kind.name());
+                self.explored().trace.get_or_insert_default().push(TraceStep { thread: id, at, what, word, place });
+            }
+            self.decide(Point::Step);
+        });
         self.explored().next != Some(id)
     }
 
@@ -220,7 +222,7 @@ impl Machine {
         }
         let id = self.current;
         self.clock += STEP;
-        self.decide(Point::Pause);
+        arena::outside(|| self.decide(Point::Pause));
         self.explored().next != Some(id)
     }
 
@@ -316,7 +318,7 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
         if machine.explored().ready.is_empty() && !machine.fire_earliest_timer() {
             return None;
         }
-        machine.decide(Point::End);
+        arena::outside(|| machine.decide(Point::End));
     }
 }
 

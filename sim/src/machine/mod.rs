@@ -16,6 +16,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod explored;
+pub(crate) mod freed;
 pub(crate) mod preset;
 pub(crate) mod region;
 mod stack;
@@ -32,9 +33,12 @@ use std::time::Duration;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::arena::{self, Step};
+
 pub(crate) use self::cache::Access;
 use self::cache::Traffic;
 use self::explored::Explored;
+use self::freed::frame;
 use self::preset::Preset;
 use self::region::Region;
 use self::stack::Stack;
@@ -77,8 +81,10 @@ pub(crate) struct Thread {
     pub(crate) sleep: u64,
     /// When its sleep ends at the latest, in the units of the clock.
     pub(crate) deadline: Option<u64>,
-    /// Its latest step.
+    /// Its latest step; at first, where it was started.
     place: &'static Location<'static>,
+    /// Where its frames end, while it is suspended. 0: it has not run yet.
+    frame: usize,
     spin: Spin,
     locals: Vec<(usize, Box<dyn Any>)>,
     yielder: *const Yielder<(), ()>,
@@ -133,6 +139,9 @@ pub enum Why {
     Deadlock,
     /// The simulated time is up, or the number of steps.
     OutOfTime,
+    /// An access to memory that has been freed, or to the frame of a function that has returned: which, as text. Only if
+    /// schedules are explored.
+    FreedMemory(String),
 }
 
 /// A program that did not end: why, and where its threads are.
@@ -161,9 +170,10 @@ pub struct ThreadReport {
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.why {
+        let why = match &self.why {
             Why::Deadlock => "deadlock: no thread can run, and no timer is set",
             Why::OutOfTime => "the simulated time is up",
+            Why::FreedMemory(what) => what,
         };
         write!(f, "{why} (at {:?})", self.at)?;
         for thread in &self.threads {
@@ -177,7 +187,7 @@ impl std::error::Error for Stopped {}
 
 pub(crate) enum Mode {
     Timed(Box<Timed>),
-    Explored(Explored),
+    Explored(Box<Explored>),
 }
 
 pub(crate) struct Machine {
@@ -234,10 +244,16 @@ pub(crate) fn access(address: usize, kind: Access, place: &'static Location<'sta
 }
 
 fn access_simulated(address: usize, kind: Access, place: &'static Location<'static>) {
-    with(|machine| machine.here().place = place);
-    order(address, kind);
-    with(|machine| {
-        let Mode::Timed(timed) = &mut machine.mode else { return };
+    let frame = with(|machine| {
+        machine.here().place = place;
+        if matches!(machine.mode, Mode::Timed(_)) { 0 } else { frame() }
+    });
+    order(address, kind, frame);
+    let freed = with(|machine| {
+        let Mode::Timed(timed) = &mut machine.mode else {
+            machine.tell_arena();
+            return machine.meets_freed_memory(address, kind.name(), frame);
+        };
         let (served, hit) = timed.access(&machine.preset, address, kind, &mut machine.clock);
         let spin = &mut machine.threads[machine.current].spin;
         if kind == Access::Load && hit {
@@ -248,18 +264,22 @@ fn access_simulated(address: usize, kind: Access, place: &'static Location<'stat
         if served.changed {
             machine.wake_spinners(served.line);
         }
+        false
     });
+    if freed {
+        suspend(frame);
+    }
 }
 
-/// Waits until this thread's step is the next.
-fn order(address: usize, kind: Access) {
+/// Waits until this thread's step is the next. Its frames end at `frame`, if schedules are explored.
+fn order(address: usize, kind: Access, frame: usize) {
     loop {
         let (waits, again) = with(|machine| match &mut machine.mode {
             Mode::Timed(timed) => (!timed.is_next(machine.clock), true),
             Mode::Explored(_) => (machine.switches_at_step(address, kind), false),
         });
         if waits {
-            suspend();
+            suspend(frame);
         }
         if !(waits && again) {
             return;
@@ -290,7 +310,7 @@ pub fn work(cycles: u64) {
             });
             left -= done;
             if left > 0 {
-                suspend(); // the slice of time is over, and others wait
+                suspend(frame()); // the slice of time is over, and others wait
             }
         }
     }
@@ -309,7 +329,7 @@ pub(crate) fn pause() {
         Mode::Explored(_) => machine.gives_way(),
     });
     if sleeps {
-        suspend();
+        suspend(frame());
     }
 }
 
@@ -318,13 +338,13 @@ pub fn yield_now() {
     if !is_simulated() {
         return std::thread::yield_now();
     }
-    order(0, Access::Load);
+    order(0, Access::Load, frame());
     let gives_way = with(|machine| {
         machine.clock += machine.system(machine.preset.system.syscall);
         machine.gives_way()
     });
     if gives_way {
-        suspend();
+        suspend(frame());
     }
 }
 
@@ -350,9 +370,14 @@ pub(crate) fn wait(
     deadline: Option<u64>,
     place: &'static Location<'static>,
 ) -> bool {
+    let frame = frame();
     access_simulated(address, Access::Load, place);
     with(|machine| machine.clock += machine.system(machine.preset.system.syscall));
-    order(address, Access::Load);
+    order(address, Access::Load, frame);
+    let explored = |machine: &Machine| matches!(machine.mode, Mode::Explored(_));
+    if with(|machine| explored(machine) && machine.meets_freed_memory(address, "futex wait", frame)) {
+        suspend(frame);
+    }
     if !unchanged() {
         return true;
     }
@@ -361,13 +386,17 @@ pub(crate) fn wait(
         machine.sleepers.entry(address).or_default().push_back(id);
         machine.sleep(State::Waits(address), deadline);
     });
-    suspend();
+    suspend(frame);
     with(|machine| machine.here().ended == Ended::Woken)
 }
 
 /// Wakes up to `n` threads that sleep on this address.
+///
+/// The memory there may have ended: the system takes the address for a key, and does not look at the memory. A waker that stores
+/// to a word and then wakes the word's waiter can do no other, as the waiter may see the store and free the word before the
+/// wake-up.
 pub(crate) fn wake(address: usize, n: u32) {
-    order(address, Access::Rmw);
+    order(address, Access::Rmw, frame());
     with(|machine| {
         machine.clock += machine.system(machine.preset.system.syscall);
         for _ in 0..n {
@@ -380,14 +409,15 @@ pub(crate) fn wake(address: usize, n: u32) {
 
 /// Sleeps until so many nanoseconds after the machine began.
 pub(crate) fn sleep_until(deadline: u64) {
-    order(0, Access::Load);
+    let frame = frame();
+    order(0, Access::Load, frame);
     with(|machine| machine.sleep(State::Sleeps, Some(deadline)));
-    suspend();
+    suspend(frame);
 }
 
 /// Starts a thread.
 pub(crate) fn spawn(name: String, body: Body) -> std::io::Result<ThreadId> {
-    order(0, Access::Rmw);
+    order(0, Access::Rmw, frame());
     with(|machine| {
         machine.clock += machine.system(20 * machine.preset.system.syscall);
         machine.start(name, body)
@@ -464,9 +494,13 @@ pub(crate) fn local<T: 'static>(key: usize, init: impl FnOnce() -> T) -> *const 
     })
 }
 
-/// Lets the machine run others until this thread's turn comes. On a machine that has stopped it says where it is, for good.
-fn suspend() {
-    let yielder = with(|machine| machine.here().yielder);
+/// Lets the machine run others until this thread's turn comes. On a machine that has stopped it says where it is, for good. The frames
+/// of the program end at `frame`: what is below is the machine's.
+fn suspend(frame: usize) {
+    let yielder = with(|machine| {
+        machine.here().frame = frame;
+        machine.here().yielder
+    });
     // SAFETY: the yielder of the coroutine that this runs on, which lives as long as it runs.
     let yielder = unsafe { &*yielder };
     yielder.suspend(());
@@ -497,6 +531,12 @@ impl Machine {
 
     fn here(&mut self) -> &mut Thread {
         &mut self.threads[self.current]
+    }
+
+    /// What is freed from now on is freed by this thread, after this step.
+    fn tell_arena(&self) {
+        let (thread, place, at) = (self.current, self.threads[self.current].place, self.clock);
+        arena::step(Step { thread, place, at });
     }
 
     /// The thread that runs next. None: no thread ever will, or the time is up.
@@ -557,6 +597,7 @@ impl Machine {
             sleep: 0,
             deadline: None,
             place: Location::caller(),
+            frame: 0,
             spin: Spin::default(),
             locals: Vec::new(),
             yielder: ptr::null(),
@@ -674,6 +715,9 @@ fn resume(id: ThreadId) {
     // It is out of the machine while it runs, which uses the machine.
     let mut coroutine = with(|machine| {
         machine.current = id;
+        if matches!(machine.mode, Mode::Explored(_)) {
+            machine.tell_arena();
+        }
         machine.threads[id].coroutine.take().expect("it does not run")
     });
     let result = coroutine.resume(());
@@ -691,7 +735,7 @@ pub(crate) fn run<T: 'static>(
 ) -> (Result<std::thread::Result<T>, Stopped>, Duration, Mode) {
     assert!(!is_simulated(), "one simulation inside another");
     let region = Region::new().expect("addresses for a machine");
-    crate::arena::begin(region.arena());
+    arena::begin(region.arena(), matches!(mode, Mode::Explored(_)));
     let mut machine = Machine::new(preset, mode, seed, region, 0);
     machine.limit = machine.at(limit_ns);
     let machine = Box::into_raw(Box::new(machine));
@@ -701,7 +745,7 @@ pub(crate) fn run<T: 'static>(
     let body = move || theirs.set(Some(catch_unwind(AssertUnwindSafe(main))));
     with(|machine| machine.start("main".into(), Box::new(body))).expect("memory for a stack");
     loop {
-        if with(|machine| machine.threads[0].state == State::Done) {
+        if with(|machine| machine.threads[0].state == State::Done || machine.stop.is_some()) {
             break;
         }
         match with(|machine| if machine.clock > machine.limit { None } else { machine.next() }) {
