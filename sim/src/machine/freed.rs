@@ -120,11 +120,6 @@ impl Machine {
         };
         Some(Met::Frame { whose, below })
     }
-
-    /// A thread, by its number and its name.
-    fn describe(&self, id: ThreadId) -> String {
-        format!("thread {id} ({})", self.threads[id].name)
-    }
 }
 
 // What programs tell of the stacks that they make.

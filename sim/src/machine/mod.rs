@@ -74,7 +74,9 @@ pub(crate) enum Ended {
 type Body = Box<dyn FnOnce()>;
 
 pub(crate) struct Thread {
-    pub(crate) name: String,
+    name: Option<String>,
+    /// Where it was spawned. None: the first one.
+    started: Option<&'static Location<'static>>,
     pub(crate) state: State,
     pub(crate) ended: Ended,
     /// The number of its sleeps: a timer of an earlier one means nothing.
@@ -158,13 +160,15 @@ pub struct Stopped {
 /// Where a thread is that has not ended.
 #[derive(Clone, Debug)]
 pub struct ThreadReport {
-    /// Its name.
+    /// Its name; "thread" and its number, if it has none.
     pub name: String,
+    /// Where in the program it was spawned; empty for the first thread.
+    pub started: String,
     /// What it waits for.
     pub waits_for: String,
     /// Its latest step.
     pub place: String,
-    /// Its stack.
+    /// Its stack: without names, if the program has no debug information.
     pub backtrace: String,
 }
 
@@ -178,6 +182,9 @@ impl fmt::Display for Stopped {
         write!(f, "{why} (at {:?})", self.at)?;
         for thread in &self.threads {
             write!(f, "\n  {} {}, at {}", thread.name, thread.waits_for, thread.place)?;
+            if !thread.started.is_empty() {
+                write!(f, "; spawned at {}", thread.started)?;
+            }
         }
         Ok(())
     }
@@ -416,11 +423,12 @@ pub(crate) fn sleep_until(deadline: u64) {
 }
 
 /// Starts a thread.
-pub(crate) fn spawn(name: String, body: Body) -> std::io::Result<ThreadId> {
+pub(crate) fn spawn(name: Option<String>, body: Body, place: &'static Location<'static>) -> std::io::Result<ThreadId> {
+    with(|machine| machine.here().place = place);
     order(0, Access::Rmw, frame());
     with(|machine| {
         machine.clock += machine.system(20 * machine.preset.system.syscall);
-        machine.start(name, body)
+        machine.start(name, body, Some(place))
     })
 }
 
@@ -579,7 +587,12 @@ impl Machine {
         z ^ (z >> 31)
     }
 
-    fn start(&mut self, name: String, body: Body) -> std::io::Result<ThreadId> {
+    fn start(
+        &mut self,
+        name: Option<String>,
+        body: Body,
+        started: Option<&'static Location<'static>>,
+    ) -> std::io::Result<ThreadId> {
         let id = self.threads.len();
         let coroutine = Coroutine::with_stack(Stack::new(self.region, id)?, move |yielder: &Yielder<(), ()>, ()| {
             with(|machine| machine.here().yielder = yielder);
@@ -592,11 +605,12 @@ impl Machine {
         });
         self.threads.push(Thread {
             name,
+            started,
             state: State::Ready,
             ended: Ended::Woken,
             sleep: 0,
             deadline: None,
-            place: Location::caller(),
+            place: started.unwrap_or(Location::caller()),
             frame: 0,
             spin: Spin::default(),
             locals: Vec::new(),
@@ -705,8 +719,17 @@ impl Machine {
             State::Spins => "spins on a line that no thread changes".into(),
             State::Ready | State::Done => "could run".into(),
         };
-        let report = ThreadReport { name: thread.name.clone(), waits_for, place: thread.place.to_string(), backtrace };
-        self.reports.push(report);
+        let name = thread.name.clone().unwrap_or_else(|| format!("thread {}", self.current));
+        let started = thread.started.map(ToString::to_string).unwrap_or_default();
+        self.reports.push(ThreadReport { name, started, waits_for, place: thread.place.to_string(), backtrace });
+    }
+
+    /// A thread, by its number, and its name if it has one.
+    fn describe(&self, id: ThreadId) -> String {
+        match &self.threads[id].name {
+            Some(name) => format!("thread {id} ({name})"),
+            None => format!("thread {id}"),
+        }
     }
 }
 
@@ -743,7 +766,7 @@ pub(crate) fn run<T: 'static>(
     let theirs = result.clone();
     MACHINE.set(machine);
     let body = move || theirs.set(Some(catch_unwind(AssertUnwindSafe(main))));
-    with(|machine| machine.start("main".into(), Box::new(body))).expect("memory for a stack");
+    with(|machine| machine.start(Some("main".into()), Box::new(body), None)).expect("memory for a stack");
     loop {
         if with(|machine| machine.threads[0].state == State::Done || machine.stop.is_some()) {
             break;
