@@ -127,7 +127,7 @@ pub fn write_schedule(schedule: &[Decision]) -> String {
     schedule.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// The schedule of a text by [`write_schedule`].
+/// The schedule of a text by [`write_schedule`]: None, if it is none, or if its decisions do not ascend.
 #[must_use]
 pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
     let word = |word: &str| {
@@ -141,7 +141,8 @@ pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
         };
         Some((at.parse().ok()?, choice))
     };
-    text.split(',').filter(|word| !word.is_empty()).map(word).collect()
+    let words = text.split(',').filter(|_| !text.is_empty());
+    words.map(word).collect::<Option<Vec<_>>>().filter(|schedule| schedule.is_sorted_by(|one, next| one.0 < next.0))
 }
 
 impl Explore {

@@ -265,7 +265,7 @@ fn main() {
         finds("a frame", || wakes_a_word_in_a_frame(true), schedule, "a frame of thread 0 (main) that is no more");
         let stack = "the stack of thread 1";
         finds("the stack of a thread", || wakes_a_word_of_a_thread_that_ends(true), schedule, stack);
-        finds("spins for ever", spins_for_ever, schedule, "the simulated time is up");
+        finds("spins for ever", spins_for_ever, schedule, "no end after 20000 decisions");
         let explored = explore(schedule).check(0..300, &a_right_program);
         assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(300));
         for right in [
@@ -287,7 +287,8 @@ fn main() {
     assert!(absent.is_none(), "{absent:?}");
     let schedule = [(3, Choice::Run(2)), (4, Choice::Timer), (9, Choice::Jump(77)), (10, Choice::Spurious(1))];
     assert_eq!(read_schedule(&write_schedule(&schedule)).expect("it is one"), schedule);
-    for bad in ["x", "1:run", "1:jump-1", "1:wakex", ":timer"] {
+    assert_eq!(read_schedule(""), Some(Vec::new()), "the default alone");
+    for bad in ["x", "1:run", "1:jump-1", "1:wakex", ":timer", ",", "1:run2,", "5:run1,3:run2", "5:run1,5:timer"] {
         assert!(read_schedule(bad).is_none(), "{bad}");
     }
     println!("all good");

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 
 use super::freed::Stacks;
-use super::{Access, Ended, Machine, Mode, State, ThreadId};
+use super::{Access, Ended, Machine, Mode, State, ThreadId, Why};
 use crate::arena;
 
 /// What a step takes, in nanoseconds.
@@ -229,17 +229,16 @@ impl Machine {
     /// Decides which thread runs next. None can, if that stays open.
     fn decide(&mut self, point: Point) {
         let id = self.current;
-        let limit = self.limit;
         let timers = self.earliest_timer().is_some_and(|(at, _)| at < self.clock.saturating_add(FAR));
         let may_wake = self.explored().faults.is_some();
         let sleepers: Vec<_> = if may_wake { self.futex_sleepers() } else { Vec::new() };
         let explored = self.explored();
-        explored.points += 1;
-        if explored.points > explored.most {
-            self.clock = limit + 1;
-            self.explored().next = None;
+        if explored.points == explored.most {
+            explored.next = None;
+            self.stop = Some(Why::OutOfDecisions(explored.most));
             return;
         }
+        explored.points += 1;
         let default = match point {
             Point::Step => Some(id),
             Point::Pause | Point::End => explored.in_turn(id),
@@ -312,7 +311,7 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
         if let Some(next) = machine.explored().next.take() {
             return Some(next);
         }
-        if machine.clock > machine.limit {
+        if machine.clock > machine.limit || machine.stop.is_some() {
             return None;
         }
         if machine.explored().ready.is_empty() && !machine.fire_earliest_timer() {

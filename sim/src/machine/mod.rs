@@ -139,8 +139,10 @@ const SPINS_FOR_EVER: u32 = 512;
 pub enum Why {
     /// No thread can run, and no timer is set.
     Deadlock,
-    /// The simulated time is up, or the number of steps.
+    /// The simulated time is up.
     OutOfTime,
+    /// So many decisions were made, and it has not ended. Only if schedules are explored.
+    OutOfDecisions(u64),
     /// An access to memory that has been freed, or to the frame of a function that has returned: which, as text. Only if
     /// schedules are explored.
     FreedMemory(String),
@@ -174,12 +176,13 @@ pub struct ThreadReport {
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match &self.why {
-            Why::Deadlock => "deadlock: no thread can run, and no timer is set",
-            Why::OutOfTime => "the simulated time is up",
-            Why::FreedMemory(what) => what,
-        };
-        write!(f, "{why} (at {:?})", self.at)?;
+        match &self.why {
+            Why::Deadlock => f.write_str("deadlock: no thread can run, and no timer is set"),
+            Why::OutOfTime => f.write_str("the simulated time is up"),
+            Why::OutOfDecisions(most) => write!(f, "no end after {most} decisions"),
+            Why::FreedMemory(what) => f.write_str(what),
+        }?;
+        write!(f, " (at {:?})", self.at)?;
         for thread in &self.threads {
             write!(f, "\n  {} {}, at {}", thread.name, thread.waits_for, thread.place)?;
             if !thread.started.is_empty() {
@@ -212,7 +215,7 @@ pub(crate) struct Machine {
     region: Region,
     limit: u64,
     random: u64,
-    stop: Option<Why>,
+    pub(crate) stop: Option<Why>,
     reports: Vec<ThreadReport>,
 }
 
@@ -775,7 +778,8 @@ pub(crate) fn run<T: 'static>(
             Some(id) => resume(id),
             None => {
                 let too_late = |machine: &Machine| machine.clock > machine.limit;
-                with(|machine| machine.stop = Some(if too_late(machine) { Why::OutOfTime } else { Why::Deadlock }));
+                let why = |machine: &Machine| if too_late(machine) { Why::OutOfTime } else { Why::Deadlock };
+                with(|machine| machine.stop = machine.stop.take().or_else(|| Some(why(machine))));
                 break;
             }
         }
