@@ -154,6 +154,12 @@ pub(crate) fn step(step: Step) {
     HERE.with(|here| here.step.set(Some(step)));
 }
 
+/// Whether freed blocks go to quarantine: schedules are explored, if a machine runs.
+#[inline]
+pub(crate) fn keeps() -> bool {
+    HERE.with(|here| here.keeps.get())
+}
+
 /// The freed block in which this address lies.
 pub(crate) fn freed(address: usize) -> Option<Freed> {
     HERE.with(|here| {

@@ -8,6 +8,7 @@
 
 mod arena;
 pub mod atomic;
+mod cell;
 pub mod explore;
 pub mod futex;
 mod local;
@@ -21,6 +22,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 pub use crate::arena::Arena;
+pub use crate::cell::Cell;
 pub use crate::local::LocalKey;
 use crate::machine::Mode;
 pub use crate::machine::cache::Traffic;

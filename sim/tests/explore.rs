@@ -10,7 +10,7 @@ use std::time::Duration;
 use sudog_sim::atomic::{AtomicPtr, AtomicU32};
 use sudog_sim::explore::{Explore, Schedule, read_schedule, write_schedule};
 use sudog_sim::sync::{Condvar, Mutex};
-use sudog_sim::{Choice, futex, thread, time};
+use sudog_sim::{Cell, Choice, futex, thread, time};
 
 #[global_allocator]
 static ARENA: sudog_sim::Arena = sudog_sim::Arena;
@@ -189,6 +189,29 @@ fn wakes_a_word_on_the_heap(looks: bool) {
     });
 }
 
+/// A waker that reads what its waiter has next to its word, by no step.
+fn reads_a_cell_on_the_heap(looks: bool) {
+    struct Waiter {
+        word: AtomicU32,
+        outcome: Cell<u32>,
+    }
+    let mailbox = Mailbox::default();
+    thread::scope(|s| {
+        let waiter = Box::new(Waiter { word: AtomicU32::new(0), outcome: Cell::new(0) });
+        let outcome = ptr::from_ref(&waiter.outcome).expose_provenance();
+        let mailbox = &mailbox;
+        s.spawn(move || {
+            mailbox.wake();
+            if looks {
+                // SAFETY: none, on purpose. The machine stops before this access if the waiter has been freed.
+                unsafe { (*ptr::with_exposed_provenance::<Cell<u32>>(outcome)).get() };
+            }
+        });
+        mailbox.wait(&waiter.word);
+        drop(waiter);
+    });
+}
+
 /// In a frame far below that of the caller: what the caller does next lies elsewhere.
 #[inline(never)]
 fn waits_in_a_frame(mailbox: &Mailbox) {
@@ -263,6 +286,7 @@ fn main() {
         let block = "load of freed memory by thread 1";
         finds("a freed block", || wakes_a_word_on_the_heap(true), schedule, block);
         finds("a frame", || wakes_a_word_in_a_frame(true), schedule, "a frame of thread 0 (main) that is no more");
+        finds("a cell", || reads_a_cell_on_the_heap(true), schedule, "plain load of freed memory by thread 1");
         let stack = "the stack of thread 1";
         finds("the stack of a thread", || wakes_a_word_of_a_thread_that_ends(true), schedule, stack);
         finds("spins for ever", spins_for_ever, schedule, "no end after 20000 decisions");
@@ -270,6 +294,7 @@ fn main() {
         assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(300));
         for right in [
             || wakes_a_word_on_the_heap(false),
+            || reads_a_cell_on_the_heap(false),
             || wakes_a_word_in_a_frame(false),
             || wakes_a_word_of_a_thread_that_ends(false),
         ] {

@@ -10,7 +10,7 @@
 //! that looks at a waiter after it has let that return. While one thread runs all others are suspended in a function of this
 //! crate, and [`frame`] has told where the frames of its callers end. Addresses from there down belong to no live frame.
 //!
-//! What is not found: an access that is no step; a frame in whose place another frame is by now; a block that quarantine
+//! What is not found: an access that is neither a step nor one of a [`Cell`](crate::Cell); a frame in whose place another frame is by now; a block that quarantine
 //! has given back. The frames of a worker below those of the goroutine that it runs count as live, up to the end of its
 //! stack.
 

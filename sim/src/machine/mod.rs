@@ -281,6 +281,29 @@ fn access_simulated(address: usize, kind: Access, place: &'static Location<'stat
     }
 }
 
+/// An access that is no step, to memory that must not be freed.
+#[inline]
+pub(crate) fn plain_access(address: usize, what: &'static str, place: &'static Location<'static>) {
+    if arena::keeps() && is_simulated() {
+        plain_access_explored(address, what, place);
+    }
+}
+
+fn plain_access_explored(address: usize, what: &'static str, place: &'static Location<'static>) {
+    let frame = frame();
+    let freed = with(|machine| {
+        let step = std::mem::replace(&mut machine.here().place, place);
+        let freed = machine.meets_freed_memory(address, what, frame);
+        if !freed {
+            machine.here().place = step;
+        }
+        freed
+    });
+    if freed {
+        suspend(frame);
+    }
+}
+
 /// Waits until this thread's step is the next. Its frames end at `frame`, if schedules are explored.
 fn order(address: usize, kind: Access, frame: usize) {
     loop {
