@@ -152,7 +152,8 @@ impl Cli {
 pub fn main() -> ExitCode {
     #[cfg(sudog_sim)]
     let result = Cli::from_env().and_then(|cli| match &cli.command {
-        Some(Command::Explore(_)) => dispatch(&cli), // it makes machines of its own
+        Some(Command::Explore(_)) => cli.machine.refused().and_then(|()| dispatch(&cli)), // it makes machines of its own
+        Some(Command::Trust(_)) => dispatch(&cli),                                        // it reads files
         None | Some(Command::Compare(_) | Command::Syncbench(_) | Command::Chanbench(_) | Command::VersusGo(_)) => {
             Err(Failure::Usage("this command compares with code that runs on real machines only".into()))
         }

@@ -127,7 +127,7 @@ pub fn write_schedule(schedule: &[Decision]) -> String {
     schedule.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// The schedule of a text by [`write_schedule`].
+/// The schedule of a text by [`write_schedule`]: None, if it is none, or if its decisions do not ascend.
 #[must_use]
 pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
     let word = |word: &str| {
@@ -141,7 +141,8 @@ pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
         };
         Some((at.parse().ok()?, choice))
     };
-    text.split(',').filter(|word| !word.is_empty()).map(word).collect()
+    let words = text.split(',').filter(|_| !text.is_empty());
+    words.map(word).collect::<Option<Vec<_>>>().filter(|schedule| schedule.is_sorted_by(|one, next| one.0 < next.0))
 }
 
 impl Explore {
@@ -255,7 +256,7 @@ impl Explore {
         panic::set_hook(Box::new(|info| {
             PANICKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(info.to_string());
         }));
-        let mode = Mode::Explored(Explored::new(policy, self.faults, seed, self.most, traced));
+        let mode = Mode::Explored(Box::new(Explored::new(policy, self.faults, seed, self.most, traced)));
         // SAFETY: `run` returns after the last use, and the process ends soon after.
         let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(body) };
         let (result, _, mode) = machine::run(PRESETS[0].clone(), mode, seed, u64::MAX / 4, body);

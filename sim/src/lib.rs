@@ -8,10 +8,12 @@
 
 mod arena;
 pub mod atomic;
+mod cell;
 pub mod explore;
 pub mod futex;
 mod local;
 mod machine;
+pub mod stack;
 pub mod sync;
 pub mod thread;
 pub mod time;
@@ -20,6 +22,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 pub use crate::arena::Arena;
+pub use crate::cell::Cell;
 pub use crate::local::LocalKey;
 use crate::machine::Mode;
 pub use crate::machine::cache::Traffic;

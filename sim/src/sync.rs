@@ -39,10 +39,12 @@ impl<T> Mutex<T> {
     /// # Errors
     ///
     /// None: nothing is poisoned.
+    #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         Ok(self.lock_now())
     }
 
+    #[track_caller]
     fn lock_now(&self) -> MutexGuard<'_, T> {
         if self.state.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
             while self.state.swap(2, Acquire) != 0 {
@@ -57,6 +59,7 @@ impl<T> Mutex<T> {
     /// # Errors
     ///
     /// It is locked.
+    #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.state.compare_exchange(0, 1, Acquire, Relaxed) {
             Ok(_) => Ok(MutexGuard(self, std::marker::PhantomData)),
@@ -130,6 +133,7 @@ impl Condvar {
         Self(AtomicU32::new(0))
     }
 
+    #[track_caller]
     fn wait_until<'a, T>(&self, guard: MutexGuard<'a, T>, deadline: Option<Instant>) -> (MutexGuard<'a, T>, bool) {
         let seen = self.0.load(Relaxed);
         let mutex = guard.0;
@@ -143,6 +147,7 @@ impl Condvar {
     /// # Errors
     ///
     /// None: nothing is poisoned.
+    #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         Ok(self.wait_until(guard, None).0)
     }
@@ -152,6 +157,7 @@ impl Condvar {
     /// # Errors
     ///
     /// None: nothing is poisoned.
+    #[track_caller]
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -162,12 +168,14 @@ impl Condvar {
     }
 
     /// As of `std`.
+    #[track_caller]
     pub fn notify_one(&self) {
         self.0.fetch_add(1, Release);
         futex::wake(&raw const self.0, 1);
     }
 
     /// As of `std`.
+    #[track_caller]
     pub fn notify_all(&self) {
         self.0.fetch_add(1, Release);
         futex::wake(&raw const self.0, u32::MAX);

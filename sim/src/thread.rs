@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -100,6 +100,7 @@ impl Builder {
     /// # Errors
     ///
     /// As of `std`.
+    #[track_caller]
     pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
         if !is_simulated() {
             let builder = std::thread::Builder::new();
@@ -118,7 +119,7 @@ impl Builder {
             theirs.done.store(1, Release);
             futex::wake(&raw const theirs.done, u32::MAX);
         };
-        let id = machine::spawn(self.0.unwrap_or_else(|| "a thread".into()), Box::new(body))?;
+        let id = machine::spawn(self.0, Box::new(body), Location::caller())?;
         Ok(JoinHandle(Handle::Simulated(packet), Thread(ThreadId::Simulated(id))))
     }
 }
@@ -128,6 +129,7 @@ impl Builder {
 /// # Panics
 ///
 /// As of `std`.
+#[track_caller]
 pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     Builder::new().spawn(body).expect("a thread")
 }
@@ -138,6 +140,7 @@ impl<T> JoinHandle<T> {
     /// # Errors
     ///
     /// As of `std`.
+    #[track_caller]
     pub fn join(self) -> Result<T> {
         match self.0 {
             Handle::Real(handle) => handle.join(),
@@ -210,6 +213,7 @@ impl<'scope> Scope<'scope, '_> {
     /// # Panics
     ///
     /// As of `std`.
+    #[track_caller]
     pub fn spawn<T: Send + 'scope>(
         &'scope self,
         body: impl FnOnce() -> T + Send + 'scope,
@@ -238,6 +242,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     ///
     /// As of `std`.
+    #[track_caller]
     pub fn join(self) -> Result<T> {
         let thread = self.threads.borrow_mut()[self.index].take();
         thread.expect("a thread is joined once").join()?;

@@ -1,16 +1,21 @@
 //! Exploration finds what is wrong, and nothing in what is right.
 
+use std::hint::black_box;
 use std::panic::resume_unwind;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use sudog_sim::atomic::AtomicU32;
+use sudog_sim::atomic::{AtomicPtr, AtomicU32};
 use sudog_sim::explore::{Explore, Schedule, read_schedule, write_schedule};
 use sudog_sim::sync::{Condvar, Mutex};
-use sudog_sim::{Choice, futex, thread, time};
+use sudog_sim::{Cell, Choice, futex, thread, time};
 
-const SEEDS: std::ops::Range<u64> = 0..2000;
+#[global_allocator]
+static ARENA: sudog_sim::Arena = sudog_sim::Arena;
+
+const SEEDS: std::ops::Range<u64> = 0..1000;
 
 fn explore(schedule: Schedule) -> Explore {
     Explore { schedule, most: 20_000, ..Explore::default() }
@@ -124,6 +129,139 @@ fn scope_of_a_panic() {
     thread::scope(|s| _ = s.spawn(|| resume_unwind(Box::new(()))));
 }
 
+/// Where a waiter leaves the address of its word, for its waker.
+#[derive(Default)]
+struct Mailbox {
+    word: AtomicPtr<AtomicU32>,
+    full: AtomicU32,
+}
+
+impl Mailbox {
+    /// Leaves a word, and sleeps until it is set.
+    fn wait(&self, word: &AtomicU32) {
+        self.word.store(ptr::from_ref(word).cast_mut(), Relaxed);
+        self.full.store(1, Release);
+        futex::wake(&raw const self.full, 1);
+        while word.load(Acquire) == 0 {
+            futex::wait(word, 0, None);
+        }
+    }
+
+    /// Sets the word that a waiter has left, and wakes the waiter.
+    fn wake(&self) -> Left {
+        while self.full.load(Acquire) == 0 {
+            futex::wait(&self.full, 0, None);
+        }
+        let word = self.word.load(Relaxed);
+        // SAFETY: the waiter keeps the word until it is set.
+        unsafe { (*word).store(1, Release) };
+        futex::wake(word, 1); // by address only
+        Left(word)
+    }
+}
+
+/// The word of a waiter that has been woken.
+struct Left(*const AtomicU32);
+
+impl Left {
+    /// The mistake: the waiter may have freed the word.
+    fn look(&self) {
+        // SAFETY: none, on purpose. The machine stops before this step if the word has been freed.
+        unsafe { (*self.0).load(Relaxed) };
+    }
+}
+
+fn wakes_a_word_on_the_heap(looks: bool) {
+    let mailbox = Mailbox::default();
+    thread::scope(|s| {
+        s.spawn(|| {
+            let word = mailbox.wake();
+            if looks {
+                word.look();
+            }
+        });
+        let word = Box::new(AtomicU32::new(0));
+        mailbox.wait(&word);
+        drop(word);
+        // It must not lie in the same place.
+        let other = black_box(Box::new(AtomicU32::new(0)));
+        other.store(1, Relaxed);
+    });
+}
+
+/// A waker that reads what its waiter has next to its word, by no step.
+fn reads_a_cell_on_the_heap(looks: bool) {
+    struct Waiter {
+        word: AtomicU32,
+        outcome: Cell<u32>,
+    }
+    let mailbox = Mailbox::default();
+    thread::scope(|s| {
+        let waiter = Box::new(Waiter { word: AtomicU32::new(0), outcome: Cell::new(0) });
+        let outcome = ptr::from_ref(&waiter.outcome).expose_provenance();
+        let mailbox = &mailbox;
+        s.spawn(move || {
+            mailbox.wake();
+            if looks {
+                // SAFETY: none, on purpose. The machine stops before this access if the waiter has been freed.
+                unsafe { (*ptr::with_exposed_provenance::<Cell<u32>>(outcome)).get() };
+            }
+        });
+        mailbox.wait(&waiter.word);
+        drop(waiter);
+    });
+}
+
+/// In a frame far below that of the caller: what the caller does next lies elsewhere.
+#[inline(never)]
+fn waits_in_a_frame(mailbox: &Mailbox) {
+    #[inline(never)]
+    fn wait(mailbox: &Mailbox) {
+        let word = AtomicU32::new(0);
+        mailbox.wait(black_box(&word));
+    }
+    let room = black_box([0_u8; 4096]);
+    wait(mailbox);
+    black_box(&room);
+}
+
+fn wakes_a_word_in_a_frame(looks: bool) {
+    let mailbox = Mailbox::default();
+    thread::scope(|s| {
+        s.spawn(|| {
+            let word = mailbox.wake();
+            if looks {
+                word.look();
+            }
+        });
+        waits_in_a_frame(&mailbox);
+    });
+}
+
+fn wakes_a_word_of_a_thread_that_ends(looks: bool) {
+    let mailbox = Arc::new(Mailbox::default());
+    let theirs = mailbox.clone();
+    let waiter = thread::spawn(move || waits_in_a_frame(&theirs));
+    let word = mailbox.wake();
+    waiter.join().expect("it does not panic");
+    // Of the thread no more than its handle is left, and its stack is unmapped.
+    while sudog_sim::live_threads() > 1 {
+        thread::yield_now();
+    }
+    if looks {
+        word.look();
+    }
+}
+
+/// A block is used again at last, as memory is finite, but not soon.
+fn frees_much() {
+    let block = || Box::new([0_u64; 256]);
+    let first = ptr::from_ref(&*block()).addr();
+    let mut others = 1..100_000;
+    let again = others.find(|_| ptr::from_ref(&*black_box(block())).addr() == first).expect("it comes again");
+    assert!(again > 10_000, "it comes again after {again} others");
+}
+
 fn finds(name: &str, program: fn(), schedule: Schedule, words: &str) {
     let explore = explore(schedule);
     let failure = explore.check(SEEDS, &program).expect_err(name);
@@ -145,19 +283,37 @@ fn main() {
         finds("two orders", two_orders, schedule, "deadlock: no thread can run");
         finds("believes its futex", believes_its_futex, schedule, "it was woken for nothing");
         finds("gives up too late", gives_up_too_late, schedule, "the waiter has given up");
-        finds("spins for ever", spins_for_ever, schedule, "the simulated time is up");
+        let block = "load of freed memory by thread 1";
+        finds("a freed block", || wakes_a_word_on_the_heap(true), schedule, block);
+        finds("a frame", || wakes_a_word_in_a_frame(true), schedule, "a frame of thread 0 (main) that is no more");
+        finds("a cell", || reads_a_cell_on_the_heap(true), schedule, "plain load of freed memory by thread 1");
+        let stack = "the stack of thread 1";
+        finds("the stack of a thread", || wakes_a_word_of_a_thread_that_ends(true), schedule, stack);
+        finds("spins for ever", spins_for_ever, schedule, "no end after 20000 decisions");
         let explored = explore(schedule).check(0..300, &a_right_program);
         assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(300));
+        for right in [
+            || wakes_a_word_on_the_heap(false),
+            || reads_a_cell_on_the_heap(false),
+            || wakes_a_word_in_a_frame(false),
+            || wakes_a_word_of_a_thread_that_ends(false),
+        ] {
+            let explored = explore(schedule).check(SEEDS, &right);
+            assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(SEEDS.end));
+        }
         finds("the scope of a panic", scope_of_a_panic, schedule, "a scoped thread panicked");
         let explored = explore(schedule).check(SEEDS, &waits_for_an_hour);
         assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(SEEDS.end));
     }
+    let explored = Explore::default().check(0..1, &frees_much);
+    assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(1));
     // A schedule may name a thread that is not there: one that has lost some of its decisions spawns fewer in the same time.
     let absent = explore(Schedule::Mixed).replay(&[(1, Choice::Spurious(9)), (2, Choice::Run(9))], &a_right_program);
     assert!(absent.is_none(), "{absent:?}");
     let schedule = [(3, Choice::Run(2)), (4, Choice::Timer), (9, Choice::Jump(77)), (10, Choice::Spurious(1))];
     assert_eq!(read_schedule(&write_schedule(&schedule)).expect("it is one"), schedule);
-    for bad in ["x", "1:run", "1:jump-1", "1:wakex", ":timer"] {
+    assert_eq!(read_schedule(""), Some(Vec::new()), "the default alone");
+    for bad in ["x", "1:run", "1:jump-1", "1:wakex", ":timer", ",", "1:run2,", "5:run1,3:run2", "5:run1,5:timer"] {
         assert!(read_schedule(bad).is_none(), "{bad}");
     }
     println!("all good");

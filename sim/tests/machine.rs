@@ -182,23 +182,42 @@ fn a_delay_ends_though_nothing_changes() {
     run.expect("it ends");
 }
 
+/// By names and places, which need no debug information: so in each profile.
 #[test]
 fn a_deadlock_is_named_at_once() {
+    let begun = line!();
     let stopped = machine(2)
         .run(|| {
-            let word = Arc::new(AtomicU32::new(0));
-            let theirs = word.clone();
-            let sleep = move || futex::wait(&theirs, 0, None);
-            drop(thread::Builder::new().name("sleeper".into()).spawn(sleep).expect("a thread"));
-            futex::wait(&word, 0, None);
+            let (word, mutex) = (AtomicU32::new(0), Arc::new(Mutex::new(())));
+            let theirs = mutex.clone();
+            let _guard = mutex.lock();
+            let lock = move || drop(theirs.lock());
+            let locker = thread::Builder::new().name("locker".into()).spawn(lock).expect("a thread");
+            drop(thread::spawn(move || futex::wait(&word, 0, None)));
+            locker.join().expect("it does not panic");
         })
         .expect_err("no thread can run");
-    assert_eq!((stopped.why.clone(), stopped.threads.len()), (Why::Deadlock, 2));
+    assert_eq!((stopped.why.clone(), stopped.threads.len()), (Why::Deadlock, 3));
+    let place = |offset: u32| format!("at sim/tests/machine.rs:{}:", begun + offset);
     let text = stopped.to_string();
-    assert!(text.starts_with("deadlock: no thread can run, and no timer is set"), "{text}");
-    assert!(text.contains("main sleeps on futex 1") && text.contains("sleeper sleeps on futex 1"), "{text}");
-    assert!(text.contains("tests/machine.rs"), "the place is told: {text}");
-    assert!(stopped.threads.iter().all(|thread| thread.backtrace.contains("a_deadlock_is_named_at_once")));
+    let lines: Vec<_> = text.lines().map(str::trim_start).collect();
+    assert!(lines[0].starts_with("deadlock: no thread can run, and no timer is set"), "{text}");
+    let expected = [
+        ("main sleeps on futex 1, ", place(9), None),
+        ("locker sleeps on futex 2, ", place(6), Some(place(7))),
+        ("thread 2 sleeps on futex 3, ", place(8), Some(place(8))),
+    ];
+    for (line, (what, waits, spawned)) in lines[1..].iter().zip(expected) {
+        assert!(line.starts_with(&format!("{what}{waits}")), "{text}");
+        assert_eq!(
+            line.split_once("; spawned ").map(|(_, at)| at.rsplit_once(':').map(|(at, _)| format!("{at}:"))),
+            spawned.map(Some),
+            "{text}"
+        );
+    }
+    if cfg!(debug_assertions) {
+        assert!(stopped.threads.iter().all(|thread| thread.backtrace.contains("a_deadlock_is_named_at_once")));
+    }
 }
 
 #[test]

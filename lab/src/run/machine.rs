@@ -29,9 +29,9 @@ pub struct MachineArgs {
     #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
     pub idle_exit: Option<Duration>,
 
-    /// Simulated time after which a program counts as one that spins for ever, in seconds
-    #[arg(long, global = true, value_name = "S", default_value_t = 600)]
-    pub machine_limit: u64,
+    /// Simulated time after which a program counts as one that spins for ever, in seconds [default: 600]
+    #[arg(long, global = true, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    pub machine_limit: Option<u64>,
 }
 
 /// The machine of this process.
@@ -89,6 +89,17 @@ pub fn work(time: Duration) {
 }
 
 impl MachineArgs {
+    /// For a command that runs on no machine with costs.
+    pub fn refused(&self) -> Result<(), Failure> {
+        let Self { machine, processors, idle_exit, machine_limit } = self;
+        match machine.is_some() || processors.is_some() || idle_exit.is_some() || machine_limit.is_some() {
+            true => Err(Failure::Usage(
+                "explore has no costs, so no --machine, --processors, --idle-exit, --machine-limit".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Runs a command as the first thread of the machine: of the one with this name, if none was asked for.
     pub fn run(
         self,
@@ -108,7 +119,8 @@ impl MachineArgs {
         let (machine, mhz, idle_exit_ns) = (preset.name, preset.mhz, preset.system.idle_exit);
         let simulated = SIMULATED.get_or_init(|| Simulated { machine, processors, mhz, idle_exit_ns });
         output.text(format_args!("on {simulated}"))?;
-        let machine = Machine { processors, limit: Duration::from_secs(self.machine_limit), ..Machine::new(&preset) };
+        let limit = Duration::from_secs(self.machine_limit.unwrap_or(600));
+        let machine = Machine { processors, limit, ..Machine::new(&preset) };
         machine.run(command).unwrap_or_else(|stopped| Err(Failure::Run(stopped.to_string())))
     }
 }

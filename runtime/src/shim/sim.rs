@@ -1,12 +1,12 @@
 //! The simulated machine: see the crate `sudog-sim`. Outside a simulation all of this is `std`'s.
 
-pub use std::cell::Cell;
 pub use std::time::Instant;
 
 pub use sudog_sim::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use sudog_sim::stack as stacks;
 pub use sudog_sim::thread::yield_now;
 pub use sudog_sim::time::now;
-pub use sudog_sim::{futex, pause, work};
+pub use sudog_sim::{Cell, futex, pause, work};
 
 use std::time::Duration;
 

@@ -38,6 +38,28 @@ pub fn pause() {
 #[inline(always)]
 pub fn work(_cycles: u64) {}
 
+/// What code that switches between stacks tells of them: for a simulated machine, which finds accesses to frames that are no
+/// more.
+pub mod stacks {
+    use std::ops::Range;
+
+    /// These addresses are a stack from now on.
+    #[inline(always)]
+    pub fn begins(_addresses: Range<usize>) {}
+
+    /// The calling thread goes on on the stack with this lowest address.
+    #[inline(always)]
+    pub fn resumes(_low: usize) {}
+
+    /// The caller, which runs on the stack with this lowest address, is about to leave it.
+    #[inline(always)]
+    pub fn suspends(_low: usize) {}
+
+    /// The stack with this lowest address is used no more.
+    #[inline(always)]
+    pub fn ends(_low: usize) {}
+}
+
 /// Lets another thread of this processor run, if one is ready.
 #[inline]
 pub fn yield_now() {

@@ -23,6 +23,16 @@ pub(crate) enum Access {
     Rmw,
 }
 
+impl Access {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Store => "store",
+            Self::Rmw => "read-modify-write",
+        }
+    }
+}
+
 const LINE_BITS: u32 = 6;
 const NO_CORE: u8 = u8::MAX;
 

@@ -17,7 +17,9 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
-use super::{Access, Ended, Machine, Mode, State, ThreadId};
+use super::freed::Stacks;
+use super::{Access, Ended, Machine, Mode, State, ThreadId, Why};
+use crate::arena;
 
 /// What a step takes, in nanoseconds.
 const STEP: u64 = 10;
@@ -82,6 +84,8 @@ pub(crate) struct Explored {
     most: u64,
     /// The thread that runs next, if that is decided.
     next: Option<ThreadId>,
+    /// The stacks that the program has made.
+    pub(super) stacks: Stacks,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) trace: Option<Vec<TraceStep>>,
 }
@@ -106,6 +110,7 @@ impl Explored {
             points: 0,
             most,
             next: None,
+            stacks: Stacks::default(),
             decisions: Vec::new(),
             trace: traced.then(Vec::new),
         }
@@ -199,17 +204,14 @@ impl Machine {
     /// A step of the current thread: true if another thread goes first.
     pub(crate) fn switches_at_step(&mut self, address: usize, kind: Access) -> bool {
         let (id, place, at) = (self.current, self.threads[self.current].place, self.clock);
-        let what = match kind {
-            Access::Load => "load",
-            Access::Store => "store",
-            Access::Rmw => "read-modify-write",
-        };
-        if self.explored().trace.is_some() {
-            let word = self.word(address);
-            self.explored().trace.get_or_insert_default().push(TraceStep { thread: id, at, what, word, place });
-        }
         self.clock += STEP;
-        self.decide(Point::Step);
+        arena::outside(|| {
+            if self.explored().trace.is_some() {
+                let (word, what) = (self.word(address), kind.name());
+                self.explored().trace.get_or_insert_default().push(TraceStep { thread: id, at, what, word, place });
+            }
+            self.decide(Point::Step);
+        });
         self.explored().next != Some(id)
     }
 
@@ -220,24 +222,23 @@ impl Machine {
         }
         let id = self.current;
         self.clock += STEP;
-        self.decide(Point::Pause);
+        arena::outside(|| self.decide(Point::Pause));
         self.explored().next != Some(id)
     }
 
     /// Decides which thread runs next. None can, if that stays open.
     fn decide(&mut self, point: Point) {
         let id = self.current;
-        let limit = self.limit;
         let timers = self.earliest_timer().is_some_and(|(at, _)| at < self.clock.saturating_add(FAR));
         let may_wake = self.explored().faults.is_some();
         let sleepers: Vec<_> = if may_wake { self.futex_sleepers() } else { Vec::new() };
         let explored = self.explored();
-        explored.points += 1;
-        if explored.points > explored.most {
-            self.clock = limit + 1;
-            self.explored().next = None;
+        if explored.points == explored.most {
+            explored.next = None;
+            self.stop = Some(Why::OutOfDecisions(explored.most));
             return;
         }
+        explored.points += 1;
         let default = match point {
             Point::Step => Some(id),
             Point::Pause | Point::End => explored.in_turn(id),
@@ -310,13 +311,13 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
         if let Some(next) = machine.explored().next.take() {
             return Some(next);
         }
-        if machine.clock > machine.limit {
+        if machine.clock > machine.limit || machine.stop.is_some() {
             return None;
         }
         if machine.explored().ready.is_empty() && !machine.fire_earliest_timer() {
             return None;
         }
-        machine.decide(Point::End);
+        arena::outside(|| machine.decide(Point::End));
     }
 }
 

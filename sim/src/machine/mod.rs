@@ -16,6 +16,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod explored;
+pub(crate) mod freed;
 pub(crate) mod preset;
 pub(crate) mod region;
 mod stack;
@@ -32,9 +33,12 @@ use std::time::Duration;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::arena::{self, Step};
+
 pub(crate) use self::cache::Access;
 use self::cache::{Request, Served, Traffic};
 use self::explored::Explored;
+use self::freed::frame;
 use self::preset::Preset;
 use self::region::Region;
 use self::stack::Stack;
@@ -70,15 +74,19 @@ pub(crate) enum Ended {
 type Body = Box<dyn FnOnce()>;
 
 pub(crate) struct Thread {
-    pub(crate) name: String,
+    name: Option<String>,
+    /// Where it was spawned. None: the first one.
+    started: Option<&'static Location<'static>>,
     pub(crate) state: State,
     pub(crate) ended: Ended,
     /// The number of its sleeps: a timer of an earlier one means nothing.
     pub(crate) sleep: u64,
     /// When its sleep ends at the latest, in the units of the clock.
     pub(crate) deadline: Option<u64>,
-    /// Its latest step.
+    /// Its latest step; at first, where it was started.
     place: &'static Location<'static>,
+    /// Where its frames end, while it is suspended. 0: it has not run yet.
+    frame: usize,
     spin: Spin,
     locals: Vec<(usize, Box<dyn Any>)>,
     yielder: *const Yielder<(), ()>,
@@ -131,8 +139,13 @@ const SPINS_FOR_EVER: u32 = 512;
 pub enum Why {
     /// No thread can run, and no timer is set.
     Deadlock,
-    /// The simulated time is up, or the number of steps.
+    /// The simulated time is up.
     OutOfTime,
+    /// So many decisions were made, and it has not ended. Only if schedules are explored.
+    OutOfDecisions(u64),
+    /// An access to memory that has been freed, or to the frame of a function that has returned: which, as text. Only if
+    /// schedules are explored.
+    FreedMemory(String),
 }
 
 /// A program that did not end: why, and where its threads are.
@@ -149,25 +162,32 @@ pub struct Stopped {
 /// Where a thread is that has not ended.
 #[derive(Clone, Debug)]
 pub struct ThreadReport {
-    /// Its name.
+    /// Its name; "thread" and its number, if it has none.
     pub name: String,
+    /// Where in the program it was spawned; empty for the first thread.
+    pub started: String,
     /// What it waits for.
     pub waits_for: String,
     /// Its latest step.
     pub place: String,
-    /// Its stack.
+    /// Its stack: without names, if the program has no debug information.
     pub backtrace: String,
 }
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.why {
-            Why::Deadlock => "deadlock: no thread can run, and no timer is set",
-            Why::OutOfTime => "the simulated time is up",
-        };
-        write!(f, "{why} (at {:?})", self.at)?;
+        match &self.why {
+            Why::Deadlock => f.write_str("deadlock: no thread can run, and no timer is set"),
+            Why::OutOfTime => f.write_str("the simulated time is up"),
+            Why::OutOfDecisions(most) => write!(f, "no end after {most} decisions"),
+            Why::FreedMemory(what) => f.write_str(what),
+        }?;
+        write!(f, " (at {:?})", self.at)?;
         for thread in &self.threads {
             write!(f, "\n  {} {}, at {}", thread.name, thread.waits_for, thread.place)?;
+            if !thread.started.is_empty() {
+                write!(f, "; spawned at {}", thread.started)?;
+            }
         }
         Ok(())
     }
@@ -177,7 +197,7 @@ impl std::error::Error for Stopped {}
 
 pub(crate) enum Mode {
     Timed(Box<Timed>),
-    Explored(Explored),
+    Explored(Box<Explored>),
 }
 
 pub(crate) struct Machine {
@@ -195,7 +215,7 @@ pub(crate) struct Machine {
     region: Region,
     limit: u64,
     random: u64,
-    stop: Option<Why>,
+    pub(crate) stop: Option<Why>,
     reports: Vec<ThreadReport>,
 }
 
@@ -234,25 +254,43 @@ pub(crate) fn access(address: usize, kind: Access, place: &'static Location<'sta
 }
 
 fn access_simulated(address: usize, kind: Access, place: &'static Location<'static>) {
-    with(|machine| machine.here().place = place);
+    let is_explored = with(|machine| {
+        machine.here().place = place;
+        matches!(machine.mode, Mode::Explored(_))
+    });
+    if is_explored { access_explored(address, kind) } else { access_timed(address, kind) }
+}
+
+fn access_explored(address: usize, kind: Access) {
+    let frame = frame();
+    order(address, kind, frame);
+    let freed = with(|machine| {
+        machine.tell_arena();
+        machine.meets_freed_memory(address, kind.name(), frame)
+    });
+    if freed {
+        suspend(frame);
+    }
+}
+
+fn access_timed(address: usize, kind: Access) {
     // An access that has missed: its line, and when the thread goes on.
     let mut missed = None;
     loop {
-        order(address, kind);
+        order(address, kind, 0);
         let answer = with(|machine| {
             let clock = machine.clock;
-            let Mode::Timed(timed) = &mut machine.mode else { return None };
-            Some(match missed {
+            let Mode::Timed(timed) = &mut machine.mode else { unreachable!("schedules are not explored") };
+            match missed {
                 None => timed.request(&machine.preset, address, kind, clock),
                 // A thread that lost its processor meanwhile is late.
                 Some((line, done)) => timed.reach(&machine.preset, line, kind, clock, clock.max(done)),
-            })
+            }
         });
         match answer {
-            None => return,
-            Some(Request::Hit(served)) => return with(|machine| machine.served(kind, &served, missed.is_none())),
-            Some(Request::Later { at }) => with(|machine| machine.clock = at),
-            Some(Request::Miss { line, reaches, done }) => {
+            Request::Hit(served) => return with(|machine| machine.served(kind, &served, missed.is_none())),
+            Request::Later { at } => with(|machine| machine.clock = at),
+            Request::Miss { line, reaches, done } => {
                 with(|machine| machine.clock = reaches);
                 missed = Some((line, done));
             }
@@ -260,15 +298,38 @@ fn access_simulated(address: usize, kind: Access, place: &'static Location<'stat
     }
 }
 
-/// Waits until this thread's step is the next.
-fn order(address: usize, kind: Access) {
+/// An access that is no step, to memory that must not be freed.
+#[inline]
+pub(crate) fn plain_access(address: usize, what: &'static str, place: &'static Location<'static>) {
+    if arena::keeps() && is_simulated() {
+        plain_access_explored(address, what, place);
+    }
+}
+
+fn plain_access_explored(address: usize, what: &'static str, place: &'static Location<'static>) {
+    let frame = frame();
+    let freed = with(|machine| {
+        let step = std::mem::replace(&mut machine.here().place, place);
+        let freed = machine.meets_freed_memory(address, what, frame);
+        if !freed {
+            machine.here().place = step;
+        }
+        freed
+    });
+    if freed {
+        suspend(frame);
+    }
+}
+
+/// Waits until this thread's step is the next. Its frames end at `frame`, if schedules are explored.
+fn order(address: usize, kind: Access, frame: usize) {
     loop {
         let (waits, again) = with(|machine| match &mut machine.mode {
             Mode::Timed(timed) => (!timed.is_next(machine.clock), true),
             Mode::Explored(_) => (machine.switches_at_step(address, kind), false),
         });
         if waits {
-            suspend();
+            suspend(frame);
         }
         if !(waits && again) {
             return;
@@ -299,7 +360,7 @@ pub fn work(cycles: u64) {
             });
             left -= done;
             if left > 0 {
-                suspend(); // the slice of time is over, and others wait
+                suspend(frame()); // the slice of time is over, and others wait
             }
         }
     }
@@ -318,7 +379,7 @@ pub(crate) fn pause() {
         Mode::Explored(_) => machine.gives_way(),
     });
     if sleeps {
-        suspend();
+        suspend(frame());
     }
 }
 
@@ -327,13 +388,13 @@ pub fn yield_now() {
     if !is_simulated() {
         return std::thread::yield_now();
     }
-    order(0, Access::Load);
+    order(0, Access::Load, frame());
     let gives_way = with(|machine| {
         machine.clock += machine.system(machine.preset.system.syscall);
         machine.gives_way()
     });
     if gives_way {
-        suspend();
+        suspend(frame());
     }
 }
 
@@ -359,9 +420,14 @@ pub(crate) fn wait(
     deadline: Option<u64>,
     place: &'static Location<'static>,
 ) -> bool {
+    let frame = frame();
     access_simulated(address, Access::Load, place);
     with(|machine| machine.clock += machine.system(machine.preset.system.syscall));
-    order(address, Access::Load);
+    order(address, Access::Load, frame);
+    let explored = |machine: &Machine| matches!(machine.mode, Mode::Explored(_));
+    if with(|machine| explored(machine) && machine.meets_freed_memory(address, "futex wait", frame)) {
+        suspend(frame);
+    }
     if !unchanged() {
         return true;
     }
@@ -370,13 +436,17 @@ pub(crate) fn wait(
         machine.sleepers.entry(address).or_default().push_back(id);
         machine.sleep(State::Waits(address), deadline);
     });
-    suspend();
+    suspend(frame);
     with(|machine| machine.here().ended == Ended::Woken)
 }
 
 /// Wakes up to `n` threads that sleep on this address.
+///
+/// The memory there may have ended: the system takes the address for a key, and does not look at the memory. A waker that stores
+/// to a word and then wakes the word's waiter can do no other, as the waiter may see the store and free the word before the
+/// wake-up.
 pub(crate) fn wake(address: usize, n: u32) {
-    order(address, Access::Rmw);
+    order(address, Access::Rmw, frame());
     with(|machine| {
         machine.clock += machine.system(machine.preset.system.syscall);
         for _ in 0..n {
@@ -389,17 +459,19 @@ pub(crate) fn wake(address: usize, n: u32) {
 
 /// Sleeps until so many nanoseconds after the machine began.
 pub(crate) fn sleep_until(deadline: u64) {
-    order(0, Access::Load);
+    let frame = frame();
+    order(0, Access::Load, frame);
     with(|machine| machine.sleep(State::Sleeps, Some(deadline)));
-    suspend();
+    suspend(frame);
 }
 
 /// Starts a thread.
-pub(crate) fn spawn(name: String, body: Body) -> std::io::Result<ThreadId> {
-    order(0, Access::Rmw);
+pub(crate) fn spawn(name: Option<String>, body: Body, place: &'static Location<'static>) -> std::io::Result<ThreadId> {
+    with(|machine| machine.here().place = place);
+    order(0, Access::Rmw, frame());
     with(|machine| {
         machine.clock += machine.system(20 * machine.preset.system.syscall);
-        machine.start(name, body)
+        machine.start(name, body, Some(place))
     })
 }
 
@@ -473,9 +545,13 @@ pub(crate) fn local<T: 'static>(key: usize, init: impl FnOnce() -> T) -> *const 
     })
 }
 
-/// Lets the machine run others until this thread's turn comes. On a machine that has stopped it says where it is, for good.
-fn suspend() {
-    let yielder = with(|machine| machine.here().yielder);
+/// Lets the machine run others until this thread's turn comes. On a machine that has stopped it says where it is, for good. The frames
+/// of the program end at `frame`: what is below is the machine's.
+fn suspend(frame: usize) {
+    let yielder = with(|machine| {
+        machine.here().frame = frame;
+        machine.here().yielder
+    });
     // SAFETY: the yielder of the coroutine that this runs on, which lives as long as it runs.
     let yielder = unsafe { &*yielder };
     yielder.suspend(());
@@ -523,6 +599,12 @@ impl Machine {
         }
     }
 
+    /// What is freed from now on is freed by this thread, after this step.
+    fn tell_arena(&self) {
+        let (thread, place, at) = (self.current, self.threads[self.current].place, self.clock);
+        arena::step(Step { thread, place, at });
+    }
+
     /// The thread that runs next. None: no thread ever will, or the time is up.
     fn next(&mut self) -> Option<ThreadId> {
         match self.mode {
@@ -563,7 +645,12 @@ impl Machine {
         z ^ (z >> 31)
     }
 
-    fn start(&mut self, name: String, body: Body) -> std::io::Result<ThreadId> {
+    fn start(
+        &mut self,
+        name: Option<String>,
+        body: Body,
+        started: Option<&'static Location<'static>>,
+    ) -> std::io::Result<ThreadId> {
         let id = self.threads.len();
         let coroutine = Coroutine::with_stack(Stack::new(self.region, id)?, move |yielder: &Yielder<(), ()>, ()| {
             with(|machine| machine.here().yielder = yielder);
@@ -576,11 +663,13 @@ impl Machine {
         });
         self.threads.push(Thread {
             name,
+            started,
             state: State::Ready,
             ended: Ended::Woken,
             sleep: 0,
             deadline: None,
-            place: Location::caller(),
+            place: started.unwrap_or(Location::caller()),
+            frame: 0,
             spin: Spin::default(),
             locals: Vec::new(),
             yielder: ptr::null(),
@@ -688,8 +777,17 @@ impl Machine {
             State::Spins => "spins on a line that no thread changes".into(),
             State::Ready | State::Done => "could run".into(),
         };
-        let report = ThreadReport { name: thread.name.clone(), waits_for, place: thread.place.to_string(), backtrace };
-        self.reports.push(report);
+        let name = thread.name.clone().unwrap_or_else(|| format!("thread {}", self.current));
+        let started = thread.started.map(ToString::to_string).unwrap_or_default();
+        self.reports.push(ThreadReport { name, started, waits_for, place: thread.place.to_string(), backtrace });
+    }
+
+    /// A thread, by its number, and its name if it has one.
+    fn describe(&self, id: ThreadId) -> String {
+        match &self.threads[id].name {
+            Some(name) => format!("thread {id} ({name})"),
+            None => format!("thread {id}"),
+        }
     }
 }
 
@@ -698,6 +796,9 @@ fn resume(id: ThreadId) {
     // It is out of the machine while it runs, which uses the machine.
     let mut coroutine = with(|machine| {
         machine.current = id;
+        if matches!(machine.mode, Mode::Explored(_)) {
+            machine.tell_arena();
+        }
         machine.threads[id].coroutine.take().expect("it does not run")
     });
     let result = coroutine.resume(());
@@ -715,7 +816,7 @@ pub(crate) fn run<T: 'static>(
 ) -> (Result<std::thread::Result<T>, Stopped>, Duration, Mode) {
     assert!(!is_simulated(), "one simulation inside another");
     let region = Region::new().expect("addresses for a machine");
-    crate::arena::begin(region.arena());
+    arena::begin(region.arena(), matches!(mode, Mode::Explored(_)));
     let mut machine = Machine::new(preset, mode, seed, region, 0);
     machine.limit = machine.at(limit_ns);
     let machine = Box::into_raw(Box::new(machine));
@@ -723,16 +824,17 @@ pub(crate) fn run<T: 'static>(
     let theirs = result.clone();
     MACHINE.set(machine);
     let body = move || theirs.set(Some(catch_unwind(AssertUnwindSafe(main))));
-    with(|machine| machine.start("main".into(), Box::new(body))).expect("memory for a stack");
+    with(|machine| machine.start(Some("main".into()), Box::new(body), None)).expect("memory for a stack");
     loop {
-        if with(|machine| machine.threads[0].state == State::Done) {
+        if with(|machine| machine.threads[0].state == State::Done || machine.stop.is_some()) {
             break;
         }
         match with(|machine| if machine.clock > machine.limit { None } else { machine.next() }) {
             Some(id) => resume(id),
             None => {
                 let too_late = |machine: &Machine| machine.clock > machine.limit;
-                with(|machine| machine.stop = Some(if too_late(machine) { Why::OutOfTime } else { Why::Deadlock }));
+                let why = |machine: &Machine| if too_late(machine) { Why::OutOfTime } else { Why::Deadlock };
+                with(|machine| machine.stop = machine.stop.take().or_else(|| Some(why(machine))));
                 break;
             }
         }

@@ -12,7 +12,7 @@ const BASE: usize = 0x1000_0000_0000;
 const SIZE: usize = 1 << 36;
 /// So many machines can be made in one process.
 const MOST: usize = 512;
-/// The lower half of a region.
+/// The lower half of a region; stacks have the other.
 pub(crate) const ARENA_SIZE: usize = SIZE / 2;
 
 /// A region, with its arena mapped.

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::ptr;
 
 use corosensei::stack::{Stack as CoroutineStack, StackPointer};
 
-use super::region::{Region, map};
+use super::ThreadId;
+use super::region::{ARENA_SIZE, Region, map};
 
 /// The size of one with its guard.
 const SIZE: usize = 1 << 20;
@@ -28,6 +30,14 @@ impl Stack {
         }
         Ok(stack)
     }
+}
+
+/// The number of the stack in which this address of a region lies, and the stack without its guard.
+pub(crate) fn owner(region: Region, address: usize) -> Option<(ThreadId, Range<usize>)> {
+    let offset = address.checked_sub(region.stacks()).filter(|offset| *offset < ARENA_SIZE)?;
+    let number = offset / SIZE;
+    let limit = region.stacks() + number * SIZE;
+    Some((number, limit + GUARD..limit + SIZE))
 }
 
 impl Drop for Stack {

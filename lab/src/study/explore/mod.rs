@@ -28,7 +28,7 @@ pub struct ExploreArgs {
     pub conformance: bool,
 
     /// Seeds for each program
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
 
     /// The first of them
@@ -71,20 +71,26 @@ struct Program {
 /// Explores, and prints. This process has one thread.
 pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
     let all = if args.conformance { suite::programs() } else { programs::programs() };
+    let Some(end) = args.first.checked_add(args.seeds) else {
+        return Err(Failure::Usage(format!("there are no {} seeds from {} on", args.seeds, args.first)));
+    };
     let is_name = |test: &String| all.iter().any(|program| program.name == **test);
     let names =
         |test: &String, program: &Program| program.name == **test || !is_name(test) && program.name.contains(test);
     let wanted = |program: &&Program| args.test.is_empty() || args.test.iter().any(|test| names(test, program));
     let programs: Vec<_> = all.iter().filter(wanted).collect();
-    if programs.is_empty() {
+    if let Some(test) = args.test.iter().find(|test| !all.iter().any(|program| names(test, program))) {
         let known: Vec<_> = all.iter().map(|program| &*program.name).collect();
-        return Err(Failure::Usage(format!("no program of this name; known: {}", known.join(", "))));
+        return Err(Failure::Usage(format!("no program '{test}'; known: {}", known.join(", "))));
     }
     // Waiters that spin make many decisions while a preempted owner makes none.
     let most = if args.conformance { 3_000_000 } else { Explore::default().most };
     let explore = Explore { faults: !args.no_faults, schedule: Schedule::Mixed, most, ..Explore::default() };
     if let Some(schedule) = &args.replay {
-        let schedule = read_schedule(schedule).ok_or_else(|| Failure::Usage("this is no schedule".into()))?;
+        let schedule = read_schedule(schedule).ok_or_else(|| {
+            let form = "'DECISION:CHOICE,...', decisions ascending, each choice one of runN, wakeN, jumpN, timer";
+            Failure::Usage(format!("'{schedule}' is no schedule: {form}"))
+        })?;
         let [program] = programs[..] else {
             return Err(Failure::Usage("a schedule is of one program: say which, by --test".into()));
         };
@@ -96,8 +102,7 @@ pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
     }
     let mut failed = 0;
     for program in programs {
-        let seeds = args.first..args.first + args.seeds;
-        let found = explore.check(seeds, &program.body);
+        let found = explore.check(args.first..end, &program.body);
         output.record(&Record {
             bench: "explore",
             program: &program.name,

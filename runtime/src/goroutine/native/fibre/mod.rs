@@ -52,6 +52,7 @@ use crate::goroutine::native::stack::{Extent, PooledStack};
 use crate::goroutine::native::switch_hooks::{self, Entering, Leaving};
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
+use crate::shim::stacks;
 
 type Routine = Coroutine<(), (), (), PooledStack>;
 
@@ -165,6 +166,7 @@ impl Fibre {
     /// When there is no memory for its stack.
     pub(crate) fn new(worker: &'static Worker, size: Option<usize>) -> io::Result<&'static Self> {
         let stack = stack::take(size)?;
+        stacks::begins(stack.extent().addresses());
         let place = stack.header().cast::<Self>();
         let fibre = Self {
             link: Link::new(),
@@ -214,6 +216,7 @@ impl Fibre {
                 self.run(work);
             }
             self.worker.spare(self);
+            stacks::suspends(self.extent.addresses().start);
             yielder.suspend(());
         }
     }
@@ -264,6 +267,7 @@ impl Fibre {
     pub(crate) fn resume(&'static self) {
         // SAFETY: initialised in `new`; the thread of its worker alone touches it, and it is suspended: the loop runs.
         let routine = unsafe { (*self.routine.get()).assume_init_mut() };
+        stacks::resumes(self.extent.addresses().start);
         let result = routine.resume(());
         debug_assert!(matches!(result, CoroutineResult::Yield(())));
     }
@@ -291,6 +295,7 @@ impl Fibre {
 
     #[inline(always)]
     fn switch(&'static self) {
+        stacks::suspends(self.extent.addresses().start);
         // SAFETY: the yielder stands in the frame of `body`'s caller, below us on this stack.
         unsafe { (*self.yielder.get()).suspend(()) };
     }
@@ -300,11 +305,14 @@ impl Fibre {
         debug_assert_eq!(self.state.get(), State::Spare);
         // SAFETY: as in `resume`; moved out, since the control block goes with the stack, and never used again.
         let mut routine = unsafe { (*self.routine.get()).assume_init_read() };
+        let low = self.extent.addresses().start;
         // Without work it leaves its loop. One that has never run is dropped unstarted.
         if routine.started() {
+            stacks::resumes(low);
             let result = routine.resume(());
             debug_assert!(matches!(result, CoroutineResult::Return(())));
         }
+        stacks::ends(low); // before another thread can take it
         drop(routine);
     }
 

@@ -192,6 +192,12 @@ impl Extent {
         self.low.addr().get()..self.floor.addr().get()
     }
 
+    /// All addresses, the guard's and the header's included.
+    #[inline]
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        self.low.addr().get()..self.floor.addr().get() + self.size
+    }
+
     /// Usable bytes, header and colour included.
     #[inline]
     pub(crate) fn size(&self) -> usize {

@@ -1,0 +1,123 @@
+//! Wakers touch nothing of a waiter that they have woken: under explored schedules the machine finds accesses to frames that
+//! are no more, of threads and of goroutines.
+//!
+//! `RUSTFLAGS="--cfg sudog_sim" cargo test --profile stress -p sudog-runtime --test sim_freed`
+
+#[cfg(not(sudog_sim))]
+fn main() {}
+
+#[cfg(sudog_sim)]
+fn main() {
+    explored::main();
+}
+
+#[cfg(sudog_sim)]
+mod explored {
+    use std::hint::black_box;
+    use std::ptr;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+    use sudog_runtime::goroutine::{Builder, run};
+    use sudog_runtime::shim::{AtomicPtr, AtomicU32};
+    use sudog_runtime::{G, ParkResult};
+    use sudog_sim::explore::{Explore, Schedule};
+    use sudog_sim::thread;
+
+    #[global_allocator]
+    static ARENA: sudog_sim::Arena = sudog_sim::Arena;
+
+    const SEEDS: u64 = 1000;
+
+    /// What a waiter has in its frame.
+    struct Waiter {
+        g: G,
+        /// For the mistake: what a waker might look at.
+        outcome: AtomicU32,
+    }
+
+    /// Where a waiter waits.
+    #[derive(Default)]
+    struct Place(AtomicPtr<Waiter>);
+
+    impl Place {
+        /// In a frame far below that of the caller: what the caller does next lies elsewhere.
+        #[inline(never)]
+        fn wait(&self) {
+            #[inline(never)]
+            fn park(place: &Place) {
+                let waiter = Waiter { g: G::current(), outcome: AtomicU32::new(0) };
+                let commit = || place.0.store(ptr::from_ref(black_box(&waiter)).cast_mut(), Release);
+                assert_eq!(waiter.g.park(None, commit), ParkResult::Unparked);
+            }
+            let room = black_box([0_u8; 4096]);
+            park(self);
+            black_box(&room);
+        }
+
+        /// Wakes the waiter, if it waits by now. With `looks` it looks at the waiter after that.
+        fn wake(&self, looks: bool) -> bool {
+            let waiter = self.0.swap(ptr::null_mut(), Acquire);
+            if waiter.is_null() {
+                return false;
+            }
+            // SAFETY:
+            // - the waiter waits, and stays where it is until it is readied;
+            // - the swap has taken it, so this is the one `ready`;
+            // - its thread or goroutine waits for nothing else.
+            unsafe { G::ready(&raw const (*waiter).g) };
+            if looks {
+                // SAFETY: none, on purpose. The machine stops before this step if the frame is no more.
+                unsafe { (*waiter).outcome.load(Relaxed) };
+            }
+            true
+        }
+    }
+
+    /// A thread wakes another.
+    fn threads(looks: bool) {
+        let place = Arc::new(Place::default());
+        let theirs = place.clone();
+        let waiter = thread::spawn(move || {
+            theirs.wait();
+            theirs.0.load(Relaxed); // a step, from a frame above the one that has gone
+        });
+        while !place.wake(looks) {
+            thread::yield_now();
+        }
+        waiter.join().expect("it does not panic");
+    }
+
+    /// A thread wakes a goroutine, which has more to do, or ends and leaves its stack.
+    fn goroutine(looks: bool) {
+        run(move || {
+            let place = Arc::new(Place::default());
+            let theirs = place.clone();
+            let waker = thread::spawn(move || {
+                while !theirs.wake(looks) {
+                    thread::yield_now();
+                }
+            });
+            let waiter = Builder::new().spawn(move || {
+                place.wait();
+                place.0.load(Relaxed);
+            });
+            waiter.join().expect("it does not panic");
+            waker.join().expect("it does not panic");
+        });
+    }
+
+    pub(super) fn main() {
+        for (name, program) in [("threads", threads as fn(bool)), ("a goroutine", goroutine)] {
+            for schedule in [Schedule::Random(4), Schedule::Mixed] {
+                let explore = Explore { schedule, ..Explore::default() };
+                let right = explore.check(0..SEEDS, &|| program(false));
+                assert_eq!(right.map_err(|failure| failure.to_string()), Ok(SEEDS), "{name}");
+                let failure = explore.check(0..SEEDS, &|| program(true)).expect_err(name);
+                assert!(failure.what.contains("load of freed memory"), "{name}: {failure}");
+                assert!(failure.what.contains("runtime/tests/sim_freed.rs"), "the place is told: {failure}");
+                println!("{name}: seed {}, {}", failure.seed, failure.what.lines().next().unwrap_or_default());
+            }
+        }
+    }
+}
