@@ -147,11 +147,24 @@ impl G {
     #[doc(hidden)]
     #[inline]
     pub fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
+        self.park_standing_by(deadline, commit, |parker| spin_until(|| parker.is_ready()))
+    }
+
+    /// [`G::park`], where a thread calls `stand_by` after `commit`, before it sleeps. `stand_by` asks the parker whether this
+    /// G has been readied, and returns once it has, or when the thread is to sleep. A goroutine gives its worker to others
+    /// at once.
+    #[inline]
+    pub(crate) fn park_standing_by(
+        &self,
+        deadline: Option<Instant>,
+        commit: impl FnOnce(),
+        stand_by: impl FnOnce(&Parker),
+    ) -> ParkResult {
         match &self.kind {
             // In a model the looks would be states of their own, and prove nothing: `park` begins with one.
             Kind::Thread(parker) if cfg!(not(sudog_loom)) => self.park(deadline, || {
                 commit();
-                spin_until(|| parker.is_ready());
+                stand_by(parker);
             }),
             _ => self.park(deadline, commit),
         }

@@ -164,6 +164,25 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         wait_limited(limit, || self.acquire(order), |deadline| self.acquire_until(order, deadline).then_some(()))
     }
 
+    /// [`Semaphore::acquire_limited`], where a thread calls `stand_by` before it sleeps, with its place in the line.
+    /// `stand_by` is given what says whether the thread has been woken, and returns once it has, or when the thread is to
+    /// sleep.
+    ///
+    /// The provided method does not call it.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    fn acquire_standing_by(
+        &self,
+        order: Order,
+        limit: &WaitLimit<'_>,
+        stand_by: impl Fn(&dyn Fn() -> bool),
+    ) -> Result<(), WaitError> {
+        let _ = stand_by;
+        self.acquire_limited(order, limit)
+    }
+
     /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The
     /// semaphore must stay alive until the call returns, though an acquirer may have the permit before.
     ///

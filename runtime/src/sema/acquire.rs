@@ -12,7 +12,7 @@ use std::pin::pin;
 use super::queue::BucketQueue;
 use super::table::{Bucket, WaitError, WaitLimit, key, take};
 use super::{Guard, Order, Sudog, WaitOutcome};
-use crate::shim::mark;
+use crate::shim::{Parker, mark};
 use crate::{AtomicU32, G, ParkResult};
 
 #[cold]
@@ -21,6 +21,7 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
     count: &AtomicU32,
     mut order: Order,
     limit: &WaitLimit<'_>,
+    stand_by: impl Fn(&dyn Fn() -> bool),
 ) -> Result<(), WaitError> {
     let sudog = Sudog::new(G::current(), key(count));
     // SAFETY: `sudog` does not move and is dropped after this; it will be queued in `bucket` or nowhere.
@@ -39,7 +40,8 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
         // A goroutine that is unwound leaves `park` by a panic.
         let guard = UnlinkOnUnwind { bucket, count, sudog: &sudog };
-        if sudog.g.park(limit.deadline, || drop(queue)) == ParkResult::TimedOut {
+        let look = |parker: &Parker| stand_by(&|| parker.is_ready());
+        if sudog.g.park_standing_by(limit.deadline, || drop(queue), look) == ParkResult::TimedOut {
             if bucket.leave(&sudog) {
                 std::mem::forget(guard);
                 return Err(WaitError::TimedOut);

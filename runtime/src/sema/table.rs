@@ -138,7 +138,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     #[inline]
     pub fn acquire(&self, count: &AtomicU32, order: Order) {
         if !take(count) {
-            let got = acquire_slow(self.bucket(key(count)), count, order, &WaitLimit::default());
+            let got = acquire_slow(self.bucket(key(count)), count, order, &WaitLimit::default(), sleep_at_once);
             debug_assert_eq!(got, Ok(()));
         }
     }
@@ -150,10 +150,29 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     /// Which limit came first.
     #[inline]
     pub fn acquire_limited(&self, count: &AtomicU32, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        self.acquire_standing_by(count, order, limit, sleep_at_once)
+    }
+
+    /// [`SemTable::acquire_limited`], where a thread calls `stand_by` each time before it sleeps. The waiter is in the queue
+    /// then. `stand_by` is given what says whether the waiter has been woken, and returns once it has, or when the thread is
+    /// to sleep.
+    ///
+    /// # Errors
+    ///
+    /// Which limit came first.
+    #[doc(hidden)]
+    #[inline]
+    pub fn acquire_standing_by(
+        &self,
+        count: &AtomicU32,
+        order: Order,
+        limit: &WaitLimit<'_>,
+        stand_by: impl Fn(&dyn Fn() -> bool),
+    ) -> Result<(), WaitError> {
         if limit.is_cancelled() {
             return Err(WaitError::Cancelled);
         }
-        if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit) }
+        if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit, stand_by) }
     }
 
     /// Takes a permit as a future: [`semacquire_mutex_async`](super::semacquire_mutex_async).
@@ -248,6 +267,10 @@ impl<const N: usize, Q> std::fmt::Debug for SemTable<N, Q> {
 pub(super) fn key(count: &AtomicU32) -> usize {
     std::ptr::from_ref(count).addr()
 }
+
+/// What a waiter does before it sleeps: nothing.
+#[inline(always)]
+fn sleep_at_once(_woken: &dyn Fn() -> bool) {}
 
 /// Takes a permit if there is one.
 #[inline]

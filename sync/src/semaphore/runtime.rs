@@ -91,6 +91,16 @@ unsafe impl<T: Table> Semaphore for TableSema<T> {
     }
 
     #[inline]
+    fn acquire_standing_by(
+        &self,
+        order: Order,
+        limit: &WaitLimit<'_>,
+        stand_by: impl Fn(&dyn Fn() -> bool),
+    ) -> Result<(), WaitError> {
+        T::table().acquire_standing_by(&self.permits, order, limit, stand_by)
+    }
+
+    #[inline]
     fn release(&self, wake: Wake) {
         T::table().release(&self.permits, wake);
     }
