@@ -17,8 +17,8 @@ use sudog_sync::semaphore::RuntimeSema;
 static ARENA: sudog_sim::Arena = sudog_sim::Arena;
 
 /// How long a contender waited at most, in 40 ms, with a processor for each contender.
-fn longest_wait(contenders: usize, outside: u64) -> Duration {
-    let preset = Preset::named("forty").expect("a machine of this name");
+fn longest_wait(machine: &str, contenders: usize, [inside, outside]: [u64; 2]) -> Duration {
+    let preset = Preset::named(machine).expect("a machine of this name");
     let machine = Machine { processors: contenders, ..Machine::new(preset) };
     let run = move || {
         let mutex = Arc::new(GoMutex::<RuntimeSema>::new());
@@ -34,7 +34,7 @@ fn longest_wait(contenders: usize, outside: u64) -> Duration {
                     }
                     mutex.lock();
                     longest = longest.max(time::now() - start);
-                    work(20);
+                    work(inside);
                     mutex.unlock();
                     work(outside);
                 }
@@ -54,11 +54,17 @@ fn longest_wait(contenders: usize, outside: u64) -> Duration {
 /// * The successor claimed by compare-exchange. It failed whenever an owner had locked or unlocked since the last look.
 #[test]
 fn each_contender_has_its_turn_within_a_few_thresholds() {
-    for contenders in [3, 4, 6, 8] {
-        for outside in [0, 50, 200] {
-            let longest = longest_wait(contenders, outside);
+    const FORTY: &[[u64; 2]] = &[[20, 0], [20, 50], [20, 200], [0, 50], [100, 50]];
+    const ALTRA: &[[u64; 2]] = &[[0, 0], [5, 0], [5, 5], [20, 0], [20, 5]];
+    for (machine, works) in [("forty", FORTY), ("altra", ALTRA)] {
+        for (contenders, &work) in [3, 4, 6, 8].into_iter().flat_map(|n| works.iter().map(move |work| (n, work))) {
+            let longest = longest_wait(machine, contenders, work);
             let bound = Duration::from_micros(150) * u32::try_from(contenders).expect("few");
-            assert!(longest < bound, "{contenders} contenders, {outside} cycles outside: one waited for {longest:?}");
+            let [inside, outside] = work;
+            assert!(
+                longest < bound,
+                "{machine}, {contenders} contenders, {inside} cycles inside, {outside} outside: one waited for {longest:?}"
+            );
         }
     }
 }
