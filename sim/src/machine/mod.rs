@@ -87,10 +87,21 @@ pub(crate) struct Thread {
     place: &'static Location<'static>,
     /// Where its frames end, while it is suspended. 0: it has not run yet.
     frame: usize,
+    /// Its access that has not taken effect yet. Only if machines have costs.
+    request: Option<Requested>,
     spin: Spin,
     locals: Vec<(usize, Box<dyn Any>)>,
     yielder: *const Yielder<(), ()>,
     coroutine: Option<Coroutine<(), (), (), Stack>>,
+}
+
+/// An access that a thread waits for.
+#[derive(Clone, Copy, Debug)]
+struct Requested {
+    address: usize,
+    kind: Access,
+    /// It has missed: its line, and when the thread goes on.
+    missed: Option<(u32, u64)>,
 }
 
 /// What a thread has looked at in its latest pauses, while it did nothing else.
@@ -274,27 +285,13 @@ fn access_explored(address: usize, kind: Access) {
 }
 
 fn access_timed(address: usize, kind: Access) {
-    // An access that has missed: its line, and when the thread goes on.
-    let mut missed = None;
-    loop {
-        order(address, kind, 0);
-        let answer = with(|machine| {
-            let clock = machine.clock;
-            let Mode::Timed(timed) = &mut machine.mode else { unreachable!("schedules are not explored") };
-            match missed {
-                None => timed.request(&machine.preset, address, kind, clock),
-                // A thread that lost its processor meanwhile is late.
-                Some((line, done)) => timed.reach(&machine.preset, line, kind, clock, clock.max(done)),
-            }
-        });
-        match answer {
-            Request::Hit(served) => return with(|machine| machine.served(kind, &served, missed.is_none())),
-            Request::Later { at } => with(|machine| machine.clock = at),
-            Request::Miss { line, reaches, done } => {
-                with(|machine| machine.clock = reaches);
-                missed = Some((line, done));
-            }
-        }
+    order(address, kind, 0);
+    let waits = with(|machine| {
+        machine.here().request = Some(Requested { address, kind, missed: None });
+        !machine.goes_on()
+    });
+    if waits {
+        suspend(0); // until it has taken effect
     }
 }
 
@@ -584,6 +581,34 @@ impl Machine {
         &mut self.threads[self.current]
     }
 
+    /// Goes on with the access that the current thread waits for, if it does. False: it is not the turn of the next step of that.
+    fn goes_on(&mut self) -> bool {
+        while let Some(request) = self.here().request {
+            let (clock, Requested { address, kind, missed }) = (self.clock, request);
+            let Mode::Timed(timed) = &mut self.mode else { unreachable!("schedules are not explored") };
+            if !timed.is_next(clock) {
+                return false;
+            }
+            let answer = match missed {
+                None => timed.request(&self.preset, address, kind, clock),
+                // A thread that lost its processor meanwhile is late.
+                Some((line, done)) => timed.reach(&self.preset, line, kind, clock, clock.max(done)),
+            };
+            match answer {
+                Request::Hit(served) => {
+                    self.here().request = None;
+                    self.served(kind, &served, missed.is_none());
+                }
+                Request::Later { at } => self.clock = at,
+                Request::Miss { line, reaches, done } => {
+                    self.clock = reaches;
+                    self.here().request = Some(Requested { missed: Some((line, done)), ..request });
+                }
+            }
+        }
+        true
+    }
+
     /// The access of the current thread takes effect.
     fn served(&mut self, kind: Access, served: &Served, hit: bool) {
         let Mode::Timed(timed) = &mut self.mode else { return };
@@ -670,6 +695,7 @@ impl Machine {
             deadline: None,
             place: started.unwrap_or(Location::caller()),
             frame: 0,
+            request: None,
             spin: Spin::default(),
             locals: Vec::new(),
             yielder: ptr::null(),
@@ -830,7 +856,16 @@ pub(crate) fn run<T: 'static>(
             break;
         }
         match with(|machine| if machine.clock > machine.limit { None } else { machine.next() }) {
-            Some(id) => resume(id),
+            // An access goes on without its thread, which costs as much as the rest.
+            Some(id) => {
+                let goes_on = with(|machine| {
+                    machine.current = id;
+                    machine.goes_on()
+                });
+                if goes_on {
+                    resume(id);
+                }
+            }
             None => {
                 let too_late = |machine: &Machine| machine.clock > machine.limit;
                 let why = |machine: &Machine| if too_late(machine) { Why::OutOfTime } else { Why::Deadlock };
