@@ -86,7 +86,6 @@ const BITS: u64 = (1 << SPAN) - 1;
 /// included: beyond that an arrival with a deadline polls; half as many more, which would have to be threads and
 /// goroutines, end the process. A waiter that gives up while 31 or more tickets are before it allocates, and so may any
 /// departure until the base has passed it: so this cannot guard a global allocator that is waited for with deadlines.
-/// front of a global allocator's lock, if that is waited for with deadlines.
 ///
 /// # Examples
 ///

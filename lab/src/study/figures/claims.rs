@@ -196,7 +196,8 @@ pub const OF_THE_WINDOW: &[Claim] = &[
     Claim {
         says: "A waiter in the window is overtaken B - 1 times at most",
         asked: "the longest bypass of the logged runs is B - 1 at most. It counts from the request, which is a little before the \
-                place in line: a contender that loses its processor in between has more. Below is the most of each B",
+                place in line, so contenders that arrive in between count, too: `bypass` counts by tickets. Below is the most of \
+                each B",
         check: |s| {
             let longest = |limit| {
                 let bypass = |inner, threads| Some(of(s, window(inner, limit), threads)?.logged_bypass);
