@@ -92,8 +92,8 @@ impl Calibration {
 
     #[cfg(any(sudog_sim, test))]
     fn parse(lines: &str) -> Option<Self> {
-        let calibrations = lines.lines().filter_map(|line| serde_json::from_str::<Self>(line).ok());
-        calibrations.filter(|found| found.bench == BENCH && found.processors > 0 && found.mhz > 0).next_back()
+        let mut calibrations = lines.lines().filter_map(|line| serde_json::from_str::<Self>(line).ok());
+        calibrations.rfind(|found| found.bench == BENCH && found.processors > 0 && found.mhz > 0)
     }
 
     /// The machine as a preset: what was not measured it has from `base`.
