@@ -24,12 +24,12 @@ use super::{Machine, Mode, State, ThreadId};
 /// Work is cut into pieces of so many nanoseconds, so that a queue that fills meanwhile is seen.
 const PIECE: u64 = 5_000;
 
-/// In the order in which they happen; ties by processor. Three words: half of the time of a simulation goes to their heap.
+/// An event but for `Continue`. In the order in which they happen, ties by processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     time: u64,
     /// The processor; of a timer, the number of processors and the thread.
-    who: u32,
+    who: usize,
     what: What,
     /// The turn of the processor, or the sleep of the thread: events of earlier ones mean nothing.
     number: u64,
@@ -37,7 +37,6 @@ struct Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    Continue,
     Slice,
     Timer,
 }
@@ -68,6 +67,8 @@ pub(crate) struct Timed {
     cpus: Vec<Cpu>,
     /// The processor that runs.
     cpu: usize,
+    /// When the thread of each processor goes on.
+    turns: Turns,
     events: BinaryHeap<Reverse<Event>>,
     /// The earliest event: a step at this time, by this processor, is the last that may be taken before it.
     horizon: (u64, usize),
@@ -90,6 +91,7 @@ impl Timed {
         Self {
             cpus: (0..processors).map(|_| Cpu::default()).collect(),
             cpu: 0,
+            turns: Turns::new(processors),
             events: BinaryHeap::new(),
             horizon: (0, 0),
             caches: Caches::new(seed),
@@ -153,7 +155,12 @@ impl Timed {
 
     fn push(&mut self, time: u64, who: usize, what: What, number: u64) {
         self.horizon = self.horizon.min((time, who));
-        self.events.push(Reverse(Event { time, who: who as u32, what, number }));
+        self.events.push(Reverse(Event { time, who, what, number }));
+    }
+
+    /// The first event but for those of `turns`: its time, and by what ties are broken.
+    fn earliest_event(&self) -> (u64, usize) {
+        self.events.peek().map_or((Turns::NEVER, 0), |Reverse(event)| (event.time, event.who))
     }
 
     /// The thread of this processor goes on at its clock.
@@ -161,8 +168,8 @@ impl Timed {
         let at = &mut self.cpus[cpu];
         at.clock = clock;
         at.turn += 1;
-        let turn = at.turn;
-        self.push(clock, cpu, What::Continue, turn);
+        self.turns.set(cpu, clock);
+        self.horizon = self.horizon.min((clock, cpu));
     }
 
     /// The thread has the processor from now on.
@@ -266,23 +273,62 @@ impl Timed {
     }
 }
 
+/// When each processor goes on, and which is the first: a tree of winners, as most of a simulation's time goes to this choice.
+struct Turns {
+    times: Vec<u64>,
+    /// Of each pair the processor that goes on first, from the root, 1, down to the processors; of a tie the lower number.
+    winners: Vec<u8>,
+}
+
+impl Turns {
+    /// Not before something else happens.
+    const NEVER: u64 = u64::MAX;
+
+    fn new(processors: usize) -> Self {
+        let leaves = processors.next_power_of_two();
+        let mut winners = vec![0; 2 * leaves];
+        for node in (1..2 * leaves).rev() {
+            winners[node] = if node >= leaves { (node - leaves) as u8 } else { winners[2 * node] };
+        }
+        Self { times: vec![Self::NEVER; leaves], winners }
+    }
+
+    fn set(&mut self, processor: usize, time: u64) {
+        self.times[processor] = time;
+        let mut node = (self.times.len() + processor) / 2;
+        while node > 0 {
+            let [left, right] = [self.winners[2 * node], self.winners[2 * node + 1]];
+            let left_first = self.times[usize::from(left)] <= self.times[usize::from(right)];
+            self.winners[node] = if left_first { left } else { right };
+            node /= 2;
+        }
+    }
+
+    /// The first, and when it goes on.
+    fn first(&self) -> (u64, usize) {
+        let first = usize::from(self.winners[1]);
+        (self.times[first], first)
+    }
+}
+
 /// The thread that goes on, with its processor and its clock. None: nothing will ever happen.
 pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
     loop {
         let Mode::Timed(timed) = &mut machine.mode else { unreachable!("schedules are not explored") };
+        let (time, cpu) = timed.turns.first();
+        let other = timed.earliest_event();
+        if time != Turns::NEVER && (time, cpu) <= other {
+            timed.turns.set(cpu, Turns::NEVER);
+            let at = &timed.cpus[cpu];
+            let end = if at.queue.is_empty() { (Turns::NEVER, 0) } else { (at.slice_end, cpu) };
+            timed.cpu = cpu;
+            timed.horizon = end.min(other).min(timed.turns.first());
+            machine.clock = time;
+            return at.current;
+        }
         let Reverse(Event { time, who, what, number }) = timed.events.pop()?;
-        let cpu = who as usize;
+        let cpu = who;
         match what {
-            What::Continue if timed.cpus[cpu].turn == number => {
-                let at = &timed.cpus[cpu];
-                let end = if at.queue.is_empty() { (u64::MAX, 0) } else { (at.slice_end, cpu) };
-                let earliest =
-                    timed.events.peek().map_or((u64::MAX, 0), |Reverse(next)| (next.time, next.who as usize));
-                timed.cpu = cpu;
-                timed.horizon = end.min(earliest);
-                machine.clock = time;
-                return at.current;
-            }
             What::Slice if timed.cpus[cpu].turn == number => {
                 // A thread that is not suspended by spinning sees the end of its slice itself.
                 let Some(thread) = timed.cpus[cpu].current else { continue };
@@ -300,7 +346,7 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
                     machine.time_is_up(thread);
                 }
             }
-            What::Continue | What::Slice => {}
+            What::Slice => {}
         }
         if machine.clock > machine.limit {
             return None;
@@ -338,5 +384,29 @@ pub(crate) fn suspended(machine: &mut Machine) {
             }
         }
         State::Waits(_) | State::Sleeps | State::Done => timed.dispatch(cpu, clock),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Turns;
+
+    #[test]
+    fn the_first_turn_is_that_of_the_least_time_and_number() {
+        for processors in [1, 2, 3, 36, 72, 128] {
+            let (mut turns, mut times) = (Turns::new(processors), vec![Turns::NEVER; processors]);
+            assert_eq!(turns.first(), (Turns::NEVER, 0), "none goes on");
+            let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+            for _ in 0..4000 {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                let processor = (random >> 33) as usize % processors;
+                // Few times, so that many are equal; a fourth of them is never.
+                let time = Some((random >> 20) % 8).filter(|time| *time < 6).unwrap_or(Turns::NEVER);
+                turns.set(processor, time);
+                times[processor] = time;
+                let first = times.iter().copied().zip(0..).min().expect("there is a processor");
+                assert_eq!(turns.first(), first, "{times:?}");
+            }
+        }
     }
 }
