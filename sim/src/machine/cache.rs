@@ -8,7 +8,8 @@
 //!
 //! An access that misses takes effect half way, when it reaches the caches that have the line; until then their cores go on with
 //! it. One access at a time is served at a line: `busy` is when its directory is free again. After a store the processor goes on
-//! while others lose the line; the next read-modify-write or fence waits until they have.
+//! while others lose the line; the next read-modify-write or fence waits until they have. Memory has the value at once, so
+//! other cores wait with their accesses until the store reaches them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -100,7 +101,7 @@ pub(crate) enum Request {
     Hit(Served),
     /// It takes effect when it reaches the caches that have the line: see [`Caches::reach`].
     Miss { line: u32, reaches: u64, done: u64 },
-    /// It waits until the stores before it are done, and is requested anew.
+    /// It waits until stores are done, those before it or another core's to this line, and is requested anew.
     Later { at: u64 },
 }
 
@@ -268,6 +269,7 @@ impl Caches {
     }
 }
 
+/// A store that is under way to a line, and until when.
 enum Store {
     None,
     Own { until: u64 },
@@ -288,4 +290,94 @@ fn bits(mut set: u128) -> impl Iterator<Item = u32> {
         set &= set.wrapping_sub(1);
         next
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: usize = 1 << LINE_BITS;
+
+    /// Two cores and their caches.
+    struct Cores {
+        caches: Caches,
+        preset: &'static Preset,
+        stores_done: [u64; 2],
+    }
+
+    impl Cores {
+        fn new() -> Self {
+            let preset = Preset::named("two").expect("a machine of this name");
+            Self { caches: Caches::new(1), preset, stores_done: [0; 2] }
+        }
+
+        fn request(&mut self, core: usize, line: usize, kind: Access, now: u64) -> Request {
+            self.caches.request(self.preset, core, line * LINE, kind, now, &mut self.stores_done[core])
+        }
+
+        /// When an access is done that no other disturbs.
+        fn access(&mut self, core: usize, line: usize, kind: Access, mut now: u64) -> u64 {
+            loop {
+                match self.request(core, line, kind, now) {
+                    Request::Hit(served) => return served.done,
+                    Request::Later { at } => now = at,
+                    Request::Miss { line, reaches, done } => match self.caches.reach(core, line, kind, reaches, done) {
+                        Request::Hit(served) => return served.done,
+                        Request::Later { .. } | Request::Miss { .. } => panic!("nothing disturbs it"),
+                    },
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_owner_goes_on_with_its_line_until_a_request_reaches_it() {
+        let mut cores = Cores::new();
+        let now = cores.access(0, 1, Access::Rmw, 0);
+        let Request::Miss { line, reaches, done } = cores.request(1, 1, Access::Rmw, now) else { panic!("0 owns it") };
+        assert!(now < reaches && reaches < done);
+        assert!(matches!(cores.request(0, 1, Access::Rmw, reaches - 1), Request::Hit(_)));
+        assert!(matches!(cores.caches.reach(1, line, Access::Rmw, reaches, done), Request::Hit(_)));
+        assert!(matches!(cores.request(0, 1, Access::Rmw, done), Request::Miss { .. }));
+    }
+
+    #[test]
+    fn other_cores_see_no_store_before_it_reaches_them() {
+        let mut cores = Cores::new();
+        let now = cores.access(0, 1, Access::Load, 0).max(cores.access(1, 1, Access::Load, 0));
+        let Request::Hit(stored) = cores.request(0, 1, Access::Store, now) else { panic!("a store does not wait") };
+        assert!(stored.done < now + cores.preset.memory.near);
+        let Request::Later { at } = cores.request(1, 1, Access::Load, stored.done) else {
+            panic!("1 would see the store")
+        };
+        assert!(matches!(cores.request(0, 1, Access::Load, stored.done), Request::Hit(_)), "its own core sees it");
+        let Request::Later { at: done } = cores.request(0, 1, Access::Rmw, stored.done) else { panic!("it must wait") };
+        assert!(now < at && at < done && done == cores.stores_done[0]);
+        assert!(matches!(cores.request(1, 1, Access::Load, at), Request::Miss { .. }), "the store has taken the line");
+    }
+
+    #[test]
+    fn an_access_under_way_waits_for_a_store_that_overtakes_it() {
+        let mut cores = Cores::new();
+        let now = cores.access(0, 1, Access::Load, 0);
+        let Request::Miss { line, reaches, done } = cores.request(1, 1, Access::Rmw, now) else {
+            panic!("1 has it not")
+        };
+        assert!(matches!(cores.request(0, 1, Access::Store, now + 1), Request::Hit(_)));
+        let Request::Later { at } = cores.caches.reach(1, line, Access::Rmw, reaches, done) else {
+            panic!("too early")
+        };
+        assert!(matches!(cores.caches.reach(1, line, Access::Rmw, at, done.max(at)), Request::Hit(_)));
+    }
+
+    #[test]
+    fn a_locked_instruction_fetches_its_line_while_a_store_is_under_way() {
+        let mut cores = Cores::new();
+        let now = [1, 2].map(|line| cores.access(1, line, Access::Rmw, 0)).into_iter().max().expect("two lines");
+        let stored = cores.access(0, 1, Access::Store, now);
+        let done = cores.access(0, 2, Access::Rmw, stored);
+        let memory = &cores.preset.memory;
+        assert!(done >= cores.stores_done[0], "it waits for the store");
+        assert!(done < now + 2 * memory.near, "one miss after the other: {}", done - now);
+    }
 }
