@@ -1,5 +1,6 @@
 //! Programs to explore: each a few threads or goroutines, and what must be true of them.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -12,13 +13,15 @@ use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, Ticke
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_runtime::chan::{Chan, channel as channel_of, select, select_async};
 use sudog_runtime::goroutine::{Builder, OnPanic, block_on, go, goexit, gosched, run, run_local, sleep, spawn};
+use sudog_runtime::goroutine_local;
 use sudog_runtime::shim::system::atomic::AtomicU32;
 use sudog_runtime::shim::{now, system::thread};
 use sudog_runtime::{G, ParkResult};
 use sudog_sync::mutex::{policy, stages};
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{
-    AsyncSemaphore, Cond, GoMutex, Mutex, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake, context,
+    AsyncSemaphore, Cond, GoMutex, Mutex, MutexGuard, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake,
+    context,
 };
 
 use super::Program;
@@ -88,6 +91,8 @@ programs! {
     "goroutines-sleep": goroutines_sleep,
     "goroutines-deadlines": goroutines_deadlines,
     "goroutines-commits": goroutines_commits,
+    "goroutines-locals": goroutines_locals,
+    "goroutines-relock": goroutines_relock,
 }
 
 /// Runs `body` on so many threads, one of them the caller's.
@@ -603,4 +608,57 @@ fn goroutines_commits() {
         });
         handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
     });
+}
+
+/// The second value of a local, which an initialiser that comes back to itself makes, is dropped while nothing is borrowed: its
+/// destructor may give way, and use other locals.
+fn goroutines_locals() {
+    struct Second(bool);
+    impl Drop for Second {
+        fn drop(&mut self) {
+            if self.0 {
+                gosched();
+                COUNT.with(|count| count.set(count.get() + 1));
+            }
+        }
+    }
+    goroutine_local! {
+        static COUNT: Cell<u32> = Cell::new(0);
+        static WITHIN: Cell<bool> = Cell::new(false);
+        static VALUE: Second = {
+            let is_second = !WITHIN.with(|within| within.replace(true));
+            if is_second {
+                VALUE.with(|first| assert!(!first.0));
+            }
+            Second(is_second)
+        };
+    }
+    run(|| {
+        let use_local = || {
+            VALUE.with(|kept| assert!(!kept.0, "the first value stays"));
+            COUNT.with(Cell::get)
+        };
+        let handles: Vec<_> = (0..3).map(|_| spawn(use_local)).collect();
+        handles.into_iter().for_each(|handle| assert_eq!(handle.join().expect("it does not panic"), 1));
+    });
+}
+
+/// Goroutines that a run ends while they have their lock unlocked, and while another has it, lock it again and then end.
+fn goroutines_relock() {
+    let mutex = Arc::new(Mutex::new(0));
+    let theirs = mutex.clone();
+    run(move || {
+        for n in 0..3 {
+            let mutex = theirs.clone();
+            go(move || {
+                let mut guard = mutex.lock();
+                MutexGuard::unlocked(&mut guard, || (0..n).for_each(|_| gosched()));
+                *guard += 1;
+                RuntimeSema::new(0).acquire(Order::Fifo); // until the run ends
+            });
+        }
+        gosched();
+    });
+    // The last of them may still be on its way out.
+    drop(mutex.lock());
 }
