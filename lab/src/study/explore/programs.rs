@@ -643,12 +643,14 @@ fn goroutines_locals() {
     });
 }
 
-/// Goroutines that a run ends while they have their lock unlocked, and while another has it, lock it again and then end.
+/// Goroutines that a run ends while they wait to have their unlocked mutex back, of which another is the holder, have it back
+/// before they end.
 fn goroutines_relock() {
     let mutex = Arc::new(Mutex::new(0));
     let theirs = mutex.clone();
     run(move || {
-        for n in 0..3 {
+        // The last has the mutex while the others give way.
+        for n in [2, 1, 0] {
             let mutex = theirs.clone();
             go(move || {
                 let mut guard = mutex.lock();
@@ -657,7 +659,7 @@ fn goroutines_relock() {
                 RuntimeSema::new(0).acquire(Order::Fifo); // until the run ends
             });
         }
-        gosched();
+        (0..6).for_each(|_| gosched());
     });
     // The last of them may still be on its way out.
     drop(mutex.lock());
