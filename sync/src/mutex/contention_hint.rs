@@ -60,11 +60,31 @@ pub(crate) fn note_write(met_others: bool) {
     }
 }
 
-/// For a thread that must wait now. False if, since it last waited, it has made 64 unlocks or more that left an awake
-/// contender behind: threads that hog a mutex tend to contend with each other. Restarts the count.
-pub(super) fn spins_eagerly() -> bool {
-    const MAX_STREAK: u32 = 64;
-    !MODEL && HINT.with(|hint| hint.held_streak.replace(0)) < MAX_STREAK
+/// What its last turns suggest to a thread that must wait for a mutex. A *turn* is an unlock beside a designated waker;
+/// those since the thread last waited count.
+#[derive(Clone, Copy)]
+pub(super) struct TurnsHint {
+    /// Fewer than 64 turns: the thread does not hog the mutex. Threads that do tend to contend with each other.
+    pub(super) spins_eagerly: bool,
+    /// So few, but 4 at least: the mutex is mostly free. With fewer, the threads that run meet in nearly each turn, and are
+    /// faster if one of them sleeps.
+    pub(super) spins_beside_sleepers: bool,
+}
+
+impl TurnsHint {
+    pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false };
+}
+
+/// For a thread that must wait now. Restarts the count of its turns.
+pub(super) fn last_turns() -> TurnsHint {
+    const MOSTLY_FREE: u32 = 4;
+    const HOGGED: u32 = 64;
+    if MODEL {
+        return TurnsHint::NONE;
+    }
+    let turns = HINT.with(|hint| hint.held_streak.replace(0));
+    let spins_eagerly = turns < HOGGED;
+    TurnsHint { spins_eagerly, spins_beside_sleepers: spins_eagerly && turns >= MOSTLY_FREE }
 }
 
 /// How often a goroutine has a safepoint: the contender may be waiting for its worker.

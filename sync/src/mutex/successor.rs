@@ -3,7 +3,7 @@
 //! | step | the contender | until |
 //! |---|---|---|
 //! | 1 | becomes the successor (takes WOKEN), if there is neither a waiter nor a designated waker | at once |
-//! | 2 | if another contender is the successor: spins, if it spins eagerly and no contender sleeps. Then it sleeps itself | the mutex is free, or a few microseconds have passed |
+//! | 2 | if another contender is the successor: spins, if it spins eagerly, and if no contender sleeps or the mutex is mostly free. Then it sleeps itself | the mutex is free, or a few microseconds have passed |
 //! | 3 | as the successor: watches the mutex, at growing intervals | the mutex is free, and the owner seems to have left it |
 //! | 4 | after the threshold: claims the mutex (sets STARVING), and watches on | the mutex is free |
 //! | 5 | after the grace period, too: stops watching, and sleeps at the head of the queue | the unlock hands the mutex over |
@@ -17,6 +17,7 @@ use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant, spin};
 
 use super::contender::Patience;
+use super::contention_hint::TurnsHint;
 use super::go_mutex::GoMutex;
 use super::policy::Policy;
 #[cfg(doc)]
@@ -38,6 +39,8 @@ pub(super) struct Successor {
     /// It has not slept in this wait, and its thread has not lately kept a mutex from waiters: nothing suggests an
     /// owner that would lock again at once.
     spins_eagerly: bool,
+    /// Its thread has lately found mutexes free mostly: it is likely to have this one before it could fall asleep.
+    spins_beside_sleepers: bool,
     /// When it began to watch.
     watch_start: Option<Instant>,
     /// When it claimed the mutex.
@@ -45,8 +48,9 @@ pub(super) struct Successor {
 }
 
 impl Successor {
-    pub(super) fn new(grace: Duration, spins_eagerly: bool) -> Self {
-        Self { grace, spins_eagerly, watch_start: None, claimed_at: None }
+    pub(super) fn new(grace: Duration, last_turns: TurnsHint) -> Self {
+        let TurnsHint { spins_eagerly, spins_beside_sleepers } = last_turns;
+        Self { grace, spins_eagerly, spins_beside_sleepers, watch_start: None, claimed_at: None }
     }
 
     pub(super) fn has_watched(&self) -> bool {
@@ -54,7 +58,7 @@ impl Successor {
     }
 
     pub(super) fn restart(&mut self) {
-        (self.spins_eagerly, self.watch_start, self.claimed_at) = (false, None, None);
+        *self = Self::new(self.grace, TurnsHint::NONE);
     }
 
     /// Whether the contender locks the free mutex without looking whether the owner comes back.
@@ -77,7 +81,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if *designated {
             self.watch(state, successor, patience, pauses)
         } else if successor.spins_eagerly {
-            self.spin_beside_successor(state, patience, pauses)
+            self.spin_beside_successor(state, successor, patience, pauses)
         } else {
             state
         }
@@ -97,12 +101,19 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         state
     }
 
-    /// Spins for a few microseconds, while no waiter sleeps: another contender is the successor.
-    fn spin_beside_successor(&self, mut state: State, patience: &Patience, mut pauses: u32) -> State {
+    /// Spins for a few microseconds: another contender is the successor. It may be a waiter that an unlock has woken, and
+    /// that waits for a processor.
+    fn spin_beside_successor(
+        &self,
+        mut state: State,
+        successor: &Successor,
+        patience: &Patience,
+        mut pauses: u32,
+    ) -> State {
         while pauses <= MAX_EAGER_PAUSES
             && !patience.is_past_deadline()
             && state.is_locked_in_normal_mode()
-            && !state.has_waiters()
+            && (successor.spins_beside_sleepers || !state.has_waiters())
         {
             spin::do_spin(pauses);
             pauses *= 2;
