@@ -3,9 +3,10 @@
 //! Goroutines share the hints of their worker.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use sudog_runtime::shim::system;
-use sudog_runtime::{G, safepoint};
+use sudog_runtime::{G, Instant, safepoint};
 
 use super::policy::{Policy, SpinStrategy};
 use super::state::State;
@@ -15,13 +16,20 @@ struct ContentionHint {
     contended: Cell<bool>,
     /// How many unlocks left an awake contender behind, since a contender of this thread last had to wait.
     held_streak: Cell<u32>,
+    /// When that count became [`MANY_TURNS`], if it has.
+    many_turns_at: Cell<Option<Instant>>,
     /// How many writes must yet meet no other thread, before a write is expected to meet none.
     writes_in_turn: Cell<u32>,
 }
 
 system::thread_local! {
     static HINT: ContentionHint = const {
-        ContentionHint { contended: Cell::new(false), held_streak: Cell::new(0), writes_in_turn: Cell::new(0) }
+        ContentionHint {
+            contended: Cell::new(false),
+            held_streak: Cell::new(0),
+            many_turns_at: Cell::new(None),
+            writes_in_turn: Cell::new(0),
+        }
     };
 }
 
@@ -75,16 +83,23 @@ impl TurnsHint {
     pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false };
 }
 
+/// After so many turns the time that they take tells whether the thread hogs the mutex.
+const MANY_TURNS: u32 = SAFEPOINT_INTERVAL;
+
 /// For a thread that must wait now. Restarts the count of its turns.
 pub(super) fn last_turns() -> TurnsHint {
     const MOSTLY_FREE: u32 = 4;
-    const HOGGED: u32 = 64;
+    const SHORT_TURN: Duration = Duration::from_nanos(250);
     if MODEL {
         return TurnsHint::NONE;
     }
-    let turns = HINT.with(|hint| hint.held_streak.replace(0));
-    let spins_eagerly = turns < HOGGED;
-    TurnsHint { spins_eagerly, spins_beside_sleepers: spins_eagerly && turns >= MOSTLY_FREE }
+    let (turns, many_at) = HINT.with(|hint| (hint.held_streak.replace(0), hint.many_turns_at.get()));
+    let hogs = turns >= MANY_TURNS
+        && many_at.is_none_or(|at| {
+            let time = system::now().saturating_duration_since(at);
+            time < SHORT_TURN * (turns - MANY_TURNS + 1)
+        });
+    TurnsHint { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= MOSTLY_FREE }
 }
 
 /// How often a goroutine has a safepoint: the contender may be waiting for its worker.
@@ -117,6 +132,9 @@ pub(super) fn yield_occasionally<P: Policy>(state: State) {
 
 #[cold]
 fn yield_after<P: Policy>(streak: u32, state: State) {
+    if streak == MANY_TURNS {
+        HINT.with(|hint| hint.many_turns_at.set(Some(system::now())));
+    }
     let interval = if state.is_crowded() { CROWDED_YIELD_INTERVAL } else { YIELD_INTERVAL };
     if G::is_goroutine() {
         safepoint();
