@@ -68,38 +68,45 @@ pub(crate) fn note_write(met_others: bool) {
     }
 }
 
+/// After so many turns, the time that they took tells whether the thread hogs the mutex.
+const MANY_TURNS: u32 = SAFEPOINT_INTERVAL;
+
 /// What its last turns suggest to a thread that must wait for a mutex. A *turn* is an unlock beside a designated waker;
 /// those since the thread last waited count.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TurnsHint {
-    /// Fewer than 64 turns: the thread does not hog the mutex. Threads that do tend to contend with each other.
+    /// The thread has not hogged the mutex: its turns were few, or slow. Threads that hog one tend to contend with each
+    /// other.
     pub(super) spins_eagerly: bool,
-    /// So few, but 4 at least: the mutex is mostly free. With fewer, the threads that run meet in nearly each turn, and are
-    /// faster if one of them sleeps.
+    /// Nor were they very few: the mutex is mostly free. With fewer, the threads that run meet in nearly each turn, and
+    /// are faster if one of them sleeps.
     pub(super) spins_beside_sleepers: bool,
 }
 
 impl TurnsHint {
     pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false };
-}
 
-/// After so many turns the time that they take tells whether the thread hogs the mutex.
-const MANY_TURNS: u32 = SAFEPOINT_INTERVAL;
+    /// `since_many` is the time since the turns became many, if they have.
+    fn new(turns: u32, since_many: impl FnOnce() -> Option<Duration>) -> Self {
+        const SOME_TURNS: u32 = 4;
+        // A handover of the mutex costs some 100 ns. A hog's turn takes less than two of them.
+        const SHORT_TURN: Duration = Duration::from_nanos(250);
+        let hogs = turns >= MANY_TURNS
+            && since_many().is_none_or(|time| time < SHORT_TURN.saturating_mul(turns - MANY_TURNS + 1));
+        Self { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= SOME_TURNS }
+    }
+}
 
 /// For a thread that must wait now. Restarts the count of its turns.
 pub(super) fn last_turns() -> TurnsHint {
-    const MOSTLY_FREE: u32 = 4;
-    const SHORT_TURN: Duration = Duration::from_nanos(250);
     if MODEL {
         return TurnsHint::NONE;
     }
-    let (turns, many_at) = HINT.with(|hint| (hint.held_streak.replace(0), hint.many_turns_at.get()));
-    let hogs = turns >= MANY_TURNS
-        && many_at.is_none_or(|at| {
-            let time = system::now().saturating_duration_since(at);
-            time < SHORT_TURN * (turns - MANY_TURNS + 1)
-        });
-    TurnsHint { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= MOSTLY_FREE }
+    HINT.with(|hint| {
+        TurnsHint::new(hint.held_streak.replace(0), || {
+            hint.many_turns_at.get().map(|at| system::now().saturating_duration_since(at))
+        })
+    })
 }
 
 /// How often a goroutine has a safepoint: the contender may be waiting for its worker.
@@ -140,5 +147,43 @@ fn yield_after<P: Policy>(streak: u32, state: State) {
         safepoint();
     } else if matches!(P::STRATEGY, SpinStrategy::Successor { .. }) && streak.is_multiple_of(interval) {
         G::yield_now();
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::*;
+
+    const EAGER: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: false };
+    const BESIDE_SLEEPERS: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: true };
+
+    #[test]
+    fn few_turns_need_no_clock() {
+        let no_clock = || unreachable!("the clock was read");
+        assert_eq!(TurnsHint::new(0, no_clock), EAGER);
+        assert_eq!(TurnsHint::new(3, no_clock), EAGER);
+        assert_eq!(TurnsHint::new(4, no_clock), BESIDE_SLEEPERS);
+        assert_eq!(TurnsHint::new(MANY_TURNS - 1, no_clock), BESIDE_SLEEPERS);
+    }
+
+    #[test]
+    fn many_turns_are_a_hogs_if_they_were_short() {
+        for turns in [MANY_TURNS, 100, 10_000, u32::MAX] {
+            let counted = turns - MANY_TURNS + 1;
+            assert_eq!(TurnsHint::new(turns, || Some(Duration::from_nanos(249) * counted)), TurnsHint::NONE);
+            assert_eq!(TurnsHint::new(turns, || Some(Duration::from_nanos(250) * counted)), BESIDE_SLEEPERS);
+            assert_eq!(TurnsHint::new(turns, || None), TurnsHint::NONE);
+        }
+    }
+
+    #[test]
+    fn a_wait_restarts_the_count() {
+        last_turns();
+        let beside_a_designated_waker = State::UNLOCKED.designate_self();
+        for _ in 0..4 {
+            yield_occasionally::<crate::mutex::policy::Threads>(beside_a_designated_waker);
+        }
+        assert_eq!(last_turns(), BESIDE_SLEEPERS);
+        assert_eq!(last_turns(), EAGER);
     }
 }

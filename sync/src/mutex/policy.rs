@@ -118,7 +118,7 @@ pub enum SpinStrategy {
     },
     /// One contender watches the mutex: the *successor*. It locks the mutex when the owner has left it; and claims it,
     /// by starvation mode, when it has watched for [`Policy::THRESHOLD`]. The other contenders sleep; newcomers spin
-    /// for a few microseconds first, while no contender sleeps.
+    /// for a few microseconds first, while no contender sleeps or the mutex is mostly free.
     ///
     /// The successor is the designated waker: the first waiter, woken by an unlock; or a newcomer, if no contender
     /// waits.
