@@ -16,8 +16,8 @@ struct ContentionHint {
     contended: Cell<bool>,
     /// How many unlocks left an awake contender behind, since a contender of this thread last had to wait.
     held_streak: Cell<u32>,
-    /// When that count became [`MANY_TURNS`], if it has.
-    many_turns_at: Cell<Option<Instant>>,
+    /// When that wait ended, or shortly before.
+    turns_from: Cell<Option<Instant>>,
     /// How many writes must yet meet no other thread, before a write is expected to meet none.
     writes_in_turn: Cell<u32>,
 }
@@ -27,7 +27,7 @@ system::thread_local! {
         ContentionHint {
             contended: Cell::new(false),
             held_streak: Cell::new(0),
-            many_turns_at: Cell::new(None),
+            turns_from: Cell::new(None),
             writes_in_turn: Cell::new(0),
         }
     };
@@ -69,7 +69,7 @@ pub(crate) fn note_write(met_others: bool) {
 }
 
 /// After so many turns, the time that they took tells whether the thread hogs the mutex.
-const MANY_TURNS: u32 = SAFEPOINT_INTERVAL;
+const MANY_TURNS: u32 = 64;
 
 /// What its last turns suggest to a thread that must wait for a mutex. A *turn* is an unlock beside a designated waker;
 /// those since the thread last waited count.
@@ -86,27 +86,33 @@ pub(super) struct TurnsHint {
 impl TurnsHint {
     pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false };
 
-    /// `since_many` is the time since the turns became many, if they have.
-    fn new(turns: u32, since_many: impl FnOnce() -> Option<Duration>) -> Self {
+    /// `time` is what the turns took, if that is known.
+    fn new(turns: u32, time: Option<Duration>) -> Self {
         const SOME_TURNS: u32 = 4;
-        // A handover of the mutex costs some 100 ns. A hog's turn takes less than two of them.
-        const SHORT_TURN: Duration = Duration::from_nanos(250);
-        let hogs = turns >= MANY_TURNS
-            && since_many().is_none_or(|time| time < SHORT_TURN.saturating_mul(turns - MANY_TURNS + 1));
+        // Of threads that meet in nearly each turn, one has a turn in two handovers, of 50 to 200 ns each.
+        const SHORT_TURN: Duration = Duration::from_nanos(500);
+        let hogs = turns >= MANY_TURNS && time.is_none_or(|time| time < SHORT_TURN.saturating_mul(turns));
         Self { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= SOME_TURNS }
     }
 }
 
-/// For a thread that must wait now. Restarts the count of its turns.
-pub(super) fn last_turns() -> TurnsHint {
+/// For a thread that must wait from `now` on. Restarts the count of its turns.
+pub(super) fn last_turns(now: Instant) -> TurnsHint {
     if MODEL {
         return TurnsHint::NONE;
     }
     HINT.with(|hint| {
-        TurnsHint::new(hint.held_streak.replace(0), || {
-            hint.many_turns_at.get().map(|at| system::now().saturating_duration_since(at))
-        })
+        let from = hint.turns_from.replace(Some(now));
+        TurnsHint::new(hint.held_streak.replace(0), from.map(|from| now.saturating_duration_since(from)))
     })
+}
+
+/// A thread still waits, and has just read the clock: its turns begin later than that. (An owner reads no clock. A turn that
+/// takes longer by that is one at whose end an awake contender has the mutex.)
+pub(super) fn note_waiting(now: Instant) {
+    if !MODEL {
+        HINT.with(|hint| hint.turns_from.set(Some(now)));
+    }
 }
 
 /// How often a goroutine has a safepoint: the contender may be waiting for its worker.
@@ -139,9 +145,6 @@ pub(super) fn yield_occasionally<P: Policy>(state: State) {
 
 #[cold]
 fn yield_after<P: Policy>(streak: u32, state: State) {
-    if streak == MANY_TURNS {
-        HINT.with(|hint| hint.many_turns_at.set(Some(system::now())));
-    }
     let interval = if state.is_crowded() { CROWDED_YIELD_INTERVAL } else { YIELD_INTERVAL };
     if G::is_goroutine() {
         safepoint();
@@ -158,32 +161,31 @@ mod tests {
     const BESIDE_SLEEPERS: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: true };
 
     #[test]
-    fn few_turns_need_no_clock() {
-        let no_clock = || unreachable!("the clock was read");
-        assert_eq!(TurnsHint::new(0, no_clock), EAGER);
-        assert_eq!(TurnsHint::new(3, no_clock), EAGER);
-        assert_eq!(TurnsHint::new(4, no_clock), BESIDE_SLEEPERS);
-        assert_eq!(TurnsHint::new(MANY_TURNS - 1, no_clock), BESIDE_SLEEPERS);
+    fn a_few_turns_suggest_a_mutex_that_is_mostly_free() {
+        let at_once = Some(Duration::ZERO);
+        assert_eq!(TurnsHint::new(0, at_once), EAGER);
+        assert_eq!(TurnsHint::new(3, at_once), EAGER);
+        assert_eq!(TurnsHint::new(4, at_once), BESIDE_SLEEPERS);
+        assert_eq!(TurnsHint::new(MANY_TURNS - 1, at_once), BESIDE_SLEEPERS);
     }
 
     #[test]
     fn many_turns_are_a_hogs_if_they_were_short() {
         for turns in [MANY_TURNS, 100, 10_000, u32::MAX] {
-            let counted = turns - MANY_TURNS + 1;
-            assert_eq!(TurnsHint::new(turns, || Some(Duration::from_nanos(249) * counted)), TurnsHint::NONE);
-            assert_eq!(TurnsHint::new(turns, || Some(Duration::from_nanos(250) * counted)), BESIDE_SLEEPERS);
-            assert_eq!(TurnsHint::new(turns, || None), TurnsHint::NONE);
+            assert_eq!(TurnsHint::new(turns, Some(Duration::from_nanos(499) * turns)), TurnsHint::NONE);
+            assert_eq!(TurnsHint::new(turns, Some(Duration::from_nanos(500) * turns)), BESIDE_SLEEPERS);
+            assert_eq!(TurnsHint::new(turns, None), TurnsHint::NONE);
         }
     }
 
     #[test]
     fn a_wait_restarts_the_count() {
-        last_turns();
+        last_turns(system::now());
         let beside_a_designated_waker = State::UNLOCKED.designate_self();
         for _ in 0..4 {
             yield_occasionally::<crate::mutex::policy::Threads>(beside_a_designated_waker);
         }
-        assert_eq!(last_turns(), BESIDE_SLEEPERS);
-        assert_eq!(last_turns(), EAGER);
+        assert_eq!(last_turns(system::now()), BESIDE_SLEEPERS);
+        assert_eq!(last_turns(system::now()), EAGER);
     }
 }

@@ -17,7 +17,7 @@ use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant, spin};
 
 use super::contender::Patience;
-use super::contention_hint::TurnsHint;
+use super::contention_hint::{TurnsHint, note_waiting};
 use super::go_mutex::GoMutex;
 use super::policy::Policy;
 #[cfg(doc)]
@@ -58,6 +58,7 @@ impl Successor {
     }
 
     pub(super) fn restart(&mut self) {
+        note_waiting(system::now());
         *self = Self::new(self.grace, TurnsHint::NONE);
     }
 
@@ -139,6 +140,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 G::yield_now();
             }
             let now = system::now();
+            note_waiting(now);
             state = self.state.load(Relaxed);
 
             // Stop watching at the deadline.

@@ -68,7 +68,7 @@ use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_runtime::shim::mark;
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
-use super::spinning::spin_while;
+use super::spinning::{READER_PAUSES, WRITER_PAUSES, spin_while};
 use crate::mutex::{UnguardedLock, contention_hint};
 use crate::now;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
@@ -298,7 +298,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         // A goroutine that is unwound leaves its sleep by a panic.
         let waiting = Waiting(self, old & PHASE);
         let admitted = &self.admitted[usize::from(old & PHASE != 0)];
-        spin_while(|| self.state.load(Relaxed) & (WRITER | PHASE) == WRITER | (old & PHASE));
+        spin_while(READER_PAUSES, || self.state.load(Relaxed) & (WRITER | PHASE) == WRITER | (old & PHASE));
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait(what, ptr::null()) };
         let over = admitted.acquire_limited(Order::Fifo, limit);
@@ -428,7 +428,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[track_caller]
     fn succeed_for_good(&self, guard: W::Guard) -> W::Guard {
         let mut announced = None;
-        spin_while(|| {
+        spin_while(WRITER_PAUSES, || {
             announced = self.announce(0);
             announced.is_none()
         });
@@ -541,7 +541,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         let mut writers = Writers(&self.writers, Some(guard));
         // A goroutine that is unwound leaves its sleep by a panic.
         let announced = Announced(self);
-        spin_while(|| before(self.state.load(Relaxed)) != 0);
+        spin_while(WRITER_PAUSES, || before(self.state.load(Relaxed)) != 0);
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
         let over = self.drained.acquire_limited(Order::Fifo, limit);

@@ -38,7 +38,7 @@ use crossbeam_utils::CachePadded;
 use sudog_runtime::{AtomicU32, Instant, fatal};
 
 use super::GoRwMutex;
-use super::spinning::spin_while;
+use super::spinning::{WRITER_PAUSES, spin_while};
 use crate::GoMutex;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
@@ -147,7 +147,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         let unwound = Unwound(self);
         if deadline != Some(None) {
             // Relaxed: the permit orders.
-            spin_while(|| self.pending.load(Relaxed) != 0);
+            spin_while(WRITER_PAUSES, || self.pending.load(Relaxed) != 0);
         }
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", std::ptr::null()) };

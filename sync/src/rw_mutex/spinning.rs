@@ -4,18 +4,24 @@
 
 use sudog_runtime::{G, spin};
 
+/// A reader waits for a writer, whose next step needs the line of the word that the reader looks at. Each look delays that step.
+pub(super) const READER_PAUSES: u32 = 4;
+/// A writer waits for readers, or for another writer.
+pub(super) const WRITER_PAUSES: u32 = 1;
+
 /// How often a thread looks: over some ten microseconds. The first looks are close together, as most critical sections
 /// are short.
 const THREAD_ROUNDS: u32 = if cfg!(sudog_loom) { 1 } else { 20 };
 
-/// Spins for as long as it must wait, within reason.
-#[inline]
-pub(super) fn spin_while(mut must_wait: impl FnMut() -> bool) {
+/// Spins for as long as it must wait, within reason. A thread pauses so many times before its second look, and twice as
+/// often before each later one.
+#[inline(always)]
+pub(super) fn spin_while(first_pauses: u32, mut must_wait: impl FnMut() -> bool) {
     let goroutine = G::is_goroutine();
     let rounds = if goroutine { spin::ROUNDS } else { THREAD_ROUNDS };
     let mut round = 0;
     while spin::can_spin(round, rounds) && must_wait() {
-        spin::do_spin(if goroutine { spin::PAUSES } else { spin::PAUSES.min(1 << round.min(5)) });
+        spin::do_spin(if goroutine { spin::PAUSES } else { spin::PAUSES.min(first_pauses << round.min(5)) });
         round += 1;
     }
 }
