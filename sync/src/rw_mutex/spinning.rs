@@ -1,6 +1,6 @@
 //! Before a sleep, which costs a thread two system calls, and those behind it their time.
 //!
-//! Go does not spin for a readers-writer mutex; a goroutine here spins as for a mutex.
+//! Go does not spin for a readers-writer mutex; a goroutine here spins as for a mutex, and longer before it writes.
 
 use sudog_runtime::{G, spin};
 
