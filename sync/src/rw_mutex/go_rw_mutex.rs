@@ -68,7 +68,7 @@ use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_runtime::shim::mark;
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
-use super::spinning::{READER_PAUSES, WRITER_PAUSES, spin_while};
+use super::spinning::{READER_PAUSES, WRITER_PAUSES, look_seldom, spin_while};
 use crate::mutex::{UnguardedLock, contention_hint};
 use crate::now;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
@@ -413,6 +413,16 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline(never)]
     #[track_caller]
     fn write_in_turn(&self) -> W::Guard {
+        // Until a writer has announced itself, it makes no reader wait: those on other workers go on at full speed.
+        let mut looks = 0;
+        let alone = look_seldom(|| {
+            looks += 1;
+            self.write_alone()
+        });
+        if let Some(guard) = alone {
+            contention_hint::note_write(looks > 1);
+            return guard;
+        }
         let guard = self.writers.lock();
         let announced = self.announce(0);
         contention_hint::note_write(announced != Some(true));
