@@ -413,14 +413,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline(never)]
     #[track_caller]
     fn write_in_turn(&self) -> W::Guard {
-        // Until a writer has announced itself, it makes no reader wait: those on other workers go on at full speed.
-        let mut looks = 0;
-        let alone = look_seldom(|| {
-            looks += 1;
-            self.write_alone()
-        });
-        if let Some(guard) = alone {
-            contention_hint::note_write(looks > 1);
+        if G::is_goroutine()
+            && let Some(guard) = self.look_before_writing()
+        {
             return guard;
         }
         let guard = self.writers.lock();
@@ -431,6 +426,21 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             Some(false) => self.drain_for_good(guard),
             None => self.succeed_for_good(guard),
         }
+    }
+
+    /// A goroutine that is about to write looks for a free word first. Until a writer has announced itself, it makes no
+    /// reader wait: those on other workers go on at full speed.
+    #[cold]
+    fn look_before_writing(&self) -> Option<W::Guard> {
+        let mut looks = 0;
+        let alone = look_seldom(|| {
+            looks += 1;
+            self.write_alone()
+        });
+        if alone.is_some() {
+            contention_hint::note_write(looks > 1);
+        }
+        alone
     }
 
     /// There is a sole owner, mostly about to unlock.

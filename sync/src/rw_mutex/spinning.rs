@@ -31,11 +31,8 @@ pub(super) fn spin_while(first_pauses: u32, mut must_wait: impl FnMut() -> bool)
 }
 
 /// Lets a goroutine look a few times, long pauses apart, and returns what it has found. Does not wait if the goroutine's
-/// worker has others to run; and a thread does not look.
+/// worker has others to run.
 pub(super) fn look_seldom<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    if !G::is_goroutine() {
-        return None;
-    }
     let mut round = 0;
     loop {
         if let found @ Some(_) = look() {
