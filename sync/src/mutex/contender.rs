@@ -122,9 +122,7 @@ impl Strategy {
     fn new(strategy: SpinStrategy) -> Self {
         match strategy {
             SpinStrategy::Spin { rounds, pauses } => Self::Spin(Spinner::new(rounds, pauses)),
-            SpinStrategy::Successor { grace } => {
-                Self::Successor(Successor::new(grace, contention_hint::last_turns(system::now())))
-            }
+            SpinStrategy::Successor { grace } => Self::Successor(Successor::new(grace, contention_hint::last_turns())),
         }
     }
 

@@ -96,19 +96,21 @@ impl TurnsHint {
     }
 }
 
-/// For a thread that must wait from `now` on. Restarts the count of its turns.
-pub(super) fn last_turns(now: Instant) -> TurnsHint {
+/// For a thread that must wait now. Restarts the count of its turns.
+pub(super) fn last_turns() -> TurnsHint {
     if MODEL {
         return TurnsHint::NONE;
     }
     HINT.with(|hint| {
-        let from = hint.turns_from.replace(Some(now));
-        TurnsHint::new(hint.held_streak.replace(0), from.map(|from| now.saturating_duration_since(from)))
+        let turns = hint.held_streak.replace(0);
+        // Few turns need no clock.
+        let from = if turns < MANY_TURNS { None } else { hint.turns_from.get() };
+        TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
 }
 
-/// A thread still waits, and has just read the clock: its turns begin later than that. (An owner reads no clock. A turn that
-/// takes longer by that is one at whose end an awake contender has the mutex.)
+/// A thread waits, and has just read the clock: its turns begin later than that. (An owner reads no clock: a turn that takes
+/// longer by that is one at whose end an awake contender has the mutex.)
 pub(super) fn note_waiting(now: Instant) {
     if !MODEL {
         HINT.with(|hint| hint.turns_from.set(Some(now)));
@@ -180,12 +182,12 @@ mod tests {
 
     #[test]
     fn a_wait_restarts_the_count() {
-        last_turns(system::now());
+        last_turns();
         let beside_a_designated_waker = State::UNLOCKED.designate_self();
         for _ in 0..4 {
             yield_occasionally::<crate::mutex::policy::Threads>(beside_a_designated_waker);
         }
-        assert_eq!(last_turns(system::now()), BESIDE_SLEEPERS);
-        assert_eq!(last_turns(system::now()), EAGER);
+        assert_eq!(last_turns(), BESIDE_SLEEPERS);
+        assert_eq!(last_turns(), EAGER);
     }
 }

@@ -82,6 +82,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if *designated {
             self.watch(state, successor, patience, pauses)
         } else if successor.spins_eagerly {
+            note_waiting(system::now());
             self.spin_beside_successor(state, successor, patience, pauses)
         } else {
             state
@@ -126,6 +127,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Watches the mutex, as its successor, until it is free or the time is over.
     fn watch(&self, mut state: State, successor: &mut Successor, patience: &Patience, mut pauses: u32) -> State {
         let watch_start = *successor.watch_start.get_or_insert_with(system::now);
+        note_waiting(watch_start);
         loop {
             // Lock the mutex if it is free, and the owner is not about to lock it again.
             if !state.is_locked() && (successor.locks_at_once(pauses) || self.stays_unlocked()) {

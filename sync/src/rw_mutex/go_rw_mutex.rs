@@ -357,7 +357,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             {
                 return guard;
             }
-            return self.write_in_turn();
+            return if G::is_goroutine() { self.look_and_write() } else { self.write_in_turn() };
         }
         self.write_with_writers()
     }
@@ -413,11 +413,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline(never)]
     #[track_caller]
     fn write_in_turn(&self) -> W::Guard {
-        if G::is_goroutine()
-            && let Some(guard) = self.look_before_writing()
-        {
-            return guard;
-        }
         let guard = self.writers.lock();
         let announced = self.announce(0);
         contention_hint::note_write(announced != Some(true));
@@ -428,19 +423,19 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// A goroutine that is about to write looks for a free word first. Until a writer has announced itself, it makes no
-    /// reader wait: those on other workers go on at full speed.
+    /// A goroutine looks for a free word first. Until a writer has announced itself, it makes no reader wait: those on other
+    /// workers go on at full speed.
     #[cold]
-    fn look_before_writing(&self) -> Option<W::Guard> {
+    #[track_caller]
+    fn look_and_write(&self) -> W::Guard {
         let mut looks = 0;
         let alone = look_seldom(|| {
             looks += 1;
             self.write_alone()
         });
-        if alone.is_some() {
-            contention_hint::note_write(looks > 1);
-        }
-        alone
+        let Some(guard) = alone else { return self.write_in_turn() };
+        contention_hint::note_write(looks > 1);
+        guard
     }
 
     /// There is a sole owner, mostly about to unlock.
