@@ -4,7 +4,8 @@
 
 use sudog_runtime::{G, spin};
 
-/// A reader waits for a writer, whose next step needs the line of the word that the reader looks at. Each look delays that step.
+/// A reader waits for a writer, whose next step needs the cache line of the word that the reader looks at: each look delays
+/// that step.
 pub(super) const READER_PAUSES: u32 = 4;
 /// A writer waits for readers, or for another writer.
 pub(super) const WRITER_PAUSES: u32 = 1;
