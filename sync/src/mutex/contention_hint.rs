@@ -14,9 +14,9 @@ use super::state::State;
 struct ContentionHint {
     /// An unlock left contenders behind, and no lock has found its mutex without contenders since.
     contended: Cell<bool>,
-    /// How many unlocks left an awake contender behind, since a contender of this thread last had to wait.
+    /// How many unlocks left a designated waker behind, since a contender of this thread last entered the slow path.
     held_streak: Cell<u32>,
-    /// When that wait ended, or shortly before.
+    /// When that contender last read the clock as it waited. None if it has not.
     turns_from: Cell<Option<Instant>>,
     /// How many writes must yet meet no other thread, before a write is expected to meet none.
     writes_in_turn: Cell<u32>,
@@ -71,15 +71,15 @@ pub(crate) fn note_write(met_others: bool) {
 /// After so many turns, the time that they took tells whether the thread hogs the mutex.
 const MANY_TURNS: u32 = 64;
 
-/// What its last turns suggest to a thread that must wait for a mutex. A *turn* is an unlock beside a designated waker;
-/// those since the thread last waited count.
+/// What its last turns suggest to a thread that must wait for a mutex. A *turn* is an unlock that leaves a designated waker
+/// behind. The turns since the thread last waited count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TurnsHint {
-    /// The thread has not hogged the mutex: its turns were few, or slow. Threads that hog one tend to contend with each
-    /// other.
+    /// The thread has not hogged the mutex: its turns were few, or slow. Threads that hog a mutex tend to contend with
+    /// each other.
     pub(super) spins_eagerly: bool,
-    /// Nor were they very few: the mutex is mostly free. With fewer, the threads that run meet in nearly each turn, and
-    /// are faster if one of them sleeps.
+    /// The thread has not hogged the mutex, and has had at least a few turns: it finds the mutex free mostly. Threads with
+    /// fewer turns meet in nearly each of them, and are faster if one of them sleeps.
     pub(super) spins_beside_sleepers: bool,
 }
 
@@ -89,7 +89,8 @@ impl TurnsHint {
     /// `time` is what the turns took, if that is known.
     fn new(turns: u32, time: Option<Duration>) -> Self {
         const SOME_TURNS: u32 = 4;
-        // Of threads that meet in nearly each turn, one has a turn in two handovers, of 50 to 200 ns each.
+        // Two threads that meet in nearly each turn hand the mutex over twice in a turn, at 50 to 200 ns each. A thread
+        // whose turns take longer than that spends most of its time outside the mutex.
         const SHORT_TURN: Duration = Duration::from_nanos(500);
         let hogs = turns >= MANY_TURNS && time.is_none_or(|time| time < SHORT_TURN.saturating_mul(turns));
         Self { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= SOME_TURNS }
@@ -103,14 +104,14 @@ pub(super) fn last_turns() -> TurnsHint {
     }
     HINT.with(|hint| {
         let turns = hint.held_streak.replace(0);
-        // Few turns need no clock.
-        let from = if turns < MANY_TURNS { None } else { hint.turns_from.get() };
+        // Taken, as the next turns need not begin with a wait. Few turns need no clock.
+        let from = hint.turns_from.take().filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
 }
 
-/// A thread waits, and has just read the clock: its turns begin later than that. (An owner reads no clock: a turn that takes
-/// longer by that is one at whose end an awake contender has the mutex.)
+/// A thread waits, and has just read the clock: its next turns begin later than `now`. An owner must not read the clock for
+/// this: an awake contender would lock the mutex meanwhile.
 pub(super) fn note_waiting(now: Instant) {
     if !MODEL {
         HINT.with(|hint| hint.turns_from.set(Some(now)));

@@ -82,7 +82,6 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if *designated {
             self.watch(state, successor, patience, pauses)
         } else if successor.spins_eagerly {
-            note_waiting(system::now());
             self.spin_beside_successor(state, successor, patience, pauses)
         } else {
             state
@@ -112,11 +111,16 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         patience: &Patience,
         mut pauses: u32,
     ) -> State {
+        let mut has_waited = false;
         while pauses <= MAX_EAGER_PAUSES
             && !patience.is_past_deadline()
             && state.is_locked_in_normal_mode()
             && (successor.spins_beside_sleepers || !state.has_waiters())
         {
+            if !has_waited {
+                note_waiting(system::now());
+                has_waited = true;
+            }
             spin::do_spin(pauses);
             pauses *= 2;
             state = self.state.load(Relaxed);

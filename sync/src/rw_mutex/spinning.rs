@@ -39,7 +39,7 @@ pub(super) fn look_seldom<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if let found @ Some(_) = look() {
             return found;
         }
-        // From 1: the first round is not subject to what else the worker has to run.
+        // Round 0 is allowed even if the worker has others to run, so this begins with round 1.
         round += 1;
         if !spin::can_spin(round, spin::ROUNDS + 1) {
             return None;
