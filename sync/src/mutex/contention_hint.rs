@@ -18,7 +18,7 @@ struct ContentionHint {
     held_streak: Cell<u32>,
     /// When that contender last read the clock as it waited. None if it has not.
     turns_from: Cell<Option<Instant>>,
-    /// How many writes must yet meet no other thread, before a write is expected to meet none.
+    /// How many writes must yet meet no other thread, before a write is expected to meet none; and [`LOOKS_FIRST`].
     writes_in_turn: Cell<u32>,
 }
 
@@ -49,23 +49,54 @@ pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
     if MODEL { lock(&Cell::new(true)) } else { HINT.with(|hint| lock(&hint.contended)) }
 }
 
-/// Whether a writer that is about to lock a readers-writer mutex is likely to be alone.
+/// What a writer had better do that is about to lock a readers-writer mutex.
+pub(crate) enum NextWrite {
+    /// It is likely to meet neither readers nor writers.
+    Alone,
+    /// It is likely to meet others, and does as a thread.
+    InTurn,
+    /// It is likely to meet others, and does as a goroutine.
+    LooksFirst,
+}
+
+/// So many writes must meet no other thread, after one that has, before a write is expected to meet none.
+const WRITES_IN_TURN: u32 = 1024;
+/// A flag beside their count: the write that met others was a goroutine's. So a thread need not ask before each write.
+const LOOKS_FIRST: u32 = 1 << 31;
+
 #[inline(always)]
-pub(crate) fn expects_to_write_alone() -> bool {
-    MODEL || HINT.with(|hint| hint.writes_in_turn.get() == 0)
+pub(crate) fn next_write() -> NextWrite {
+    if MODEL {
+        return NextWrite::Alone;
+    }
+    match HINT.with(|hint| hint.writes_in_turn.get()) {
+        0 => NextWrite::Alone,
+        left if left & LOOKS_FIRST == 0 => NextWrite::InTurn,
+        _ => NextWrite::LooksFirst,
+    }
 }
 
 /// A writer has met readers or writers: true; or has not, though it was prepared for it: false.
 #[inline(always)]
 pub(crate) fn note_write(met_others: bool) {
-    const WRITES_IN_TURN: u32 = 1024;
     if !MODEL {
         HINT.with(|hint| {
-            let met_others = met_others || hint.contended.get();
-            let left = if met_others { WRITES_IN_TURN } else { hint.writes_in_turn.get().saturating_sub(1) };
-            hint.writes_in_turn.set(left);
+            let old = hint.writes_in_turn.get();
+            hint.writes_in_turn.set(if met_others || hint.contended.get() {
+                let flag = if old != 0 { old & LOOKS_FIRST } else { flag_of_caller() };
+                WRITES_IN_TURN | flag
+            } else if old & !LOOKS_FIRST > 1 {
+                old - 1
+            } else {
+                0
+            });
         });
     }
+}
+
+#[cold]
+fn flag_of_caller() -> u32 {
+    if G::is_goroutine() { LOOKS_FIRST } else { 0 }
 }
 
 /// After so many turns, the time that they took tells whether the thread hogs the mutex.
@@ -179,6 +210,27 @@ mod tests {
             assert_eq!(TurnsHint::new(turns, Some(Duration::from_nanos(500) * turns)), BESIDE_SLEEPERS);
             assert_eq!(TurnsHint::new(turns, None), TurnsHint::NONE);
         }
+    }
+
+    #[test]
+    fn a_write_that_meets_others_makes_the_next_ones_wait_in_turn() {
+        let next = || match next_write() {
+            NextWrite::Alone => "alone",
+            NextWrite::InTurn => "in turn",
+            NextWrite::LooksFirst => "looks first",
+        };
+        let counts_down = |hint: &str| {
+            note_write(true);
+            for _ in 0..WRITES_IN_TURN {
+                assert_eq!(next(), hint);
+                note_write(false);
+            }
+            assert_eq!(next(), "alone");
+            note_write(false);
+            assert_eq!(next(), "alone");
+        };
+        counts_down("in turn");
+        sudog_runtime::goroutine::run(move || counts_down("looks first"));
     }
 
     #[test]

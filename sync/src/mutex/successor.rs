@@ -131,7 +131,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Watches the mutex, as its successor, until it is free or the time is over.
     fn watch(&self, mut state: State, successor: &mut Successor, patience: &Patience, mut pauses: u32) -> State {
         let watch_start = *successor.watch_start.get_or_insert_with(system::now);
-        note_waiting(watch_start);
+        let mut now = watch_start;
         loop {
             // Lock the mutex if it is free, and the owner is not about to lock it again.
             if !state.is_locked() && (successor.locks_at_once(pauses) || self.stays_unlocked()) {
@@ -139,14 +139,14 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             }
 
             // Pause, twice as long each time. Then yield, as the owner may be waiting for this processor.
+            note_waiting(now);
             spin::do_spin(pauses);
             if pauses < MAX_PAUSES {
                 pauses *= 2;
             } else if successor.claimed_at.is_none() {
                 G::yield_now();
             }
-            let now = system::now();
-            note_waiting(now);
+            now = system::now();
             state = self.state.load(Relaxed);
 
             // Stop watching at the deadline.

@@ -69,7 +69,8 @@ use sudog_runtime::shim::mark;
 use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, fatal};
 
 use super::spinning::{READER_PAUSES, WRITER_PAUSES, look_seldom, spin_while};
-use crate::mutex::{UnguardedLock, contention_hint};
+use crate::mutex::UnguardedLock;
+use crate::mutex::contention_hint::{self, NextWrite};
 use crate::now;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
@@ -352,12 +353,16 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     fn write(&self) -> W::Guard {
         if Self::has_sole_owners() {
             // Where writers meet, those that lock `writers` are faster: it restricts how many are awake.
-            if contention_hint::expects_to_write_alone()
-                && let Some(guard) = self.write_alone()
-            {
-                return guard;
+            match contention_hint::next_write() {
+                NextWrite::Alone => {
+                    if let Some(guard) = self.write_alone() {
+                        return guard;
+                    }
+                }
+                NextWrite::LooksFirst => return self.look_and_write(),
+                NextWrite::InTurn => {}
             }
-            return if G::is_goroutine() { self.look_and_write() } else { self.write_in_turn() };
+            return self.write_in_turn();
         }
         self.write_with_writers()
     }
