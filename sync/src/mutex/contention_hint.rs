@@ -16,7 +16,7 @@ struct ContentionHint {
     contended: Cell<bool>,
     /// How many unlocks left a designated waker behind, since a contender of this thread last entered the slow path.
     held_streak: Cell<u32>,
-    /// When that contender last read the clock as it waited. None if it has not.
+    /// When a contender of this thread last read the clock as it waited.
     turns_from: Cell<Option<Instant>>,
     /// How many writes must yet meet no other thread, before a write is expected to meet none; and [`LOOKS_FIRST`].
     writes_in_turn: Cell<u32>,
@@ -135,8 +135,9 @@ pub(super) fn last_turns() -> TurnsHint {
     }
     HINT.with(|hint| {
         let turns = hint.held_streak.replace(0);
-        // Taken, as the next turns need not begin with a wait. Few turns need no clock.
-        let from = hint.turns_from.take().filter(|_| turns >= MANY_TURNS);
+        // Few turns need no clock. The mean is too long if the turns began without a wait, as when the mutex was free again
+        // at the second look. A hog has waited: an awake contender has taken the mutex from it.
+        let from = hint.turns_from.get().filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
 }
