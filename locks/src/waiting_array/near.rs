@@ -6,6 +6,8 @@
 //! | policy that does not | polls the grant until its turn comes | watches its bucket, or its gate |
 //! | woken by grant `g` | policies that sleep: `g` | `g + NEAR`, which is near now |
 //!
+//! A thread that has been woken ahead of its turn, with more waiters than processors, yields once before it polls.
+//!
 //! So the next waiters are awake and polling when their turn comes, and a handover costs them a cache miss, not a
 //! wake-up.
 //!
@@ -15,7 +17,8 @@
 
 use std::ops::Range;
 
-use sudog_runtime::Instant;
+use sudog_runtime::shim::num_cpus;
+use sudog_runtime::{G, Instant};
 
 use super::hash::TicketHash;
 use super::pop_stack::Waited;
@@ -42,6 +45,22 @@ pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
         if wait(seen) == Waited::TimedOut {
             return turn.has_come();
         }
+        if P::PARKS {
+            give_way(turn);
+        }
+    }
+}
+
+/// A waiter has been woken, perhaps ahead of its turn, by the post that made it near. With more waiters than processors
+/// the waiter before it may have been woken for the same processor, and polling would keep that one from its turn: so a
+/// thread yields first. On one processor no waiter polls. A goroutine does not yield: the others of its worker may run
+/// for long.
+#[cold]
+fn give_way(turn: &Turn<'_>) {
+    let processors = u64::from(num_cpus());
+    let polls = processors > 1 && !turn.has_come();
+    if polls && turn.queue_len() > processors && !G::is_goroutine() {
+        G::yield_now();
     }
 }
 

@@ -80,6 +80,7 @@ pub unsafe trait TicketWait: Send + Sync + 'static {
 
 /// The condition of a waiter: its ticket is granted, or the semaphore is closed.
 pub struct Turn<'a> {
+    next: &'a AtomicU64,
     grant: &'a AtomicU64,
     sema: usize,
     position: u64,
@@ -109,6 +110,14 @@ impl Turn<'_> {
         if ahead < 0 || grant & CLOSED != 0 { None } else { Some(ahead as u64 / ONE) }
     }
 
+    /// How many tickets have been drawn and not granted, those given up included: a hint.
+    #[must_use]
+    pub fn queue_len(&self) -> u64 {
+        // Relaxed: the two are read one after another, and no other data depends on them.
+        let next = self.next.load(Ordering::Relaxed);
+        stretch(granted(self.grant.load(Ordering::Relaxed)), next) / ONE
+    }
+
     /// True if its turn has come.
     #[inline]
     #[must_use]
@@ -121,6 +130,12 @@ impl Turn<'_> {
 #[inline]
 fn granted(grant: u64) -> u64 {
     grant & !(GAPS | CLOSED)
+}
+
+/// The length from one position to another; 0 if that is not behind it.
+#[inline]
+fn stretch(from: u64, to: u64) -> u64 {
+    (to.wrapping_sub(from) as i64).max(0) as u64
 }
 
 /// True if all before `end` has been granted. The flags are less than a ticket.
@@ -319,18 +334,21 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         stretches.wake::<W>();
     }
 
+    /// The turn of the holder of `n` tickets from `first` on: that of the last, which is granted after the others.
+    pub(super) fn turn(&self, first: u64, n: u32) -> Turn<'_> {
+        let position = end(first, n).wrapping_sub(ONE);
+        Turn { next: &self.next, grant: &self.grant, sema: self.sema(), position }
+    }
+
     /// Waits until `n` tickets from `first` on have been granted. At a deadline they are given up; `give_back` returns
     /// those that had been granted, as it does if this is left by a panic (a goroutine's end).
     #[cold]
     pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
-        let end = end(first, n);
-        if n > 1 && end.wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
+        if n > 1 && end(first, n).wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
             fatal("sema: more than 2^60 permits asked for");
         }
         let guard = LeaveOnUnwind { queue: self, first, n, give_back };
-        // Of several, the last: it is granted after the others.
-        let turn = Turn { grant: &self.grant, sema: self.sema(), position: end.wrapping_sub(ONE) };
-        let in_time = W::wait(&turn, deadline);
+        let in_time = W::wait(&self.turn(first, n), deadline);
         std::mem::forget(guard);
         if !in_time {
             return self.leave(first, n, give_back);
@@ -398,8 +416,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     pub(super) fn surplus(&self) -> u64 {
         let next = self.next.load(Ordering::Acquire);
         let grant = self.grant.load(Ordering::Acquire);
-        let surplus = (granted(grant).wrapping_sub(next) as i64).max(0) as u64 / ONE;
-        if grant & CLOSED != 0 { 0 } else { surplus }
+        if grant & CLOSED != 0 { 0 } else { stretch(next, granted(grant)) / ONE }
     }
 
     /// How many tickets waiters hold.
@@ -410,7 +427,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         self.gaps.set(gaps);
         let grant = self.grant.load(Ordering::Acquire);
         let drawn = self.next.load(Ordering::Acquire);
-        let waiting = (drawn.wrapping_sub(granted(grant)) as i64).max(0) as u64;
+        let waiting = stretch(granted(grant), drawn);
         if grant & CLOSED != 0 { 0 } else { waiting.saturating_sub(given_up) / ONE }
     }
 }

@@ -108,6 +108,9 @@ fn agrees<D: Doorway + Sealed>(begin: usize, permits: u32, steps: Vec<Step>) -> 
         let wanted: u32 = model.queue.iter().map(|waiter| waiter.wants - waiter.has).sum();
         prop_assert_eq!(sema.wanted(), u64::from(wanted));
         let gaps = sema.queue.gaps();
+        let queue_len = sema.queue.turn(0, 1).queue_len();
+        let len_of_gaps = queue_len - u64::from(wanted);
+        prop_assert_eq!(gaps > 0, len_of_gaps > 0);
         let waiting = model.queue.iter().filter(|waiter| waiter.has < waiter.wants).count();
         prop_assert!(gaps <= waiting + 1, "{} notes of those who left, for {} who wait", gaps, waiting);
     }
