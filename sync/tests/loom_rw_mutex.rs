@@ -15,7 +15,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
-use sudog_runtime::model::set_clock;
+use sudog_runtime::model::{each_site, set_clock};
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, must_reach, waiting};
 use sudog_sync::mutex::FifoMutex;
 use sudog_sync::rw_mutex::ShardedRwMutex;
@@ -84,6 +84,11 @@ const SOLE_ADMITS_TWO: &str = "a sole owner admits more than one";
 const SUCCESSOR_AND_READER: &str = "a successor reads beside others";
 const SUCCESSOR_GIVES_UP: &str = "a successor gives up";
 const SUCCESSOR_HAS_IT: &str = "a successor has the lock as it announces itself";
+
+// What only readers that wait for a word to change can come to: the same.
+const READER_NEED_NOT_SLEEP: &str = "a reader that is about to sleep sees the end of its phase";
+const READER_TAKES_ANOTHERS_PERMIT: &str = "a reader that does not sleep takes the permit of one that does";
+const READER_WOKEN_TOO_EARLY: &str = "a reader is woken by the writer of an earlier phase";
 
 struct Rw<L> {
     lock: L,
@@ -215,7 +220,8 @@ fn spawn<L: RawRwLock + 'static, T: 'static>(rw: &Arc<Rw<L>>, f: impl FnOnce(&Rw
 }
 
 fn readers_and_a_writer<L: RawRwLock + 'static>() {
-    explore::<L>(2, &[READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_WAITS, TWO_SLEEP], |rw| {
+    let states = [READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_WAITS, TWO_SLEEP, READER_TAKES_ANOTHERS_PERMIT];
+    explore::<L>(2, &states, |rw| {
         let reader = spawn(&rw, |rw| {
             rw.read();
             rw.read();
@@ -433,6 +439,101 @@ fn a_sole_owner_admits_a_hasty_reader<L: RawRwLock + 'static>() {
     );
 }
 
+/// A sole owner has unlocked, and looks for sleepers late: its reader has gone, another writer has been there, a third one
+/// is, and a reader sleeps in that one's phase, which is of the same parity. The yields are where the others must go on.
+fn a_late_sole_owner<L: RawRwLock + 'static>() {
+    explore::<L>(2, &[READER_WAITS, WRITER_AT_ONCE, READER_NEED_NOT_SLEEP, READER_WOKEN_TOO_EARLY], |rw| {
+        let slow_write = |rw: &Rw<L>| {
+            let guard = rw.lock.lock();
+            rw.change();
+            thread::yield_now();
+            // SAFETY: the guard of the acquisition above.
+            unsafe { rw.lock.unlock(guard) };
+        };
+        let reader = spawn(&rw, |rw| {
+            rw.read();
+            thread::yield_now();
+            rw.read();
+        });
+        let writer = spawn(&rw, move |rw| {
+            rw.write();
+            slow_write(rw);
+        });
+        slow_write(&rw);
+        reader.join().unwrap();
+        writer.join().unwrap();
+        rw.finish(3);
+    });
+}
+
+/// A reader that is about to sleep, and a writer at the end of its phase, are a Dekker pair.
+fn a_reader_and_a_writer_see_each_other<L: RawRwLock + 'static>(test: &str, end_of_phase: &str, spare: &[&str]) {
+    let needed = [
+        "go_rw_mutex.rs, register: fetch_add",
+        "go_rw_mutex.rs, must_wait: load",
+        "go_rw_mutex.rs, wake_sleepers: load",
+        end_of_phase,
+        // Of the semaphore.
+        "model_lock.rs, lock_and_count: fetch_add",
+        "model_lock.rs, count: load",
+        "table.rs, add: fetch_add",
+        "table.rs, take: load",
+    ];
+    let spare = [spare, &["table.rs, take: compare_exchange"]].concat();
+    each_site(test, &needed, &spare, || {
+        explore::<L>(3, &[READER_WAITS, READER_NEED_NOT_SLEEP], |rw| {
+            let reader = spawn(&rw, |rw| rw.read());
+            let writes = rw.write();
+            reader.join().unwrap();
+            rw.finish(writes);
+        });
+    });
+}
+
+#[test]
+fn a_reader_and_a_writer_in_turn_see_each_other() {
+    let test = concat!(module_path!(), "::a_reader_and_a_writer_in_turn_see_each_other");
+    a_reader_and_a_writer_see_each_other::<Plain>(test, "go_rw_mutex.rs, end_phase: fetch_add", &[]);
+}
+
+/// If it is a sole owner. One that has come in turn has met the reader before.
+#[test]
+fn a_reader_and_a_sole_owner_see_each_other() {
+    let test = concat!(module_path!(), "::a_reader_and_a_sole_owner_see_each_other");
+    let end = "go_rw_mutex.rs, end_sole_and_admit: compare_exchange";
+    a_reader_and_a_writer_see_each_other::<Sole>(test, end, &["go_rw_mutex.rs, end_phase: fetch_add"]);
+}
+
+/// One that gives up ends its phase, too.
+#[test]
+fn a_reader_and_a_writer_that_gives_up_see_each_other() {
+    let test = concat!(module_path!(), "::a_reader_and_a_writer_that_gives_up_see_each_other");
+    let needed = [
+        "go_rw_mutex.rs, register: fetch_add",
+        "go_rw_mutex.rs, must_wait: load",
+        "go_rw_mutex.rs, wake_sleepers: load",
+        "go_rw_mutex.rs, retract: compare_exchange",
+    ];
+    let spare = [
+        "go_rw_mutex.rs, end_phase: fetch_add",
+        "model_lock.rs, lock_and_count: fetch_add",
+        "model_lock.rs, count: load",
+        "table.rs, add: fetch_add",
+        "table.rs, take: load",
+        "table.rs, take: compare_exchange",
+    ];
+    each_site(test, &needed, &spare, || {
+        explore::<Plain>(2, &[READER_WAITS, WRITER_GIVES_UP, READER_NEED_NOT_SLEEP], |rw| {
+            assert!(rw.lock.try_rlock());
+            let reader = spawn(&rw, |rw| rw.read());
+            let writes = rw.hasty_write();
+            rw.lock.runlock();
+            reader.join().unwrap();
+            rw.finish(writes);
+        });
+    });
+}
+
 /// The writers' lock alone, with a writer that gives up.
 #[test]
 fn in_turn() {
@@ -499,7 +600,7 @@ models! {
     one_shard: Sharded<1>, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer two_in_haste;
     sole: Sole, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
         a_hasty_reader_and_a_hasty_successor two_in_haste a_sole_owner_has_a_successor a_hasty_successor
-        a_sole_owner_admits_a_hasty_reader;
+        a_sole_owner_admits_a_hasty_reader a_late_sole_owner;
     sole_poor: SolePoor, readers_and_a_writer a_hasty_reader a_hasty_writer a_sole_owner_has_a_successor a_hasty_successor;
     sole_sharded: SoleSharded, readers_and_a_writer two_in_haste;
     two_shards: Sharded<2>, readers_and_a_writer attempts a_hasty_writer two_in_haste;

@@ -14,12 +14,12 @@
 //! | readers | how many readers have the lock, or wait for a writer; the successor of a sole owner among them |
 //! | S sole | the writer has the lock without `writers`. Only with W |
 //! | W | a writer has announced itself: later readers wait until it has unlocked |
-//! | P phase | changes with each writer that ends: readers wait on the semaphore of their phase |
+//! | P phase | changes with each writer that ends: readers wait for the end of their phase |
 //! | before | while W is set: of the readers that came before the writer, how many are left; else without a meaning |
 //!
 //! | step | changes the word by | then |
 //! |---|---|---|
-//! | `rlock` | readers + 1 | W was clear: has the lock. Else waits on `admitted[P]` |
+//! | `rlock` | readers + 1 | W was clear: has the lock. Else waits for the end of phase P |
 //! | `runlock` | readers - 1, before - 1 | W is set and before has become 0: releases `drained` |
 //! | `lock`, if W is clear and there is no reader | W and S set, before = 0 | has the lock: it is the sole owner |
 //! | `lock`, after `writers` is locked, if W is clear | W set, before = readers | before = 0: has the lock. Else waits on `drained` |
@@ -27,7 +27,7 @@
 //! | the successor reads | readers - 1, W set, before = readers | as `lock` above |
 //! | `unlock`, S is clear | W + 1: W is clear, P another | admits the readers that wait; unlocks `writers` |
 //! | `unlock`, S is set | S + 1: S and W are clear, P another | admits the readers that wait |
-//! | a reader that waits, and gives up | readers - 1, if W is set and P is its own | else it has been admitted, takes its permit, and has the lock |
+//! | a reader that waits, and gives up | readers - 1, if W is set and P is its own | else its phase has ended, and it has the lock |
 //! | a writer that waits, and gives up | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. Else it has the lock |
 //! | a successor that waits, and gives up | as a reader that does | unlocks `writers` |
 //!
@@ -41,25 +41,41 @@
 //! it is one, which a writer that gives up relies on: it must know how many to admit. `runlock` does not look at W
 //! first, so `before` changes while W is clear, too, and may wrap; that is why it is on top, and why a writer sets it.
 //!
-//! **One bit of phase is enough.** A reader that gives up must know whether it has been admitted meanwhile. Let it have
-//! come in phase k. While it has not taken its permit, phase k + 1 may begin, but does not end: not by an unlock, as
-//! the writer of k + 1 counts it in `before`; nor by one that gives up, as that waits until all that were admitted at
-//! the end of k have taken their permits, which `entering` counts: before it announces itself if it has a limit,
-//! else (its goroutine is unwound) before it retracts. So if W is set and P is its own, the phase is k, and no writer
-//! has admitted it. For the same reason a permit of one phase is never taken by a reader of another. A sole owner begins
-//! its phase when there is no reader, so each that has been admitted has taken its permit.
+//! **How readers wait.** A reader that spins goes in as soon as it sees the end of its phase: W is clear, or P is another.
+//! It takes no permit. One that is about to sleep registers, in the count of `sleepers` of its phase:
+//!
+//! | reader of phase P | writer, at the end of phase P |
+//! |---|---|
+//! | 1: `sleepers[P]` + 1 | 1: W is clear, P another |
+//! | 2: loads the word: its phase has ended? | 2: loads `sleepers[P]`: not 0? |
+//! | 3: if not, takes a permit of `admitted[P]`; begins anew | 3: if so, exchanges it for 0, and grants as many permits |
+//! | 3: if so, `sleepers[P]` - 1; if that is 0 already, takes a permit | |
+//!
+//! All four accesses of steps 1 and 2 are sequentially consistent, so the reader sees the end of the phase, or the writer
+//! sees the reader. Of each phase's parity, the registered readers are as many as `sleepers` and the permits, granted or
+//! about to be, together: so each of them finds one or the other, no matter whose. A writer may come to its step 2 late,
+//! when its readers have gone, and another writer after it, and others sleep in a phase of the same parity: they get the
+//! permits. So a permit is a hint: one that has taken it looks at the word again.
+//!
+//! **One bit of phase is enough.** A reader must not take a later phase for its own. Let it have come in phase k. While it
+//! has not seen the end of k, phase k + 1 may begin, but does not end. Not by an unlock, as the writer of k + 1 counts it
+//! in `before`. Nor by a writer that gives up: that waits until all readers that were admitted at the end of k have seen
+//! it, which `entering` counts: before it announces itself if it has a limit, else (its goroutine is unwound) before it
+//! retracts. So if W is set and P is its own, the phase is k, and no writer has admitted it. A sole owner begins its phase when there is no reader, so each that has been admitted has gone.
 //!
 //! Orderings. All changes of the word are RMWs, so each of them passes on what was released by those before it.
 //! `runlock` is a Release, and the writer's announcement, or its load after it has waited, an Acquire: it comes after
 //! all that was read. `unlock` is a Release, and `rlock` an Acquire: a reader comes after all writes; one that waits
-//! comes after them by its permit. Writers are ordered by the word: each begins with an Acquire, and ends with a Release.
+//! comes after them by the load that sees the end of its phase. Writers are ordered by the word: each begins with an
+//! Acquire, and ends with a Release.
 //!
 //! Source: Go's `sync/rwmutex.go`, in the development tree of 1.28; deadlines and the downgrade are ours.
 
+use std::cell::Cell;
 use std::fmt;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 #[cfg(not(sudog_loom))]
 use std::time::Duration;
 
@@ -142,9 +158,11 @@ pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     writers: W,
     /// A permit for the writer, from the last of the readers before it.
     drained: S,
-    /// Permits for readers, by the phase in which they came.
+    /// Readers that sleep or are about to, by the phase in which they came.
+    sleepers: [AtomicU32; 2],
+    /// Permits for these.
     admitted: [S; 2],
-    /// Readers that have been admitted, and have not taken their permits.
+    /// Readers that have been admitted, and have not seen it.
     entering: AtomicU32,
 }
 
@@ -178,6 +196,7 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
             state: AtomicU64::new(0),
             writers: W::INIT,
             drained: S::INIT,
+            sleepers: [const { AtomicU32::new(0) }; 2],
             admitted: [S::INIT; 2],
             entering: AtomicU32::new(0),
         }
@@ -297,44 +316,39 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// A reader, or a successor, that has found W set in `old`, and counted itself.
     fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>, what: &'static str) -> Result<(), WaitError> {
         // A goroutine that is unwound leaves its sleep by a panic.
-        let waiting = Waiting(self, old & PHASE);
-        let admitted = &self.admitted[usize::from(old & PHASE != 0)];
-        spin_while(READER_PAUSES, || self.state.load(Relaxed) & (WRITER | PHASE) == WRITER | (old & PHASE));
-        // SAFETY: null.
-        unsafe { sudog_runtime::note_wait(what, ptr::null()) };
-        let over = admitted.acquire_limited(Order::Fifo, limit);
-        if over.is_ok() {
-            mem::forget(waiting);
-            self.enter();
-            return over;
-        }
-        let withdrawn = self.withdraw(old & PHASE);
-        mem::forget(waiting);
-        if withdrawn { over } else { Ok(()) }
-    }
-
-    /// A reader has taken its permit.
-    fn enter(&self) {
-        // Release: a thread that reads 0 comes after the taking of the permits.
-        self.entering.fetch_sub(1, Release);
-    }
-
-    /// A reader that stands in no line any more gives up. False if it has been admitted: it has the lock.
-    ///
-    /// Should this be unwound, it is to be called again.
-    #[cold]
-    fn withdraw(&self, phase: u64) -> bool {
-        let mut old = self.state.load(Relaxed);
-        // One bit of phase is enough: see above.
-        while old & (WRITER | PHASE) == WRITER | phase {
-            match self.state.compare_exchange_weak(old, old - READER, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => old = now,
+        let waiting = WaitingReader { rw: self, phase: old & PHASE, registered: Cell::new(false) };
+        loop {
+            spin_while(READER_PAUSES, || self.must_wait(old & PHASE, Relaxed));
+            if !self.must_wait(old & PHASE, Acquire) || !waiting.register() {
+                break;
+            }
+            // SAFETY: null.
+            unsafe { sudog_runtime::note_wait(what, ptr::null()) };
+            if let over @ Err(_) = waiting.sleep(limit) {
+                let withdrawn = waiting.withdraw();
+                mem::forget(waiting);
+                return if withdrawn { over } else { Ok(()) };
+            }
+            if cfg!(sudog_loom) && self.must_wait(old & PHASE, Relaxed) {
+                mark("a reader is woken by the writer of an earlier phase");
             }
         }
-        self.admitted[usize::from(phase != 0)].acquire(Order::Fifo); // there, or on its way
+        mem::forget(waiting);
         self.enter();
-        false
+        Ok(())
+    }
+
+    /// Whether this phase has not ended. For one that has come in it, and has not called [`enter`](Self::enter).
+    #[inline]
+    fn must_wait(&self, phase: u64, ordering: Ordering) -> bool {
+        self.state.load(ordering) & (WRITER | PHASE) == WRITER | phase
+    }
+
+    /// A reader has seen that it has been admitted.
+    #[inline]
+    fn enter(&self) {
+        // Release: a thread that reads 0 comes after the load that has seen it.
+        self.entering.fetch_sub(1, Release);
     }
 
     #[cold]
@@ -590,7 +604,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
         let mut old = self.state.load(Relaxed);
         while before(old) != 0 {
-            match self.state.compare_exchange_weak(old, old.wrapping_add(WRITER), Relaxed, Relaxed) {
+            match self.state.compare_exchange_weak(old, old.wrapping_add(WRITER), SeqCst, Relaxed) {
                 Ok(_) => return Some(old),
                 Err(now) => old = now,
             }
@@ -608,11 +622,27 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    #[cold]
+    #[inline]
     fn admit_some(&self, phase: u64, n: u32) {
-        // Relaxed: a thread that reads it owns `writers`, and so comes after us.
+        // Relaxed: a thread that reads it owns `writers`, and so comes after us. Some of them may have taken themselves
+        // off already; then it is below 0 for a moment.
         self.entering.fetch_add(n, Relaxed);
-        self.admitted[usize::from(phase != 0)].grant_many(n);
+        self.wake_sleepers(phase);
+    }
+
+    /// Step 2 of a writer. Step 1 was SeqCst.
+    #[inline]
+    fn wake_sleepers(&self, phase: u64) {
+        if self.sleepers[usize::from(phase != 0)].load(SeqCst) != 0 {
+            self.grant_to_sleepers(phase);
+        }
+    }
+
+    #[cold]
+    fn grant_to_sleepers(&self, phase: u64) {
+        let phase = usize::from(phase != 0);
+        // Relaxed: that the phase has ended, they see in the word; a permit orders what came before it.
+        self.admitted[phase].grant_many(self.sleepers[phase].swap(0, Relaxed));
     }
 
     /// The end of a write. A goroutine may be unwound as it admits readers: they are in then, and `writers` is unlocked.
@@ -680,7 +710,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             // a writer that is there has either counted itself as a reader, and waits, or has not yet.
             self.entering.fetch_add(n.wrapping_sub(counted), Relaxed);
             counted = n;
-            match self.state.compare_exchange_weak(old, old + SOLE + then_read, Release, Relaxed) {
+            match self.state.compare_exchange_weak(old, old + SOLE + then_read, SeqCst, Relaxed) {
                 Ok(_) => break,
                 Err(now) => old = now,
             }
@@ -689,13 +719,13 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             mark("a sole owner admits more than one");
         }
         if counted > 0 {
-            self.admitted[usize::from(old & PHASE != 0)].grant_many(counted);
+            self.wake_sleepers(old & PHASE);
         }
     }
 
     #[inline]
     fn end_phase(&self, then_read: u64) {
-        let old = self.state.fetch_add(WRITER + then_read, Release);
+        let old = self.state.fetch_add(WRITER + then_read, SeqCst);
         if old & WRITER == 0 || before(old) != 0 {
             fatal("sync: Unlock of unlocked RWMutex");
         }
@@ -815,14 +845,88 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     }
 }
 
-/// A reader whose goroutine is being unwound while it waits, and its phase.
-struct Waiting<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>, u64);
+/// A reader that waits. Dropped if its goroutine is unwound.
+struct WaitingReader<'a, W: RawLock, S: Semaphore> {
+    rw: &'a GoRwMutex<W, S>,
+    phase: u64,
+    /// It is counted in `sleepers`, or by a writer that has taken it from there.
+    registered: Cell<bool>,
+}
 
-impl<W: RawLock, S: Semaphore> Drop for Waiting<'_, W, S> {
+impl<W: RawLock, S: Semaphore> WaitingReader<'_, W, S> {
+    fn sleepers(&self) -> &AtomicU32 {
+        &self.rw.sleepers[usize::from(self.phase != 0)]
+    }
+
+    fn admitted(&self) -> &S {
+        &self.rw.admitted[usize::from(self.phase != 0)]
+    }
+
+    /// Steps 1 and 2. False if the phase has ended: the reader is not registered then.
+    fn register(&self) -> bool {
+        self.sleepers().fetch_add(1, SeqCst);
+        self.registered.set(true);
+        // SeqCst contains Acquire.
+        let must_wait = self.rw.must_wait(self.phase, SeqCst);
+        if !must_wait {
+            mark("a reader that is about to sleep sees the end of its phase");
+            self.unregister();
+        }
+        must_wait
+    }
+
+    /// Step 3, if it must wait.
+    fn sleep(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        self.admitted().acquire_limited(Order::Fifo, limit)?;
+        self.registered.set(false);
+        Ok(())
+    }
+
+    /// Step 3, if it need not.
+    ///
+    /// Should this be unwound, it is to be called again.
+    #[cold]
+    fn unregister(&self) {
+        if !self.registered.get() {
+            return;
+        }
+        let mut old = self.sleepers().load(Relaxed);
+        while old != 0 {
+            // Relaxed: it publishes nothing.
+            match self.sleepers().compare_exchange_weak(old, old - 1, Relaxed, Relaxed) {
+                Ok(_) => return self.registered.set(false),
+                Err(now) => old = now,
+            }
+        }
+        mark("a reader that does not sleep takes the permit of one that does");
+        self.admitted().acquire(Order::Fifo); // there, or on its way
+        self.registered.set(false);
+    }
+
+    /// A reader that stands in no line any more gives up. False if it has been admitted: it has the lock.
+    ///
+    /// Should this be unwound, it is to be called again.
+    #[cold]
+    fn withdraw(&self) -> bool {
+        self.unregister();
+        let mut old = self.rw.state.load(Acquire);
+        // One bit of phase is enough: see above.
+        while old & (WRITER | PHASE) == WRITER | self.phase {
+            match self.rw.state.compare_exchange_weak(old, old - READER, Relaxed, Acquire) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        self.rw.enter();
+        false
+    }
+}
+
+impl<W: RawLock, S: Semaphore> Drop for WaitingReader<'_, W, S> {
     #[cold]
     fn drop(&mut self) {
-        if !self.0.withdraw(self.1) {
-            self.0.runlock();
+        if !self.withdraw() {
+            self.rw.runlock();
         }
     }
 }
@@ -870,6 +974,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
             state: AtomicU64::new(0),
             writers: W::new(),
             drained: S::new(0),
+            sleepers: [AtomicU32::new(0), AtomicU32::new(0)],
             admitted: [S::new(0), S::new(0)],
             entering: AtomicU32::new(0),
         }
