@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -74,6 +74,18 @@ fn note_progress(row: usize, longest: &mut usize) {
 /// Tries until `outcome`, which is told how many goroutines the attempt has spread, has been true `IN_A_ROW` times without
 /// a false one between. `None`: the attempt says nothing.
 fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) -> Option<bool>) {
+    const REST: Duration = Duration::from_millis(1); // the other workers have ended their goroutines, and are idle
+    until_in_a_row(IN_A_ROW, REST, workers, attempt, outcome);
+}
+
+/// [`again_and_again`], with the length of the row, and a rest between two attempts.
+fn until_in_a_row<T>(
+    length: usize,
+    rest: Duration,
+    workers: usize,
+    attempt: fn() -> T,
+    outcome: fn(T, usize) -> Option<bool>,
+) {
     let _alone = alone();
     if thread::available_parallelism().map_or(1, usize::from) < workers {
         return; // no more workers get goroutines than there are processors
@@ -81,7 +93,7 @@ fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) 
     run(move || {
         set_max_procs(workers);
         let (mut row, mut longest) = (0, 0);
-        while row < IN_A_ROW {
+        while row < length {
             let before = census().spread;
             let result = attempt();
             row = match outcome(result, census().spread - before) {
@@ -90,7 +102,7 @@ fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) 
                 None => row,
             };
             note_progress(row, &mut longest);
-            sleep(Duration::from_millis(1)); // the other workers have ended their goroutines, and are idle
+            sleep(rest);
         }
     });
 }
@@ -228,4 +240,35 @@ fn work_is_stolen_from_a_worker_that_has_no_time_for_it() {
         go(move || tx.send(()).unwrap());
         rx.recv().unwrap();
     });
+}
+
+/// Two goroutines that compute, and enter the runtime all the time, do not share a worker beside an idle one: the first does
+/// not give way to the second before a thief has come. The thief has ended its last goroutine a moment before, at various
+/// times: it finds the second too young, and is about to sleep. A row of two hundred, as the slice is often over too late.
+#[test]
+fn two_that_compute_do_not_share_a_worker() {
+    static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
+    let attempt = || {
+        let (done, places) = (Arc::new(WaitGroup::new()), Arc::new(Mutex::new(Vec::new())));
+        let end = Instant::now() + Duration::from_micros(500);
+        let earlier = Duration::from_micros(ATTEMPTS.fetch_add(1, SeqCst) as u64 % 16 * 5);
+        done.add(2);
+        for _ in 0..2 {
+            let (done, places) = (done.clone(), places.clone());
+            go(move || {
+                let begun = || places.lock().unwrap().len();
+                places.lock().unwrap().push(here());
+                let end = if begun() == 2 { end - earlier } else { end };
+                let calls = sudog::sync::RwMutex::new(0_u64); // whose unlock is a place to give way
+                while begun() < 2 || Instant::now() < end {
+                    *calls.write() += 1;
+                }
+                done.done();
+            });
+        }
+        done.wait();
+        let places = places.lock().unwrap();
+        places[0] != places[1]
+    };
+    until_in_a_row(200, Duration::ZERO, 2, attempt, |apart, _| Some(apart));
 }

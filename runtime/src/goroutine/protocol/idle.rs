@@ -328,6 +328,11 @@ impl Idle {
         self.sleeping.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether a worker sleeps, or looks for work. A hint.
+    pub(crate) fn any_is_idle(&self) -> bool {
+        self.any_sleeps() || self.searching.load(Ordering::Relaxed) != 0
+    }
+
     // ---- searching ----------------------------------------------------------------------------------------------
 
     /// An awake worker becomes a searcher.

@@ -19,6 +19,9 @@ use crate::{Instant, ParkResult};
 
 /// For how long a goroutine runs beside others before a call into the runtime makes it give way.
 const SLICE: Duration = Duration::from_micros(100);
+/// The same, beside goroutines that have not started, while another worker is idle: that one may have to be woken first,
+/// and it takes what has waited for [`AGE`](super::worker::AGE).
+const LONG_SLICE: Duration = Duration::from_millis(1);
 
 impl Worker {
     fn timers<R>(&self, f: impl FnOnce(&mut TimerHeap<&'static Fibre>) -> R) -> R {
@@ -54,14 +57,14 @@ impl Worker {
     /// Whether the running goroutine has had its slice, and another goroutine is there to have one. Asks the clock only
     /// at every 64th call.
     #[inline]
-    pub(crate) fn is_slice_over(&self) -> bool {
+    pub(crate) fn is_slice_over(&'static self) -> bool {
         let calls = self.own.calls.get().wrapping_add(1);
         self.own.calls.set(calls);
         (calls.is_multiple_of(64) || self.preempt.load(Ordering::Relaxed)) && self.ask_clock()
     }
 
     #[cold]
-    fn ask_clock(&self) -> bool {
+    fn ask_clock(&'static self) -> bool {
         let now = system::now();
         let over = match self.own.slice.get() {
             None => {
@@ -81,12 +84,27 @@ impl Worker {
             }
         }
         let due = || self.next_timer().is_some_and(|when| when <= now);
-        let gives_way = (over || preempted) && (self.has_work() || due());
+        let gives_way =
+            (over || preempted) && (self.has_work() || due()) && (preempted || !self.waits_for_thief(now, due));
         if gives_way && current::fibre().is_some() && current::current().is_none() {
             // Inside `without_switching`. The next call is asked, too: a round of two calls, of which each 64th is this
             // one, would else never give way.
             self.preempt.store(true, Ordering::Relaxed);
         }
         gives_way
+    }
+
+    /// All that waits here has not started, and another worker has nothing to do. If this worker began it, it would stay
+    /// here: two goroutines that compute would share one worker, beside one that sleeps, until they end. So the slice goes
+    /// on for a while, and a thief is woken.
+    fn waits_for_thief(&'static self, now: Instant, due: impl FnOnce() -> bool) -> bool {
+        let sched = self.sched();
+        let only_unstarted = || !self.has_started_work() && self.inbox.is_empty() && !sched.has_global_work();
+        let in_time = self.own.slice.get().is_some_and(|since| now - since <= LONG_SLICE);
+        let waits = in_time && sched.has_idle_worker() && only_unstarted() && !due();
+        if waits {
+            sched.wake_for_work();
+        }
+        waits
     }
 }

@@ -339,6 +339,11 @@ impl Sched {
         }
     }
 
+    /// Whether a worker has nothing to do, or is about to come. A hint.
+    pub(crate) fn has_idle_worker(&self) -> bool {
+        self.idle.any_is_idle() || self.workers().count() < self.idle.workers()
+    }
+
     /// Starts workers up to this place. False if there are not to be so many.
     pub(crate) fn start_up_to(&'static self, index: usize) -> bool {
         while self.worker(index).is_none() {
