@@ -2,7 +2,7 @@
 //!
 //! A slice begins at the first choice that is not `next`, and is measured from the 64th call after that, or the first
 //! after the watcher has asked: the clock is read once in 64 calls. It ends only if another goroutine is there to have
-//! the next one.
+//! the next one; and later if an idle worker may take that one: see `waits_for_thief`.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
