@@ -243,32 +243,38 @@ fn work_is_stolen_from_a_worker_that_has_no_time_for_it() {
 }
 
 /// Two goroutines that compute, and enter the runtime all the time, do not share a worker beside an idle one: the first does
-/// not give way to the second before a thief has come. The thief has ended its last goroutine a moment before, at various
-/// times: it finds the second too young, and is about to sleep. A row of two hundred, as the slice is often over too late.
+/// not give way to the second before a thief has come, or a millisecond is over. The thief has ended its last goroutine a
+/// moment before, at various times: it finds the second too young, and is about to sleep. A row of sixty, as slices were
+/// over too soon in every third attempt.
 #[test]
 fn two_that_compute_do_not_share_a_worker() {
+    const LONG_SLICE: Duration = Duration::from_millis(1);
     static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
     let attempt = || {
-        let (done, places) = (Arc::new(WaitGroup::new()), Arc::new(Mutex::new(Vec::new())));
-        let end = Instant::now() + Duration::from_micros(500);
+        let (done, begun) = (Arc::new(WaitGroup::new()), Arc::new(Mutex::new(Vec::new())));
+        let end = Instant::now() + LONG_SLICE / 2;
         let earlier = Duration::from_micros(ATTEMPTS.fetch_add(1, SeqCst) as u64 % 16 * 5);
         done.add(2);
         for _ in 0..2 {
-            let (done, places) = (done.clone(), places.clone());
+            let (done, begun) = (done.clone(), begun.clone());
             go(move || {
-                let begun = || places.lock().unwrap().len();
-                places.lock().unwrap().push(here());
-                let end = if begun() == 2 { end - earlier } else { end };
+                let how_many = || begun.lock().unwrap().len();
+                begun.lock().unwrap().push((here(), Instant::now()));
+                let end = if how_many() == 2 { end - earlier } else { end };
                 let calls = sudog::sync::RwMutex::new(0_u64); // whose unlock is a place to give way
-                while begun() < 2 || Instant::now() < end {
+                while how_many() < 2 || Instant::now() < end {
                     *calls.write() += 1;
                 }
                 done.done();
             });
         }
         done.wait();
-        let places = places.lock().unwrap();
-        places[0] != places[1]
+        let begun = begun.lock().unwrap();
+        let [(place, time), (other_place, later)] = begun[..] else { panic!("two have begun") };
+        (place != other_place, later.saturating_duration_since(time))
     };
-    until_in_a_row(200, Duration::ZERO, 2, attempt, |apart, _| Some(apart));
+    // That no thief had a processor for so long says nothing.
+    until_in_a_row(60, Duration::ZERO, 2, attempt, |(apart, between), _| {
+        (apart || between < LONG_SLICE).then_some(apart)
+    });
 }
