@@ -244,8 +244,8 @@ fn work_is_stolen_from_a_worker_that_has_no_time_for_it() {
 
 /// Two goroutines that compute, and enter the runtime all the time, do not share a worker beside an idle one: the first does
 /// not give way to the second before a thief has come, or a millisecond is over. The thief has ended its last goroutine a
-/// moment before, at various times: it finds the second too young, and is about to sleep. A row of sixty, as slices were
-/// over too soon in every third attempt.
+/// moment before, at various times: it finds the second too young, and is about to sleep. A row of sixty, as without this
+/// rule most attempts come out right all the same.
 #[test]
 fn two_that_compute_do_not_share_a_worker() {
     const LONG_SLICE: Duration = Duration::from_millis(1);

@@ -6,10 +6,9 @@
 //! | policy that does not | polls the grant until its turn comes | watches its bucket, or its gate |
 //! | woken by grant `g` | policies that sleep: `g` | `g + NEAR`, which is near now |
 //!
-//! A thread that has been woken ahead of its turn, with more waiters than processors, yields once before it polls.
-//!
 //! So the next waiters are awake and polling when their turn comes, and a handover costs them a cache miss, not a
-//! wake-up.
+//! wake-up. A thread that has been woken ahead of its turn, with more waiters than processors, yields once before it
+//! polls: see `give_way`.
 //!
 //! The paper has this for listing 2, as its `LongTermThreshold`; there near waiters are never woken, so they cannot
 //! sleep. If its poster of `g` is preempted between the grant and the wake-up, the waiter at `g + NEAR` sleeps on
@@ -55,6 +54,9 @@ pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
 /// the waiter before it may have been woken for the same processor, and polling would keep that one from its turn: so a
 /// thread yields first. On one processor no waiter polls. A goroutine does not yield: the others of its worker may run
 /// for long.
+///
+/// A wait that returns without a sleep yields as well: that of a waiter that has just enlisted at a location, or has
+/// found its bucket changed. The next look at the grant follows, so nothing is missed.
 #[cold]
 fn give_way(turn: &Turn<'_>) {
     let processors = u64::from(num_cpus());

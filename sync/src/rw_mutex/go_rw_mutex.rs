@@ -691,6 +691,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     fn end_sole(&self, old: u64, then_read: u64) {
         let waits = readers(old) != 0;
+        // Release is enough without readers: a reader takes itself out of `sleepers` before it takes itself out of the
+        // word, so none is registered.
         if waits || self.state.compare_exchange(old, old + SOLE + then_read, Release, Relaxed).is_err() {
             self.end_sole_and_admit(then_read);
         }
