@@ -1,40 +1,52 @@
-//! x/sync's weighted semaphore: tokens under a short lock, and a wait list of acquirers that want more than there are.
+//! x/sync's weighted semaphore: a word of tokens, and a wait list of acquirers that want more than there are.
 //!
 //! ```text
-//!   Weighted
-//!     size
-//!     lock: held, and the line:   Waiter ⇄ Waiter ⇄ ... ⇄ Waiter     each on its waiter's stack,
-//!                                  first                   last       with a counter to wait on
+//!   63        62                                     0
+//!  ┌─────────┬────────────────────────────────────────┐
+//!  │ WAITERS │ held: tokens that have been acquired   │      the line, under a lock:
+//!  └─────────┴────────────────────────────────────────┘        Waiter ⇄ Waiter ⇄ ... ⇄ Waiter    each on its waiter's stack,
+//!                                                               first                   last      with a counter to wait on
 //! ```
 //!
-//! | step | actor | under the lock | then |
-//! |---|---|---|---|
-//! | take | an acquire, if the list is empty and its tokens are free | `held +=` its tokens | |
-//! | join | any other acquire | a `Waiter` at the end: `Queued` | waits for a permit on its own counter |
-//! | give | a release; a waiter that leaves from the front | `held -=`; while the first in line fits: unlinks it, `Granted`, `held +=` its tokens | gives a permit to each of them |
-//! | leave | a waiter whose limit has come, or that is unwound | if it is `Queued`: unlinks itself, `Left` | takes its permit if it was `Granted`; it is there, or on its way |
+//! | step | actor | condition | the word | then |
+//! |---|---|---|---|---|
+//! | take | an acquire | no `WAITERS`; its tokens are free | `held +=` its tokens | |
+//! | give back | a release | no `WAITERS` | `held -=` its tokens | |
+//! | join | any other acquire, under the lock | | `WAITERS` | a `Waiter` at the end: `Queued`; waits for a permit on its own counter |
+//! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` that one's tokens; no `WAITERS` if none is left | unlinks them, `Granted`; unlocks; gives a permit to each |
+//! | leave | a waiter whose limit has come, or that is unwound; under the lock | it is `Queued` | as for a grant | unlinks itself, `Left`. If it was `Granted`, it takes its permit, which is there or on its way |
 //!
-//! While the list has a waiter, the first one's tokens are not free. So only an acquire without waiters takes, and a
-//! waiter that leaves from behind the first changes nothing for the others.
+//! * `WAITERS` says that the line is not empty, whenever the lock is free. It is set by a compare-exchange, as any take or
+//!   release may come in between; while it is set, only the holder of the lock writes the word, by plain stores.
+//! * While it is set, the first one's tokens are not free. So only an acquire without waiters takes, and a waiter that
+//!   leaves from behind the first changes nothing for the others.
+//! * A waiter is freed when it has taken its permit, or has `Left`. So the giver does not touch it after the grant; and a
+//!   waiter that has been `Granted` cannot go before that grant.
 //!
-//! A waiter is freed when it has taken its permit, or has `Left`. So the giver does not touch it after the grant; and a
-//! waiter that has been `Granted` cannot go before that grant.
+//! Orderings. What was done before a release happens before what follows an acquire that its tokens went to: a release
+//! writes the word with Release, a take reads it with Acquire, and the compare-exchanges in between are of one release
+//! sequence. Plain stores break that sequence, so a holder of the lock comes after all that it had: `WAITERS` is set with
+//! Acquire, by a holder of the lock before. A grant passes that on by its permit.
 //!
-//! Source: `golang.org/x/sync/semaphore` of 2026-02.
+//! A cancel before a release is to be seen by an acquire that takes the tokens of that release (Go's issue 63615). So an
+//! acquire asks for it once more when it has its tokens, and gives them back if so.
+//!
+//! Source: `golang.org/x/sync/semaphore` of 2026-02, which has a mutex around each step.
 
 mod held;
 mod line;
 
 use std::fmt;
 use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited};
 use sudog_runtime::shim::{Mutex, MutexGuard};
-use sudog_runtime::{AtomicU32, Instant};
+use sudog_runtime::{AtomicU32, AtomicU64, Instant};
 
 pub use held::Held;
-use line::{Place, State, Waiter};
+use line::{Granted, Line, Place, Waiter};
 
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
@@ -47,8 +59,8 @@ use crate::context;
 /// waiters.
 ///
 /// With a context that is done, or a handle that is cancelled, an acquire fails even if tokens are free. A waiter that
-/// gives up at the moment at which it is given tokens passes them on. A deadline limits waiting only: tokens that are
-/// free are taken whatever the time.
+/// gives up at the moment at which it is given tokens passes them on; until then they are held. A deadline limits waiting
+/// only: tokens that are free are taken whatever the time.
 ///
 /// No wait allocates. What was done before a release happens before what follows an acquisition that its tokens went to.
 ///
@@ -67,15 +79,27 @@ use crate::context;
 /// ```
 pub struct Weighted {
     size: u64,
-    state: Mutex<State>,
+    state: AtomicU64,
+    line: Mutex<Line>,
 }
 
+/// In the word: the line is not empty. More than any number of tokens, so a word with it has none that are free.
+const WAITERS: u64 = 1 << 63;
+
 impl Weighted {
+    /// The most tokens that a semaphore can have: Go's sizes are of type `int64`.
+    pub const MAX_SIZE: u64 = i64::MAX as u64;
+
     const_unless_model! {
         /// A semaphore of so many tokens, all of them free.
+        ///
+        /// # Panics
+        ///
+        /// If they are more than [`MAX_SIZE`](Self::MAX_SIZE).
         #[must_use]
         pub const fn new(size: u64) -> Self {
-            Self { size, state: Mutex::new(State::new()) }
+            assert!(size <= Self::MAX_SIZE, "semaphore: larger than Weighted::MAX_SIZE");
+            Self { size, state: AtomicU64::new(0), line: Mutex::new(Line::new()) }
         }
     }
 
@@ -139,20 +163,12 @@ impl Weighted {
     /// stop.cancel();
     /// assert_eq!(semaphore.acquire_limited(1, &limit), Err(WaitError::Cancelled));
     /// ```
+    #[inline]
     pub fn acquire_limited(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        let mut state = self.state.lock();
-        // Under the lock: a cancel before a release is seen by an acquire that finds the tokens of that release.
         if is_cancelled(limit) {
             return Err(WaitError::Cancelled);
         }
-        if state.take(tokens, self.size) {
-            return Ok(());
-        }
-        if tokens > self.size {
-            drop(state);
-            return wait_for_ever(limit);
-        }
-        self.wait_in_line(state, tokens, limit)
+        if self.take(tokens) { self.unless_cancelled(tokens, limit) } else { self.acquire_slow(tokens, limit) }
     }
 
     /// Takes `tokens` tokens, if they are free and there is no waiter. Never waits.
@@ -166,9 +182,10 @@ impl Weighted {
     /// assert!(semaphore.try_acquire(2));
     /// assert!(!semaphore.try_acquire(1));
     /// ```
+    #[inline]
     #[must_use]
     pub fn try_acquire(&self, tokens: u64) -> bool {
-        self.state.lock().take(tokens, self.size)
+        self.take(tokens)
     }
 
     /// Gives `tokens` tokens back, and serves the first in line for as long as there are enough for them. The number
@@ -190,30 +207,117 @@ impl Weighted {
     /// semaphore.release(1);
     /// assert!(semaphore.try_acquire(1));
     /// ```
+    #[inline]
     #[track_caller]
     pub fn release(&self, tokens: u64) {
-        let mut state = self.state.lock();
-        let Some(held) = state.held.checked_sub(tokens) else {
-            drop(state);
-            panic!("semaphore: released more than held");
-        };
-        state.held = held;
-        let granted = state.grant(self.size);
-        drop(state);
-        granted.wake();
+        let mut state = self.state.load(Relaxed);
+        loop {
+            if state & WAITERS != 0 {
+                if self.release_to_waiters(tokens) {
+                    break;
+                }
+                state = self.state.load(Relaxed);
+                continue;
+            }
+            let Some(held) = state.checked_sub(tokens) else { released_more_than_held() };
+            match self.state.compare_exchange_weak(state, held, Release, Relaxed) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
         sudog_runtime::safepoint();
     }
 
     /// How many stand in line at this moment. For tests and the curious: it costs a walk along the line, under the lock.
     #[must_use]
     pub fn waiters(&self) -> usize {
-        self.state.lock().len()
+        self.line.lock().len()
+    }
+
+    /// Takes tokens that are free, if there are no waiters.
+    #[inline]
+    fn take(&self, tokens: u64) -> bool {
+        let mut state = self.state.load(Relaxed);
+        while self.fits(state, tokens) {
+            match self.state.compare_exchange_weak(state, state + tokens, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Whether so many are free. Not if there are waiters: that bit is more than any size.
+    #[inline]
+    fn fits(&self, state: u64, tokens: u64) -> bool {
+        self.size.checked_sub(state).is_some_and(|free| tokens <= free)
+    }
+
+    /// The caller has taken tokens, and keeps them, unless a cancel came before the release that they are from.
+    #[inline]
+    fn unless_cancelled(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        if is_cancelled(limit) {
+            self.release(tokens);
+            return Err(WaitError::Cancelled);
+        }
+        Ok(())
     }
 
     #[cold]
+    fn acquire_slow(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        if tokens > self.size {
+            return wait_for_ever(limit);
+        }
+        let line = self.line.lock();
+        let mut state = self.state.load(Relaxed);
+        while state & WAITERS == 0 {
+            let takes = self.fits(state, tokens);
+            let new = if takes { state + tokens } else { state | WAITERS };
+            // Acquire: who takes comes after the releases; and so do all plain stores that follow WAITERS.
+            match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
+                Ok(_) if takes => {
+                    drop(line);
+                    return self.unless_cancelled(tokens, limit);
+                }
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        self.wait_in_line(line, tokens, limit)
+    }
+
+    /// False if there are no waiters any more.
+    #[cold]
+    #[track_caller]
+    fn release_to_waiters(&self, tokens: u64) -> bool {
+        let mut line = self.line.lock();
+        // Relaxed, as in `leave`: what was written under the lock is visible; and if there are waiters, no other thread
+        // writes it now.
+        let state = self.state.load(Relaxed);
+        if state & WAITERS == 0 {
+            return false;
+        }
+        let Some(held) = (state & !WAITERS).checked_sub(tokens) else {
+            drop(line);
+            released_more_than_held()
+        };
+        let granted = self.grant(&mut line, held);
+        drop(line);
+        granted.wake();
+        true
+    }
+
+    /// Takes tokens for the first in line, and unlinks them, for as long as there are enough. The lock is held, and
+    /// there were waiters when it was taken.
+    fn grant(&self, line: &mut Line, held: u64) -> Granted {
+        let (held, granted) = line.grant(held, self.size);
+        self.state.store(held | if line.is_empty() { 0 } else { WAITERS }, Release);
+        granted
+    }
+
     fn wait_in_line(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut line: MutexGuard<'_, Line>,
         tokens: u64,
         limit: &WaitLimit<'_>,
     ) -> Result<(), WaitError> {
@@ -230,9 +334,9 @@ impl Weighted {
         let waiter = Waiter::new(tokens);
         // SAFETY: it does not move, and this frame is left only when it is no more in line: its permit is given after it
         // has been unlinked, and `leave` unlinks it, or waits for that permit.
-        unsafe { state.push(&waiter) };
+        unsafe { line.push(&waiter) };
         let unwound = Unwound(self, &waiter);
-        drop(state);
+        drop(line);
         // SAFETY: null.
         unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
@@ -254,18 +358,19 @@ impl Weighted {
     /// Should this be unwound, it is to be called again.
     #[cold]
     fn leave(&self, waiter: &Waiter) -> bool {
-        let mut state = self.state.lock();
+        let mut line = self.line.lock();
         match waiter.place.get() {
             Place::Left => return true,
             Place::Granted => {
-                drop(state);
+                drop(line);
                 semacquire(&waiter.permit); // there, or on its way
                 return false;
             }
             Place::Queued => {}
         }
-        let granted = state.remove(waiter, self.size);
-        drop(state);
+        line.remove(waiter);
+        let granted = self.grant(&mut line, self.state.load(Relaxed) & !WAITERS);
+        drop(line);
         granted.wake();
         sudog_runtime::safepoint();
         true
@@ -283,15 +388,22 @@ fn wait_for_ever(limit: &WaitLimit<'_>) -> Result<(), WaitError> {
     semacquire_limited(&never, Order::Fifo, limit)
 }
 
+#[cold]
+#[track_caller]
+fn released_more_than_held() -> ! {
+    panic!("semaphore: released more than held")
+}
+
+#[inline]
 fn is_cancelled(limit: &WaitLimit<'_>) -> bool {
     limit.cancel.is_some_and(Cancel::is_cancelled)
 }
 
 impl fmt::Debug for Weighted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state.lock();
-        let (held, waiters) = (state.held, state.len());
-        drop(state);
+        let line = self.line.lock();
+        let (held, waiters) = (self.state.load(Relaxed) & !WAITERS, line.len());
+        drop(line);
         let mut all = f.debug_struct("Weighted");
         all.field("size", &self.size).field("held", &held).field("waiters", &waiters).finish()
     }

@@ -352,9 +352,24 @@ fn no_tokens_and_a_semaphore_of_none() {
     assert!(semaphore.try_acquire(0) && !semaphore.try_acquire(1));
     assert!(!semaphore.acquire_until(1, Instant::now()));
     semaphore.release(0);
-    let semaphore = Weighted::new(u64::MAX);
-    assert!(semaphore.try_acquire(u64::MAX) && !semaphore.try_acquire(1) && !semaphore.try_acquire(u64::MAX));
-    assert!(semaphore.try_acquire(0));
+    let semaphore = Weighted::new(Weighted::MAX_SIZE);
+    for too_many in [u64::MAX, 1 << 63] {
+        assert!(!semaphore.try_acquire(too_many) && !semaphore.acquire_until(too_many, Instant::now()));
+        assert!(catch_unwind(|| semaphore.release(too_many)).is_err());
+    }
+    assert!(semaphore.try_acquire(Weighted::MAX_SIZE) && !semaphore.try_acquire(1));
+    assert!(semaphore.try_acquire(0) && !semaphore.try_acquire(Weighted::MAX_SIZE));
+    for too_many in [u64::MAX, 1 << 63] {
+        assert!(catch_unwind(|| semaphore.release(too_many)).is_err());
+    }
+    semaphore.release(Weighted::MAX_SIZE);
+    assert_eq!(debug(&semaphore), state(Weighted::MAX_SIZE, 0, 0));
+}
+
+#[test]
+#[should_panic = "semaphore: larger than Weighted::MAX_SIZE"]
+fn too_large_a_semaphore() {
+    _ = Weighted::new(Weighted::MAX_SIZE + 1);
 }
 
 #[test]

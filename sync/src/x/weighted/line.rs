@@ -8,14 +8,13 @@ use sudog_runtime::shim::Cell;
 
 use sudog_runtime::goroutine::without_switching;
 
-pub(super) struct State {
-    pub(super) held: u64,
+pub(super) struct Line {
     first: Option<NonNull<Waiter>>,
     last: Option<NonNull<Waiter>>,
 }
 
 // SAFETY: the waiters that it links are touched by the holder of the lock it is in, on whatever thread; see `Waiter`.
-unsafe impl Send for State {}
+unsafe impl Send for Line {}
 
 /// Stands on the stack of the one that waits.
 pub(super) struct Waiter {
@@ -56,18 +55,13 @@ impl Drop for Waiter {
     }
 }
 
-impl State {
+impl Line {
     pub(super) const fn new() -> Self {
-        Self { held: 0, first: None, last: None }
+        Self { first: None, last: None }
     }
 
-    #[inline]
-    pub(super) fn take(&mut self, tokens: u64, size: u64) -> bool {
-        let free = self.first.is_none() && tokens <= size - self.held;
-        if free {
-            self.held += tokens;
-        }
-        free
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -96,8 +90,8 @@ impl State {
         self.last = Some(this);
     }
 
-    /// Takes out one that gives up, and serves those that it kept waiting.
-    pub(super) fn remove(&mut self, waiter: &Waiter, size: u64) -> Granted {
+    /// Takes out one that gives up. Those that it kept waiting are to be served.
+    pub(super) fn remove(&mut self, waiter: &Waiter) {
         waiter.place.set(Place::Left);
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match next {
@@ -108,37 +102,34 @@ impl State {
         match prev {
             // SAFETY: as above.
             Some(prev) => unsafe { prev.as_ref() }.next.set(next),
-            None => {
-                self.first = next;
-                return self.grant(size);
-            }
+            None => self.first = next,
         }
-        Granted(None)
     }
 
-    /// Takes tokens for the first in line, and unlinks them, for as long as there are enough.
-    pub(super) fn grant(&mut self, size: u64) -> Granted {
+    /// Unlinks the first in line for as long as there are enough tokens, of which so many are held. Says how many are
+    /// held then.
+    pub(super) fn grant(&mut self, mut held: u64, size: u64) -> (u64, Granted) {
         let first = self.first;
         let mut last = None;
         while let Some(waiter) = self.first {
             // SAFETY: in line, hence alive, and the lock is held.
             let waiter = unsafe { waiter.as_ref() };
-            if waiter.tokens > size - self.held {
+            if waiter.tokens > size - held {
                 break;
             }
-            self.held += waiter.tokens;
+            held += waiter.tokens;
             waiter.place.set(Place::Granted);
             self.first = waiter.next.get();
             last = Some(waiter);
         }
-        let Some(last) = last else { return Granted(None) };
+        let Some(last) = last else { return (held, Granted(None)) };
         last.next.set(None);
         match self.first {
             // SAFETY: as above.
             Some(first) => unsafe { first.as_ref() }.prev.set(None),
             None => self.last = None,
         }
-        Granted(first)
+        (held, Granted(first))
     }
 }
 
