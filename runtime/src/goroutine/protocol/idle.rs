@@ -16,6 +16,12 @@
 //! place of `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there
 //! may be more.
 //!
+//! A searcher that has seen fresh work only, which is not to be taken yet, *naps*: it sleeps for a short while, and then
+//! searches again. While a worker naps, more fresh work makes no wake-up ([`Idle::wake_any_for_fresh`]); anything else ends
+//! the nap. A worker that naps has the duties of a searcher: when it wakes, for whatever reason, it searches, or wakes
+//! another in its place. The pair is the waker's push, fence and look at `napping` against the end of the nap, which takes
+//! it off `napping`, and the fence of what follows: the next `prepare` or `wake_any`.
+//!
 //! The list, and the counts that decide whether the scheduler is at rest, are under a lock: to sleep and to wake cost
 //! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. A
 //! thread that takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake
@@ -33,6 +39,8 @@ pub(crate) struct Idle {
     sleeping: AtomicU32,
     /// How many look for work at this moment.
     searching: AtomicU32,
+    /// How many of the listed nap. Written under the lock; read by wakers without it.
+    napping: AtomicU32,
     /// The scheduler may end, and begin anew while the last are still leaving. Workers that have joined in this epoch
     /// or before must leave. Written under the lock. It never comes round: what is kept of an epoch may be used
     /// arbitrarily late.
@@ -77,6 +85,8 @@ pub(crate) struct Sleeper {
     timed: Cell<bool>,
     /// It does work that any worker can do.
     any: Cell<bool>,
+    /// It naps.
+    naps: Cell<bool>,
     /// It has looked once more and found nothing: it counts as awake no more.
     asleep_for_good: Cell<bool>,
     /// It was woken to search.
@@ -119,6 +129,7 @@ impl Sleeper {
             epoch: Cell::new(1),
             timed: Cell::new(false),
             any: Cell::new(false),
+            naps: Cell::new(false),
             asleep_for_good: Cell::new(false),
             to_search: Cell::new(false),
             poll: PollSleep::new(),
@@ -149,15 +160,15 @@ impl Idle {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
         let state = Mutex::new(State::new());
-        let (sleeping, searching, workers) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
-        Self { sleeping, searching, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
+        let [sleeping, searching, napping, workers] = [const { AtomicU32::new(0) }; 4];
+        Self { sleeping, searching, napping, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
     }
 
     #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
         let state = Mutex::new(State::new());
-        let (sleeping, searching, workers) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
-        Self { sleeping, searching, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
+        let [sleeping, searching, napping, workers] = [(); 4].map(|()| AtomicU32::new(0));
+        Self { sleeping, searching, napping, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
     }
 
     /// The epoch that a worker belongs to which joins now.
@@ -352,13 +363,24 @@ impl Idle {
     /// Sleeper, step 1; a searcher is none from now on. `timed` if it will wake by itself for something that matters;
     /// `any` if it can be woken for work that is not its own.
     pub(crate) fn prepare(&self, sleeper: &Sleeper, timed: bool, any: bool, searching: bool) {
+        self.list(sleeper, timed, any, false, searching);
+    }
+
+    /// [`prepare`](Self::prepare) of a searcher that has seen fresh work only, and will search again soon.
+    pub(crate) fn prepare_nap(&self, sleeper: &Sleeper, timed: bool) {
+        self.list(sleeper, timed, true, true, true);
+    }
+
+    fn list(&self, sleeper: &Sleeper, timed: bool, any: bool, naps: bool, searching: bool) {
         let mut state = self.state.lock();
         state.sleepers.push(sleeper);
         sleeper.timed.set(timed);
         sleeper.asleep_for_good.set(false);
         sleeper.any.set(any);
+        sleeper.naps.set(naps);
         sleeper.asleep.store(true, Ordering::Relaxed);
         self.sleeping.fetch_add(u32::from(any), Ordering::Relaxed);
+        self.napping.fetch_add(u32::from(naps), Ordering::Relaxed);
         if searching {
             self.searching.fetch_sub(1, Ordering::Relaxed);
         }
@@ -441,6 +463,7 @@ impl Idle {
         let it = unsafe { &*sleeper };
         it.asleep.store(false, Ordering::Relaxed);
         self.sleeping.fetch_sub(u32::from(it.any.get()), Ordering::Relaxed);
+        self.napping.fetch_sub(u32::from(it.naps.get()), Ordering::Relaxed);
         if it.asleep_for_good.replace(false) {
             state.awake += 1;
             state.timed -= u32::from(it.timed.get());
@@ -483,6 +506,20 @@ impl Idle {
     pub(crate) fn wake_any(&self) -> Wanted {
         full_fence();
         if self.searching.load(Ordering::Relaxed) != 0 {
+            Wanted::Nobody
+        } else if self.sleeping.load(Ordering::Relaxed) != 0 {
+            self.wake_searcher()
+        } else {
+            Wanted::AnotherWorker
+        }
+    }
+
+    /// [`wake_any`](Self::wake_any) for fresh work, which its maker is likely to begin before any other worker may: not
+    /// while a worker naps.
+    #[inline]
+    pub(crate) fn wake_any_for_fresh(&self) -> Wanted {
+        full_fence();
+        if self.searching.load(Ordering::Relaxed) != 0 || self.napping.load(Ordering::Relaxed) != 0 {
             Wanted::Nobody
         } else if self.sleeping.load(Ordering::Relaxed) != 0 {
             self.wake_searcher()
@@ -910,6 +947,98 @@ mod model {
             assert_eq!(idle.wake_any(), Wanted::AnotherWorker);
             assert_eq!(idle.abort(&sleepers[2].0), Woken::ForWork);
             assert_eq!(idle.awake(), 3);
+        });
+    }
+
+    /// Fresh work does not end a nap, whose time is always over in a model; the worker looks afterwards.
+    #[test]
+    fn fresh_work_of_a_nap_is_found_after_it() {
+        const IN_A_NAP: &str = "fresh work comes during a nap";
+        const WAKES: &str = "fresh work comes after the nap, and wakes the worker";
+        const SEEN: &str = "fresh work is seen before the worker sleeps";
+        check(4, &[IN_A_NAP, WAKES, SEEN], || {
+            let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
+            let sleeper = Arc::new(Sleeper::new());
+            idle.join(false);
+            idle.begin_search();
+            idle.prepare_nap(&sleeper, false);
+            let maker = {
+                let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
+                thread::spawn(move || {
+                    queue.0.fetch_add(1, Ordering::Relaxed);
+                    let napped = sleeper.is_asleep();
+                    let wanted = idle.wake_any_for_fresh();
+                    if napped && wanted == Wanted::Nobody && sleeper.is_asleep() {
+                        mark(IN_A_NAP);
+                    }
+                })
+            };
+            if idle.sleep(&sleeper, Some(Instant::now()), false) == Woken::ByClock {
+                idle.begin_search();
+            }
+            while !queue.take() {
+                idle.prepare(&sleeper, false, true, true);
+                if queue.0.load(Ordering::Relaxed) > 0 {
+                    mark(SEEN);
+                    if idle.abort(&sleeper) == Woken::ForWork {
+                        idle.begin_search();
+                    }
+                } else {
+                    assert_eq!(idle.sleep(&sleeper, None, false), Woken::ToSearch);
+                    mark(WAKES);
+                }
+            }
+            _ = idle.end_search();
+            maker.join().unwrap();
+            let counts = [&idle.napping, &idle.searching, &idle.sleeping].map(|count| count.load(Ordering::Relaxed));
+            assert_eq!(counts, [0; 3]);
+        });
+    }
+
+    /// A nap ends by work of the worker's own: another looks for what has come meanwhile, though none was woken for it.
+    #[test]
+    fn a_worker_that_naps_and_is_busy_then_wakes_another() {
+        const LEFT_TO_THE_NAP: &str = "fresh work wakes nobody, because of the nap";
+        const ANOTHER: &str = "the worker that napped wakes another";
+        check(2, &[LEFT_TO_THE_NAP, ANOTHER, TO_SEARCH], || {
+            let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
+            let napping = Arc::new(Sleeper::new());
+            idle.join(false);
+            idle.join(false);
+            idle.begin_search();
+            idle.prepare_nap(&napping, false);
+            let other = {
+                let (idle, queue) = (idle.clone(), queue.clone());
+                thread::spawn(move || {
+                    let (other, mut searching) = (Sleeper::new(), false);
+                    while !queue.take() {
+                        idle.prepare(&other, false, true, searching);
+                        searching = look_and_sleep(&idle, &queue, &other, false) == Woken::ToSearch;
+                    }
+                    if searching {
+                        _ = idle.end_search();
+                    }
+                })
+            };
+            let maker = {
+                let (idle, queue) = (idle.clone(), queue.clone());
+                thread::spawn(move || {
+                    queue.0.fetch_add(1, Ordering::Relaxed);
+                    if idle.wake_any_for_fresh() == Wanted::Nobody && idle.searching.load(Ordering::Relaxed) == 0 {
+                        mark(LEFT_TO_THE_NAP);
+                    }
+                })
+            };
+            let waker = {
+                let (idle, napping) = (idle.clone(), napping.clone());
+                thread::spawn(move || idle.wake(&napping))
+            };
+            if sleep(&idle, &napping, false) == Woken::ForWork && idle.wake_any() == Wanted::Nobody {
+                mark(ANOTHER);
+            }
+            for thread in [other, maker, waker] {
+                thread.join().unwrap();
+            }
         });
     }
 

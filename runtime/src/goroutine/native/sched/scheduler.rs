@@ -339,6 +339,14 @@ impl Sched {
         }
     }
 
+    /// [`wake_for_work`](Self::wake_for_work), for work that has just been made by a worker that runs.
+    #[inline]
+    pub(crate) fn wake_for_fresh_work(&'static self) {
+        if self.idle.wake_any_for_fresh() == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
+            _ = self.start_worker();
+        }
+    }
+
     /// Whether a worker has nothing to do, or is about to come. A hint.
     pub(crate) fn has_idle_worker(&self) -> bool {
         self.idle.any_is_idle() || self.workers().count() < self.idle.workers()

@@ -1,5 +1,8 @@
 //! A worker without work: it looks around for a while, steals what is old enough, and sleeps.
 //!
+//! If all that it has seen is too young it naps: it sleeps for [`NAP`], and looks again. Work that is made meanwhile does not
+//! wake it. A goroutine that starts others and waits for each of them would else keep one worker busy with looking.
+//!
 //! Stealing is *aged*: a thief remembers the tail of each ring, and takes, `AGE` later, only what stood before it. So a
 //! family of goroutines that start each other and wait for each other stays on one worker, where a switch costs
 //! nanoseconds; and what its worker has no time for is shared.
@@ -43,18 +46,23 @@ impl Worker {
     #[cold]
     pub(crate) fn wait_for_work(&'static self) -> Woken {
         self.looking.store(true, Ordering::Relaxed);
+        let mut spin = SPIN;
         let woken = loop {
-            match self.search_and_sleep() {
-                Woken::ToSearch => debug_assert!(self.own.searching.get()),
-                woken => break woken,
-            }
+            let naps = match self.search_and_sleep(spin) {
+                (Woken::ToSearch, naps) => naps,
+                (woken, _) => break woken,
+            };
+            debug_assert!(self.own.searching.get());
+            // What it saw before its nap is old by now.
+            spin = if naps { AGE } else { SPIN };
         };
         debug_assert!(!self.own.searching.get());
         self.looking.store(false, Ordering::Relaxed);
         woken
     }
 
-    fn search_and_sleep(&'static self) -> Woken {
+    /// Looks around for so long at least, and sleeps. Says why it woke, and whether it was a nap.
+    fn search_and_sleep(&'static self, spin: Duration) -> (Woken, bool) {
         let sched = self.sched();
         let is_enabled = self.is_enabled();
         if is_enabled && !self.own.searching.replace(true) {
@@ -72,10 +80,10 @@ impl Worker {
         let bubble =
             bubble::is_here().then(|| bubble::settle(self, || self.has_own_work(now) || sched.has_global_work()));
         if bubble == Some(bubble::Idle::Run) {
-            return self.found_work();
+            return (self.found_work(), false);
         }
-        let mut found = Found::Nothing;
-        let spin = if shim::num_cpus() > 1 { SPIN } else { Duration::ZERO };
+        let mut naps = false;
+        let spin = if shim::num_cpus() > 1 { spin } else { Duration::ZERO };
         let mut polled = begun;
         loop {
             if netpoll::is_awaited() && (now == begun || now.saturating_duration_since(polled) >= POLL) {
@@ -83,13 +91,12 @@ impl Worker {
                 netpoll::poll_now();
             }
             if self.has_own_work(now) || (is_enabled && sched.has_global_work()) {
-                return self.found_work();
+                return (self.found_work(), false);
             }
-            if is_enabled && let Some(seen) = self.steal(now) {
-                found = seen;
-                if found == Found::Work {
-                    return self.found_work();
-                }
+            match is_enabled.then(|| self.steal(now)).flatten() {
+                Some(Found::Work) => return (self.found_work(), false),
+                Some(Found::TooFresh) => naps = true,
+                Some(Found::Nothing) | None => {}
             }
             if now.saturating_duration_since(begun) >= spin {
                 break;
@@ -103,15 +110,20 @@ impl Worker {
         self.trim(now);
         // A bubble's timers are not the system's.
         let timer = self.next_timer().filter(|_| bubble.is_none());
-        let nap = (found == Found::TooFresh || bubble == Some(bubble::Idle::Nap)).then(|| now + NAP);
+        let nap = (naps || bubble == Some(bubble::Idle::Nap)).then(|| now + NAP);
         let trim = self.next_trim(now);
         let deadline = [timer, nap, trim].into_iter().flatten().min();
         let timed = timer.is_some() || bubble == Some(bubble::Idle::Nap);
-        sched.idle.prepare(&self.sleeper, timed, is_enabled, self.own.searching.replace(false));
-        // Anything that came before the wakers could see us asleep. TooFresh work is no reason to stay awake: the nap is
-        // there for it.
-        let work = self.has_own_work(now)
-            || is_enabled && (sched.has_global_work() || found == Found::Nothing && sched.has_work_in_rings());
+        let searching = self.own.searching.replace(false);
+        if naps {
+            sched.idle.prepare_nap(&self.sleeper, timed);
+        } else {
+            sched.idle.prepare(&self.sleeper, timed, is_enabled, searching);
+        }
+        // Anything that came before the wakers could see us asleep. Fresh work is no reason to stay awake: the nap is there
+        // for it.
+        let work =
+            self.has_own_work(now) || is_enabled && (sched.has_global_work() || !naps && sched.has_work_in_rings());
         let woken = if work {
             sched.idle.abort(&self.sleeper)
         } else if let Some(holder) = netpoll::Holder::take() {
@@ -119,9 +131,21 @@ impl Worker {
         } else {
             sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest())
         };
+        let woken = match woken {
+            Woken::ByClock if naps => {
+                sched.idle.begin_search();
+                Woken::ToSearch
+            }
+            Woken::ForWork if naps => {
+                // It will be busy: another one must look for what has come during the nap.
+                sched.wake_for_work();
+                Woken::ForWork
+            }
+            woken => woken,
+        };
         self.own.searching.set(woken == Woken::ToSearch);
         sysmon::rouse();
-        woken
+        (woken, naps)
     }
 
     fn found_work(&self) -> Woken {

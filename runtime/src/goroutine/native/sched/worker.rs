@@ -427,10 +427,10 @@ impl Worker {
     #[inline]
     pub(crate) fn submit(&'static self, work: Work) {
         // SAFETY: this is the owner.
-        if let Err(work) = unsafe { self.ring.push(work) } {
-            self.overflow(work);
+        match unsafe { self.ring.push(work) } {
+            Ok(()) => self.sched().wake_for_fresh_work(),
+            Err(work) => self.overflow(work),
         }
-        self.sched().wake_for_work();
     }
 
     #[cold]
@@ -441,6 +441,7 @@ impl Worker {
         // SAFETY: `take_half` has filled the first `n`.
         let works = half[..n].iter().map(|work| unsafe { work.assume_init() });
         self.sched().push_global(works.chain([work]));
+        self.sched().wake_for_work();
     }
 
     /// Leaves the work in its ring to the others.
