@@ -958,17 +958,15 @@ mod model {
         const SEEN: &str = "fresh work is seen before the worker sleeps";
         check(4, &[IN_A_NAP, WAKES, SEEN], || {
             let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
-            let sleeper = Arc::new(Sleeper::new());
+            let sleeper = Sleeper::new();
             idle.join(false);
             idle.begin_search();
             idle.prepare_nap(&sleeper, false);
             let maker = {
-                let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
+                let (idle, queue) = (idle.clone(), queue.clone());
                 thread::spawn(move || {
                     queue.0.fetch_add(1, Ordering::Relaxed);
-                    let napped = sleeper.is_asleep();
-                    let wanted = idle.wake_any_for_fresh();
-                    if napped && wanted == Wanted::Nobody && sleeper.is_asleep() {
+                    if idle.wake_any_for_fresh() == Wanted::Nobody && idle.napping.load(Ordering::Relaxed) > 0 {
                         mark(IN_A_NAP);
                     }
                 })
@@ -992,6 +990,27 @@ mod model {
             maker.join().unwrap();
             let counts = [&idle.napping, &idle.searching, &idle.sleeping].map(|count| count.load(Ordering::Relaxed));
             assert_eq!(counts, [0; 3]);
+        });
+    }
+
+    #[test]
+    fn a_nap_ends_by_any_work_that_is_not_fresh() {
+        loom::model(|| {
+            let (idle, sleeper) = (Idle::new(), Sleeper::new());
+            idle.join(false);
+            for wake in [|idle, _| Idle::wake_any(idle), |idle, sleeper| (Idle::wake(idle, sleeper), Wanted::Nobody).1]
+            {
+                idle.begin_search();
+                idle.prepare_nap(&sleeper, false);
+                assert_eq!(idle.wake_any_for_fresh(), Wanted::Nobody);
+                assert!(sleeper.is_asleep());
+                assert_eq!(wake(&idle, &sleeper), Wanted::Nobody);
+                assert!(!sleeper.is_asleep());
+                if idle.abort(&sleeper) == Woken::ToSearch {
+                    assert!(idle.end_search());
+                }
+            }
+            assert_eq!(idle.wake_any_for_fresh(), Wanted::AnotherWorker);
         });
     }
 
