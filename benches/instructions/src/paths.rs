@@ -206,6 +206,19 @@ pub const PATHS: [(&str, fn()); 27] = [
             select! { recv(a) -> v => { black_box(v); }, recv(b) -> v => { black_box(v); }, default => {} }
         });
     }),
+    ("select with one case, which is not ready, and a default", || {
+        let ch = Chan::<u64>::new(1);
+        rounds(|| {
+            select! { recv(ch) -> v => { black_box(v); }, default => {} }
+        });
+    }),
+    ("Weighted: try to acquire, release", || {
+        let semaphore = sudog::x::Weighted::new(4);
+        rounds(|| {
+            black_box(semaphore.try_acquire(2));
+            semaphore.release(2);
+        });
+    }),
     ("context, live: is it over", || {
         let (ctx, _cancel) = sudog::context::with_cancel(&sudog::context::background());
         rounds(|| {

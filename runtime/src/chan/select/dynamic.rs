@@ -12,6 +12,7 @@ use super::{Chosen, MAX_CASES, Waiters, try_select, wait_select};
 use crate::chan::port::{RecvPort, SendPort};
 use crate::chan::raw::Dir;
 use crate::chan::waiters::Waiter;
+use crate::goroutine;
 use crate::sema::{WaitError, WaitLimit};
 
 /// A select with any number of cases: each is a send, a receive or a future, and what to do with its result.
@@ -237,6 +238,7 @@ impl<'a, R> Select<'a, R> {
         if std::mem::take(&mut self.futures) {
             return pin!(SelectFuture::of(DynCases::new(cases))).try_now();
         }
+        goroutine::safepoint();
         let chosen = with_room(&cases, |refs, _, polls, locks| try_select(refs, polls, locks))?;
         Some(finish(cases, chosen))
     }

@@ -86,21 +86,13 @@ impl Waiters {
     }
 }
 
-/// Polls once. Go's `select` with a `default`.
+/// Polls once. Go's `select` with a `default`. The caller comes from a safepoint.
 #[inline]
 fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Option<Chosen> {
-    goroutine::safepoint();
     if let [case] = cases
-        && let Some(channel) = case.channel
+        && let Some(over) = try_by_a_look(case)
     {
-        let state = channel.raw().look();
-        match case.dir {
-            Dir::Send if state.is_full_for_certain() => return None,
-            Dir::Recv if state.is_empty_for_certain() => {
-                return state.is_closed().then_some(Chosen { case: 0, closed: true });
-            }
-            _ => {}
-        }
+        return over;
     }
     let polls = Order::shuffle(cases, order);
     if let Some(chosen) = try_each(cases, polls) {
@@ -109,6 +101,19 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
     let select = Selecting { cases, order: Order::new(cases, polls, locks) };
     select.lock_all();
     select.poll_and_unlock()
+}
+
+/// What becomes of a single case, if a look at its channel tells.
+#[inline(always)]
+fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
+    let state = case.channel?.raw().look();
+    match case.dir {
+        Dir::Send => state.is_full_for_certain().then_some(None),
+        Dir::Recv => {
+            let closed = || state.is_closed().then_some(Chosen { case: 0, closed: true });
+            state.is_empty_for_certain().then(closed)
+        }
+    }
 }
 
 /// Waits until a case can be done, or for the limit. Go's `select` without a `default`.
@@ -484,6 +489,28 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         if L::FUTURES {
             return pin!(SelectFuture::<StaticCases<N, L>>::new(list)).try_now();
         }
+        goroutine::safepoint();
+        if N == 1 {
+            let mut case = [CaseRef::NONE; N];
+            list.describe(&mut case);
+            return match try_by_a_look(&case[0]) {
+                Some(over) => over.map(|chosen| list.output(chosen)),
+                None => Self::try_apart(list),
+            };
+        }
+        Self::try_with_locks(list)
+    }
+
+    /// Not inline: what is in memory here stays in registers in the caller, if a look is enough.
+    #[inline(never)]
+    #[track_caller]
+    fn try_apart(list: L) -> Option<L::Output> {
+        Self::try_with_locks(list)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn try_with_locks(list: L) -> Option<L::Output> {
         let (mut order, mut locks) = ([0; N], [0; N]);
         let mut cases = [CaseRef::NONE; N];
         list.describe(&mut cases);

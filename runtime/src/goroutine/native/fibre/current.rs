@@ -282,14 +282,16 @@ pub(crate) fn yield_unwinding(fibre: &'static Fibre) {
 /// A call into the runtime: the place where a goroutine that has run for long gives way.
 #[inline(always)]
 pub(crate) fn safepoint() {
-    if let Some(fibre) = fibre() {
-        of_goroutine(fibre);
+    if let Some(fibre) = fibre()
+        && fibre.worker.count_call()
+    {
+        at_times(fibre);
     }
 
-    /// Out of line: threads come by often, and pay for one look.
+    #[cold]
     #[inline(never)]
-    fn of_goroutine(fibre: &Fibre) {
-        if fibre.worker.is_slice_over() {
+    fn at_times(fibre: &Fibre) {
+        if fibre.worker.ask_clock() {
             give_way();
         }
     }

@@ -58,13 +58,19 @@ impl Worker {
     /// at every 64th call.
     #[inline]
     pub(crate) fn is_slice_over(&'static self) -> bool {
+        self.count_call() && self.ask_clock()
+    }
+
+    /// Whether the clock is to be asked.
+    #[inline(always)]
+    pub(crate) fn count_call(&self) -> bool {
         let calls = self.own.calls.get().wrapping_add(1);
         self.own.calls.set(calls);
-        (calls.is_multiple_of(64) || self.preempt.load(Ordering::Relaxed)) && self.ask_clock()
+        calls.is_multiple_of(64) || self.preempt.load(Ordering::Relaxed)
     }
 
     #[cold]
-    fn ask_clock(&'static self) -> bool {
+    pub(crate) fn ask_clock(&'static self) -> bool {
         let now = system::now();
         let over = match self.own.slice.get() {
             None => {
