@@ -40,7 +40,7 @@ fn rounds(mut round: impl FnMut()) {
 pub const NOTHING: &str = "nothing";
 
 /// Name and code of each path. Names are the keys of `counts.tsv`.
-pub const PATHS: [(&str, fn()); 27] = [
+pub const PATHS: [(&str, fn()); 29] = [
     (NOTHING, || rounds(|| ())),
     ("GoMutex, default policy: lock, unlock", || {
         let mutex = GoMutex::new();
