@@ -315,7 +315,7 @@ mod models {
     #[test]
     fn the_pusher_sees_the_sleeper_or_is_seen() {
         let test = concat!(module_path!(), "::the_pusher_sees_the_sleeper_or_is_seen");
-        each_site(test, &["idle.rs, prepare: fence", "idle.rs, wake: fence"], &[], || {
+        each_site(test, &["idle.rs, list: fence", "idle.rs, wake: fence"], &[], || {
             explore(&[SLEEPS, SEEN], |world| {
                 let (idle, sleeper) = (Arc::new(Idle::new()), Arc::new(Sleeper::new()));
                 idle.join(false);
@@ -344,7 +344,7 @@ mod models {
     #[test]
     fn the_pusher_sees_any_sleeper_or_is_seen() {
         let test = concat!(module_path!(), "::the_pusher_sees_any_sleeper_or_is_seen");
-        each_site(test, &["idle.rs, prepare: fence", "idle.rs, wake_any: fence"], &[], || {
+        each_site(test, &["idle.rs, list: fence", "idle.rs, wake_any: fence"], &[], || {
             explore(&[SLEEPS, SEEN], |world| {
                 let idle = Arc::new(Idle::new());
                 idle.join(false);
