@@ -139,7 +139,7 @@ fn readers_and_writers() {
         w.writer();
         join(others);
     });
-    explore(3, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
+    explore(4, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         let others = [spawn(w, World::reader), spawn(w, World::writer)];
         w.reader();
         join(others);
@@ -149,7 +149,7 @@ fn readers_and_writers() {
 /// One release serves two.
 #[test]
 fn a_batch() {
-    explore(4, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
+    explore(5, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         w.acquire(2);
         // Both have theirs at a time, if they were served together.
         let reader = |w: &World| {
@@ -169,17 +169,17 @@ fn a_batch() {
 
 #[test]
 fn one_in_a_hurry() {
-    explore(4, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
+    explore(5, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
         let others = [spawn(w, |w| w.hasty(2))];
         w.writer();
         join(others);
     });
-    explore(3, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS, TWO_SLEEP], |w| {
+    explore(4, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS, TWO_SLEEP], |w| {
         let others = [spawn(w, |w| w.hasty(2)), spawn(w, World::reader)];
         w.writer();
         join(others);
     });
-    explore(3, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
+    explore(4, 2, &[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
         let others = [spawn(w, |w| w.hasty(1)), spawn(w, |w| w.hasty(2))];
         w.writer();
         join(others);
@@ -189,14 +189,14 @@ fn one_in_a_hurry() {
 /// The first waiter leaves: the waiters behind it must not wait for free tokens.
 #[test]
 fn the_first_in_line_gives_up() {
-    explore(4, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
+    explore(5, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let hasty = spawn(w, |w| w.hasty(2));
         w.reader();
         hasty.join().unwrap();
         w.semaphore.release(1);
     });
-    explore(3, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
+    explore(4, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let hasty = [spawn(w, |w| w.hasty(2)), spawn(w, |w| w.hasty(2))];
         w.reader();
@@ -218,13 +218,13 @@ fn the_second_in_line_gives_up() {
 
 #[test]
 fn a_cancel_beside_a_grant() {
-    explore(4, 1, &[IN_TIME, CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
+    explore(5, 1, &[IN_TIME, CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
         w.acquire(1);
         let others = [spawn(w, |w| _ = w.stoppable(1)), spawn(w, |w| w.stop.cancel())];
         w.semaphore.release(1);
         join(others);
     });
-    explore(3, 1, &[IN_TIME, CANCELLED, CANCELLED_BEFORE, TWO_SLEEP], |w| {
+    explore(4, 1, &[IN_TIME, CANCELLED, CANCELLED_BEFORE, TWO_SLEEP], |w| {
         w.acquire(1);
         let others = [spawn(w, |w| _ = w.stoppable(1)), spawn(w, World::reader)];
         w.semaphore.release(1);
