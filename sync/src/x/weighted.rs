@@ -273,7 +273,7 @@ impl Weighted {
         while state & WAITERS == 0 {
             let takes = self.fits(state, tokens);
             let new = if takes { state + tokens } else { state | WAITERS };
-            // Acquire: who takes comes after the releases; and so do all plain stores that follow WAITERS.
+            // Acquire: a caller that takes comes after the releases; and so do all plain stores that follow WAITERS.
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
                 Ok(_) if takes => {
                     drop(line);

@@ -137,7 +137,7 @@ impl Worker {
                 Woken::ToSearch
             }
             Woken::ForWork if naps => {
-                // It will be busy: another one must look for what has come during the nap.
+                // This worker will be busy: another one must look for what has come during the nap.
                 sched.wake_for_work();
                 Woken::ForWork
             }
