@@ -54,7 +54,10 @@ pub mod rw_mutex;
 pub mod semaphore;
 #[cfg(not(sudog_loom))]
 mod shared_panic;
-// Its model is alone in a build for loom.
+// Their models are alone in a build for loom.
+#[cfg(all(test, sudog_loom))]
+#[path = "context/handle_count.rs"]
+mod handle_count;
 #[cfg(all(test, sudog_loom))]
 #[path = "signal/relay.rs"]
 mod relay;

@@ -8,20 +8,22 @@ use crate::now;
 /// As in Go: `context.Background.WithCancel`.
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes: Vec<_> = self.nodes().collect();
-        let root = nodes.last().map_or(self, |last| &last.parent);
-        f.write_str(if matches!(root.0, Repr::Todo) { "context.TODO" } else { "context.Background" })?;
-        for node in nodes.into_iter().rev() {
-            match &node.kind {
-                Kind::Cancel => f.write_str(".WithCancel")?,
-                Kind::Value(value) => write!(f, ".WithValue({value})")?,
-                Kind::WithoutCancel => f.write_str(".WithoutCancel")?,
-                Kind::Deadline => {
-                    let (now, deadline) = (now(), node.deadline.unwrap_or_else(now));
+        let line: Vec<_> = self.line().collect();
+        for context in line.into_iter().rev() {
+            match &context.0 {
+                Repr::Background => f.write_str("context.Background")?,
+                Repr::Todo => f.write_str("context.TODO")?,
+                Repr::Own(handle) if !handle.is_deadline_own() => f.write_str(".WithCancel")?,
+                Repr::Own(handle) => {
+                    let (now, deadline) = (now(), handle.deadline().unwrap_or_else(now));
                     let sign = if deadline < now { "-" } else { "" };
                     let left = deadline.max(now) - deadline.min(now);
                     write!(f, ".WithDeadline([{sign}{left:?}])")?;
                 }
+                Repr::Node(node) => match &node.kind {
+                    Kind::Value(value) => write!(f, ".WithValue({value})")?,
+                    Kind::WithoutCancel => f.write_str(".WithoutCancel")?,
+                },
             }
         }
         Ok(())

@@ -56,6 +56,8 @@ mod display;
 mod done;
 mod error;
 mod followers;
+mod handle;
+mod handle_count;
 mod key;
 mod wait;
 
@@ -72,6 +74,7 @@ pub use wait::{DoneFuture, block_on, sleep};
 
 use crate::now;
 use done::Done;
+use handle::Handle;
 use key::Value;
 
 /// A deadline, a signal that work is no longer wanted, and values: for all that is done on behalf of one request. Go's
@@ -85,30 +88,29 @@ pub struct Context(Repr);
 enum Repr {
     Background,
     Todo,
+    /// Has an end of its own.
+    Own(Handle),
+    /// Ends with an ancestor, or not at all.
     Node(Arc<Node>),
 }
 
-/// What a context adds to its parent.
+/// What a context without an end of its own adds to its parent.
 struct Node {
     parent: Context,
-    /// What ends it: its own, or that of the nearest ancestor that has one.
+    /// What ends it: the nearest ancestor with an end of its own, if it ends with that.
     done: Option<Arc<Done>>,
     deadline: Option<Instant>,
     kind: Kind,
 }
 
 enum Kind {
-    /// Has a `done` of its own.
-    Cancel,
-    /// Has a `done` and a deadline of its own.
-    Deadline,
     Value(Value),
     WithoutCancel,
 }
 
 // Whatever panics, it stays whole.
-impl UnwindSafe for Node {}
-impl RefUnwindSafe for Node {}
+impl UnwindSafe for Context {}
+impl RefUnwindSafe for Context {}
 
 /// The context that is never done, has no deadline and no values: the root of the others. Go's `context.Background`.
 ///
@@ -138,7 +140,7 @@ pub const fn todo() -> Context {
 /// assert_eq!(child.err(), Some(Error::Canceled));
 /// ```
 pub fn with_cancel(parent: &Context) -> (Context, CancelFunc) {
-    let ctx = cancellable(parent);
+    let ctx = Context(Repr::Own(Handle::new(parent)));
     let cancel = CancelFunc::of(&ctx);
     (ctx, cancel)
 }
@@ -149,7 +151,7 @@ pub fn with_cancel(parent: &Context) -> (Context, CancelFunc) {
 ///
 /// See [`CancelCauseFunc`].
 pub fn with_cancel_cause(parent: &Context) -> (Context, CancelCauseFunc) {
-    let ctx = cancellable(parent);
+    let ctx = Context(Repr::Own(Handle::new(parent)));
     let cancel = CancelCauseFunc::of(&ctx);
     (ctx, cancel)
 }
@@ -243,8 +245,12 @@ pub fn with_timeout_cause(
 /// See [`Key`].
 #[must_use]
 pub fn with_value<T: Send + Sync + 'static>(parent: &Context, key: &'static Key<T>, value: T) -> Context {
-    let done = parent.governor().cloned();
-    Context::derive(parent, done, parent.deadline(), Kind::Value(Value::new(key, value)))
+    Context::node(Node {
+        parent: parent.clone(),
+        done: parent.governor().cloned(),
+        deadline: parent.deadline(),
+        kind: Kind::Value(Value::new(key, value)),
+    })
 }
 
 /// A context that has its parent's values, but is never done and has no deadline. Go's `context.WithoutCancel`.
@@ -261,12 +267,7 @@ pub fn with_value<T: Send + Sync + 'static>(parent: &Context, key: &'static Key<
 /// ```
 #[must_use]
 pub fn without_cancel(parent: &Context) -> Context {
-    Context::derive(parent, None, None, Kind::WithoutCancel)
-}
-
-fn cancellable(parent: &Context) -> Context {
-    let done = Done::new(parent.governor(), None);
-    Context::derive(parent, Some(done), parent.deadline(), Kind::Cancel)
+    Context::node(Node { parent: parent.clone(), done: None, deadline: None, kind: Kind::WithoutCancel })
 }
 
 fn until(parent: &Context, deadline: Instant, overdue: Option<Cause>) -> (Context, CancelFunc) {
@@ -290,39 +291,45 @@ fn by(
     if parent.deadline().is_some_and(|earlier| earlier < deadline) {
         return with_cancel(parent);
     }
-    let done = Done::new(parent.governor(), overdue);
-    let ctx = Context::derive(parent, Some(done.clone()), Some(deadline), Kind::Deadline);
+    let handle = Handle::with_deadline(parent, deadline, overdue);
+    let done = handle.done();
     if has_passed() {
         done.expire();
     } else if done.outcome().is_none() {
         done.set_alarm(deadline);
     }
+    let ctx = Context(Repr::Own(handle));
     let cancel = CancelFunc::of(&ctx);
     (ctx, cancel)
 }
 
 impl Context {
-    fn derive(parent: &Self, done: Option<Arc<Done>>, deadline: Option<Instant>, kind: Kind) -> Self {
-        Self(Repr::Node(Arc::new(Node { parent: parent.clone(), done, deadline, kind })))
+    fn node(node: Node) -> Self {
+        Self(Repr::Node(Arc::new(node)))
     }
 
     #[inline]
-    fn node(&self) -> Option<&Node> {
+    fn parent(&self) -> Option<&Self> {
         match &self.0 {
-            Repr::Node(node) => Some(node),
             Repr::Background | Repr::Todo => None,
+            Repr::Own(handle) => Some(handle.parent()),
+            Repr::Node(node) => Some(&node.parent),
         }
     }
 
     /// This context, its parent, and so on.
-    fn nodes(&self) -> impl Iterator<Item = &Node> {
-        std::iter::successors(self.node(), |node| node.parent.node())
+    fn line(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |context| context.parent())
     }
 
     /// What ends it.
     #[inline]
     fn governor(&self) -> Option<&Arc<Done>> {
-        self.node()?.done.as_ref()
+        match &self.0 {
+            Repr::Background | Repr::Todo => None,
+            Repr::Own(handle) => Some(handle.done()),
+            Repr::Node(node) => node.done.as_ref(),
+        }
     }
 
     /// Why it is done; `None` as long as it is not. Go's `ctx.Err()`.
@@ -346,7 +353,11 @@ impl Context {
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.node()?.deadline
+        match &self.0 {
+            Repr::Background | Repr::Todo => None,
+            Repr::Own(handle) => handle.deadline(),
+            Repr::Node(node) => node.deadline,
+        }
     }
 
     /// The value for a key: of this context, or of the nearest ancestor that has one. Go's `ctx.Value(key)`.
@@ -354,37 +365,52 @@ impl Context {
     /// Takes time in proportion to the number of ancestors on the way.
     #[must_use]
     pub fn value<T: 'static>(&self, key: &'static Key<T>) -> Option<&T> {
-        self.nodes().find_map(|node| match &node.kind {
-            Kind::Value(value) => value.get(key),
-            _ => None,
+        self.line().find_map(|context| match &context.0 {
+            Repr::Node(node) => match &node.kind {
+                Kind::Value(value) => value.get(key),
+                Kind::WithoutCancel => None,
+            },
+            Repr::Background | Repr::Todo | Repr::Own(_) => None,
         })
     }
 
     /// The deadline has come: ends the ancestor whose deadline it is.
     #[cold]
     fn expire(&self) {
-        let owner = self.nodes().find(|node| matches!(node.kind, Kind::Deadline));
-        if let Some(done) = owner.and_then(|node| node.done.as_ref()) {
+        let owner = self.line().find_map(|context| match &context.0 {
+            Repr::Own(handle) if handle.is_deadline_own() => Some(handle.done()),
+            _ => None,
+        });
+        if let Some(done) = owner {
             done.expire();
+        }
+    }
+
+    /// Drops it and, one after the other and not by recursion, those of its ancestors that have no other handle.
+    fn drop_line(self) {
+        let mut next = self;
+        loop {
+            next = match next.0 {
+                Repr::Background | Repr::Todo => return,
+                Repr::Own(handle) => {
+                    let Some(parent) = handle.drop_and_take_parent() else { return };
+                    parent
+                }
+                Repr::Node(node) => {
+                    let Some(mut node) = Arc::into_inner(node) else { return };
+                    let parent = std::mem::replace(&mut node.parent, background());
+                    // The value may panic. Unwinding drops the parent if it is a variable, not if it is a result.
+                    drop(node);
+                    parent
+                }
+            };
         }
     }
 }
 
-/// The nodes of a long line are dropped one after the other, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        if let (Kind::Cancel | Kind::Deadline, Some(done)) = (&self.kind, &self.done) {
-            // A parent and an alarm would refer to it too: one that is referred to from here alone has nothing to leave.
-            // It stays so: no handle of the context is left to give others out. (A child may look at it for a moment.)
-            if Arc::strong_count(done) > 1 {
-                done.release();
-            }
-        }
-        let mut next = std::mem::replace(&mut self.parent, background());
-        while let Context(Repr::Node(node)) = next {
-            let Some(mut node) = Arc::into_inner(node) else { return };
-            next = std::mem::replace(&mut node.parent, background());
-        }
+        std::mem::replace(&mut self.parent, background()).drop_line();
     }
 }
 

@@ -156,7 +156,7 @@ fn a_cancel_calls_off_the_alarm_of_all() {
     let (child, _cancel) = with_timeout(&ctx, LONG - Duration::from_secs(1));
     let dones = [watch(&ctx), watch(&child)];
     cancel.cancel();
-    assert_eq!(dones.each_ref().map(Weak::strong_count), [1, 1], "the nodes'");
+    assert_eq!(dones.each_ref().map(Weak::strong_count), [1, 1], "the handles'");
     drop((ctx, cancel, child, _cancel));
     assert!(dones.iter().all(|done| done.upgrade().is_none()));
 }
@@ -182,6 +182,76 @@ fn a_function_is_called_without_a_handle_of_the_context() {
     let dones = [done, watch(&late)];
     drop((late, _stop));
     eventually(|| CALLS.load(SeqCst) == 2 && dones.iter().all(|done| done.upgrade().is_none()));
+}
+
+/// Counts how often it is dropped.
+struct Counted<'a>(&'a AtomicU32);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// The last handle lets go of the parent, though the end is still needed.
+#[test]
+fn a_function_does_not_keep_the_values_of_the_ancestors() {
+    static KEY: Key<Counted<'static>> = Key::new("counted");
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    let (root, cancel) = with_cancel(&background());
+    let (child, forget) = with_cancel(&with_value(&root, &KEY, Counted(&DROPS)));
+    let stop = after_func(&child, || ());
+    drop(forget);
+    assert!(child.value(&KEY).is_some());
+    assert_eq!(DROPS.load(SeqCst), 0);
+    drop(child);
+    assert_eq!((DROPS.load(SeqCst), followers(&root)), (1, 1));
+    cancel.cancel();
+    assert!(!stop.stop());
+}
+
+/// A destructor that panics half-way through a line: the rest of the line is dropped.
+#[test]
+fn a_value_that_panics_keeps_none_of_its_ancestors() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("by intention");
+        }
+    }
+    static PANICS: Key<Panics> = Key::new("panics");
+    static KEY: Key<Counted<'static>> = Key::new("counted");
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    let (root, _cancel) = with_cancel(&background());
+    let (above, _) = with_cancel(&with_value(&root, &KEY, Counted(&DROPS)));
+    let (below, _) = with_cancel(&with_value(&above, &PANICS, Panics));
+    drop(above);
+    assert_eq!(followers(&root), 1);
+    assert!(std::panic::catch_unwind(|| drop(below)).is_err());
+    assert_eq!((DROPS.load(SeqCst), followers(&root)), (1, 0));
+}
+
+/// Handles are cloned and dropped by many threads: the parent is let go once, by the last.
+#[test]
+fn many_threads_share_the_handles() {
+    static KEY: Key<Counted<'static>> = Key::new("counted");
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    for round in 1..=200 {
+        let (child, _) = with_cancel(&with_value(&background(), &KEY, Counted(&DROPS)));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let child = child.clone();
+                thread::spawn(move || {
+                    for _ in 0..50 {
+                        assert!(child.clone().value(&KEY).is_some());
+                    }
+                })
+            })
+            .collect();
+        drop(child);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(DROPS.load(SeqCst), round);
+    }
 }
 
 #[test]
