@@ -890,6 +890,30 @@ fn what_is_not_send_stays_across_waits() {
     });
 }
 
+/// A worker that `set_max_procs` has taken out, and that sleeps, does any work when it is let in again.
+#[test]
+fn a_worker_that_was_taken_out_is_let_in_again() {
+    let alone = alone();
+    let before = sudog::runtime::set_max_procs(2);
+    run(|| {
+        for _ in 0..20 {
+            sudog::runtime::set_max_procs(2);
+            let begun = Arc::new(AtomicBool::new(false));
+            let other = begun.clone();
+            go(move || other.store(true, std::sync::atomic::Ordering::Release));
+            // Not a wait that the runtime knows of.
+            while !begun.load(std::sync::atomic::Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            sudog::runtime::set_max_procs(1);
+            // Time for it to fall asleep. Should it be awake still, this round tests nothing.
+            thread::sleep(Duration::from_millis(1));
+            alone.watchdog.pat();
+        }
+    });
+    sudog::runtime::set_max_procs(before);
+}
+
 /// A worker that is stuck outside of the runtime gives up what has not begun there.
 #[test]
 fn a_stuck_worker_gives_up_what_has_not_begun() {

@@ -13,14 +13,19 @@
 //!
 //! Work for any worker makes no wake-up while a worker is *searching*: a searcher is awake, and looks for work
 //! everywhere before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the
-//! place of `asleep`. A searcher that finds work and was the last wakes another in its place: where there was one there
-//! may be more.
+//! place of `asleep`. If it finds work then, whatever work, it is a searcher again ([`Idle::abort`]). A searcher that finds
+//! work and was the last wakes another in its place: where there was one there may be more. If it was not the last, the
+//! fence is that of another searcher, whose step off `searching` comes after (Release in [`Idle::end_search`]).
 //!
-//! A searcher that has seen fresh work only, which is not to be taken yet, *naps*: it sleeps for a short while, and then
-//! searches again. While a worker naps, more fresh work makes no wake-up ([`Idle::wake_any_for_fresh`]); anything else ends
-//! the nap. A worker that naps has the duties of a searcher: when it wakes, for whatever reason, it searches, or wakes
-//! another in its place. The pair is the waker's push, fence and look at `napping` against the end of the nap, which takes
-//! it off `napping`, and the fence of what follows: the next `prepare` or `wake_any`.
+//! A searcher that has seen fresh work, which is not to be taken yet, and no other *naps*: it sleeps for a short while, and
+//! does not look at fresh work before. While a worker naps, more fresh work makes no wake-up
+//! ([`Idle::wake_any_for_fresh`]). Other work wakes a sleeper, which may be this one. Whatever ends the nap makes the
+//! worker a searcher in the same step, under the lock. So the pair is the waker's push, fence and look at `napping` against
+//! the end of the nap and the fence with which that search ends.
+//!
+//! A sleeper may be listed for work of its own only, as the scheduler has more workers than it is to use. When that
+//! changes, [`Idle::wake_own_only`] wakes all of these. A worker reads once more whether it may do any work after it has
+//! been listed. The lock orders that: a worker that is not found there reads what was written before.
 //!
 //! The list, and the counts that decide whether the scheduler is at rest, are under a lock: to sleep and to wake cost
 //! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. A
@@ -89,7 +94,7 @@ pub(crate) struct Sleeper {
     naps: Cell<bool>,
     /// It has looked once more and found nothing: it counts as awake no more.
     asleep_for_good: Cell<bool>,
-    /// It was woken to search.
+    /// It is a searcher since it was taken off the list.
     to_search: Cell<bool>,
     poll: PollSleep,
 }
@@ -102,7 +107,7 @@ unsafe impl Sync for Sleeper {}
 pub(crate) enum Woken {
     /// There is work for this worker, or was.
     ForWork,
-    /// There is work for any worker, or was: this one is searching now.
+    /// There is work for any worker, or was, or a nap is over: this one is searching now.
     ToSearch,
     /// The time is up.
     ByClock,
@@ -354,8 +359,9 @@ impl Idle {
     /// A searcher has found work. If it was the last one, another must search in its place: true.
     #[must_use]
     pub(crate) fn end_search(&self) -> bool {
-        // Relaxed: the caller goes on to `wake_any` if it was the last, which has the fence.
-        self.searching.fetch_sub(1, Ordering::Relaxed) == 1
+        // If it was the last the caller goes on to `wake_any`, which has the fence. Release: if not, what the caller did
+        // before, as the end of a nap, comes before the fence of the searcher that is left.
+        self.searching.fetch_sub(1, Ordering::Release) == 1
     }
 
     // ---- sleeping -----------------------------------------------------------------------------------------------
@@ -389,15 +395,16 @@ impl Idle {
         full_fence();
     }
 
-    /// Sleeper, step 3, when there was work after all.
-    pub(crate) fn abort(&self, sleeper: &Sleeper) -> Woken {
-        let unlisted = self.remove(&mut self.state.lock(), sleeper);
-        if !unlisted {
-            // A waker took us off the list, and unparks us: that must be over before the next sleep.
-            sleeper.parker.park(None);
-            return self.why(sleeper);
+    /// Sleeper, step 3, when there was work after all. With `searched` it was a searcher until step 1: it is one again, to
+    /// end its search as any searcher does, unless the scheduler is over.
+    pub(crate) fn abort(&self, sleeper: &Sleeper, searched: bool) -> Woken {
+        match self.unlist(sleeper, Woken::ForWork) {
+            Woken::ForWork if searched && !self.is_over(sleeper.epoch.get()) => {
+                self.begin_search();
+                Woken::ToSearch
+            }
+            woken => woken,
         }
-        Woken::ForWork
     }
 
     /// Sleeper, step 3. With `end`, a scheduler at rest is over.
@@ -419,6 +426,9 @@ impl Idle {
             // found is no scheduler's at rest.
             if self.is_over(sleeper.epoch.get()) {
                 self.remove(&mut state, sleeper);
+                if sleeper.to_search.replace(false) {
+                    _ = self.end_search(); // from a nap
+                }
                 return Woken::Over;
             }
             sleeper.asleep_for_good.set(true);
@@ -429,14 +439,22 @@ impl Idle {
             }
         }
         drop(state);
-        if !park() {
-            if self.remove(&mut self.state.lock(), sleeper) {
-                return Woken::ByClock;
-            }
-            sleeper.parker.park(None); // as in `abort`
+        if park() { self.why(sleeper) } else { self.unlist(sleeper, Woken::ByClock) }
+    }
+
+    /// The sleeper takes itself off the list, for its own reason, unless a waker has taken it off for another.
+    fn unlist(&self, sleeper: &Sleeper, reason: Woken) -> Woken {
+        let mut state = self.state.lock();
+        if self.remove(&mut state, sleeper) {
+            return if sleeper.to_search.replace(false) { Woken::ToSearch } else { reason };
         }
+        drop(state);
+        // The waker unparks the sleeper: that must be over before the next sleep.
+        sleeper.parker.park(None);
         self.why(sleeper)
     }
+
+    /// Why a waker has taken it off the list.
 
     fn why(&self, sleeper: &Sleeper) -> Woken {
         let _state = self.state.lock();
@@ -456,19 +474,29 @@ impl Idle {
         true
     }
 
-    /// Off the list, and counted as awake (again).
+    /// Off the list, and counted as awake (again); from a nap as a searcher.
     fn take(&self, state: &mut State, at: usize) -> *const Sleeper {
         let sleeper = state.sleepers.swap_remove(at);
         // SAFETY: it was listed, so it is alive, and the lock is held, by the caller's borrow.
         let it = unsafe { &*sleeper };
         it.asleep.store(false, Ordering::Relaxed);
         self.sleeping.fetch_sub(u32::from(it.any.get()), Ordering::Relaxed);
-        self.napping.fetch_sub(u32::from(it.naps.get()), Ordering::Relaxed);
+        if it.naps.get() {
+            self.make_searcher(it);
+            self.napping.fetch_sub(1, Ordering::Relaxed);
+        }
         if it.asleep_for_good.replace(false) {
             state.awake += 1;
             state.timed -= u32::from(it.timed.get());
         }
         sleeper
+    }
+
+    /// A sleeper that is being taken off the list becomes a searcher. The caller holds the lock.
+    fn make_searcher(&self, sleeper: &Sleeper) {
+        if !sleeper.to_search.replace(true) {
+            self.searching.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn end_if_quiescent(&self, state: &mut State) {
@@ -500,31 +528,53 @@ impl Idle {
         }
     }
 
-    /// Waker, steps 2 and 3, for work that any worker can do. False if no worker could be woken: all are awake, or one
-    /// is searching. The caller may then start another worker.
+    /// Waker, steps 2 and 3, for work that any worker can do.
     #[inline]
     pub(crate) fn wake_any(&self) -> Wanted {
-        full_fence();
-        if self.searching.load(Ordering::Relaxed) != 0 {
-            Wanted::Nobody
-        } else if self.sleeping.load(Ordering::Relaxed) != 0 {
-            self.wake_searcher()
-        } else {
-            Wanted::AnotherWorker
-        }
+        self.wake_one(false)
     }
 
     /// [`wake_any`](Self::wake_any) for fresh work, which its maker is likely to begin before any other worker may: not
     /// while a worker naps.
     #[inline]
     pub(crate) fn wake_any_for_fresh(&self) -> Wanted {
+        self.wake_one(true)
+    }
+
+    #[inline]
+    fn wake_one(&self, is_fresh: bool) -> Wanted {
         full_fence();
-        if self.searching.load(Ordering::Relaxed) != 0 || self.napping.load(Ordering::Relaxed) != 0 {
+        if self.is_looked_for(is_fresh) {
             Wanted::Nobody
         } else if self.sleeping.load(Ordering::Relaxed) != 0 {
-            self.wake_searcher()
+            self.wake_searcher(is_fresh)
         } else {
             Wanted::AnotherWorker
+        }
+    }
+
+    /// Whether a worker looks for work, or will before it sleeps for longer.
+    #[inline]
+    fn is_looked_for(&self, is_fresh: bool) -> bool {
+        // In this order: a nap ends as a search, which is counted first.
+        is_fresh && self.napping.load(Ordering::Relaxed) != 0 || self.searching.load(Ordering::Relaxed) != 0
+    }
+
+    /// Wakes all sleepers that do work of their own only: they may do any from now on.
+    pub(crate) fn wake_own_only(&self) {
+        let mut state = self.state.lock();
+        let mut at = 0;
+        while let Some(&sleeper) = state.sleepers.get(at) {
+            // SAFETY: listed, so alive, and the lock is held.
+            if unsafe { (*sleeper).any.get() } {
+                at += 1;
+                continue;
+            }
+            // Another sleeper takes this place in the list.
+            self.take(&mut state, at);
+            // Under the lock: they are few, and rarely woken so.
+            // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep.
+            unsafe { Sleeper::unpark(sleeper) };
         }
     }
 
@@ -539,10 +589,10 @@ impl Idle {
     }
 
     #[cold]
-    fn wake_searcher(&self) -> Wanted {
+    fn wake_searcher(&self, is_fresh: bool) -> Wanted {
         let mut state = self.state.lock();
         // Looked at again under the lock, so that a burst of wakers wakes one.
-        if self.searching.load(Ordering::Relaxed) != 0 {
+        if self.is_looked_for(is_fresh) {
             return Wanted::Nobody;
         }
         // The last to fall asleep: its caches are warm.
@@ -551,9 +601,8 @@ impl Idle {
             return Wanted::AnotherWorker;
         };
         let sleeper = self.take(&mut state, last);
-        self.searching.fetch_add(1, Ordering::Relaxed);
         // SAFETY: it was listed, so it is alive, and the lock is held.
-        unsafe { (*sleeper).to_search.set(true) };
+        self.make_searcher(unsafe { &*sleeper });
         drop(state);
         // SAFETY: as in `wake_listed`.
         unsafe { Sleeper::unpark(sleeper) };
@@ -625,9 +674,9 @@ mod model {
     }
 
     /// Sleeper, steps 2 and 3.
-    fn look_and_sleep(idle: &Idle, queue: &Queue, sleeper: &Sleeper, end: bool) -> Woken {
+    fn look_and_sleep(idle: &Idle, queue: &Queue, sleeper: &Sleeper, searched: bool, end: bool) -> Woken {
         if queue.0.load(Ordering::Relaxed) > 0 {
-            let (woken, seen) = during(|| idle.abort(sleeper));
+            let (woken, seen) = during(|| idle.abort(sleeper, searched));
             let unlisted = seen.has(SLEEPS) || seen.has(WOKEN_BEFORE);
             mark(if unlisted { FINDS_WORK_UNLISTED } else { FINDS_WORK });
             if woken == Woken::ToSearch {
@@ -667,7 +716,7 @@ mod model {
             };
             while !queue.take() {
                 idle.prepare(&sleeper, false, true, false);
-                look_and_sleep(&idle, &queue, &sleeper, false);
+                look_and_sleep(&idle, &queue, &sleeper, false, false);
                 assert!(!sleeper.is_asleep(), "an unpark of an earlier sleep");
             }
             waker.join().unwrap();
@@ -723,7 +772,7 @@ mod model {
                 continue;
             }
             idle.prepare(&sleeper, false, true, searching);
-            let woken = look_and_sleep(idle, queue, &sleeper, true);
+            let woken = look_and_sleep(idle, queue, &sleeper, searching, true);
             searching = woken == Woken::ToSearch;
             if woken == Woken::Over {
                 idle.leave(true);
@@ -790,13 +839,21 @@ mod model {
     /// joins before the last has left, and the next to join is of the next epoch.
     #[test]
     fn a_shut_down_reaches_a_worker_that_is_about_to_sleep() {
-        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, FIRST, LAST], |_| ());
+        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, FIRST, LAST], false, |_| ());
     }
 
     /// A worker that is woken to search and then to leave ceases to be a searcher.
     #[test]
     fn a_shut_down_reaches_a_searcher() {
-        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], |idle| _ = idle.wake_any());
+        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], false, |idle| {
+            _ = idle.wake_any()
+        });
+    }
+
+    /// A worker that naps is a searcher when it is told to leave, and ceases to be one.
+    #[test]
+    fn a_shut_down_reaches_a_worker_that_naps() {
+        a_shut_down(&[AWAKE, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], true, |_| ());
     }
 
     const AWAKE: &str = "the worker sees by itself that it is to leave";
@@ -804,7 +861,7 @@ mod model {
     const FIRST: &str = "the worker is the first to leave";
     const LAST: &str = "the worker is the last to leave";
 
-    fn a_shut_down(states: &[&'static str], before: fn(&Idle)) {
+    fn a_shut_down(states: &[&'static str], naps: bool, before: fn(&Idle)) {
         check(4, states, move || {
             let idle = Arc::new(Idle::new());
             idle.open();
@@ -820,7 +877,14 @@ mod model {
                             mark(if searching { AWAKE_SEARCHING } else { AWAKE });
                             break;
                         }
-                        idle.prepare(&sleeper, true, true, searching);
+                        if naps {
+                            if !searching {
+                                idle.begin_search();
+                            }
+                            idle.prepare_nap(&sleeper, true);
+                        } else {
+                            idle.prepare(&sleeper, true, true, searching);
+                        }
                         let woken = sleep(&idle, &sleeper, false);
                         searching = woken == Woken::ToSearch;
                         if woken == Woken::Over {
@@ -939,13 +1003,13 @@ mod model {
             assert_eq!(idle.searching.load(Ordering::Relaxed), 1);
             assert_eq!(idle.sleeping.load(Ordering::Relaxed), 1);
             assert_eq!(sleepers.each_ref().map(|(sleeper, _)| sleeper.is_asleep()), [true, false, true]);
-            assert_eq!(idle.abort(&sleepers[1].0), Woken::ToSearch);
+            assert_eq!(idle.abort(&sleepers[1].0, false), Woken::ToSearch);
             assert!(!idle.end_search() || idle.wake_any() == Wanted::Nobody);
-            assert_eq!(idle.abort(&sleepers[0].0), Woken::ToSearch);
+            assert_eq!(idle.abort(&sleepers[0].0, false), Woken::ToSearch);
             assert!(idle.end_search());
             // The third does its own work only.
             assert_eq!(idle.wake_any(), Wanted::AnotherWorker);
-            assert_eq!(idle.abort(&sleepers[2].0), Woken::ForWork);
+            assert_eq!(idle.abort(&sleepers[2].0, false), Woken::ForWork);
             assert_eq!(idle.awake(), 3);
         });
     }
@@ -971,16 +1035,12 @@ mod model {
                     }
                 })
             };
-            if idle.sleep(&sleeper, Some(Instant::now()), false) == Woken::ByClock {
-                idle.begin_search();
-            }
+            assert_eq!(idle.sleep(&sleeper, Some(Instant::now()), false), Woken::ToSearch);
             while !queue.take() {
                 idle.prepare(&sleeper, false, true, true);
                 if queue.0.load(Ordering::Relaxed) > 0 {
                     mark(SEEN);
-                    if idle.abort(&sleeper) == Woken::ForWork {
-                        idle.begin_search();
-                    }
+                    assert_eq!(idle.abort(&sleeper, true), Woken::ToSearch);
                 } else {
                     assert_eq!(idle.sleep(&sleeper, None, false), Woken::ToSearch);
                     mark(WAKES);
@@ -1006,9 +1066,9 @@ mod model {
                 assert!(sleeper.is_asleep());
                 assert_eq!(wake(&idle, &sleeper), Wanted::Nobody);
                 assert!(!sleeper.is_asleep());
-                if idle.abort(&sleeper) == Woken::ToSearch {
-                    assert!(idle.end_search());
-                }
+                assert_eq!(idle.wake_any(), Wanted::Nobody, "it searches");
+                assert_eq!(idle.abort(&sleeper, true), Woken::ToSearch);
+                assert!(idle.end_search());
             }
             assert_eq!(idle.wake_any_for_fresh(), Wanted::AnotherWorker);
         });
@@ -1032,7 +1092,7 @@ mod model {
                     let (other, mut searching) = (Sleeper::new(), false);
                     while !queue.take() {
                         idle.prepare(&other, false, true, searching);
-                        searching = look_and_sleep(&idle, &queue, &other, false) == Woken::ToSearch;
+                        searching = look_and_sleep(&idle, &queue, &other, searching, false) == Woken::ToSearch;
                     }
                     if searching {
                         _ = idle.end_search();
@@ -1052,12 +1112,114 @@ mod model {
                 let (idle, napping) = (idle.clone(), napping.clone());
                 thread::spawn(move || idle.wake(&napping))
             };
-            if sleep(&idle, &napping, false) == Woken::ForWork && idle.wake_any() == Wanted::Nobody {
+            assert_eq!(sleep(&idle, &napping, false), Woken::ToSearch);
+            if idle.end_search() && idle.wake_any() == Wanted::Nobody {
                 mark(ANOTHER);
             }
             for thread in [other, maker, waker] {
                 thread.join().unwrap();
             }
+        });
+    }
+
+    /// A worker searches, and finds work of its own when it looks once more: another looks for what was made while it
+    /// searched, though none was woken for it.
+    #[test]
+    fn a_searcher_that_finds_its_own_work_wakes_another() {
+        const LEFT_TO_THE_SEARCHER: &str = "work wakes nobody, because of the searcher";
+        const ANOTHER: &str = "the searcher has work of its own, and wakes another";
+        const TAKES_IT: &str = "the searcher takes the work";
+        check(2, &[LEFT_TO_THE_SEARCHER, ANOTHER, TAKES_IT, TO_SEARCH, TO_SEARCH_IN_ABORT], || {
+            let (idle, queue, own) = (Arc::new(Idle::new()), Queue::new(), Queue::new());
+            let searcher = Arc::new(Sleeper::new());
+            idle.join(false);
+            idle.join(false);
+            idle.begin_search();
+            let other = {
+                let (idle, queue) = (idle.clone(), queue.clone());
+                thread::spawn(move || {
+                    let (other, mut woken) = (Sleeper::new(), Woken::ForWork);
+                    while woken != Woken::Over && !queue.take() {
+                        idle.prepare(&other, false, true, woken == Woken::ToSearch);
+                        woken = look_and_sleep(&idle, &queue, &other, woken == Woken::ToSearch, false);
+                    }
+                })
+            };
+            let maker = {
+                let (idle, queue) = (idle.clone(), queue.clone());
+                thread::spawn(move || {
+                    queue.0.fetch_add(1, Ordering::Relaxed);
+                    if idle.wake_any() == Wanted::Nobody {
+                        mark(LEFT_TO_THE_SEARCHER);
+                    }
+                })
+            };
+            let waker = {
+                let (idle, own, searcher) = (idle.clone(), own.clone(), searcher.clone());
+                thread::spawn(move || {
+                    own.0.fetch_add(1, Ordering::Relaxed);
+                    idle.wake(&searcher);
+                })
+            };
+            let mut searching = true;
+            while !own.take() {
+                if queue.take() {
+                    mark(TAKES_IT);
+                    idle.shut_down(); // the other waits for nothing now
+                    break;
+                }
+                idle.prepare(&searcher, false, true, searching);
+                let woken = if own.0.load(Ordering::Relaxed) > 0 {
+                    idle.abort(&searcher, searching)
+                } else {
+                    look_and_sleep(&idle, &queue, &searcher, searching, false)
+                };
+                searching = woken == Woken::ToSearch;
+            }
+            // From here on it is busy.
+            if searching && idle.end_search() && idle.wake_any() == Wanted::Nobody {
+                mark(ANOTHER);
+            }
+            for thread in [other, maker, waker] {
+                thread.join().unwrap();
+            }
+        });
+    }
+
+    /// A worker that may do work of its own only learns that it may do any, at whatever step of its sleep it is.
+    #[test]
+    fn a_worker_that_is_taken_out_is_let_in_again() {
+        const KNOWS: &str = "the worker knows when it goes to sleep";
+        const LOOKS_AGAIN: &str = "the worker learns of it when it looks once more";
+        const WOKEN: &str = "the worker is woken";
+        check(4, &[KNOWS, LOOKS_AGAIN, WOKEN], || {
+            let (idle, enabled) = (Arc::new(Idle::new()), Arc::new(AtomicBool::new(false)));
+            idle.join(false);
+            let setter = {
+                let (idle, enabled) = (idle.clone(), enabled.clone());
+                thread::spawn(move || {
+                    enabled.store(true, Ordering::Relaxed);
+                    idle.wake_own_only();
+                    assert_eq!(idle.awake(), 1);
+                })
+            };
+            let sleeper = Sleeper::new();
+            let is_enabled = || enabled.load(Ordering::Relaxed);
+            loop {
+                if is_enabled() {
+                    mark(KNOWS);
+                    break;
+                }
+                idle.prepare(&sleeper, false, false, false);
+                if is_enabled() {
+                    mark(LOOKS_AGAIN);
+                    assert_eq!(idle.abort(&sleeper, false), Woken::ForWork);
+                    break;
+                }
+                assert_eq!(idle.sleep(&sleeper, None, false), Woken::ForWork);
+                mark(WOKEN);
+            }
+            setter.join().unwrap();
         });
     }
 
@@ -1078,7 +1240,7 @@ mod model {
                         let mut searching = false;
                         while !queue.take() {
                             idle.prepare(&sleeper, false, true, searching);
-                            let woken = look_and_sleep(&idle, &queue, &sleeper, false);
+                            let woken = look_and_sleep(&idle, &queue, &sleeper, searching, false);
                             searching = woken == Woken::ToSearch;
                         }
                         if searching && idle.end_search() && idle.wake_any() == Wanted::Nobody {

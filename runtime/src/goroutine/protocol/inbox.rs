@@ -332,7 +332,7 @@ mod models {
                         idle.sleep(&sleeper, None, false);
                     } else {
                         mark(SEEN);
-                        idle.abort(&sleeper);
+                        idle.abort(&sleeper, false);
                     }
                 }
                 pusher.join().unwrap();
@@ -344,7 +344,7 @@ mod models {
     #[test]
     fn the_pusher_sees_any_sleeper_or_is_seen() {
         let test = concat!(module_path!(), "::the_pusher_sees_any_sleeper_or_is_seen");
-        each_site(test, &["idle.rs, list: fence", "idle.rs, wake_any: fence"], &[], || {
+        each_site(test, &["idle.rs, list: fence", "idle.rs, wake_one: fence"], &[], || {
             explore(&[SLEEPS, SEEN], |world| {
                 let idle = Arc::new(Idle::new());
                 idle.join(false);
@@ -363,7 +363,7 @@ mod models {
                         idle.sleep(&sleeper, None, false)
                     } else {
                         mark(SEEN);
-                        idle.abort(&sleeper)
+                        idle.abort(&sleeper, searching)
                     };
                     searching = woken == Woken::ToSearch;
                 }

@@ -218,7 +218,7 @@ mod models {
                 if world.inbox.is_empty() {
                     world.scheds[1].sleep(&world.sleeper, None, false);
                 } else {
-                    world.scheds[1].abort(&world.sleeper);
+                    world.scheds[1].abort(&world.sleeper, false);
                 }
             };
             assert_eq!(got, 20, "of the scheduler before");

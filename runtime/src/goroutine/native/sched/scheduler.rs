@@ -267,6 +267,8 @@ impl Sched {
         // Before it has left: see `retirement`.
         self.retirement.add(worker.made.swap(0, Ordering::Relaxed), worker.ended.swap(0, Ordering::Relaxed));
         self.workers[worker.place()].store(ptr::null_mut(), Ordering::Relaxed);
+        // One that `set_procs` has taken out may be in again, in the place of this one.
+        self.idle.wake_own_only();
         self.idle.leave(self.ends_at_rest());
         if clean {
             SPARE_WORKERS.put(worker);
@@ -317,6 +319,8 @@ impl Sched {
             PROCS.store(n, Ordering::Relaxed);
         }
         let before = self.procs.swap(n, Ordering::Relaxed);
+        // Workers that were taken out, and may be in again.
+        self.idle.wake_own_only();
         self.wake_for_work();
         before
     }
@@ -334,15 +338,18 @@ impl Sched {
     /// Wakes a sleeping worker, or starts one, if there is work that no worker has looked for.
     #[inline]
     pub(crate) fn wake_for_work(&'static self) {
-        if self.idle.wake_any() == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
-            _ = self.start_worker();
-        }
+        self.start_worker_if(self.idle.wake_any());
     }
 
     /// [`wake_for_work`](Self::wake_for_work), for work that has just been made by a worker that runs.
     #[inline]
     pub(crate) fn wake_for_fresh_work(&'static self) {
-        if self.idle.wake_any_for_fresh() == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
+        self.start_worker_if(self.idle.wake_any_for_fresh());
+    }
+
+    #[inline]
+    fn start_worker_if(&'static self, wanted: Wanted) {
+        if wanted == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
             _ = self.start_worker();
         }
     }

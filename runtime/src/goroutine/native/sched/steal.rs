@@ -1,7 +1,8 @@
 //! A worker without work: it looks around for a while, steals what is old enough, and sleeps.
 //!
-//! If all that it has seen is too young it naps: it sleeps for [`NAP`], and looks again. Work that is made meanwhile does not
-//! wake it. A goroutine that starts others and waits for each of them would else keep one worker busy with looking.
+//! If all that it has found was too young to be taken it naps: it sleeps for [`NAP`], and looks again. Work that goroutines
+//! start meanwhile wakes neither it nor another. A goroutine that starts others and waits for each of them would else keep
+//! one worker busy with looking.
 //!
 //! Stealing is *aged*: a thief remembers the tail of each ring, and takes, `AGE` later, only what stood before it. So a
 //! family of goroutines that start each other and wait for each other stays on one worker, where a switch costs
@@ -122,26 +123,17 @@ impl Worker {
         }
         // Anything that came before the wakers could see us asleep. Fresh work is no reason to stay awake: the nap is there
         // for it.
-        let work =
-            self.has_own_work(now) || is_enabled && (sched.has_global_work() || !naps && sched.has_work_in_rings());
+        let work = if is_enabled {
+            self.has_own_work(now) || sched.has_global_work() || !naps && sched.has_work_in_rings()
+        } else {
+            self.has_own_work(now) || self.is_enabled()
+        };
         let woken = if work {
-            sched.idle.abort(&self.sleeper)
+            sched.idle.abort(&self.sleeper, searching)
         } else if let Some(holder) = netpoll::Holder::take() {
             sched.idle.sleep_polling(&self.sleeper, sched.ends_at_rest(), || holder.poll(deadline))
         } else {
             sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest())
-        };
-        let woken = match woken {
-            Woken::ByClock if naps => {
-                sched.idle.begin_search();
-                Woken::ToSearch
-            }
-            Woken::ForWork if naps => {
-                // This worker will be busy: another one must look for what has come during the nap.
-                sched.wake_for_work();
-                Woken::ForWork
-            }
-            woken => woken,
         };
         self.own.searching.set(woken == Woken::ToSearch);
         sysmon::rouse();
@@ -239,7 +231,8 @@ impl Seen {
             return age >= OLD_AGE;
         }
         match (self.ran, victim.clock.time()) {
-            (Some(then), Some(now)) => now.saturating_sub(then) >= AGE,
+            // Not quite `AGE`: of two looks that are `AGE` apart the first may have read this clock later than the other.
+            (Some(then), Some(now)) => now.saturating_sub(then) >= AGE * 3 / 4,
             _ => true, // the system does not say
         }
     }

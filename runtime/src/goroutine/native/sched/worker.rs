@@ -47,7 +47,7 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 pub(crate) const AGE: Duration = Duration::from_micros(10);
 /// Work that has waited for so long is stolen whether its worker has run or not.
 pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
-/// The longest sleep of a worker while others have work that was too fresh to be stolen.
+/// The longest sleep of a worker that has found only work too fresh to be stolen.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 /// Poll timers, pinned jobs and the global queue at every 64th choice.
 const GLOBAL_POLL_INTERVAL: u32 = 64;
