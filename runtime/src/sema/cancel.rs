@@ -111,8 +111,7 @@ impl Cancel {
     #[doc(hidden)]
     pub fn cancel_and_go_on(&self) {
         let mut waiters = self.waiters.lock();
-        // Release: a waiter that sees the flag also sees what led to it.
-        self.cancelled.store(true, Ordering::Release);
+        self.end_later_waits();
         while let Some(first) = waiters.first {
             // SAFETY: listed, so its waiter has not removed it under the list's lock, and the entry is alive.
             let entry = unsafe { first.as_ref() };
@@ -143,6 +142,14 @@ impl Cancel {
                 }
             }
         }
+    }
+
+    /// Ends the waits that begin from now on, and none that are under way: [`Cancel::cancel_and_go_on`] is to follow. For
+    /// the crates of this project.
+    #[doc(hidden)]
+    pub fn end_later_waits(&self) {
+        // Release: a waiter that sees the flag also sees what led to it.
+        self.cancelled.store(true, Ordering::Release);
     }
 
     /// True once [`Cancel::cancel`] has been called.

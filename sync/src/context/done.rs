@@ -11,14 +11,16 @@
 //!
 //! | step | the first to cancel |
 //! |---|---|
-//! | 1. close | under the lock: the outcome is set, and the followers are taken. No new followers are accepted |
+//! | 1. close | under the lock: later waits end, the outcome is set, and the followers are taken. No new followers are accepted |
 //! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
 //! | 3. settle | says that 2 is over. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
-//! | 4. end | the waits of threads and goroutines, of all of them |
+//! | 4. end | the waits of threads and goroutines that are under way, of all of them |
 //! | 5. tell | tasks are woken, functions started, alarms called off |
 //! | 6. leave | the parent's followers |
 //!
-//! A follower that steps 4 or 5 wake finds the outcome, set in step 1. Step 2 may meet a descendant that another cancel
+//! A follower that steps 4 or 5 wake finds the outcome, set in step 1. A caller that finds the outcome also finds that waits
+//! end: what it releases then goes to no wait that asks afterwards (`x::Weighted`). So a wait may end just before the outcome
+//! is set, and its caller passes through the lock before it asks for that ([`Done::await_outcome`]). Step 2 may meet a descendant that another cancel
 //! has closed and not settled. It is below, so a cancel waits downward only, and never for itself.
 //!
 //! A `Done` stands in its parent's list, and has its alarm, while it is open and its end can be noticed: it has
@@ -138,10 +140,16 @@ impl Done {
         self.outcome.get()
     }
 
-    /// What ends the waits that name it: after the outcome is there.
+    /// What ends the waits that name it: see [`await_outcome`](Self::await_outcome).
     #[inline]
     pub(super) fn waits(&self) -> &Cancel {
         &self.waits
+    }
+
+    /// For a caller whose wait [`waits`](Self::waits) has ended: when this returns, the outcome is there.
+    #[cold]
+    pub(super) fn await_outcome(&self) {
+        drop(self.lock());
     }
 
     /// A channel that is closed at the end; when the outcome is there, it is closed.
@@ -294,7 +302,11 @@ impl Done {
     /// Step 1. None if it has been closed before.
     fn close(&self, outcome: &Outcome) -> Option<Closed> {
         let mut state = self.lock();
-        self.outcome.set(outcome.clone()).ok()?;
+        if self.outcome().is_some() {
+            return None;
+        }
+        self.waits.end_later_waits();
+        _ = self.outcome.set(outcome.clone());
         let State { followers, link, alarm, .. } = &mut *state;
         let channel = self.channel.get().map(|channel| channel.all.clone());
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })

@@ -184,6 +184,23 @@ fn a_function_is_called_without_a_handle_of_the_context() {
     eventually(|| CALLS.load(SeqCst) == 2 && dones.iter().all(|done| done.upgrade().is_none()));
 }
 
+/// Go's 63615, as seen from here: where the error is seen, a wait that has what it waits for knows that it is to give up.
+#[test]
+fn where_the_error_is_seen_waits_end() {
+    for _ in 0..20 {
+        let (ctx, cancel) = with_cancel(&background());
+        // The cancel closes them between the two.
+        let children: Vec<_> = (0..1000).map(|_| with_cancel(&ctx).0).collect();
+        let canceller = thread::spawn(move || cancel.cancel());
+        while ctx.err().is_none() {
+            std::hint::spin_loop();
+        }
+        assert!(ctx.limit().cancel.is_some_and(sudog_runtime::sema::Cancel::is_cancelled));
+        canceller.join().unwrap();
+        assert!(children.iter().all(|child| child.err().is_some()));
+    }
+}
+
 /// Counts how often it is dropped.
 struct Counted<'a>(&'a AtomicU32);
 

@@ -12,7 +12,7 @@
 //! |---|---|---|---|---|
 //! | take | an acquire | no `WAITERS`; its tokens are free | `held +=` its tokens | |
 //! | give back | a release | no `WAITERS` | `held -=` its tokens | |
-//! | join | any other acquire, under the lock | | `WAITERS` | a `Waiter` at the end: `Queued`; waits for a permit on its own counter |
+//! | join | an acquire that waits, of no more tokens than there can be, under the lock | | `WAITERS` | a `Waiter` at the end: `Queued`; waits for a permit on its own counter |
 //! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` that one's tokens; no `WAITERS` if none is left | unlinks them, `Granted`; unlocks; gives a permit to each |
 //! | leave | a waiter whose limit has come, or that is unwound; under the lock | it is `Queued` | as for a grant | unlinks itself, `Left`. If it was `Granted`, it takes its permit, which is there or on its way |
 //!
@@ -62,7 +62,7 @@ use crate::context;
 /// gives up at the moment at which it is given tokens passes them on; until then they are held. A deadline limits waiting
 /// only: tokens that are free are taken whatever the time.
 ///
-/// No wait allocates. What was done before a release happens before what follows an acquisition that its tokens went to.
+/// No wait without a deadline allocates. What was done before a release happens before what follows an acquisition that its tokens went to.
 ///
 /// Go: `golang.org/x/sync/semaphore.Weighted`; here weights have no sign.
 ///
@@ -195,7 +195,11 @@ impl Weighted {
     ///
     /// # Panics
     ///
-    /// If so many are not held, with Go's words; nothing has changed then. (In Go, the tokens are gone.)
+    /// If so many are not held, with Go's words; nothing has changed then. (In Go, the tokens are gone.) That they have been
+    /// acquired must happen before the release, so that this call sees it.
+    ///
+    /// A release by mistake of tokens that another caller holds goes unnoticed, and the panic is that caller's: here, in
+    /// an acquire that gives back what it was granted, or in the destructor of a [`Held`].
     ///
     /// # Examples
     ///
@@ -253,7 +257,8 @@ impl Weighted {
         self.size.checked_sub(state).is_some_and(|free| tokens <= free)
     }
 
-    /// The caller has taken tokens, and keeps them, unless a cancel came before the release that they are from.
+    /// The caller has taken tokens, and keeps them unless there was a cancel: it may have come before the release that they
+    /// are from.
     #[inline]
     fn unless_cancelled(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if is_cancelled(limit) {
@@ -326,8 +331,10 @@ impl Weighted {
         impl Drop for Unwound<'_> {
             #[cold]
             fn drop(&mut self) {
-                if !self.0.leave(self.1) {
-                    self.0.release(self.1.tokens);
+                let (semaphore, tokens) = (self.0, self.1.tokens);
+                // Another caller may have released the tokens by mistake: that is no reason for a panic within a panic.
+                if !semaphore.leave(self.1) && semaphore.state.load(Relaxed) & !WAITERS >= tokens {
+                    semaphore.release(tokens);
                 }
             }
         }

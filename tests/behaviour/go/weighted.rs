@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use sudog::context::{Error, background, with_cancel, with_timeout};
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
-use sudog::runtime::{gosched, max_procs};
+use sudog::runtime::{gosched, max_procs, set_max_procs};
 use sudog::time::sleep;
 use sudog::x::Weighted;
-use sudog::{Builder, Placement, go, run_local};
+use sudog::{Builder, Placement, go, run, run_local};
 use support::counting::without_allocating;
 use support::kinds::Kind;
 use support::{Watchdog, eventually};
@@ -452,6 +452,26 @@ fn granted_at_the_moment_it_is_given_up() {
         thread.join().unwrap();
         assert_eq!(debug(&w.0), state(1, 0, 0));
     }
+}
+
+/// Tokens are granted to a goroutine, released by another caller by mistake, and wanted back as the goroutine is unwound:
+/// they are gone, and that is no second panic.
+#[test]
+fn an_unwound_wait_whose_tokens_were_released_by_mistake() {
+    let _watchdog = Watchdog::new();
+    let w = Arc::new(Weighted::new(1));
+    run(|| {
+        set_max_procs(1);
+        assert!(w.try_acquire(1));
+        let waiter = w.clone();
+        go(move || waiter.acquire(&background(), 1).unwrap());
+        while w.waiters() < 1 {
+            gosched();
+        }
+        w.release(1);
+        w.release(1);
+    });
+    assert_eq!(debug(&w), state(1, 0, 0));
 }
 
 /// A `run` ends while its goroutines take, wait and give: whatever they were at, all tokens are there at the end, and

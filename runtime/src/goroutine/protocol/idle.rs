@@ -455,7 +455,6 @@ impl Idle {
     }
 
     /// Why a waker has taken it off the list.
-
     fn why(&self, sleeper: &Sleeper) -> Woken {
         let _state = self.state.lock();
         if sleeper.to_search.replace(false) {
