@@ -63,11 +63,7 @@ impl AfterFunc {
     /// It does not wait for a call that is under way.
     pub fn stop(&self) -> bool {
         match &self.0 {
-            Kind::Follows(done, place) => {
-                let follower = done.unfollow(*place);
-                done.retire();
-                follower.is_some()
-            }
+            Kind::Follows(done, place) => done.unfollow(*place).is_some(),
             Kind::Called => false,
             Kind::Never(f) => {
                 let f = f.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -188,9 +188,13 @@ impl Done {
         }
     }
 
-    /// Takes a follower off the list. None if it has been taken off, by this or by the end.
+    /// Takes a follower off the list. None if it has been taken off, by this or by the end. Should this end be noticed by
+    /// none now, it leaves its parent; and so on upwards.
     pub(super) fn unfollow(&self, place: Place) -> Option<Follower> {
-        self.lock().followers.remove(place)
+        let mut state = self.lock();
+        let follower = state.followers.remove(place);
+        self.leave(state);
+        follower
     }
 
     /// Lets `waker` be woken at the end, instead of the one that it has listed before; or returns the outcome.
@@ -292,7 +296,6 @@ impl Done {
         panics.catch(|| {
             if let (Some(link), Some(parent)) = (link, self.parent.upgrade()) {
                 drop(parent.unfollow(link));
-                parent.retire();
             }
         });
         panics.catch(|| drop((descendants, met, outcome)));
@@ -343,23 +346,23 @@ impl Done {
         if self.outcome().is_none() {
             let mut state = self.lock();
             state.in_use = false;
-            Self::leave_upwards(self.leave(state));
+            self.leave(state);
         }
     }
 
     /// If its end can no longer be noticed, it leaves its parent; and so on upwards.
-    pub(super) fn retire(&self) {
-        Self::leave_upwards(self.leave(self.lock()));
-    }
-
-    fn leave_upwards(mut next: Option<Arc<Self>>) {
-        while let Some(done) = next {
-            next = done.leave(done.lock());
+    fn leave(&self, state: MutexGuard<'_, State>) {
+        let mut next = self.take_link(state);
+        while let Some((parent, link)) = next {
+            let mut state = parent.lock();
+            let child = state.followers.remove(link);
+            next = parent.take_link(state);
+            drop(child); // to drop it may be to drop what is the user's: not under the lock
         }
     }
 
-    /// If its end can no longer be noticed, it leaves its parent, which is returned.
-    fn leave(&self, mut state: MutexGuard<'_, State>) -> Option<Arc<Self>> {
+    /// If its end can no longer be noticed: the parent that it is to leave, and its place there. The alarm is called off.
+    fn take_link(&self, mut state: MutexGuard<'_, State>) -> Option<(Arc<Self>, Place)> {
         let noticed = state.in_use || state.followers.len() > 0 || self.channel.get().is_some();
         if noticed || self.outcome().is_some() {
             return None;
@@ -369,9 +372,7 @@ impl Done {
         if let Some(alarm) = alarm {
             alarm.call_off();
         }
-        let (link, parent) = (link?, self.parent.upgrade()?);
-        drop(parent.unfollow(link));
-        Some(parent)
+        Some((self.parent.upgrade()?, link?))
     }
 }
 
