@@ -746,7 +746,7 @@ fn all_are_there_before_the_first_is_let_in() {
     let run = ["mutexbench", "--locks", "mcs", "--threads", "3", "--seconds", "0.005", "--runs", "1"];
     let ungathered = [&run[..], &["--ungathered"]].concat();
     for (run, is) in [(&run[..], true), (&ungathered, false)] {
-        assert_eq!(stdout(run).contains("all there before the first is let in"), is);
+        assert_eq!(stdout(run).contains("contenders start together"), is);
         assert!(records(&[run, &["--json"]].concat()).iter().all(|record| record["gathered"] == is));
     }
     let several = ["semabench", "--semaphores", "ticket", "--permits", "2", "--threads", "3", "--seconds", "0.005"];

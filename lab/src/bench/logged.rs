@@ -53,7 +53,7 @@ const TIMES: &[Column] = &[
 
 const ABOUT: &str = "\
 logged: admissions in a logged run, one after each run above; slower than that, as it reads the clock at each step.
-In it all have come before the first is let in, where that is one at a time; their first waits count from then on.
+In it contenders start together, where the target admits one at a time; their first waits count from then on.
 bypass: admissions of others that were requested later and came first; an upper bound, as one is in line a little later.
 Jain, min/max: of the shares in a window of admissions (64 for each contender, or --window), the worst and the middle.
 windows: how many of them there were; the worst of many is worse than the worst of few.

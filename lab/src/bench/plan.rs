@@ -167,7 +167,7 @@ impl Plan {
         })
     }
 
-    /// Whether all are there before the first is let in: several need not be kept out.
+    /// Whether contenders start together: where the target admits several they need not.
     fn is_gathered(&self) -> bool {
         self.workload.gathered && self.workload.permits == 1
     }
@@ -176,7 +176,7 @@ impl Plan {
     #[must_use]
     pub fn headline(&self) -> String {
         let Workload { duration, permits, cs, ncs, seed, sample, .. } = self.workload;
-        let gathered = if self.is_gathered() { "; all there before the first is let in" } else { "" };
+        let gathered = if self.is_gathered() { "; contenders start together" } else { "" };
         let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
         let cs = match cs.is_one() {
             true => format!("{cs} steps"),

@@ -51,8 +51,8 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
     pub sample: u32,
 
-    /// Let contenders in as the system starts them. Else no contender is let in before all have come, where one is let in at a
-    /// time; logged runs are always so
+    /// Contenders begin as the system starts them. Else contenders start together, where the target admits one at a time;
+    /// logged runs are always so
     #[arg(long)]
     pub ungathered: bool,
 

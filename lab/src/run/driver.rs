@@ -58,9 +58,9 @@ pub struct Workload {
     pub seed: u32,
     /// One short wait in so many is timed; 0: none.
     pub sample: u32,
-    /// All have come to the target before the first is let in. Else the first contender has it to itself for as long as
-    /// the system takes to start the others, which is as much as a contender's share of a second, if they sleep. Only
-    /// where one is let in at a time. A logged run does so in any case: see [`Prepared::log`].
+    /// Contenders start together. Else the first contender has the target to itself for as long as the system takes to
+    /// start the others, which is as much as a contender's share of a second, if they sleep. Only where the target admits
+    /// one at a time. A logged run does so in any case: see [`Prepared::log`].
     pub gathered: bool,
 }
 
