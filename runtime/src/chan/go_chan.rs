@@ -137,6 +137,13 @@ impl<T> Chan<T> {
         crate::goroutine::safepoint();
     }
 
+    /// How many handles there are. For the crates of this project.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        self.0.as_ref().map_or(0, Arc::strong_count)
+    }
+
     /// [`Chan::close`], unless it is closed or nil; and the caller does not give way. For the crates of this project.
     #[doc(hidden)]
     pub fn close_and_go_on(&self) {

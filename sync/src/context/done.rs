@@ -15,7 +15,7 @@
 //! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
 //! | 3. settle | says that 2 is over. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
 //! | 4. end | the waits of threads and goroutines that are under way, of all of them |
-//! | 5. tell | tasks are woken, functions started, alarms called off |
+//! | 5. tell | tasks are woken, functions started; then alarms are called off, as an alarm keeps its scheduler from ending |
 //! | 6. leave | the parent's followers |
 //!
 //! A follower that steps 4 or 5 wake finds the outcome, set in step 1. A caller that finds the outcome also finds that waits
@@ -83,6 +83,13 @@ struct State {
 struct Channel {
     all: Chan<Infallible>,
     shown: RecvOnly<Infallible>,
+}
+
+impl Channel {
+    /// Whether there are references beside these two.
+    fn is_shared(&self) -> bool {
+        self.all.handles() > 2
+    }
 }
 
 impl Done {
@@ -257,7 +264,7 @@ impl Done {
 
     /// Ends it, and all that follow, unless it has ended. See the top of this file.
     pub(super) fn cancel(&self, outcome: Outcome) {
-        let Some(closed) = self.close(&outcome) else { return self.await_settled() };
+        let Some(mut closed) = self.close(&outcome) else { return self.await_settled() };
         // All that is met is kept until the end: to drop it may be to drop what is the user's.
         let mut descendants: Vec<(Arc<Self>, Closed)> = Vec::new();
         let mut met = Vec::new();
@@ -288,17 +295,21 @@ impl Done {
         descendants.iter().for_each(|(done, _)| done.waits.cancel_and_go_on());
 
         let mut panics = Panics::default();
-        let link = closed.link;
-        Self::tell(closed, &mut panics);
-        for (_, closed) in &mut descendants {
-            Self::tell(std::mem::take(closed), &mut panics);
+        Self::tell(&mut closed, &mut panics);
+        descendants.iter_mut().for_each(|(_, closed)| Self::tell(closed, &mut panics));
+        let (link, all) = (closed.link, descendants.iter_mut().map(|(_, closed)| closed));
+        for alarm in std::iter::once(&mut closed).chain(all).filter_map(|closed| closed.alarm.take()) {
+            panics.catch(|| alarm.call_off());
         }
         panics.catch(|| {
             if let (Some(link), Some(parent)) = (link, self.parent.upgrade()) {
                 drop(parent.unfollow(link));
             }
         });
-        panics.catch(|| drop((descendants, met, outcome)));
+        // One by one: each may be the last reference to a cause, which is the user's.
+        descendants.into_iter().for_each(|(done, _)| panics.catch(|| drop(done)));
+        met.into_iter().for_each(|done| panics.catch(|| drop(done)));
+        panics.catch(|| drop(outcome));
         panics.resume();
     }
 
@@ -323,15 +334,12 @@ impl Done {
         }
     }
 
-    /// Step 5.
-    fn tell(closed: Closed, panics: &mut Panics) {
-        if let Some(alarm) = closed.alarm {
-            alarm.call_off();
-        }
-        if let Some(channel) = closed.channel {
+    /// Step 5, but for the alarm.
+    fn tell(closed: &mut Closed, panics: &mut Panics) {
+        if let Some(channel) = closed.channel.take() {
             panics.catch(|| channel.close_and_go_on());
         }
-        for follower in closed.followers.into_iter() {
+        for follower in std::mem::take(&mut closed.followers).into_iter() {
             panics.catch(|| match follower {
                 Follower::Child(child) => drop(child),
                 Follower::Task(waker) => waker.wake(),
@@ -353,17 +361,23 @@ impl Done {
     /// If its end can no longer be noticed, it leaves its parent; and so on upwards.
     fn leave(&self, state: MutexGuard<'_, State>) {
         let mut next = self.take_link(state);
+        let mut panics = Panics::default();
         while let Some((parent, link)) = next {
             let mut state = parent.lock();
             let child = state.followers.remove(link);
             next = parent.take_link(state);
-            drop(child); // to drop it may be to drop what is the user's: not under the lock
+            // Each may be the last reference to a cause, which is the user's: not under the lock.
+            panics.catch(|| drop(child));
+            panics.catch(|| drop(parent));
         }
+        panics.resume();
     }
 
     /// If its end can no longer be noticed: the parent that it is to leave, and its place there. The alarm is called off.
     fn take_link(&self, mut state: MutexGuard<'_, State>) -> Option<(Arc<Self>, Place)> {
-        let noticed = state.in_use || state.followers.len() > 0 || self.channel.get().is_some();
+        // Without handles no more references to the channel can be had here than there are.
+        let channel = self.channel.get().is_some_and(|channel| channel.is_shared());
+        let noticed = state.in_use || state.followers.len() > 0 || channel;
         if noticed || self.outcome().is_some() {
             return None;
         }

@@ -201,6 +201,77 @@ fn where_the_error_is_seen_waits_end() {
     }
 }
 
+/// A channel that only the context refers to is no reason to keep the end.
+#[test]
+fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
+    let (root, _cancel) = with_cancel(&background());
+    let (child, _) = with_timeout(&root, LONG);
+    assert!(!child.done_chan().is_closed());
+    let done = watch(&child);
+    drop(child);
+    assert_eq!(followers(&root), 0);
+    assert!(done.upgrade().is_none());
+    // One that is referred to elsewhere is.
+    let (child, _) = with_cancel(&root);
+    let channel = child.done_chan().clone();
+    drop(child);
+    assert_eq!(followers(&root), 1);
+    drop(root);
+    assert!(!channel.is_closed());
+    _cancel.cancel();
+    assert!(channel.is_closed());
+}
+
+/// An alarm keeps its scheduler from ending: it is called off when the functions have been started.
+#[test]
+fn a_cancel_from_outside_starts_functions_of_a_scheduler_that_waits_for_the_alarm_only() {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    for of_the_child in [false, true] {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let canceller = thread::spawn(move || {
+            let cancel: CancelFunc = receiver.recv().unwrap();
+            thread::sleep(Duration::from_millis(5)); // the scheduler is asleep by then; if not, this tests nothing
+            cancel.cancel();
+        });
+        sudog_runtime::goroutine::run_local(move || {
+            let (ctx, cancel) = with_timeout(&background(), LONG);
+            let child = if of_the_child { with_cancel(&ctx).0 } else { ctx };
+            after_func(&child, || _ = CALLS.fetch_add(1, SeqCst));
+            sender.send(cancel).unwrap();
+        });
+        canceller.join().unwrap();
+        assert_eq!(CALLS.load(SeqCst), 1 + u32::from(of_the_child));
+    }
+}
+
+/// Causes whose destructors panic: the first panic goes on, and all of them are dropped.
+#[test]
+fn causes_that_panic_are_all_dropped() {
+    #[derive(Debug)]
+    struct Bomb(&'static AtomicU32);
+    impl std::fmt::Display for Bomb {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.pad("a bomb")
+        }
+    }
+    impl std::error::Error for Bomb {}
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+            panic!("by intention");
+        }
+    }
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    let (root, cancel) = with_cancel(&background());
+    for _ in 0..3 {
+        let (child, _) = with_deadline_cause(&root, now() + LONG, Bomb(&DROPS));
+        after_func(&child, || ());
+    }
+    assert_eq!(followers(&root), 3);
+    assert!(std::panic::catch_unwind(|| cancel.cancel()).is_err());
+    assert_eq!(DROPS.load(SeqCst), 3);
+}
+
 /// Counts how often it is dropped.
 struct Counted<'a>(&'a AtomicU32);
 
