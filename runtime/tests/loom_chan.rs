@@ -307,6 +307,30 @@ fn a_send_that_is_cancelled_keeps_its_value() {
     });
 }
 
+/// A receive that begins after the cancel gets nothing from a send that the cancel ends: what a timer relies on.
+#[test]
+fn a_cancelled_send_serves_no_later_receive() {
+    const FOUND_LATE: &str = "a select finds under its locks that it is cancelled";
+    explore(3, &[CANCELLED, CANCELLED_BEFORE, FOUND_LATE, TIME_IS_UP], |w| {
+        let (tx, rx) = channel::<Value>(0);
+        let stop = Arc::new(Cancel::new());
+        let sender = thread::spawn({
+            let (w, stop) = (w.clone(), stop.clone());
+            move || {
+                let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
+                let (over, waited) = waiting(|| tx.send_limited(w.value(1), &limit));
+                mark(if waited { CANCELLED } else { CANCELLED_BEFORE });
+                assert_eq!(over.unwrap_err().into_inner().read(), 1);
+                tx
+            }
+        });
+        stop.cancel();
+        let (received, _) = waiting(|| rx.recv_until(Instant::now()));
+        assert_eq!(received.map(|_| ()), Err(RecvLimitedError::GaveUp(WaitError::TimedOut)));
+        drop(sender.join().unwrap());
+    });
+}
+
 #[test]
 fn tasks_send_and_receive() {
     for capacity in [0, 1] {

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
 use sudog_runtime::chan::RecvStream;
+use sudog_runtime::chan::macros::{RecvCase, SendCase, StaticCases};
 use support::goroutine::{alone, text, until};
 use support::{Watchdog, eventually};
 
@@ -1132,6 +1133,73 @@ fn a_stream_receives_until_the_channel_is_closed() {
         });
         assert_eq!(received, (0..100).chain(0..100).collect::<Vec<_>>());
     }
+}
+
+/// Panics when it is woken, and never else.
+struct PanicWaker;
+
+impl Wake for PanicWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("by intention");
+    }
+}
+
+/// A waiter whose waker panics: a queued future of it, for as long as the result lives.
+fn queue_panicking<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    assert!(future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(PanicWaker)))).is_pending());
+    future
+}
+
+/// A select as a future, whose peer's waker panics, is over: polled again it does not do its case a second time.
+#[test]
+fn a_select_whose_peer_panics_when_it_is_woken_is_over() {
+    let _watchdog = Watchdog::new();
+    let count = Count::default();
+    let ch = Chan::new(0);
+    let mut receive = queue_panicking(ch.recv_async());
+    {
+        let mut select = pin!(SelectFuture::<StaticCases<1, _>>::new((SendCase::new(&ch, count.make(1)), ())));
+        assert!(catch_unwind(AssertUnwindSafe(|| poll(select.as_mut()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| poll(select.as_mut()))).is_err(), "it is over");
+    }
+    let Poll::Ready(Some(value)) = poll(receive.as_mut()) else { panic!("it has been sent") };
+    assert_eq!((value.number, count.alive()), (1, 1));
+    drop(value);
+    assert!(ch.try_recv().is_err());
+    // A receive: the value that was received goes with the future.
+    let ch = Chan::new(0);
+    let _send = queue_panicking(ch.send_async(count.make(2)));
+    {
+        let mut select = pin!(SelectFuture::<StaticCases<1, _>>::new((RecvCase::new(&ch), ())));
+        assert!(catch_unwind(AssertUnwindSafe(|| poll(select.as_mut()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| poll(select.as_mut()))).is_err());
+    }
+    assert_eq!(count.alive(), 0);
+}
+
+/// The last receiver goes, and a sender's waker panics: the values in the buffer are dropped all the same.
+#[test]
+fn the_last_receiver_drops_what_there_is_though_a_waker_panics() {
+    let _watchdog = Watchdog::new();
+    let (count, (tx, rx)) = (Count::default(), channel(1));
+    tx.send(count.make(1)).unwrap();
+    let _send = queue_panicking(tx.send_async(count.make(2)));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(rx))).is_err());
+    assert_eq!(count.alive(), 1, "the sender's own");
+}
+
+/// A stream whose peer's waker panics goes on with the next value.
+#[test]
+fn a_stream_goes_on_after_a_panic() {
+    let _watchdog = Watchdog::new();
+    let ch = Chan::new(0);
+    let mut stream = pin!(RecvStream::new(&ch));
+    let _send = queue_panicking(ch.send_async(1));
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(pin!(next(&mut stream))))).is_err());
+    let mut send = Box::pin(ch.send_async(2));
+    assert!(poll(send.as_mut()).is_pending());
+    assert_eq!(poll(pin!(next(&mut stream))), Poll::Ready(Some(2)));
 }
 
 /// A stream that is dropped has taken nothing that it has not returned, wherever it is between two values.

@@ -21,6 +21,7 @@ use super::raw::Dir;
 use super::recv::NotReceived;
 use super::send::NotSent;
 use crate::Instant;
+use crate::panics::Panics;
 use crate::sema::WaitLimit;
 use crate::shim::{AtomicUsize, Ordering};
 
@@ -322,8 +323,10 @@ impl<T> Drop for Sender<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         if is_last(&self.0.recv_ends) {
-            self.0.close();
-            self.0.discard();
+            let mut panics = Panics::default();
+            panics.catch(|| _ = self.0.close());
+            panics.catch(|| self.0.discard());
+            panics.resume();
         }
     }
 }

@@ -175,12 +175,16 @@ impl<P: RecvPort> futures_core::Stream for RecvStream<P> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<P::Item>> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
-        // SAFETY: pinned, and `drop` leaves; a port's channel is always the same.
-        let polled = unsafe { this.receiving.poll(core, cx) };
-        if polled.is_ready() {
-            this.receiving.again();
+        /// However the poll ends: a panic of a sender's waker has taken the value with it, and no more.
+        struct Again<'a, T>(&'a Receiving<T>);
+        impl<T> Drop for Again<'_, T> {
+            fn drop(&mut self) {
+                self.0.again();
+            }
         }
-        polled
+        let _again = Again(&this.receiving);
+        // SAFETY: pinned, and `drop` leaves; a port's channel is always the same.
+        unsafe { this.receiving.poll(core, cx) }
     }
 }
 
@@ -216,11 +220,12 @@ impl<T> Receiving<T> {
         self.slot.get().cast()
     }
 
-    /// It is over, and begins anew.
+    /// If it is over it begins anew.
     #[cfg(feature = "stream")]
     fn again(&self) {
-        debug_assert!(self.wait.stage.get() == Stage::Over);
-        self.wait.stage.set(Stage::Apart);
+        if self.wait.stage.get() == Stage::Over {
+            self.wait.stage.set(Stage::Apart);
+        }
     }
 
     /// # Safety

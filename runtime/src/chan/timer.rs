@@ -192,7 +192,15 @@ impl Armed {
     /// Ends what was before, then begins what is next.
     fn arm(&self, next: Option<Arming>) {
         let next = next.map(Arc::new);
-        let old = std::mem::replace(&mut *self.now.lock().unwrap_or_else(PoisonError::into_inner), next.clone());
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *now, next.clone());
+        if let Some(old) = &old {
+            // Under the lock: what another call arms or stops after this one finds no older arming under way.
+            old.stopped.cancel_and_go_on();
+            // A send that had begun before is over then: it is done under the channel's lock, or finds the cancel there.
+            self.sender.shared().raw.lock().unlock();
+        }
+        drop(now);
         if let Some(old) = old {
             old.stop();
         }

@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::case::{CaseList, CaseRef};
 use super::order::Order;
-use super::{Chosen, Selecting, Waiters, try_each, try_one, wake};
+use super::{Chosen, Polled, Selecting, Waiters, try_each, try_one};
 use crate::G;
 use crate::chan::waiters::{Claim, Waiter};
 use crate::shim::mark;
@@ -179,9 +179,11 @@ impl<C: Cases> SelectFuture<C> {
 
     /// No waiter of it is in a queue.
     #[track_caller]
-    fn over(&self, chosen: Chosen) -> C::Output {
+    fn over(&self, polled: Polled) -> C::Output {
         debug_assert!(self.stage.get() != Stage::Over);
+        // Before the peer is woken, which may panic: a case is done once.
         self.stage.set(Stage::Over);
+        let chosen = polled.wake();
         // SAFETY: this is its owner, no case is queued, and the stage says that this is the first time.
         unsafe { self.cases.finish(chosen) }
     }
@@ -199,7 +201,7 @@ impl<C: Cases> SelectFuture<C> {
             })
         };
         match outcome {
-            Ok(chosen) => self.over(chosen),
+            Ok(chosen) => self.over(Polled { chosen, peer: None }),
             Err(_) => unreachable!("it has no limit"),
         }
     }
@@ -226,7 +228,7 @@ impl<C: Cases> SelectFuture<C> {
     /// # Safety
     ///
     /// This is pinned, and the caller is its owner.
-    unsafe fn try_all(&self, cx: &mut Context<'_>) -> Option<Chosen> {
+    unsafe fn try_all(&self, cx: &mut Context<'_>) -> Option<Polled> {
         self.cases.with_refs(|refs| {
             // SAFETY: nothing else uses them: it is `Apart`.
             let polls = unsafe { &mut *self.cases.room().polls };
@@ -240,7 +242,8 @@ impl<C: Cases> SelectFuture<C> {
                     return try_one(refs, index);
                 }
                 // SAFETY: by the contract.
-                unsafe { self.cases.poll_future(case, cx) }.then_some(Chosen { case, closed: false })
+                let is_ready = unsafe { self.cases.poll_future(case, cx) };
+                is_ready.then_some(Polled { chosen: Chosen { case, closed: false }, peer: None })
             })
         })
     }
@@ -251,8 +254,8 @@ impl<C: Cases> SelectFuture<C> {
     pub(super) fn try_now(self: Pin<&mut Self>) -> Option<C::Output> {
         let this = self.as_ref().get_ref();
         // SAFETY: pinned; `self` is the owner's.
-        let chosen = unsafe { this.try_all(&mut Context::from_waker(Waker::noop())) };
-        let chosen = chosen.or_else(|| {
+        let polled = unsafe { this.try_all(&mut Context::from_waker(Waker::noop())) };
+        let polled = polled.or_else(|| {
             this.cases.with_refs(|refs| {
                 let Room { polls, locks, .. } = this.cases.room();
                 // SAFETY: nothing else uses them: it is `Apart`.
@@ -262,7 +265,7 @@ impl<C: Cases> SelectFuture<C> {
                 select.poll_and_unlock()
             })
         });
-        chosen.map(|chosen| this.over(chosen))
+        polled.map(|polled| this.over(polled))
     }
 
     /// Polls under all locks, and queues if no case is ready. It is `Apart`.
@@ -270,7 +273,7 @@ impl<C: Cases> SelectFuture<C> {
     /// # Safety
     ///
     /// This is pinned, and the caller is its owner.
-    unsafe fn poll_or_queue(&self) -> Option<Chosen> {
+    unsafe fn poll_or_queue(&self) -> Option<Polled> {
         self.cases.with_refs(|refs| {
             let Room { polls, locks, waiters } = self.cases.room();
             // SAFETY: nothing else uses them: it is `Apart`.
@@ -279,10 +282,9 @@ impl<C: Cases> SelectFuture<C> {
             let n = order.len();
             let select = Selecting { cases: refs, order };
             select.lock_all();
-            if let Some((chosen, peer)) = select.poll() {
+            if let Some(polled) = select.poll() {
                 select.unlock_all();
-                wake(peer);
-                return Some(chosen);
+                return Some(polled);
             }
             // SAFETY: pinned, and `drop` takes it out of the queues before its memory can be used for something else, and
             // waits for the `ready`; room for as many as the cases; `Apart`, so in no queue.
@@ -316,12 +318,12 @@ impl<C: Cases> Future for SelectFuture<C> {
         }
         assert!(this.stage.get() == Stage::Apart, "a future was polled after it was ready");
         // SAFETY: pinned; `self` is the owner's.
-        if let Some(chosen) = unsafe { this.try_all(cx) } {
-            return Poll::Ready(this.over(chosen));
+        if let Some(polled) = unsafe { this.try_all(cx) } {
+            return Poll::Ready(this.over(polled));
         }
         // SAFETY: as above.
-        if let Some(chosen) = unsafe { this.poll_or_queue() } {
-            return Poll::Ready(this.over(chosen));
+        if let Some(polled) = unsafe { this.poll_or_queue() } {
+            return Poll::Ready(this.over(polled));
         }
         let Stage::Queued(n) = this.stage.get() else { unreachable!("it has just been queued") };
         if !this.g.poll_ready(cx.waker()) {

@@ -42,7 +42,7 @@ use super::error::GaveUp;
 use super::limited::{Unreceived, Unsent};
 use super::raw::{Dir, Peer};
 use super::waiters::{Claim, Outcome, Waiter};
-use crate::sema::{WaitError, WaitLimit};
+use crate::sema::{Cancel, WaitError, WaitLimit};
 use crate::shim::mark;
 use crate::{G, Instant, ParkResult, goroutine};
 
@@ -95,12 +95,12 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
         return over;
     }
     let polls = Order::shuffle(cases, order);
-    if let Some(chosen) = try_each(cases, polls) {
-        return Some(chosen);
-    }
-    let select = Selecting { cases, order: Order::new(cases, polls, locks) };
-    select.lock_all();
-    select.poll_and_unlock()
+    let polled = try_each(cases, polls).or_else(|| {
+        let select = Selecting { cases, order: Order::new(cases, polls, locks) };
+        select.lock_all();
+        select.poll_and_unlock()
+    });
+    polled.map(Polled::wake)
 }
 
 /// What becomes of a single case, if a look at its channel tells.
@@ -130,15 +130,14 @@ fn wait_select(
         let select = Selecting { cases, order: Order::new(cases, polls, locks) };
         return select.wait_cancellable(waiters, limit);
     }
-    if let Some(chosen) = try_each(cases, polls) {
-        return Ok(chosen);
+    if let Some(polled) = try_each(cases, polls) {
+        return Ok(polled.wake());
     }
     let select = Selecting { cases, order: Order::new(cases, polls, locks) };
     select.lock_all();
-    if let Some((chosen, peer)) = select.poll() {
+    if let Some(polled) = select.poll() {
         select.unlock_all();
-        wake(peer);
-        return Ok(chosen);
+        return Ok(polled.wake());
     }
     let (g, claim) = (G::current(), Claim::new());
     // SAFETY: all is locked, and no case was ready; G and claim outlive the call.
@@ -146,7 +145,7 @@ fn wait_select(
 }
 
 /// Does the first case that can be done when its turn comes. Locks one channel at a time, and none that cannot be ready.
-fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Chosen> {
+fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
     // A single case needs one lock anyway.
     if polls.len() < 2 {
         return None;
@@ -156,7 +155,7 @@ fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Chosen> {
 
 /// Does the case, if that can be done, under its channel's lock alone.
 #[inline]
-fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Chosen> {
+fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
     let case = &cases[usize::from(index)];
     let raw = case.channel.expect("only what can be ready is polled").raw();
     let state = raw.glance();
@@ -177,14 +176,25 @@ fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Chosen> {
         // SAFETY: so it has been, just now.
         unsafe { case.moved() };
     }
-    wake(peer);
-    Some(Chosen { case: usize::from(index), closed })
+    Some(Polled { chosen: Chosen { case: usize::from(index), closed }, peer })
 }
 
-fn wake(peer: Option<Peer>) {
-    if let Some(peer) = peer {
-        // SAFETY: taken out by the poll, whose caller wakes it once; not used after.
-        unsafe { peer.wake() };
+/// A case that has been done, and the peer that is to be woken.
+#[must_use = "the peer sleeps"]
+struct Polled {
+    chosen: Chosen,
+    peer: Option<Peer>,
+}
+
+impl Polled {
+    /// Wakes the peer, which may panic: the select is over before that. No lock is held.
+    #[inline]
+    fn wake(self) -> Chosen {
+        if let Some(peer) = self.peer {
+            // SAFETY: taken out by the poll, and woken once; not used after.
+            unsafe { peer.wake() };
+        }
+        self.chosen
     }
 }
 
@@ -202,7 +212,7 @@ impl Selecting<'_, '_> {
     }
 
     /// Does the first case that can be done. All channels are locked, and stay so.
-    fn poll(&self) -> Option<(Chosen, Option<Peer>)> {
+    fn poll(&self) -> Option<Polled> {
         self.order.polls().find_map(|index| {
             let case = &self.cases[index];
             let mut locked = case.channel.expect("only what can be ready is polled").raw().held();
@@ -216,16 +226,14 @@ impl Selecting<'_, '_> {
                 // SAFETY: so it has been, just now.
                 unsafe { case.moved() };
             }
-            Some((Chosen { case: index, closed }, peer))
+            Some(Polled { chosen: Chosen { case: index, closed }, peer })
         })
     }
 
-    fn poll_and_unlock(&self) -> Option<Chosen> {
+    fn poll_and_unlock(&self) -> Option<Polled> {
         let polled = self.poll();
         self.unlock_all();
-        let (chosen, peer) = polled?;
-        wake(peer);
-        Some(chosen)
+        polled
     }
 
     /// All channels are locked, and stay so.
@@ -338,14 +346,21 @@ impl Selecting<'_, '_> {
             return Err(WaitError::Cancelled);
         }
         self.lock_all();
-        if let Some((chosen, peer)) = self.poll() {
+        // Once more, under the locks: a waiter that has queued since the cancel is not to be served by this select.
+        let is_cancelled = limit.cancel.is_some_and(Cancel::is_cancelled);
+        let polled = if is_cancelled { Err(WaitError::Cancelled) } else { Ok(self.poll()) };
+        if let Some(polled) = polled.transpose() {
             self.unlock_all();
+            if is_cancelled {
+                mark("a select finds under its locks that it is cancelled");
+            }
             if !claim.take(Claim::AT_ONCE) {
-                mark("a case is ready when the cancel comes");
+                if !is_cancelled {
+                    mark("a case is ready when the cancel comes");
+                }
                 g.await_ready(); // of the cancel
             }
-            wake(peer);
-            return Ok(chosen);
+            return polled.map(Polled::wake);
         }
         // SAFETY: locked; no case is ready; a cancel, with this claim.
         unsafe { self.wait(waiters, &g, &claim, limit.deadline) }
