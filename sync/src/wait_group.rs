@@ -46,7 +46,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::shim::AtomicPtr;
-use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, ParkResult};
+use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, ParkResult, fatal};
 
 pub use future::WaitFuture;
 
@@ -291,6 +291,9 @@ impl WaitGroup {
     #[inline]
     fn count_waiter(&self, mut state: u64, one: u32) -> bool {
         loop {
+            if waiters(state) & !FIRST == FIRST - 1 {
+                fatal("sync: more than 2147483647 waiters of a WaitGroup"); // they have been forgotten, not dropped
+            }
             // Release: what `first` names. Not Acquire: an RMW, so what later reads the word reads on from the `add`s
             // before it.
             match self.state.compare_exchange_weak(state, state + u64::from(one), Release, Acquire) {
@@ -481,7 +484,8 @@ mod go {
         group.add(1);
         let task = Task(group);
         builder.go(move || {
-            let task = task;
+            // In this order: if it never begins, what it captures is dropped so, and `f` before the group knows.
+            let (f, task) = (f, task);
             if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
                 if !payload.is::<Goexit>() {
                     std::mem::forget(task); // a `wait` could end the program before the panic does

@@ -26,7 +26,8 @@ use sudog::sync::mutex::FifoMutex;
 use sudog::sync::mutex::stages::{V2, V7};
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::{
-    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith,
+    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, LockAsync, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith,
+    WaitGroup,
 };
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn};
@@ -405,6 +406,72 @@ fn a_destructor_of_a_panicking_thread_may_run_goroutines() {
     }
 }
 
+// ---- wakers whose destructors panic ---------------------------------------------------------------------------------
+
+/// Panics when it is dropped for good.
+struct PanicsWhenDropped;
+
+impl WakeTask for PanicsWhenDropped {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("a waker's destructor");
+    }
+}
+
+/// Polls it once, so that it waits, and drops it.
+fn drop_with_a_waker_that_panics<F: Future>(future: F) {
+    let mut future = Box::pin(future);
+    let waker = Waker::from(Arc::new(PanicsWhenDropped));
+    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker); // the future has the last
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(future))).is_err());
+}
+
+#[test]
+fn a_future_whose_waker_panics_when_it_is_dropped_has_left() {
+    let _watchdog = Watchdog::new();
+    let group = WaitGroup::new();
+    group.add(1);
+    drop_with_a_waker_that_panics(group.wait_async());
+    group.done();
+    group.add(1);
+    assert!(!group.wait_until(Instant::now()), "a task is left");
+    group.done();
+    group.wait();
+
+    let mutex = Mutex::new(());
+    let guard = mutex.lock();
+    drop_with_a_waker_that_panics(mutex.lock_async());
+    drop(guard);
+    // SAFETY: it is looked at only.
+    let state = format!("{:?}", unsafe { mutex.raw() });
+    assert!(state.contains("waiters: 0"), "a contender is left: {state}");
+    drop(mutex.lock());
+}
+
+/// What a task captures that never begins is dropped before its group knows that it is over.
+#[test]
+fn a_task_that_never_begins_is_dropped_before_its_group_knows() {
+    struct Open(Arc<WaitGroup>, Arc<AtomicBool>);
+    impl Drop for Open {
+        fn drop(&mut self) {
+            self.1.store(!self.0.wait_until(Instant::now()), SeqCst);
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let (group, was_open) = (Arc::new(WaitGroup::new()), Arc::new(AtomicBool::new(false)));
+    let captured = Open(group.clone(), was_open.clone());
+    run(|| {
+        set_max_procs(1);
+        group.go_with(here(), move || drop(captured));
+    });
+    group.wait();
+    assert!(was_open.load(SeqCst));
+}
+
 // ---- what cannot be unwound -----------------------------------------------------------------------------------------
 
 #[allow(improper_ctypes_definitions)] // it is Rust on both sides
@@ -431,6 +498,48 @@ fn a_goroutine_in_a_frame_of_c_is_left_where_it_waits() {
     assert_eq!(result, "main's result");
     // The thread, and others, are workers as before.
     run(|| here().spawn(|| ()).join().unwrap());
+}
+
+/// It may have lent out a thread-local of its worker's thread: that thread stays.
+#[test]
+fn the_thread_locals_of_a_goroutine_that_is_left_stay() {
+    static DROPPED: AtomicBool = AtomicBool::new(false);
+    struct Lent;
+    impl Drop for Lent {
+        fn drop(&mut self) {
+            DROPPED.store(true, SeqCst);
+        }
+    }
+    thread_local! {
+        static LENT: Lent = const { Lent };
+    }
+    let _watchdog = Watchdog::new();
+    run(|| {
+        set_max_procs(2);
+        let waits = Arc::new(AtomicBool::new(false));
+        let is_waiting = waits.clone();
+        Builder::new().on(Placement::Worker(1)).go(move || {
+            LENT.with(|_lent| {
+                is_waiting.store(true, SeqCst);
+                callback(&AtomicU32::new(0));
+            });
+        });
+        until(|| waits.load(SeqCst));
+    });
+    // The worker gives the goroutine up within a second. Were it later, this would test nothing.
+    thread::sleep(Duration::from_millis(1500));
+    assert!(!DROPPED.load(SeqCst));
+}
+
+/// A thread that must not switch begins a `run`: its goroutines may.
+#[test]
+fn a_run_within_without_switching_switches() {
+    let _watchdog = Watchdog::new();
+    sudog::without_switching(|| {
+        assert_eq!(sudog::run_local(|| spawn(|| 1).join().unwrap()), 1);
+        assert_eq!(run(|| spawn(|| 2).join().unwrap()), 2);
+    });
+    assert_eq!(run(|| spawn(|| 3).join().unwrap()), 3);
 }
 
 /// It goes on if it gets what it waits for, by another's destructor or from elsewhere, and is unwound where it can be.

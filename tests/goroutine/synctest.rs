@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -268,9 +268,27 @@ fn an_alarm_is_cancelled_elsewhere() {
         blocking(move || drop(made));
         sleep(HOUR);
     });
-    // And one that outlives its bubble.
-    let (ctx, _cancel) = synctest::test(|| context::with_timeout(&context::background(), HOUR));
-    assert_eq!(ctx.err(), None);
+    // And one that outlives its bubble: it is called off like any other, and drops its waker.
+    let (ctx, cancel) = synctest::test(|| context::with_timeout_cause(&context::background(), HOUR, Noticed));
+    assert_eq!((ctx.err(), DROPS.load(SeqCst)), (None, 0));
+    cancel.cancel();
+    drop((ctx, cancel));
+    assert_eq!(DROPS.load(SeqCst), 1, "the alarm keeps it");
+
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    #[derive(Debug)]
+    struct Noticed;
+    impl std::fmt::Display for Noticed {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.pad("late")
+        }
+    }
+    impl std::error::Error for Noticed {}
+    impl Drop for Noticed {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, SeqCst);
+        }
+    }
 }
 
 // ---- waiting for the others -----------------------------------------------------------------------------------------

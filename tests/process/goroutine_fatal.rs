@@ -47,6 +47,7 @@ fn main() {
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
         ("a_context_without_a_cancel", a_context_without_a_cancel),
         ("the_deadline_of_a_context_is_no_deadlock", the_deadline_of_a_context_is_no_deadlock),
+        ("an_alarm_that_has_gone_off_hides_no_deadlock", an_alarm_that_has_gone_off_hides_no_deadlock),
         ("a_stack_overflow_has_a_name", a_stack_overflow_has_a_name),
         ("nonsense_in_the_environment_is_refused", nonsense_in_the_environment_is_refused),
         ("the_environment_says_how_many_workers", the_environment_says_how_many_workers),
@@ -278,6 +279,17 @@ fn a_context_without_a_cancel() {
     });
     let says = ["all goroutines are asleep - deadlock!", "[context.Context.Done"];
     assert_says(&output, 2, &says);
+}
+
+/// The watcher looks again when what held back its report is over.
+fn an_alarm_that_has_gone_off_hides_no_deadlock() {
+    let output = in_a_child("an_alarm_that_has_gone_off_hides_no_deadlock", &[], || {
+        run(|| {
+            let _ctx = context::with_timeout(&context::background(), Duration::from_millis(100));
+            semacquire(&AtomicU32::new(0));
+        });
+    });
+    assert_says(&output, 2, &["all goroutines are asleep - deadlock!"]);
 }
 
 fn the_deadline_of_a_context_is_no_deadlock() {

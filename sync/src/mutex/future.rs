@@ -85,12 +85,24 @@ impl<S: AsyncSemaphore, P: Policy> Future for LockFuture<'_, S, P> {
 impl<'a, S: AsyncSemaphore + 'a, P: Policy> Drop for LockFuture<'a, S, P> {
     fn drop(&mut self) {
         if self.stage == Stage::Contending {
+            // The waker's destructor may panic: the contender is taken off the mutex all the same.
+            let _cancel = CancelAfter { mutex: self.mutex, me: &mut self.me };
             // SAFETY:
             // - the future has been polled, so it is pinned;
             // - `set` drops the field in place, and does not move it.
             unsafe { Pin::new_unchecked(&mut self.sleep) }.set(None);
-            self.mutex.cancel(&mut self.me);
         }
+    }
+}
+
+struct CancelAfter<'m, S: AsyncSemaphore, P: Policy> {
+    mutex: &'m GoMutex<S, P>,
+    me: &'m mut Contender,
+}
+
+impl<S: AsyncSemaphore, P: Policy> Drop for CancelAfter<'_, S, P> {
+    fn drop(&mut self) {
+        self.mutex.cancel(self.me);
     }
 }
 

@@ -95,8 +95,8 @@ use crate::{GoMutex, RLocker};
 
 const READER: u64 = 1;
 const READERS: u64 = (1 << 31) - 1;
-/// More than Go's `rwmutexMaxReaders`.
-const TOO_MANY: u64 = 1 << 30;
+/// So many readers are too many (Go's `rwmutexMaxReaders` is 2^30). Half of what the count has room for: so `before` has room for all of them, and for a successor.
+const TOO_MANY: u64 = 1 << 29;
 const SOLE: u64 = 1 << 31;
 const WRITER: u64 = 1 << 32;
 const PHASE: u64 = 1 << 33;
@@ -113,7 +113,7 @@ fn before(state: u64) -> u64 {
 /// A reader has counted itself beside so many others.
 fn check_count(old: u64) {
     if old & TOO_MANY != 0 {
-        fatal("sync: more than 1073741824 readers of an RWMutex");
+        fatal("sync: more than 536870912 readers of an RWMutex");
     }
 }
 
@@ -135,7 +135,7 @@ fn check_count(old: u64) {
 ///
 /// # Limits
 ///
-/// 2^30 readers, as in Go; one more ends the process.
+/// 2^29 readers, half of Go's limit; one more ends the process.
 ///
 /// # Examples
 ///

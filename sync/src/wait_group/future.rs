@@ -102,10 +102,10 @@ impl Future for WaitFuture<'_> {
 impl Drop for WaitFuture<'_> {
     fn drop(&mut self) {
         if self.stage == Stage::Waiting {
+            // The waker's destructor may panic; and `leave` may wait for the permit, and its goroutine be unwound there.
+            let unwound = LeaveOnUnwind(self.group);
             // First out of the semaphore's queue: what it has been given goes to the counter, where `leave` finds it.
             self.permit = None;
-            // It may wait for its permit, and its goroutine be unwound there.
-            let unwound = LeaveOnUnwind(self.group);
             self.group.leave();
             std::mem::forget(unwound);
         }

@@ -343,7 +343,8 @@ impl ErrGroup {
         self.inner.tasks.add(1);
         let task = Task { _token: token, count: Count(self.inner.clone()) };
         builder.go(move || {
-            let task = task;
+            // In this order: if it never begins, what it captures is dropped so, and `f` before the group knows.
+            let (f, task) = (f, task);
             let group = &*task.count.0;
             let ended = catch_unwind(AssertUnwindSafe(|| {
                 if let Err(error) = f().map_err(Into::into) {

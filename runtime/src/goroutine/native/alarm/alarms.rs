@@ -150,8 +150,16 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     if bubble::is_here() {
         return Key::Bubble(bubble::set_alarm(when, waker));
     }
+    Key::Here(put(when, Alarm { waker, _awaited: Awaited::here() }))
+}
+
+/// [`set`] on the system's clock, for no scheduler: none is kept from its end.
+pub(crate) fn set_for_none(when: Instant, waker: Waker) -> Key {
+    Key::Here(put(when, Alarm { waker, _awaited: None }))
+}
+
+fn put(when: Instant, alarm: Alarm) -> Place {
     sysmon::start();
-    let alarm = Alarm { waker, _awaited: Awaited::here() };
     let number = current::worker().map_or(0, |worker| worker.index.load(Ordering::Relaxed) % SHARDS);
     let mut shard = lock_shard(number);
     let at = (when, shard.next);
@@ -162,7 +170,7 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     if is_first {
         announce(when);
     }
-    Key::Here(Place { shard: number, at })
+    Place { shard: number, at }
 }
 
 /// An alarm is the first of its shard: those that sleep for longer are roused.

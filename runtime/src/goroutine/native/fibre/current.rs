@@ -21,6 +21,8 @@ struct Current {
     fibre: Cell<Option<&'static Fibre>>,
     /// How many `without_switching` are under way.
     fixed: Cell<u32>,
+    /// How many were when the thread became a worker: they are no matter of its goroutines.
+    fixed_before: Cell<u32>,
     /// The thread was panicking when it became a worker: `run` was called by a destructor.
     panicked_before: Cell<bool>,
 }
@@ -33,6 +35,7 @@ system::thread_local! {
             worker: Cell::new(None),
             fibre: Cell::new(None),
             fixed: Cell::new(0),
+            fixed_before: Cell::new(0),
             panicked_before: Cell::new(false),
         }
     };
@@ -46,6 +49,10 @@ pub(crate) fn worker() -> Option<&'static Worker> {
 
 pub(crate) fn set_worker(worker: Option<&'static Worker>) {
     CURRENT.with(|here| {
+        match worker {
+            Some(_) => here.fixed_before.set(here.fixed.replace(0)),
+            None => here.fixed.set(here.fixed_before.get()),
+        }
         here.worker.set(worker);
         here.panicked_before.set(thread::panicking());
     });

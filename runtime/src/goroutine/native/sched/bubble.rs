@@ -21,9 +21,9 @@ use crate::shim::system::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::PoisonError;
-use std::task::Waker;
-use std::time::Instant;
+use std::sync::{Arc, PoisonError};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::Fibre;
@@ -85,17 +85,36 @@ impl Bubble {
     /// unwound. What outlives the bubble with an alarm has as long as it had.
     pub(crate) fn ends(&self) {
         let Some(now) = HERE.with(|here| here.now.take()) else { return };
+        // Held to the end: what cancels an alarm, or is woken by it, meanwhile finds where it has gone.
+        let mut moved = lock_moved();
         let mut alarms = lock();
         let mut ours = alarms.split_off(&(self.name, None, 0));
         alarms.append(&mut ours.split_off(&(self.name + 1, None, 0)));
         drop(alarms);
         let begun = system::now();
-        for ((_, when, _), waker) in ours {
-            let left = when.unwrap_or(now).saturating_duration_since(now);
-            if let Some(when) = begun.checked_add(left) {
-                _ = alarms::set(when, waker);
-            }
+        for (place, waker) in ours {
+            let left = place.1.unwrap_or(now).saturating_duration_since(now);
+            // One at the end of time is never due.
+            let when = begun.checked_add(left).unwrap_or(begun + FAR);
+            let waker = Waker::from(Arc::new(Moved { place, waker }));
+            moved.insert(place, alarms::set_for_none(when, waker));
         }
+    }
+}
+
+/// As good as never.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// An alarm of a bubble that has ended, among the system's.
+struct Moved {
+    place: Place,
+    waker: Waker,
+}
+
+impl Wake for Moved {
+    fn wake(self: Arc<Self>) {
+        lock_moved().remove(&self.place);
+        self.waker.wake_by_ref();
     }
 }
 
@@ -211,6 +230,14 @@ pub(crate) type Key = (u64, Instant, u64);
 
 static ALARMS: Mutex<BTreeMap<Place, Waker>> = Mutex::new(BTreeMap::new());
 
+/// Where the alarms of bubbles that have ended are now.
+static MOVED: Mutex<BTreeMap<Place, alarms::Key>> = Mutex::new(BTreeMap::new());
+
+/// No user code runs under this lock. A thread that takes both, or one of the alarms', takes this one first.
+fn lock_moved() -> MutexGuard<'static, BTreeMap<Place, alarms::Key>> {
+    MOVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// No user code runs under this lock.
 fn lock() -> MutexGuard<'static, BTreeMap<Place, Waker>> {
     ALARMS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -227,8 +254,14 @@ pub(crate) fn set_alarm(when: Instant, waker: Waker) -> Key {
 
 /// Forgets an alarm, and drops its waker. On any thread.
 pub(crate) fn cancel_alarm((name, when, number): Key) {
-    let waker = lock().remove(&(name, Some(when), number));
-    drop(waker); // without the lock
+    let place = (name, Some(when), number);
+    let waker = lock().remove(&place);
+    // In this order: the end of the bubble holds the second lock while it takes alarms from here to there.
+    let moved = if waker.is_none() { lock_moved().remove(&place) } else { None };
+    if let Some(key) = moved {
+        alarms::cancel(key);
+    }
+    drop(waker); // without a lock
 }
 
 fn first_alarm(name: u64) -> Option<Instant> {

@@ -397,7 +397,14 @@ impl Sched {
             let worker = self.enter_joined(epoch, true);
             _ = worker.wait_for_work();
             worker.run();
-            self.leave(worker, worker.reclaim());
+            let clean = worker.reclaim();
+            self.leave(worker, clean);
+            if !clean {
+                // A goroutine that is left where it is may have lent out a thread-local of this thread.
+                loop {
+                    std::thread::park();
+                }
+            }
         };
         sysmon::start();
         if let Err(error) = system::thread::Builder::new().name(format!("sudog-{before}")).spawn(body) {

@@ -90,8 +90,9 @@ fn watch() {
             if netpoll::lacks_holder() {
                 scheds.iter().for_each(|sched| sched.wake_for_work()); // one of them will hold
             }
-            // Twice, so that a thread that is about to be counted is.
-            if quiet == 2 {
+            // Twice, so that a thread that is about to be counted is. And at each look after: the last alarm may have gone off
+            // since, and woken no worker.
+            if quiet >= 2 {
                 deadlock::look(&scheds);
             }
         }
