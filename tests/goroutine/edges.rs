@@ -26,8 +26,7 @@ use sudog::sync::mutex::FifoMutex;
 use sudog::sync::mutex::stages::{V2, V7};
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::{
-    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, LockAsync, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith,
-    WaitGroup,
+    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith, WaitGroup,
 };
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn};
@@ -442,14 +441,11 @@ fn a_future_whose_waker_panics_when_it_is_dropped_has_left() {
     group.done();
     group.wait();
 
-    let mutex = Mutex::new(());
-    let guard = mutex.lock();
+    let mutex = GoMutex::new();
+    mutex.lock();
     drop_with_a_waker_that_panics(mutex.lock_async());
-    drop(guard);
-    // SAFETY: it is looked at only.
-    let state = format!("{:?}", unsafe { mutex.raw() });
+    let state = format!("{mutex:?}");
     assert!(state.contains("waiters: 0"), "a contender is left: {state}");
-    drop(mutex.lock());
 }
 
 /// What a task captures that never begins is dropped before its group knows that it is over.
