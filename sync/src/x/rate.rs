@@ -182,10 +182,13 @@ impl State {
         if self.limit.is_infinite() {
             return Some(t);
         }
+        let called = t;
         let (t, tokens) = self.advance(t);
         let tokens = tokens - f64::from(n);
         let wait = if tokens < 0.0 { self.limit.time_for(-tokens) } else { Duration::ZERO };
-        if n > self.burst || wait > patience {
+        // A caller that comes late waits from its own time on; one that need not wait is not late.
+        let is_too_long = !wait.is_zero() && wait.saturating_add(t - called) > patience;
+        if n > self.burst || is_too_long {
             return None;
         }
         let when = t.checked_add(wait)?;
@@ -237,8 +240,8 @@ impl Limiter {
         self.reserve_n(now(), 1)
     }
 
-    /// [`reserve`](Limiter::reserve) of `n` tokens at `t`. None if `n` is more than the burst, or if the
-    /// tokens never come. (Go: a reservation whose `OK` is false.)
+    /// [`reserve`](Limiter::reserve) of `n` tokens at `t`. None if `n` is more than the burst (Go: a reservation whose
+    /// `OK` is false), or if the tokens never come, as the limit is 0 (Go: they are taken, and the delay is infinite).
     #[must_use]
     pub fn reserve_n(&self, t: Instant, n: u32) -> Option<Reservation<'_>> {
         self.reserve_within(t, n, Duration::MAX)
@@ -261,7 +264,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If `n` is more than the burst, if the context is done, or if its deadline is before the time at which the tokens
-    /// come.
+    /// come. If they never come, as the limit is 0, that is an error at once; Go waits until the context is done.
     pub fn wait_n(&self, ctx: &Context, n: u32) -> Result<(), Error> {
         let t = now();
         self.can_ever_have(n)?;
@@ -270,7 +273,7 @@ impl Limiter {
         }
         let patience = ctx.deadline().map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(t));
         let reservation = self.reserve_within(t, n, patience).ok_or(Error::WouldExceedDeadline { n })?;
-        let delay = reservation.delay_from(t);
+        let delay = reservation.delay();
         if delay.is_zero() {
             return Ok(());
         }

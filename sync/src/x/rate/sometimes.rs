@@ -69,7 +69,8 @@ impl Sometimes {
     /// Calls `f`, if one of the conditions holds.
     ///
     /// Different from Go: `f` runs outside of the lock. So it may take its time, call this again, and run beside
-    /// another call's; and a slow action keeps no caller waiting.
+    /// another call's; and a slow action keeps no caller waiting. A call counts when it begins: also if its `f` panics, and
+    /// an interval lasts from the beginning of `f`, not from its end.
     pub fn do_(&self, f: impl FnOnce()) {
         if self.is_due() {
             f();
