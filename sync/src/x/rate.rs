@@ -431,3 +431,22 @@ impl Drop for CancelOnDrop<'_> {
         self.0.give_back(now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller reads the clock, and another reserves at a later time before it does: it waits from its own time on.
+    #[test]
+    fn a_late_caller_waits_from_its_own_time_on() {
+        let ms = Duration::from_millis;
+        let (begun, limiter) = (now(), Limiter::new(Limit::per_second(50.0), 1));
+        let mut state = limiter.lock();
+        assert_eq!(state.reserve(begun + ms(50), 1, Duration::ZERO), Some(begun + ms(50)));
+        assert_eq!(state.reserve(begun, 1, ms(60)), None, "it comes at 70");
+        assert_eq!(state.reserve(begun, 1, ms(70)), Some(begun + ms(70)));
+        // One that need not wait is not late.
+        assert_eq!(state.reserve(begun + ms(200), 0, Duration::ZERO), Some(begun + ms(200)));
+        assert!(state.reserve(begun, 1, Duration::ZERO).is_some());
+    }
+}
