@@ -402,7 +402,7 @@ impl Sched {
             if !clean {
                 // A goroutine that is left where it is may have lent out a thread-local of this thread.
                 loop {
-                    std::thread::park();
+                    system::thread::sleep(Duration::from_secs(3600));
                 }
             }
         };
