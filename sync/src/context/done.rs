@@ -11,7 +11,7 @@
 //!
 //! | step | the first to cancel |
 //! |---|---|
-//! | 1. close | under the lock: later waits end, the outcome is set, and the followers are taken. No new followers are accepted |
+//! | 1. close | under the lock: the outcome is set, later waits end, and the followers are taken. No new followers are accepted |
 //! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
 //! | 3. settle | says that 2 is over. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
 //! | 4. end | the waits of threads and goroutines that are under way, of all of them |
@@ -19,8 +19,8 @@
 //! | 6. leave | the parent's followers |
 //!
 //! A follower that steps 4 or 5 wake finds the outcome, set in step 1. A caller that finds the outcome also finds that waits
-//! end: what it releases then goes to no wait that asks afterwards (`x::Weighted`). So a wait may end just before the outcome
-//! is set, and its caller passes through the lock before it asks for that ([`Done::await_outcome`]). Step 2 may meet a descendant that another cancel
+//! end: what it releases then goes to no wait that asks afterwards (`x::Weighted`). As the outcome comes first, a caller that
+//! finds it before that passes through the lock ([`Done::outcome`]). Step 2 may meet a descendant that another cancel
 //! has closed and not settled. It is below, so a cancel waits downward only, and never for itself.
 //!
 //! A `Done` stands in its parent's list, and has its alarm, while it is open and its end can be noticed: it has
@@ -142,21 +142,27 @@ impl Done {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How it has ended. Waits end then, too.
     #[inline]
     pub(super) fn outcome(&self) -> Option<&Outcome> {
-        self.outcome.get()
+        let outcome = self.outcome.get()?;
+        if !self.waits.is_cancelled() {
+            self.await_closed();
+        }
+        Some(outcome)
     }
 
-    /// What ends the waits that name it: see [`await_outcome`](Self::await_outcome).
+    /// The outcome has been set, under the lock, by a thread that has not unlocked yet. (A caller that has the lock finds
+    /// all of step 1 done.)
+    #[cold]
+    fn await_closed(&self) {
+        drop(self.lock());
+    }
+
+    /// What ends the waits that name it: after the outcome is there.
     #[inline]
     pub(super) fn waits(&self) -> &Cancel {
         &self.waits
-    }
-
-    /// For a caller whose wait [`waits`](Self::waits) has ended: when this returns, the outcome is there.
-    #[cold]
-    pub(super) fn await_outcome(&self) {
-        drop(self.lock());
     }
 
     /// A channel that is closed at the end; when the outcome is there, it is closed.
@@ -319,8 +325,8 @@ impl Done {
         if self.outcome().is_some() {
             return None;
         }
-        self.waits.end_later_waits();
         _ = self.outcome.set(outcome.clone());
+        self.waits.end_later_waits();
         let State { followers, link, alarm, .. } = &mut *state;
         let channel = self.channel.get().map(|channel| channel.all.clone());
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })

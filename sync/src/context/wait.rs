@@ -60,13 +60,6 @@ impl Context {
         self.err().is_some()
     }
 
-    /// A wait has ended with this context.
-    fn await_outcome(&self) {
-        if let Some(done) = self.governor() {
-            done.await_outcome();
-        }
-    }
-
     /// Waits for what does not come, but for the limit. If that is the context's, the context is done then.
     fn nothing_comes(&self, limit: &WaitLimit<'_>) -> WaitError {
         // SAFETY: null.
@@ -75,10 +68,8 @@ impl Context {
         let Err(why) = semacquire_limited(&never, Order::Fifo, limit) else {
             unreachable!("nobody knows of this semaphore");
         };
-        match why {
-            WaitError::TimedOut if self.deadline().is_some_and(|own| Some(own) == limit.deadline) => self.expire(),
-            WaitError::TimedOut => {}
-            WaitError::Cancelled => self.await_outcome(),
+        if why == WaitError::TimedOut && self.deadline().is_some_and(|own| Some(own) == limit.deadline) {
+            self.expire();
         }
         why
     }
@@ -134,10 +125,8 @@ impl Context {
     /// Why a wait gave up: it may have been told before the context was.
     #[cold]
     fn error_of(&self, why: WaitError) -> Error {
-        match why {
-            WaitError::TimedOut if self.deadline().is_some_and(|own| own <= now()) => self.expire(),
-            WaitError::TimedOut => {}
-            WaitError::Cancelled => self.await_outcome(),
+        if why == WaitError::TimedOut && self.deadline().is_some_and(|own| own <= now()) {
+            self.expire();
         }
         self.err().unwrap_or(match why {
             // Of another limit than ours.

@@ -45,12 +45,12 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     }
 }
 
-/// Whether the process has no thread but workers, the watcher, and idle threads for blocking calls and for alarms.
+/// Whether the process has no thread but workers, those kept for goroutines that were left, the watcher, and idle threads for blocking calls and for alarms.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     #[cfg(not(sudog_sim))]
     let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
     #[cfg(sudog_sim)]
     let tasks = sudog_sim::live_threads();
     let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
-    tasks == workers + blocking::threads() + alarms::threads() + 1
+    tasks == workers + Sched::kept_threads() + blocking::threads() + alarms::threads() + 1
 }

@@ -112,6 +112,9 @@ pub(crate) fn default_procs() -> usize {
     PROCS.load(Ordering::Relaxed)
 }
 
+/// Threads that stay for the goroutines that have been left on them.
+static KEPT_THREADS: AtomicUsize = AtomicUsize::new(0);
+
 impl Sched {
     const fn new() -> Self {
         Self {
@@ -201,6 +204,11 @@ impl Sched {
     /// By which its workers know it.
     pub(crate) fn name(&self) -> SchedName {
         ptr::from_ref(self).addr()
+    }
+
+    /// How many threads stay for goroutines that have been left on them.
+    pub(crate) fn kept_threads() -> usize {
+        KEPT_THREADS.load(Ordering::Relaxed)
     }
 
     /// All schedulers in use.
@@ -398,6 +406,9 @@ impl Sched {
             _ = worker.wait_for_work();
             worker.run();
             let clean = worker.reclaim();
+            if !clean {
+                KEPT_THREADS.fetch_add(1, Ordering::Relaxed);
+            }
             self.leave(worker, clean);
             if !clean {
                 // A goroutine that is left where it is may have lent out a thread-local of this thread.

@@ -108,10 +108,15 @@ fn watch() {
             quiet = 0;
             continue;
         }
+        // An alarm that is going off keeps the report back, and wakes no watcher when it has.
+        let is_going_off = quiet >= 2 && alarms::are_set();
         // Likewise: the first alarm of a shard is announced under the lock of `alarms`, before its caller reads `DOZING`.
         let nap = match quiet {
             0 | 1 => Some(TICK),
-            _ => alarms::next_look(now).map(|look| look.saturating_duration_since(now)),
+            _ => {
+                let look = alarms::next_look(now).map(|look| look.saturating_duration_since(now));
+                look.or_else(|| is_going_off.then_some(TICK))
+            }
         };
         let lock = match nap {
             Some(nap) => ROUSED.wait_timeout(lock, nap).unwrap_or_else(PoisonError::into_inner).0,
