@@ -184,7 +184,8 @@ fn a_function_is_called_without_a_handle_of_the_context() {
     eventually(|| CALLS.load(SeqCst) == 2 && dones.iter().all(|done| done.upgrade().is_none()));
 }
 
-/// Go's 63615, as seen from here: where the error is seen, a wait that has what it waits for knows that it is to give up.
+/// Go's 63615, as seen from here: where the error is seen, a wait that has what it waits for knows that it is to give up. And
+/// where a wait has given up, the error is seen.
 #[test]
 fn where_the_error_is_seen_waits_end() {
     for _ in 0..20 {
@@ -192,11 +193,21 @@ fn where_the_error_is_seen_waits_end() {
         // The cancel closes them between the two.
         let children: Vec<_> = (0..1000).map(|_| with_cancel(&ctx).0).collect();
         let canceller = thread::spawn(move || cancel.cancel());
+        let waits = thread::spawn({
+            let ctx = ctx.clone();
+            move || {
+                while !ctx.limit().cancel.is_some_and(sudog_runtime::sema::Cancel::is_cancelled) {
+                    std::hint::spin_loop();
+                }
+                assert!(ctx.err().is_some());
+            }
+        });
         while ctx.err().is_none() {
             std::hint::spin_loop();
         }
         assert!(ctx.limit().cancel.is_some_and(sudog_runtime::sema::Cancel::is_cancelled));
         canceller.join().unwrap();
+        waits.join().unwrap();
         assert!(children.iter().all(|child| child.err().is_some()));
     }
 }
