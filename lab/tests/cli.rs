@@ -742,7 +742,7 @@ fn no_sampling_no_waits() {
 }
 
 #[test]
-fn all_are_there_before_the_first_is_let_in() {
+fn contenders_start_together() {
     let run = ["mutexbench", "--locks", "mcs", "--threads", "3", "--seconds", "0.005", "--runs", "1"];
     let ungathered = [&run[..], &["--ungathered"]].concat();
     for (run, is) in [(&run[..], true), (&ungathered, false)] {

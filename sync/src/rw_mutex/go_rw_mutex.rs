@@ -95,7 +95,8 @@ use crate::{GoMutex, RLocker};
 
 const READER: u64 = 1;
 const READERS: u64 = (1 << 31) - 1;
-/// So many readers are too many (Go's `rwmutexMaxReaders` is 2^30). Half of what the count has room for: so `before` has room for all of them, and for a successor.
+/// So many readers are too many (Go's `rwmutexMaxReaders` is 2^30). `before`, of 30 bits, has room for all of them and for a
+/// successor.
 const TOO_MANY: u64 = 1 << 29;
 const SOLE: u64 = 1 << 31;
 const WRITER: u64 = 1 << 32;

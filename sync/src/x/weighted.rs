@@ -62,7 +62,8 @@ use crate::context;
 /// gives up at the moment at which it is given tokens passes them on; until then they are held. A deadline limits waiting
 /// only: tokens that are free are taken whatever the time.
 ///
-/// No wait without a deadline allocates. What was done before a release happens before what follows an acquisition that its tokens went to.
+/// No wait without a deadline allocates. What was done before a release happens before what follows an acquisition that
+/// its tokens went to.
 ///
 /// Go: `golang.org/x/sync/semaphore.Weighted`; here weights have no sign.
 ///

@@ -47,8 +47,8 @@ pub(super) struct LoggedTally {
 
 impl Prepared {
     /// Makes the run, and logs it. Its length is the most that it takes: it ends when the log is full. Where the target
-    /// admits one at a time, contenders start together, whatever [`Workload::gathered`](super::Workload::gathered) says. Fails if
-    /// the contenders cannot be started.
+    /// admits one at a time, contenders start together, whatever
+    /// [`Workload::gathered`](super::Workload::gathered) says. Fails if the contenders cannot be started.
     pub fn log(self) -> io::Result<Logged> {
         let pool = Pool::new(self.run.threads, self.run.workload.duration);
         self.log_into(pool)
