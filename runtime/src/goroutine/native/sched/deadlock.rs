@@ -45,7 +45,8 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     }
 }
 
-/// Whether the process has no thread but workers, those kept for goroutines that were left, the watcher, and idle threads for blocking calls and for alarms.
+/// Whether the process has no thread but workers, those kept for goroutines that were left, the watcher, and idle threads
+/// for blocking calls and for alarms.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     #[cfg(not(sudog_sim))]
     let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);

@@ -43,7 +43,7 @@ use crate::{Instant, ParkResult};
 
 /// For how long an idle worker looks for work before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
-/// How old work must be to be stolen, in time for which its worker has run.
+/// How old work must be to be stolen. For three quarters of that at least its worker must have run: see `Seen::is_old`.
 pub(crate) const AGE: Duration = Duration::from_micros(10);
 /// Work that has waited for so long is stolen whether its worker has run or not.
 pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
