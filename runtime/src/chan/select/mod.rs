@@ -145,6 +145,7 @@ fn wait_select(
 }
 
 /// Does the first case that can be done when its turn comes. Locks one channel at a time, and none that cannot be ready.
+#[inline]
 fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
     // A single case needs one lock anyway.
     if polls.len() < 2 {
