@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use crate::goroutine::native::builder;
 use crate::goroutine::native::exit::OnPanic;
-use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::fibre::current::{self, MustReturn};
+use crate::goroutine::native::fibre::loans::{self, What};
 use crate::goroutine::native::sched::scheduler::{Sched, default_procs};
 use crate::goroutine::native::sched::stall;
 use crate::panics::drop_payload;
@@ -227,27 +229,20 @@ pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     COMPUTE.call(f)
 }
 
-fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
-    /// Waits for the call, whatever happens: it uses our frame.
-    struct Wait<'a>(&'a AtomicU32, bool);
-    impl Drop for Wait<'_> {
-        fn drop(&mut self) {
-            if !self.1 {
-                sema::semacquire(self.0); // our goroutine is given up, but the call goes on
-            }
-        }
-    }
-
+fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, fibre: &'static Fibre, f: F) -> T {
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
     let sched = Sched::here();
     sched.idle.external_begins();
-    let mut wait = Wait(&done, false);
-    pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
-    current::note_wait(pool.what, ptr::null());
-    sema::semacquire(&done);
-    wait.1 = true;
-    drop(wait);
+    // The call uses our frames: before it has returned, the wait is not unwound, and the goroutine is not left.
+    let must_return = MustReturn::begin();
+    loans::during(Some(fibre), What::ToCall, |_| {
+        pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
+        current::note_wait(pool.what, ptr::null());
+        sema::semacquire(&done);
+    });
+    drop(must_return);
+    current::unwind_if_due(fibre);
     match frame.result.take().expect("the call is done") {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -271,9 +266,9 @@ impl Pool {
     }
 
     fn call<T: Send>(&'static self, f: impl FnOnce() -> T + Send) -> T {
-        match current::current() {
-            Some(_) => elsewhere(self, f),
-            None => f(),
+        match (current::current(), current::fibre()) {
+            (Some(_), Some(fibre)) => elsewhere(self, fibre, f),
+            _ => f(),
         }
     }
 

@@ -9,7 +9,7 @@
 //! | a goroutine never starts, as its scheduler ends | its closure is dropped, and counts as ended after that |
 //! | a goroutine never ends | nor does the wait |
 //! | a [`ScopedJoinHandle`] is leaked | the count does not depend on it |
-//! | a program that aborts in a panic ends a scheduler | stacks are left as they are, never freed |
+//! | the scheduler ends, and the owner cannot be unwound, or panics abort | it is left when its goroutines have ended, or have been left: [`loans`](super::fibre::loans) |
 //!
 //! An async task has no such scope: a future can be leaked or dropped while it waits.
 
@@ -24,6 +24,7 @@ use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current::{self, MustReturn};
 use crate::goroutine::native::fibre::job;
+use crate::goroutine::native::fibre::loans::{self, Borrowers, Loan, What};
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
@@ -38,8 +39,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// What the goroutines of a scope share with its owner, in its frame.
 struct State {
-    /// Goroutines that have not ended; and one for the owner, until it waits.
-    pending: AtomicUsize,
+    borrowers: Borrowers,
     /// A permit once all have ended.
     done: AtomicU32,
     /// Panics that no join has returned.
@@ -105,16 +105,19 @@ pub struct ScopedJoinHandle<'scope, T> {
 #[track_caller]
 pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
     let state = State {
-        pending: AtomicUsize::new(1),
+        borrowers: Borrowers::new(),
         done: AtomicU32::new(0),
         panics: AtomicUsize::new(0),
         payload: Mutex::new(None),
     };
     let scope = Scope { state, scope: PhantomData, env: PhantomData };
-    // Not a guard that waits in its destructor: a goroutine that panics may not switch, and would keep its worker from
-    // those that it waits for.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    scope.state.wait();
+    let result = loans::during(current::fibre(), What::ToScope(&scope.state.borrowers), |loan| {
+        // Not a guard that waits in its destructor: a goroutine that panics may not switch, and would keep its worker from
+        // those that it waits for.
+        let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+        scope.state.wait(loan);
+        result
+    });
     let payload = scope.state.payload.lock().take();
     match (result, payload) {
         (Ok(_), Some(payload)) => resume_unwind(payload),
@@ -131,14 +134,14 @@ pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) ->
 
 impl State {
     /// By the owner, once.
-    fn wait(&self) {
+    fn wait(&self, loan: &Loan<'_>) {
         // Acquire: what the goroutines have done. The last one releases a permit, if it is not the owner.
-        if self.pending.fetch_sub(1, Ordering::Acquire) == 1 {
+        if self.borrowers.pending.fetch_sub(1, Ordering::Acquire) == 1 {
             return;
         }
         let _must_return = MustReturn::begin();
         current::note_wait("scope", std::ptr::null());
-        sema::semacquire(&self.done);
+        loan.while_owner_waits(|| sema::semacquire(&self.done));
     }
 }
 
@@ -149,7 +152,7 @@ impl<'scope> Pending<'scope> {
     fn new(state: &'scope State) -> Self {
         // Relaxed: the caller is the owner, or a goroutine of the scope, so the count is not 0, and does not get there
         // before the caller's own share ends.
-        state.pending.fetch_add(1, Ordering::Relaxed);
+        state.borrowers.pending.fetch_add(1, Ordering::Relaxed);
         Self(state)
     }
 }
@@ -158,7 +161,7 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let done = &raw const self.0.done;
         // Release: the owner sees what the goroutine has done. Acquire: the last one hands on what the others did.
-        if self.0.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.borrowers.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the owner's frame stands until the permit is there; the release then uses it as an address only.
             current::without_switching(|| sema::semrelease(unsafe { &*done }, Wake::Normal));
         }
@@ -194,7 +197,7 @@ impl<'scope> Scope<'scope, '_> {
             // The whole of it is captured: dropped unstarted, `f` goes first.
             let child = child;
             let Child { f, pending } = child;
-            f();
+            loans::during(current::fibre(), What::FromScope(&pending.0.borrowers), |_| f());
             job::is_through();
             drop(pending);
         };
@@ -282,7 +285,7 @@ impl<T> ScopedJoinHandle<'_, T> {
 
 impl std::fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pending = self.state.pending.load(Ordering::Relaxed);
+        let pending = self.state.borrowers.pending.load(Ordering::Relaxed);
         f.debug_struct("Scope").field("goroutines", &pending.saturating_sub(1)).finish_non_exhaustive()
     }
 }

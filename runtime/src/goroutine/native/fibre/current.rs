@@ -224,6 +224,7 @@ fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
 #[cold]
 pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
     let due = match fibre.dying.get() {
+        _ if cfg!(panic = "abort") => false,
         Unwinding::Doomed => true,
         Unwinding::Unwound => !thread::panicking(),
         Unwinding::No | Unwinding::Drops => false,

@@ -27,6 +27,7 @@ pub(crate) mod condemned;
 pub(crate) mod current;
 pub(crate) mod job;
 pub(crate) mod landing_pads;
+pub(crate) mod loans;
 pub(crate) mod pool;
 pub(crate) mod unwind;
 #[cfg(debug_assertions)]
@@ -45,6 +46,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
+use crate::goroutine::native::fibre::loans::Loan;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
@@ -77,9 +79,11 @@ pub(crate) struct Fibre {
     pub(crate) dying: Cell<Unwinding>,
     /// How many [`MustReturn`](crate::goroutine::MustReturn) there are.
     pub(crate) must_return: Cell<u32>,
+    /// What its frames have lent, and borrowed: the newest. See [`loans`].
+    loans: Cell<*const Loan<'static>>,
+    pub(crate) extent: Extent,
     /// Its stack is of the usual size: it may be used again.
     pub(crate) usual: bool,
-    pub(crate) extent: Extent,
     /// It has run since its stack was last trimmed.
     pub(crate) used: Cell<bool>,
     /// Its goroutine has not blocked yet.
@@ -181,8 +185,9 @@ impl Fibre {
             token: Cell::new(false),
             dying: Cell::new(Unwinding::No),
             must_return: Cell::new(0),
-            usual: size.is_none(),
+            loans: Cell::new(ptr::null()),
             extent: stack.extent(),
+            usual: size.is_none(),
             used: Cell::new(false),
             fresh: Cell::new(false),
             observed: Cell::new(false),

@@ -12,7 +12,8 @@
 //! ([`MustReturn`](crate::goroutine::MustReturn)), is not unwound. It waits on, and so may get what another gives up as
 //! it is unwound; then it runs, and is unwound where it waits next. Of the first kind, one that still waits a second
 //! after the last other goroutine has ended is left: its stack stays as it is for ever, and so does the worker, which
-//! is not used again. Where panics abort, all that have begun are left.
+//! is not used again. Where panics abort, all that have begun are left. But none is left while others may use what its
+//! frames have lent: see [`loans`](crate::goroutine::native::fibre::loans).
 
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ impl Worker {
         for fibre in self.fibres().filter(|fibre| fibre.state.get() != State::Spare).collect::<Vec<_>>() {
             let ended = match fibre.work.take() {
                 Some(work) => self.discard(fibre, work), // placed here, but never begun
-                None if cfg!(panic = "abort") => {
+                None if cfg!(panic = "abort") && fibre.may_be_left() => {
+                    fibre.leave();
                     clean = false;
                     continue;
                 }
@@ -52,6 +54,13 @@ impl Worker {
                 waiting.push(fibre);
             }
         }
+        let leave = |fibre: &Fibre| {
+            let may = fibre.dying.get() == Unwinding::Doomed && fibre.may_be_left();
+            if may {
+                fibre.leave();
+            }
+            may
+        };
         let mut progress = system::now();
         let mut look = LOOK;
         loop {
@@ -82,8 +91,12 @@ impl Worker {
                 }
                 continue;
             }
-            self.fire_timers();
             let before = waiting.len();
+            if cfg!(panic = "abort") {
+                waiting.retain(|fibre| !leave(fibre));
+                clean &= waiting.len() == before;
+            }
+            self.fire_timers();
             waiting.retain(|fibre| {
                 self.empty_inbox();
                 let ready = fibre.state.get() == State::Queued;
@@ -98,11 +111,11 @@ impl Worker {
                 progress = now;
             } else if now.saturating_duration_since(progress) > PATIENCE {
                 // Left where they are, they are like threads that nothing wakes.
-                waiting.retain(|fibre| fibre.dying.get() != Unwinding::Doomed || fibre.must_return.get() > 0);
+                waiting.retain(|fibre| !leave(fibre));
                 clean &= waiting.len() == before;
                 progress = now;
             }
-            if idle {
+            if idle && !waiting.is_empty() {
                 system::thread::sleep(look);
                 look = (look * 2).min(LOOK_SELDOM);
             }

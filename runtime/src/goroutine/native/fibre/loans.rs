@@ -1,0 +1,141 @@
+//! What the frames of a goroutine have lent to others: a goroutine that cannot be unwound is left only when nothing of that is
+//! in use.
+//!
+//! The stack of a goroutine that is left stays for ever. But its frames may also have borrowed a `thread_local!`, and that ends
+//! with its thread: the thread of a worker is kept, the caller of `run` goes its way. So what others may still use decides:
+//!
+//! | lent to | in use until |
+//! |---|---|
+//! | a call of `blocking` or `compute` | it has returned, which the goroutine waits for |
+//! | goroutines of its scopes | each has ended, or has been left itself: then it never runs again |
+//! | queues | at no time: they hold its sudogs, which are on its stack, and nobody finds more through them |
+//! | threads that another library lets borrow, as `std::thread::scope` | not known here: see `docs/design.md` |
+//!
+//! Loans form a tree, whose leaves are calls: so all of them end once every goroutine of the tree has ended, or has been left.
+//!
+//! [`Loan`]s stand in the goroutine's frames, the newest first in a list that belongs to its worker's thread. [`Borrowers`] are
+//! shared.
+
+use crate::shim::system::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::ptr;
+
+use crate::goroutine::native::fibre::Fibre;
+
+/// Those that may use the frame of a scope.
+pub(crate) struct Borrowers {
+    /// Goroutines that have not ended; and one for the owner, until it waits.
+    pub(crate) pending: AtomicUsize,
+    /// Goroutines, of those, that have been left where they wait.
+    left: AtomicUsize,
+}
+
+/// What a frame of a goroutine has lent, or borrowed.
+pub(crate) struct Loan<'a> {
+    older: *const Loan<'static>,
+    what: What<'a>,
+    /// The owner of a scope waits for its goroutines, and does not count among the pending any more.
+    waits: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum What<'a> {
+    /// Lent to a call on another thread.
+    ToCall,
+    /// Lent to goroutines of a scope.
+    ToScope(&'a Borrowers),
+    /// The goroutine is one of a scope's: borrowed from the frame of its owner.
+    FromScope(&'a Borrowers),
+}
+
+/// Runs `f` while `fibre`, the caller's goroutine if it has one, has lent or borrowed `what`.
+pub(crate) fn during<T>(fibre: Option<&'static Fibre>, what: What<'_>, f: impl FnOnce(&Loan<'_>) -> T) -> T {
+    struct Ends(Option<&'static Fibre>, *const Loan<'static>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            if let Some(fibre) = self.0 {
+                fibre.loans.set(self.1);
+            }
+        }
+    }
+
+    let older = fibre.map_or(ptr::null(), |fibre| fibre.loans.get());
+    let loan = Loan { older, what, waits: Cell::new(false) };
+    let _ends = Ends(fibre, older);
+    if let Some(fibre) = fibre {
+        fibre.loans.set((&raw const loan).cast());
+    }
+    f(&loan)
+}
+
+impl Borrowers {
+    /// The owner alone.
+    pub(crate) fn new() -> Self {
+        Self { pending: AtomicUsize::new(1), left: AtomicUsize::new(0) }
+    }
+}
+
+impl Loan<'_> {
+    /// Runs `f`, in which the owner of a scope waits for its goroutines.
+    pub(crate) fn while_owner_waits(&self, f: impl FnOnce()) {
+        self.waits.set(true);
+        f();
+        self.waits.set(false);
+    }
+
+    /// Whether others may use what is lent.
+    fn is_in_use(&self) -> bool {
+        match self.what {
+            What::ToCall => true,
+            What::ToScope(borrowers) => {
+                let own = usize::from(!self.waits.get());
+                // First those that have been left. They stay pending, so all that are pending have been left if later there
+                // are no more of these; and new ones come from the owner, which is suspended, or from one that runs.
+                // Acquire: what a goroutine did to the frame before it ended, or was left, comes before what we do next.
+                let left = borrowers.left.load(Ordering::Acquire);
+                borrowers.pending.load(Ordering::Acquire) - own > left
+            }
+            What::FromScope(_) => false,
+        }
+    }
+}
+
+impl Fibre {
+    /// Whether this goroutine, which waits and cannot be unwound, may be left where it is.
+    ///
+    /// By its worker, whose scheduler is over.
+    pub(crate) fn may_be_left(&self) -> bool {
+        let mut in_use = false;
+        let mut scope_waits = false;
+        self.for_each_loan(|loan| {
+            in_use |= loan.is_in_use();
+            scope_waits |= loan.waits.get();
+        });
+        // The wait of a scope's owner must not be unwound; but to leave it there does no harm. Other such waits return.
+        let must_return = self.must_return.get() > u32::from(scope_waits);
+        !(in_use || cfg!(panic = "unwind") && must_return)
+    }
+
+    /// Leaves this goroutine where it waits: it never runs again, and so uses nothing that it has borrowed.
+    ///
+    /// By its worker, if it [may be left](Self::may_be_left).
+    pub(crate) fn leave(&self) {
+        self.for_each_loan(|loan| {
+            if let What::FromScope(borrowers) = loan.what {
+                // Release: what it did to the owner's frame comes before what the owner's thread does next.
+                borrowers.left.fetch_add(1, Ordering::Release);
+            }
+        });
+    }
+
+    fn for_each_loan(&self, mut f: impl FnMut(&Loan<'_>)) {
+        let mut next = self.loans.get();
+        // SAFETY: null, or in a frame of this goroutine inside of `during`. The goroutine is suspended, so the frame stands.
+        // What it refers to stands longer: what it has lent in its own frames, below; and what it has borrowed, as this
+        // goroutine is pending there, and the owner's frame is not left before it.
+        while let Some(loan) = unsafe { next.as_ref() } {
+            f(loan);
+            next = loan.older;
+        }
+    }
+}

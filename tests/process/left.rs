@@ -1,0 +1,182 @@
+//! Goroutines that cannot be unwound when their scheduler is over: they are left where they wait, but not while others use
+//! what their frames have lent.
+//!
+//! Where panics unwind, that is a goroutine in a frame of C; where they abort, each. No harness, so that the same file is run
+//! with `-C panic=abort`, too.
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use sudog::runtime::sema::semacquire;
+use sudog::runtime::{gosched, set_max_procs};
+use sudog::{Builder, Placement, blocking, go, run, scope};
+use support::{Watchdog, eventually};
+
+/// What the threads of one test share.
+#[derive(Default)]
+struct World {
+    /// The thread-local of the caller of `run` has ended.
+    ended: AtomicBool,
+    /// Those that have borrowed it run.
+    borrowed: AtomicBool,
+    /// They may end.
+    gate: AtomicBool,
+    /// The goroutine that lent it goes on after the call.
+    returned: AtomicBool,
+}
+
+struct Lent(Arc<World>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.ended.store(true, SeqCst);
+    }
+}
+
+/// Calls `f` with a thread-local of this thread.
+fn with_lent(world: &Arc<World>, f: impl FnOnce(&Lent)) {
+    thread_local! {
+        static LENT: OnceCell<Lent> = const { OnceCell::new() };
+    }
+    LENT.with(|lent| f(lent.get_or_init(|| Lent(world.clone()))));
+}
+
+impl Lent {
+    /// What a borrower does: until it may end, the thread-local is there.
+    fn is_used(&self) {
+        self.0.borrowed.store(true, SeqCst);
+        while !self.0.gate.load(SeqCst) {
+            assert!(!self.0.ended.load(SeqCst), "the thread-local has ended, and is in use");
+            thread::yield_now();
+        }
+    }
+}
+
+/// Calls `f` through a frame that no panic may pass.
+fn through_c(mut f: impl FnMut()) {
+    #[allow(improper_ctypes_definitions)] // it is Rust on both sides
+    extern "C" fn call(f: &mut dyn FnMut()) {
+        f();
+    }
+    call(&mut f);
+}
+
+fn wait_for_ever() {
+    semacquire(&AtomicU32::new(0));
+    unreachable!("nobody releases");
+}
+
+/// Runs `lends` in a goroutine of a thread that calls `run`, and then ends; on that thread, whose thread-local it lends out. The
+/// gate opens when the thread has had the time to end.
+fn in_a_run_that_ends(lends: impl FnOnce(Arc<World>) + Send + 'static) -> Arc<World> {
+    let world = Arc::new(World::default());
+    let of_caller = world.clone();
+    let caller = thread::spawn(move || {
+        let world = of_caller.clone();
+        run(move || {
+            set_max_procs(2);
+            Builder::new().on(Placement::Here).go(move || lends(of_caller));
+            while !world.borrowed.load(SeqCst) {
+                gosched();
+            }
+        });
+    });
+    eventually(|| world.borrowed.load(SeqCst));
+    // A worker has patience for a second. Were it more, this would test nothing.
+    thread::sleep(Duration::from_millis(1500));
+    world.gate.store(true, SeqCst);
+    caller.join().unwrap();
+    assert!(world.ended.load(SeqCst), "no thread-local was lent, or its thread goes on");
+    world
+}
+
+fn a_call_has_returned_before_its_goroutine_is_left() {
+    let world = in_a_run_that_ends(|world| {
+        with_lent(&world, |lent| {
+            through_c(|| {
+                blocking(|| lent.is_used());
+                world.returned.store(true, SeqCst);
+                wait_for_ever();
+            });
+        });
+    });
+    assert!(world.returned.load(SeqCst));
+}
+
+/// The owner waits inside of the scope, in a frame of C; the goroutine of the scope computes on another worker.
+fn goroutines_of_a_scope_have_ended_before_its_owner_is_left() {
+    in_a_run_that_ends(|world| {
+        with_lent(&world, |lent| {
+            scope(|s| {
+                Builder::new().on(Placement::Worker(1)).go_scoped(s, || lent.is_used());
+                through_c(wait_for_ever);
+            });
+        });
+    });
+}
+
+/// The goroutine of the scope is left, and so the owner is, too. Both the one that waits for its scope, and the one that waits
+/// inside of it.
+fn goroutines_of_a_scope_have_been_left_before_its_owner_is() {
+    for waits_inside in [false, true] {
+        let world = in_a_run_that_ends(move |world| {
+            with_lent(&world, |lent| {
+                scope(|s| {
+                    Builder::new().on(Placement::Worker(1)).go_scoped(s, || {
+                        lent.is_used();
+                        through_c(wait_for_ever);
+                    });
+                    if waits_inside {
+                        through_c(wait_for_ever);
+                    }
+                });
+                lent.0.returned.store(true, SeqCst);
+            });
+        });
+        assert!(!world.returned.load(SeqCst), "the scope has returned before its goroutine has ended");
+    }
+}
+
+/// Where panics unwind, they are unwound.
+fn what_has_lent_nothing_does_not_keep_a_run() {
+    let count = Arc::new(AtomicU32::new(0));
+    run(|| {
+        for _ in 0..100 {
+            let count = count.clone();
+            go(move || {
+                count.fetch_add(1, SeqCst);
+                wait_for_ever();
+            });
+        }
+        while count.load(SeqCst) < 100 {
+            gosched();
+        }
+    });
+}
+
+const TESTS: [(&str, fn()); 4] = [
+    ("a_call_has_returned_before_its_goroutine_is_left", a_call_has_returned_before_its_goroutine_is_left),
+    (
+        "goroutines_of_a_scope_have_ended_before_its_owner_is_left",
+        goroutines_of_a_scope_have_ended_before_its_owner_is_left,
+    ),
+    (
+        "goroutines_of_a_scope_have_been_left_before_its_owner_is",
+        goroutines_of_a_scope_have_been_left_before_its_owner_is,
+    ),
+    ("what_has_lent_nothing_does_not_keep_a_run", what_has_lent_nothing_does_not_keep_a_run),
+];
+
+fn main() {
+    let panics = if cfg!(panic = "abort") { "abort" } else { "unwind" };
+    for (name, test) in TESTS {
+        let _watchdog = Watchdog::new();
+        test();
+        println!("test {name}, where panics {panics} ... ok");
+    }
+    println!("test result: ok. {} passed", TESTS.len());
+}
