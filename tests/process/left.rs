@@ -25,6 +25,8 @@ struct World {
     borrowed: AtomicBool,
     /// They may end.
     gate: AtomicBool,
+    /// They have found that it has ended.
+    misused: AtomicBool,
     /// The goroutine that lent it goes on after the call.
     returned: AtomicBool,
 }
@@ -48,9 +50,12 @@ fn with_lent(world: &Arc<World>, f: impl FnOnce(&Lent)) {
 impl Lent {
     /// What a borrower does: until it may end, the thread-local is there.
     fn is_used(&self) {
-        self.0.borrowed.store(true, SeqCst);
-        while !self.0.gate.load(SeqCst) {
-            assert!(!self.0.ended.load(SeqCst), "the thread-local has ended, and is in use");
+        let world = self.0.clone(); // should it end
+        world.borrowed.store(true, SeqCst);
+        while !world.gate.load(SeqCst) {
+            if world.ended.load(SeqCst) {
+                return world.misused.store(true, SeqCst);
+            }
             thread::yield_now();
         }
     }
@@ -91,6 +96,7 @@ fn in_a_run_that_ends(lends: impl FnOnce(Arc<World>) + Send + 'static) -> Arc<Wo
     world.gate.store(true, SeqCst);
     caller.join().unwrap();
     assert!(world.ended.load(SeqCst), "no thread-local was lent, or its thread goes on");
+    assert!(!world.misused.load(SeqCst), "the thread-local has ended, and is in use");
     world
 }
 
@@ -105,6 +111,33 @@ fn a_call_has_returned_before_its_goroutine_is_left() {
         });
     });
     assert!(world.returned.load(SeqCst));
+}
+
+/// It lends a variable of its own, which is dropped if panics unwind.
+fn a_call_has_returned_before_its_goroutine_is_unwound() {
+    let world = Arc::new(World::default());
+    let opener = world.clone();
+    let opener = thread::spawn(move || {
+        eventually(|| opener.borrowed.load(SeqCst));
+        // The goroutine ends at once, if it does not wait. Were it later, this would test nothing.
+        thread::sleep(Duration::from_millis(200));
+        opener.gate.store(true, SeqCst);
+    });
+    let lent = Lent(world.clone());
+    run(|| {
+        let world = lent.0.clone();
+        Builder::new().on(Placement::Here).go(move || {
+            let lent = lent;
+            blocking(|| lent.is_used());
+            wait_for_ever();
+        });
+        while !world.borrowed.load(SeqCst) {
+            gosched();
+        }
+    });
+    opener.join().unwrap();
+    assert!(!world.misused.load(SeqCst), "the variable has been dropped, and is in use");
+    assert_eq!(world.ended.load(SeqCst), cfg!(panic = "unwind"));
 }
 
 /// The owner waits inside of the scope, in a frame of C; the goroutine of the scope computes on another worker.
@@ -158,7 +191,8 @@ fn what_has_lent_nothing_does_not_keep_a_run() {
     });
 }
 
-const TESTS: [(&str, fn()); 4] = [
+const TESTS: [(&str, fn()); 5] = [
+    ("a_call_has_returned_before_its_goroutine_is_unwound", a_call_has_returned_before_its_goroutine_is_unwound),
     ("a_call_has_returned_before_its_goroutine_is_left", a_call_has_returned_before_its_goroutine_is_left),
     (
         "goroutines_of_a_scope_have_ended_before_its_owner_is_left",

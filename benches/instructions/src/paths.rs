@@ -133,7 +133,7 @@ pub const PATHS: [(&str, fn()); 29] = [
         let map = Map::with_hasher(BuildHasherDefault::<DefaultHasher>::default()); // random ones are of varied depth
         (0..100_u64).for_each(|key| map.store(key, key));
         rounds(|| {
-            black_box(black_box(&map).load(&7));
+            black_box(black_box(&map).load(black_box(&7)));
         });
     }),
     ("Value<u64>: load", || {

@@ -51,7 +51,19 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use sudog_runtime::shim::system::OnceLock;
 
-use trie::{Entry, New, Trie};
+use reclaim::{Enter, OfThread, Own};
+use trie::{Entry, New, Share, Trie};
+
+/// Calls a method with the way to its guard, as its first argument: the thread's, or one of its own.
+macro_rules! under_a_guard {
+    ($this:ident.$method:ident($($argument:expr),*)) => {
+        if reclaim::is_usable() {
+            $this.$method(OfThread, $($argument),*)
+        } else {
+            reclaim::slowly(|| $this.$method(Own, $($argument),*))
+        }
+    };
+}
 
 /// What there is from the first write on.
 struct Table<K, V, S> {
@@ -131,10 +143,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: Clone,
     {
-        let table = self.table.get()?;
-        let hash = table.hash(key);
-        let guard = table.trie.collector().enter();
-        Some(table.trie.find(hash, &guard, |there| there.borrow() == key)?.value.clone())
+        under_a_guard!(self.load_under(key))
     }
 
     /// What `f` says about the key's value, if it is in the map. `f` may do what it likes, and take its time.
@@ -150,10 +159,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        let table = self.table.get()?;
-        let hash = table.hash(key);
         // Under a guard for this only: `f` keeps alive what it looks at, and no more.
-        let share = table.trie.share(hash, &table.trie.collector().enter(), |there| there.borrow() == key)?;
+        let share = under_a_guard!(self.share_under(key))?;
         Some(f(share.value()))
     }
 
@@ -178,17 +185,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         V: Clone,
     {
-        let table = self.table();
-        let hash = table.hash(&key);
-        let guard = table.trie.collector().enter();
-        let mut new = New::Parts(key, value);
-        match table.trie.put(hash, &guard, &mut new, |there| there.is_none()) {
-            Ok((stored, _)) => (stored.value.clone(), false),
-            Err(there) => {
-                drop(new); // before the clone: a destructor that panics would leak what we return
-                (there.expect("else it would have been stored").value.clone(), true)
-            }
-        }
+        under_a_guard!(self.load_or_store_under(key, value))
     }
 
     /// Removes the key; returns the value that it had.
@@ -216,11 +213,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         V: PartialEq,
     {
-        let Some(table) = self.table.get() else { return false };
-        let hash = table.hash(&key);
-        let guard = table.trie.collector().enter();
-        let mut new = New::Parts(key, new);
-        table.trie.put(hash, &guard, &mut new, |there| there.is_some_and(|there| there.value == *old)).is_ok()
+        under_a_guard!(self.compare_and_swap_under(key, old, new))
     }
 
     /// Removes the key if its value is `old`: whether it was.
@@ -264,7 +257,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// Removes all keys, at one instant.
     pub fn clear(&self) {
         if let Some(table) = self.table.get() {
-            table.trie.clear(&table.trie.collector().enter());
+            under_a_guard!(table.clear_under());
         }
     }
 
@@ -281,11 +274,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
 
     #[inline]
     fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
-        let table = self.table();
-        let hash = table.hash(&key);
-        let guard = table.trie.collector().enter();
-        let mut new = New::Parts(key, value);
-        table.trie.put(hash, &guard, &mut new, |_| true).ok()?.1.map(old)
+        under_a_guard!(self.put_under(key, value, old))
     }
 
     #[inline]
@@ -299,10 +288,97 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         Q: Hash + Eq + ?Sized,
         K: Borrow<Q>,
     {
+        under_a_guard!(self.remove_under(key, wants, old))
+    }
+}
+
+/// Each operation under a guard.
+impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
+    #[inline]
+    fn load_under<Q: Hash + Eq + ?Sized>(&self, guard: impl Enter, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
         let table = self.table.get()?;
         let hash = table.hash(key);
-        let guard = table.trie.collector().enter();
+        let guard = guard.enter(table.trie.collector());
+        let found = table.trie.find(hash, &guard, |there| there.borrow() == key)?;
+        Some(found.value.clone())
+    }
+
+    #[inline]
+    fn share_under<Q: Hash + Eq + ?Sized>(&self, guard: impl Enter, key: &Q) -> Option<Share<K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let table = self.table.get()?;
+        let hash = table.hash(key);
+        let guard = guard.enter(table.trie.collector());
+        table.trie.share(hash, &guard, |there| there.borrow() == key)
+    }
+
+    #[inline]
+    fn load_or_store_under(&self, guard: impl Enter, key: K, value: V) -> (V, bool)
+    where
+        V: Clone,
+    {
+        let table = self.table();
+        let hash = table.hash(&key);
+        let guard = guard.enter(table.trie.collector());
+        let mut new = New::Parts(key, value);
+        match table.trie.put(hash, &guard, &mut new, |there| there.is_none()) {
+            Ok((stored, _)) => (stored.value.clone(), false),
+            Err(there) => {
+                drop(new); // before the clone: a destructor that panics would leak what we return
+                (there.expect("else it would have been stored").value.clone(), true)
+            }
+        }
+    }
+
+    #[inline]
+    fn compare_and_swap_under(&self, guard: impl Enter, key: K, old: &V, new: V) -> bool
+    where
+        V: PartialEq,
+    {
+        let Some(table) = self.table.get() else { return false };
+        let hash = table.hash(&key);
+        let guard = guard.enter(table.trie.collector());
+        let mut new = New::Parts(key, new);
+        table.trie.put(hash, &guard, &mut new, |there| there.is_some_and(|there| there.value == *old)).is_ok()
+    }
+
+    #[inline]
+    fn put_under<R>(&self, guard: impl Enter, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
+        let table = self.table();
+        let hash = table.hash(&key);
+        let guard = guard.enter(table.trie.collector());
+        let mut new = New::Parts(key, value);
+        table.trie.put(hash, &guard, &mut new, |_| true).ok()?.1.map(old)
+    }
+
+    #[inline]
+    fn remove_under<Q, R>(
+        &self,
+        guard: impl Enter,
+        key: &Q,
+        wants: impl FnMut(&Entry<K, V>) -> bool,
+        old: impl FnOnce(&Entry<K, V>) -> R,
+    ) -> Option<R>
+    where
+        Q: Hash + Eq + ?Sized,
+        K: Borrow<Q>,
+    {
+        let table = self.table.get()?;
+        let hash = table.hash(key);
+        let guard = guard.enter(table.trie.collector());
         table.trie.remove(hash, &guard, |there| there.borrow() == key, wants).map(old)
+    }
+}
+
+impl<K, V, S> Table<K, V, S> {
+    fn clear_under(&self, guard: impl Enter) {
+        self.trie.clear(&guard.enter(self.trie.collector()));
     }
 }
 

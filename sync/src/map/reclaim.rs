@@ -4,9 +4,33 @@
 //! is a list: all of it is freed with the map, and nothing may be put on it twice.
 
 #[cfg(not(sudog_loom))]
-pub(super) use real::Collector;
+pub(super) use real::{Collector, is_usable, slowly};
 #[cfg(sudog_loom)]
-pub(super) use stub::Collector;
+pub(super) use stub::{Collector, is_usable, slowly};
+
+/// How an operation gets its guard.
+pub trait Enter {
+    fn enter(self, collector: &Collector) -> impl Shield;
+}
+
+/// By the thread's, which is a count of readers, if it [is usable](is_usable).
+pub struct OfThread;
+
+/// By one of its own, which costs more.
+pub struct Own;
+
+impl Enter for OfThread {
+    #[inline]
+    fn enter(self, collector: &Collector) -> impl Shield {
+        collector.enter()
+    }
+}
+
+impl Enter for Own {
+    fn enter(self, collector: &Collector) -> impl Shield {
+        collector.enter_own()
+    }
+}
 
 /// What can be freed by its address alone.
 pub trait Free {
@@ -29,22 +53,73 @@ pub trait Shield {
 
 #[cfg(not(sudog_loom))]
 mod real {
+    use std::cell::Cell;
+
+    use sudog_runtime::shim::system::OnceLock;
+
     use super::{Free, Shield};
 
     pub(in crate::map) struct Collector(seize::Collector);
+
+    /// Of a thread's guard. seize keeps it in a thread-local, and panics once that has been destroyed; then the destructor of
+    /// another thread-local may use a map. Destructors run in the order in which thread-locals were first used, or against
+    /// it. So one of ours is used before seize's, and one after it: one of these is destroyed before seize's.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum State {
+        Unused,
+        Usable,
+        Destroyed,
+    }
+
+    thread_local! {
+        // Without a destructor, so it can be used for as long as the thread runs.
+        static STATE: Cell<State> = const { Cell::new(State::Unused) };
+        static BEFORE: Ends = const { Ends };
+        static AFTER: Ends = const { Ends };
+    }
+
+    /// For the first use of seize's thread-local.
+    static OF_NO_MAP: OnceLock<seize::Collector> = OnceLock::new();
+
+    struct Ends;
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            STATE.set(State::Destroyed);
+        }
+    }
+
+    /// Whether the thread's guard can be used; else the operation gets one of its own, [`slowly`].
+    #[inline]
+    pub(in crate::map) fn is_usable() -> bool {
+        STATE.get() == State::Usable
+    }
+
+    /// An operation with a guard of its own: the first of its thread, or one in a destructor of a thread-local.
+    ///
+    /// A closure that is made where this is called, so that what it captures is not stored where the guard is usable.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::map) fn slowly<R>(operation: impl FnOnce() -> R) -> R {
+        if STATE.get() == State::Unused {
+            BEFORE.with(|_| ());
+            drop(OF_NO_MAP.get_or_init(seize::Collector::new).enter());
+            AFTER.with(|_| ());
+            STATE.set(State::Usable);
+        }
+        operation()
+    }
 
     impl Collector {
         pub fn new() -> Self {
             Self(seize::Collector::new())
         }
 
-        /// The thread's, which is a count of readers.
         #[inline]
         pub fn enter(&self) -> seize::LocalGuard<'_> {
             self.0.enter()
         }
 
-        /// One of its own, so that the thread's does not last as long.
         pub fn enter_own(&self) -> seize::OwnedGuard<'_> {
             self.0.enter_owned()
         }
@@ -82,6 +157,14 @@ mod stub {
     unsafe impl Sync for Collector {}
 
     pub(in crate::map) struct Guard<'a>(&'a Collector);
+
+    pub(in crate::map) fn is_usable() -> bool {
+        true
+    }
+
+    pub(in crate::map) fn slowly<R>(operation: impl FnOnce() -> R) -> R {
+        operation()
+    }
 
     impl Collector {
         pub fn new() -> Self {
