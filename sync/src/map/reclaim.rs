@@ -63,7 +63,7 @@ mod real {
 
     /// Of a thread's guard. seize keeps it in a thread-local, and panics once that has been destroyed; then the destructor of
     /// another thread-local may use a map. Destructors run in the order in which thread-locals were first used, or against
-    /// it. So one of ours is used before seize's, and one after it: one of these is destroyed before seize's.
+    /// it. So one of ours is used just before seize's: it is destroyed before that, or else just after it, with none between.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum State {
         Unused,
@@ -74,8 +74,7 @@ mod real {
     thread_local! {
         // Without a destructor, so it can be used for as long as the thread runs.
         static STATE: Cell<State> = const { Cell::new(State::Unused) };
-        static BEFORE: Ends = const { Ends };
-        static AFTER: Ends = const { Ends };
+        static ENDS: Ends = const { Ends };
     }
 
     /// For the first use of seize's thread-local.
@@ -102,9 +101,8 @@ mod real {
     #[inline(never)]
     pub(in crate::map) fn slowly<R>(operation: impl FnOnce() -> R) -> R {
         if STATE.get() == State::Unused {
-            BEFORE.with(|_| ());
+            ENDS.with(|_| ());
             drop(OF_NO_MAP.get_or_init(seize::Collector::new).enter());
-            AFTER.with(|_| ());
             STATE.set(State::Usable);
         }
         operation()
