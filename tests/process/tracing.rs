@@ -174,11 +174,28 @@ fn enter(why: Entering) {
     BEGUN.fetch_add(usize::from(why == Entering::Begins), SeqCst);
 }
 
+sudog::goroutine_local! {
+    /// What a hook keeps for a goroutine.
+    static VISITS: std::cell::Cell<u32> = std::cell::Cell::new(0);
+}
+
 fn leave(why: Leaving) {
+    VISITS.with(|visits| visits.set(visits.get() + 1));
     let before = HERE.lock().unwrap().get_or_insert_default().insert(thread::current().id(), false);
     assert!(before.unwrap_or(false), "no goroutine has the worker");
     ENDED.fetch_add(usize::from(why == Leaving::Ends), SeqCst);
     WAITS.fetch_add(usize::from(why == Leaving::Waits), SeqCst);
+}
+
+/// What the last hook of a goroutine uses is not the next goroutine's, which has the same stack.
+#[test]
+fn a_hook_uses_a_goroutine_local_at_the_end() {
+    let (_watchdog, _alone) = (Watchdog::new(), alone());
+    run(|| {
+        for _ in 0..10 {
+            assert_eq!(spawn(|| VISITS.with(std::cell::Cell::get)).join().unwrap(), 0);
+        }
+    });
 }
 
 /// Entries and exits alternate on each worker, whatever goroutines and tasks do: end by a panic, by `goexit`, at the end of

@@ -47,6 +47,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::ParkResult;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
 use crate::goroutine::native::fibre::loans::Loan;
+use crate::goroutine::native::locals;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
@@ -244,6 +245,7 @@ impl Fibre {
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);
+        locals::clear(self); // a hook may have used some
     }
 
     #[inline]

@@ -222,13 +222,16 @@ impl Worker {
 
     #[inline]
     pub(crate) fn sched(&self) -> &'static Sched {
+        // Acquire: a waker that comes late, for an earlier life of the worker, may find the scheduler of the next one, and
+        // knows of it by this load alone.
         // SAFETY: written by `join`, before any thread could find the worker; schedulers are never freed.
-        unsafe { &*self.sched.load(Ordering::Relaxed) }
+        unsafe { &*self.sched.load(Ordering::Acquire) }
     }
 
     /// It is to be a worker of this scheduler, on the calling thread. Before it is put where others find it.
     pub(crate) fn join(&'static self, sched: &'static Sched, epoch: u64) {
-        self.sched.store(ptr::from_ref(sched).cast_mut(), Ordering::Relaxed);
+        // Release: whoever reads it finds the scheduler as it was made.
+        self.sched.store(ptr::from_ref(sched).cast_mut(), Ordering::Release);
         self.sleeper.epoch.set(epoch);
         self.placed.open(sched.name());
         self.clock.start();
