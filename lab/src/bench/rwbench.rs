@@ -66,6 +66,8 @@ struct RwRecord {
     throughput: f64,
     read_throughput: f64,
     write_throughput: f64,
+    /// Of all writes, those of the same contender as the write before.
+    same_writer: Option<f64>,
     min_max: f64,
     jain: f64,
     gini: f64,
@@ -104,6 +106,7 @@ struct Summary {
     throughput: f64,
     reads: f64,
     writes: f64,
+    same_writer: f64,
     min_max: f64,
     read_waits: [f64; 3],
     write_waits: [f64; 3],
@@ -168,6 +171,7 @@ fn record(
         throughput: per_second(outcome.reads + writes),
         read_throughput: per_second(outcome.reads),
         write_throughput: per_second(writes),
+        same_writer: (writes > 0).then(|| outcome.writes_again as f64 / writes as f64),
         min_max: min_max(&outcome.admissions),
         jain: jain(&outcome.admissions),
         gini: gini(&outcome.admissions),
@@ -204,6 +208,7 @@ impl Summary {
             throughput: over(&|r| r.throughput),
             reads: over(&|r| r.read_throughput),
             writes: over(&|r| r.write_throughput),
+            same_writer: over(&|r| r.same_writer.unwrap_or(f64::NAN)),
             min_max: over(&|r| r.min_max),
             read_waits: [wait(|w| w.read_wait_p50_ns), wait(|w| w.read_wait_p999_ns), wait(|w| w.read_wait_max_ns)],
             write_waits: [wait(|w| w.write_wait_p50_ns), wait(|w| w.write_wait_p999_ns), wait(|w| w.write_wait_max_ns)],
@@ -235,7 +240,7 @@ fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<RwRecord
 }
 
 fn table(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Table {
-    let words = ["lock", "T", "writes in 1000", "throughput", "reads", "writes", "min/max"];
+    let words = ["lock", "T", "writes in 1000", "throughput", "reads", "writes", "same writer", "min/max"];
     let waits = ["read p50", "read p99.9", "read max", "write p50", "write p99.9", "write max"];
     let mut table = Table::new(1, words.into_iter().chain(waits));
     for &threads in &plan.threads {
@@ -245,7 +250,9 @@ fn table(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Table {
                 let words = [target.name().to_owned(), threads.to_string(), share.to_string()];
                 let rates = [s.throughput, s.reads, s.writes].map(units::rate);
                 let waits = s.read_waits.into_iter().chain(s.write_waits).map(units::time);
-                table.row(words.into_iter().chain(rates).chain([units::ratio(s.min_max)]).chain(waits));
+                table.row(
+                    words.into_iter().chain(rates).chain([s.same_writer, s.min_max].map(units::ratio)).chain(waits),
+                );
             }
         }
     }
@@ -319,7 +326,8 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
         output.text(format_args!("{logged}\n"))?;
     }
     let mut remarks = String::from(
-        "writes in 1000: of so many visits; who visits draws. min/max: the visits of the contender that made the fewest \
+        "writes in 1000: of so many visits; who visits draws. same writer: of all writes, those of the same contender as the \
+         write before; 1/T if all of them are active. min/max: the visits of the contender that made the fewest \
          over those of the one that made the most.\n\
          WaitHistogram: of two milliseconds and more all, and a sample of the others; those of readers and of writers apart.",
     );

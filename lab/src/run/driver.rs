@@ -84,6 +84,8 @@ pub struct Outcome {
     pub admissions: Vec<u64>,
     /// How many of them came to read. The rest wrote: all, where the target does not ask.
     pub reads: u64,
+    /// How many of the writes of a readers-writer lock came just after another one of the same contender.
+    pub writes_again: u64,
     /// From request to entry; see [`WaitRecorder`]. A wait cut short by the stop has the length it had reached by then.
     pub waits: PerAccess<WaitHistogram>,
     /// In what order they were admitted; nothing, if several could be in at a time.
@@ -167,6 +169,7 @@ trait AnyArena: Send + Sync {
 struct Tally {
     admissions: u64,
     reads: u64,
+    writes_again: u64,
     max_bypass: u64,
     waits: PerAccess<WaitHistogram>,
     bypasses: Bypasses,
@@ -268,7 +271,8 @@ fn outcome(arena: &mut dyn AnyArena, elapsed: Duration, tallies: &[Tally], usage
         max_bypass_waiting: bypasses.max,
         overtaken: (bypasses.all > 0).then(|| bypasses.beyond as f64 / bypasses.all as f64),
     });
-    Outcome { elapsed, admissions, reads, waits, order, usage }
+    let writes_again = tallies.iter().map(|t| t.writes_again).sum();
+    Outcome { elapsed, admissions, reads, writes_again, waits, order, usage }
 }
 
 impl<E: Lockable, R: CriticalSection> Arena<E, R> {
@@ -347,7 +351,7 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
             steps(&mut contender.random, workload.ncs);
         }
         let (waits, bypasses) = recorder.into_records();
-        Tally { admissions, reads, max_bypass, waits, bypasses }
+        Tally { admissions, reads, writes_again: contender.writes_again, max_bypass, waits, bypasses }
     }
 
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally {

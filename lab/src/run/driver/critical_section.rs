@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | accesses | not asked for: all write | the same | drawn |
 //! | generator that is advanced there | one that all share | the contender's own: a shared one would be a lock itself | the same |
-//! | what else is done there | | | a reader looks at two words, a writer changes them |
+//! | what else is done there | | | a reader looks at two words, a writer changes them, and sees whether it wrote last |
 //! | the order of admissions | counted | not: to count it would be to make one | the same |
 
 use std::cell::UnsafeCell;
@@ -24,6 +24,10 @@ pub struct ContenderState {
     pub random: Mt,
     /// A cheaper one, for the accesses.
     drawn: u64,
+    /// How many writes there had been, of all contenders, with its own last one.
+    written: u64,
+    /// How many of its writes came just after another one of its own.
+    pub writes_again: u64,
 }
 
 const SPREAD: u64 = 6_364_136_223_846_793_005;
@@ -31,7 +35,8 @@ const SPREAD: u64 = 6_364_136_223_846_793_005;
 impl ContenderState {
     pub fn new(me: usize, seed: u32) -> Self {
         let seed = seed.wrapping_add(me as u32 + 1);
-        Self { me, random: Mt::new(seed), drawn: u64::from(seed).wrapping_mul(SPREAD) }
+        let drawn = u64::from(seed).wrapping_mul(SPREAD);
+        Self { me, random: Mt::new(seed), drawn, written: u64::MAX, writes_again: 0 }
     }
 
     /// True for so many in a thousand.
@@ -199,6 +204,8 @@ impl CriticalSection for ReadersWriter {
             let seen = first.load(Ordering::Relaxed);
             if access == Access::Write {
                 first.store(seen + 1, Ordering::Relaxed);
+                contender.writes_again += u64::from(seen == contender.written);
+                contender.written = seen + 1;
             }
             steps(&mut contender.random, cs);
             let also_seen = last.load(Ordering::Relaxed);
