@@ -9,7 +9,7 @@
 //! | a call of `blocking` or `compute` | it has returned, which the goroutine waits for |
 //! | goroutines of its scopes | each has ended, or has been left itself: then it never runs again |
 //! | queues | at no time: they hold its sudogs, which are on its stack, and nobody finds more through them |
-//! | threads that another library lets borrow, as `std::thread::scope` | not known here: see `docs/design.md` |
+//! | threads that another library lets borrow, as `std::thread::scope` | not known here: see "Soundness" in `docs/goroutines.md` |
 //!
 //! Loans form a tree, whose leaves are calls: so all of them end once every goroutine of the tree has ended, or has been left.
 //!
