@@ -71,6 +71,7 @@ mod real {
         Destroyed,
     }
 
+    // `std`'s, on the simulated machine, too: seize's is.
     thread_local! {
         // Without a destructor, so it can be used for as long as the thread runs.
         static STATE: Cell<State> = const { Cell::new(State::Unused) };
