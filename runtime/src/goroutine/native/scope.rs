@@ -9,7 +9,7 @@
 //! | a goroutine never starts, as its scheduler ends | its closure is dropped, and counts as ended after that |
 //! | a goroutine never ends | nor does the wait |
 //! | a [`ScopedJoinHandle`] is leaked | the count does not depend on it |
-//! | the scheduler ends, and the owner cannot be unwound, or panics abort | it is left when its goroutines have ended, or have been left: [`loans`](super::fibre::loans) |
+//! | the scheduler ends, and the owner cannot be unwound, or panics abort | it is left when its goroutines have ended, or have been left: [`loans`] |
 //!
 //! An async task has no such scope: a future can be leaked or dropped while it waits.
 
