@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use sudog::runtime::sema::semacquire;
 use sudog::runtime::{gosched, set_max_procs};
+use sudog::sync::Mutex;
 use sudog::{Builder, Placement, blocking, go, run, scope};
 use support::{Watchdog, eventually};
 
@@ -27,7 +28,7 @@ struct World {
     gate: AtomicBool,
     /// They have found that it has ended.
     misused: AtomicBool,
-    /// The goroutine that lent it goes on after the call.
+    /// The owner of the scope goes on after it.
     returned: AtomicBool,
 }
 
@@ -101,16 +102,14 @@ fn in_a_run_that_ends(lends: impl FnOnce(Arc<World>) + Send + 'static) -> Arc<Wo
 }
 
 fn a_call_has_returned_before_its_goroutine_is_left() {
-    let world = in_a_run_that_ends(|world| {
+    in_a_run_that_ends(|world| {
         with_lent(&world, |lent| {
             through_c(|| {
                 blocking(|| lent.is_used());
-                world.returned.store(true, SeqCst);
                 wait_for_ever();
             });
         });
     });
-    assert!(world.returned.load(SeqCst));
 }
 
 /// It lends a variable of its own, which is dropped if panics unwind.
@@ -174,6 +173,93 @@ fn goroutines_of_a_scope_have_been_left_before_its_owner_is() {
     }
 }
 
+/// The owner waits for what its scope's goroutine would bring, and is unwound into the wait for that one, which is left.
+fn an_owner_that_is_unwound_is_left_with_its_goroutine() {
+    for on in [Placement::Here, Placement::Worker(1)] {
+        let world = Arc::new(World::default());
+        let (of_goroutines, of_main) = (world.clone(), world.clone());
+        run(move || {
+            set_max_procs(2);
+            Builder::new().on(Placement::Here).go(move || {
+                scope(|s| {
+                    Builder::new().on(on).go_scoped(s, || {
+                        through_c(|| {
+                            of_goroutines.borrowed.store(true, SeqCst);
+                            wait_for_ever();
+                        });
+                    });
+                    wait_for_ever();
+                });
+                of_goroutines.returned.store(true, SeqCst);
+            });
+            while !of_main.borrowed.load(SeqCst) {
+                gosched();
+            }
+        });
+        assert!(!world.returned.load(SeqCst), "the scope has returned before its goroutine has ended");
+    }
+}
+
+/// Between two calls it has lent nothing.
+fn a_goroutine_that_calls_again_and_again_is_left() {
+    let world = Arc::new(World::default());
+    let of_goroutine = world.clone();
+    run(move || {
+        Builder::new().on(Placement::Here).go(move || {
+            through_c(|| {
+                loop {
+                    blocking(|| of_goroutine.borrowed.store(true, SeqCst));
+                }
+            });
+        });
+        while !world.borrowed.load(SeqCst) {
+            gosched();
+        }
+    });
+}
+
+/// Locks a mutex as it is dropped.
+struct Locks(Arc<Mutex<()>>);
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        drop(self.0.lock());
+    }
+}
+
+/// What has not begun is dropped; its destructor waits for what a goroutine has that is left, where panics abort.
+fn a_destructor_that_waits_for_one_that_is_left_does_not_keep_a_run() {
+    let mutex = Arc::new(Mutex::new(()));
+    let locked = Arc::new(AtomicBool::new(false));
+    run(|| {
+        set_max_procs(2);
+        let (of_owner, is_locked) = (mutex.clone(), locked.clone());
+        Builder::new().on(Placement::Here).go(move || {
+            let _guard = of_owner.lock();
+            is_locked.store(true, SeqCst);
+            wait_for_ever();
+        });
+        while !locked.load(SeqCst) {
+            gosched();
+        }
+        // Its scope's goroutine has not begun, either, as its worker is busy until main has ended, or just after it has.
+        let (ends, of_child) = (Arc::new(AtomicBool::new(false)), mutex.clone());
+        let busy = ends.clone();
+        Builder::new().on(Placement::Worker(1)).go(move || while !busy.load(SeqCst) {});
+        Builder::new().on(Placement::Here).go(move || {
+            scope(|s| {
+                let captured = Locks(of_child);
+                Builder::new().on(Placement::Worker(1)).go_scoped(s, move || drop(captured));
+                wait_for_ever();
+            });
+        });
+        gosched();
+        let captured = Locks(mutex.clone());
+        Builder::new().on(Placement::Here).go(move || drop(captured));
+        ends.store(true, SeqCst);
+    });
+}
+
 /// Where panics unwind, they are unwound.
 fn what_has_lent_nothing_does_not_keep_a_run() {
     let count = Arc::new(AtomicU32::new(0));
@@ -191,7 +277,13 @@ fn what_has_lent_nothing_does_not_keep_a_run() {
     });
 }
 
-const TESTS: [(&str, fn()); 5] = [
+const TESTS: [(&str, fn()); 8] = [
+    ("an_owner_that_is_unwound_is_left_with_its_goroutine", an_owner_that_is_unwound_is_left_with_its_goroutine),
+    ("a_goroutine_that_calls_again_and_again_is_left", a_goroutine_that_calls_again_and_again_is_left),
+    (
+        "a_destructor_that_waits_for_one_that_is_left_does_not_keep_a_run",
+        a_destructor_that_waits_for_one_that_is_left_does_not_keep_a_run,
+    ),
     ("a_call_has_returned_before_its_goroutine_is_unwound", a_call_has_returned_before_its_goroutine_is_unwound),
     ("a_call_has_returned_before_its_goroutine_is_left", a_call_has_returned_before_its_goroutine_is_left),
     (
@@ -205,12 +297,16 @@ const TESTS: [(&str, fn()); 5] = [
     ("what_has_lent_nothing_does_not_keep_a_run", what_has_lent_nothing_does_not_keep_a_run),
 ];
 
+/// One test, if an argument names it; else all.
 fn main() {
+    let only = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
     let panics = if cfg!(panic = "abort") { "abort" } else { "unwind" };
-    for (name, test) in TESTS {
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let tests: Vec<_> = TESTS.into_iter().filter(|(name, _)| wanted(name)).collect();
+    for (name, test) in &tests {
         let _watchdog = Watchdog::new();
         test();
         println!("test {name}, where panics {panics} ... ok");
     }
-    println!("test result: ok. {} passed", TESTS.len());
+    println!("test result: ok. {} passed", tests.len());
 }

@@ -242,7 +242,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, fibre: &'sta
         sema::semacquire(&done);
     });
     drop(must_return);
-    current::unwind_if_due(fibre);
+    current::give_up_if_due(fibre);
     match frame.result.take().expect("the call is done") {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),

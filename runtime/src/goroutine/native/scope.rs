@@ -22,9 +22,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
 use crate::goroutine::native::exit::{Goexit, OnPanic};
+use crate::goroutine::native::fibre::Unwinding;
 use crate::goroutine::native::fibre::current::{self, MustReturn};
 use crate::goroutine::native::fibre::job;
-use crate::goroutine::native::fibre::loans::{self, Borrowers, Loan, What};
+use crate::goroutine::native::fibre::loans::{self, Borrowers, What};
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
@@ -111,11 +112,14 @@ pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) ->
         payload: Mutex::new(None),
     };
     let scope = Scope { state, scope: PhantomData, env: PhantomData };
-    let result = loans::during(current::fibre(), What::ToScope(&scope.state.borrowers), |loan| {
+    let fibre = current::fibre();
+    let result = loans::during(fibre, What::ToScope(&scope.state.borrowers), |loan| {
+        let is_unwound = || fibre.is_some_and(|fibre| fibre.dying.get() == Unwinding::Unwound);
+        let was_unwound = is_unwound();
         // Not a guard that waits in its destructor: a goroutine that panics may not switch, and would keep its worker from
         // those that it waits for.
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-        scope.state.wait(loan);
+        scope.state.wait(|wait| loan.while_owner_waits(fibre, is_unwound() && !was_unwound, wait));
         result
     });
     let payload = scope.state.payload.lock().take();
@@ -133,15 +137,15 @@ pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) ->
 }
 
 impl State {
-    /// By the owner, once.
-    fn wait(&self, loan: &Loan<'_>) {
+    /// By the owner, once. `waits` calls what it is given, which waits.
+    fn wait(&self, waits: impl FnOnce(&dyn Fn())) {
         // Acquire: what the goroutines have done. The last one releases a permit, if it is not the owner.
         if self.borrowers.pending.fetch_sub(1, Ordering::Acquire) == 1 {
             return;
         }
         let _must_return = MustReturn::begin();
         current::note_wait("scope", std::ptr::null());
-        loan.while_owner_waits(|| sema::semacquire(&self.done));
+        waits(&|| sema::semacquire(&self.done));
     }
 }
 
@@ -168,10 +172,25 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// The closure of a goroutine, which may be dropped unstarted: what it borrows first, then its share of the count.
+/// The closure of a goroutine, which may be dropped unstarted: what it borrows first, then its share of the count. Either way
+/// the goroutine that does it is known to borrow from the scope.
 struct Child<'scope, F> {
-    f: F,
+    f: Option<F>,
     pending: Pending<'scope>,
+}
+
+impl<F> Child<'_, F> {
+    fn take(&mut self, f: impl FnOnce(F)) {
+        if let Some(closure) = self.f.take() {
+            loans::during(current::fibre(), What::FromScope(&self.pending.0.borrowers), |_| f(closure));
+        }
+    }
+}
+
+impl<F> Drop for Child<'_, F> {
+    fn drop(&mut self) {
+        self.take(drop);
+    }
 }
 
 impl<'scope> Scope<'scope, '_> {
@@ -192,14 +211,10 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     fn start(&'scope self, builder: Builder, f: impl FnOnce() + Send + 'scope) {
-        let child = Child { f, pending: Pending::new(&self.state) };
+        let mut child = Child { f: Some(f), pending: Pending::new(&self.state) };
         let body = move || {
-            // The whole of it is captured: dropped unstarted, `f` goes first.
-            let child = child;
-            let Child { f, pending } = child;
-            loans::during(current::fibre(), What::FromScope(&pending.0.borrowers), |_| f());
+            child.take(|f| f());
             job::is_through();
-            drop(pending);
         };
         let body: Box<dyn FnOnce() + Send + 'scope> = Box::new(body);
         // SAFETY: it only forgets what the closure borrows, which is longer alive than the closure: the owner of the scope

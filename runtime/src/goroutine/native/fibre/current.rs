@@ -235,6 +235,15 @@ pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
     }
 }
 
+/// As [`unwind_if_due`]. A goroutine that cannot be unwound here stops for a moment, with no loan of the caller's: so its worker
+/// may leave it, though it might have lent something again by the time it waits.
+pub(crate) fn give_up_if_due(fibre: &'static Fibre) {
+    unwind_if_due(fibre);
+    if fibre.dying.get() == Unwinding::Doomed {
+        fibre.worker.requeue_unwinding(fibre);
+    }
+}
+
 /// Waits for `ready` without switching: the whole worker waits.
 #[cold]
 fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {

@@ -20,7 +20,7 @@ use crate::shim::system::atomic::{AtomicUsize, Ordering};
 use std::cell::Cell;
 use std::ptr;
 
-use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::fibre::{Fibre, Unwinding};
 
 /// Those that may use the frame of a scope.
 pub(crate) struct Borrowers {
@@ -49,23 +49,31 @@ pub(crate) enum What<'a> {
 }
 
 /// Runs `f` while `fibre`, the caller's goroutine if it has one, has lent or borrowed `what`.
+///
+/// Ends the process if `f` unwinds while something is lent: the borrowers would go on with frames that are gone.
 pub(crate) fn during<T>(fibre: Option<&'static Fibre>, what: What<'_>, f: impl FnOnce(&Loan<'_>) -> T) -> T {
-    struct Ends(Option<&'static Fibre>, *const Loan<'static>);
-    impl Drop for Ends {
+    struct Ends<'a>(Option<&'static Fibre>, &'a Loan<'a>, bool);
+    impl Drop for Ends<'_> {
         fn drop(&mut self) {
-            if let Some(fibre) = self.0 {
-                fibre.loans.set(self.1);
+            let Self(fibre, loan, has_returned) = self;
+            if !*has_returned && !matches!(loan.what, What::FromScope(_)) {
+                crate::fatal("sudog: a wait for a borrower was unwound");
+            }
+            if let Some(fibre) = fibre {
+                fibre.loans.set(loan.older);
             }
         }
     }
 
     let older = fibre.map_or(ptr::null(), |fibre| fibre.loans.get());
     let loan = Loan { older, what, waits: Cell::new(false) };
-    let _ends = Ends(fibre, older);
+    let mut ends = Ends(fibre, &loan, false);
     if let Some(fibre) = fibre {
         fibre.loans.set((&raw const loan).cast());
     }
-    f(&loan)
+    let result = f(&loan);
+    ends.2 = true;
+    result
 }
 
 impl Borrowers {
@@ -76,10 +84,20 @@ impl Borrowers {
 }
 
 impl Loan<'_> {
-    /// Runs `f`, in which the owner of a scope waits for its goroutines.
-    pub(crate) fn while_owner_waits(&self, f: impl FnOnce()) {
+    /// Runs `f`, in which the owner of a scope waits for its goroutines, and does not count among the pending any more.
+    ///
+    /// `caught`: inside of the scope the owner has been unwound, because its scheduler is over, and the scope has caught that. It
+    /// is not being unwound as it waits, so it may be left, as one that could not be unwound; it is again after the wait.
+    pub(crate) fn while_owner_waits(&self, fibre: Option<&'static Fibre>, caught: bool, f: impl FnOnce()) {
+        let state = |dying| {
+            if let Some(fibre) = fibre.filter(|_| caught) {
+                fibre.dying.set(dying);
+            }
+        };
         self.waits.set(true);
+        state(Unwinding::Doomed);
         f();
+        state(Unwinding::Unwound);
         self.waits.set(false);
     }
 
@@ -93,7 +111,7 @@ impl Loan<'_> {
                 // are no more of these; and new ones come from the owner, which is suspended, or from one that runs.
                 // Acquire: what a goroutine did to the frame before it ended, or was left, comes before what we do next.
                 let left = borrowers.left.load(Ordering::Acquire);
-                borrowers.pending.load(Ordering::Acquire) - own > left
+                borrowers.pending.load(Ordering::Acquire) > left + own
             }
             What::FromScope(_) => false,
         }

@@ -245,7 +245,8 @@ impl Fibre {
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);
-        locals::clear(self); // a hook may have used some
+        // A hook may have used some; as in the hook, their destructors do not switch.
+        current::without_switching(|| locals::clear(self));
     }
 
     #[inline]

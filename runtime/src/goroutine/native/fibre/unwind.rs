@@ -54,8 +54,13 @@ impl Worker {
                 waiting.push(fibre);
             }
         }
-        let leave = |fibre: &Fibre| {
-            let may = fibre.dying.get() == Unwinding::Doomed && fibre.may_be_left();
+        let leave = |fibre: &Fibre, drops_too| {
+            let cannot_be_unwound = match fibre.dying.get() {
+                Unwinding::Doomed => true,
+                Unwinding::Drops => drops_too,
+                Unwinding::No | Unwinding::Unwound => false,
+            };
+            let may = cannot_be_unwound && fibre.may_be_left();
             if may {
                 fibre.leave();
             }
@@ -93,7 +98,7 @@ impl Worker {
             }
             let before = waiting.len();
             if cfg!(panic = "abort") {
-                waiting.retain(|fibre| !leave(fibre));
+                waiting.retain(|fibre| !leave(fibre, false));
                 clean &= waiting.len() == before;
             }
             self.fire_timers();
@@ -110,10 +115,13 @@ impl Worker {
             if waiting.len() < before {
                 progress = now;
             } else if now.saturating_duration_since(progress) > PATIENCE {
-                // Left where they are, they are like threads that nothing wakes.
-                waiting.retain(|fibre| !leave(fibre));
-                clean &= waiting.len() == before;
-                progress = now;
+                // Left where they are, they are like threads that nothing wakes. Where panics abort, a destructor may wait
+                // for one that was left. One that has lent something is looked at again soon: between two calls it has not.
+                waiting.retain(|fibre| !leave(fibre, cfg!(panic = "abort")));
+                if waiting.len() < before {
+                    clean = false;
+                    progress = now;
+                }
             }
             if idle && !waiting.is_empty() {
                 system::thread::sleep(look);
