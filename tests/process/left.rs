@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sudog::runtime::sema::semacquire;
 use sudog::runtime::{gosched, set_max_procs};
-use sudog::sync::Mutex;
+use sudog::sync::{Map, Mutex};
 use sudog::{Builder, Placement, blocking, go, run, scope};
 use support::{Watchdog, eventually};
 
@@ -260,6 +260,79 @@ fn a_destructor_that_waits_for_one_that_is_left_does_not_keep_a_run() {
     });
 }
 
+/// Of a map: its clone may wait.
+struct Value {
+    world: Arc<World>,
+    waits: fn(&World),
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        (self.waits)(&self.world);
+        Self { world: self.world.clone(), waits: |_| () }
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.world.ended.store(true, SeqCst);
+    }
+}
+
+/// A goroutine is left in a `clone` under the guard of its thread, which ends. A thread that gets the same place in the map's
+/// collector, after `range` has had it, takes itself for a reader that is there already.
+fn what_a_map_lends_stays_after_a_goroutine_was_left_in_it() {
+    let value = |waits: fn(&World)| Value { world: Arc::default(), waits };
+    // Not freed while the goroutine that is left has it: it does not run any more, so it does not use it.
+    let owner: *mut Map<u32, Value> = Box::into_raw(Box::default());
+    // SAFETY: freed at the end of this function.
+    let map = unsafe { &*owner };
+    map.store(0, value(|_| ())); // this thread has the first place
+    let waits = value(|world| {
+        world.borrowed.store(true, SeqCst);
+        through_c(wait_for_ever);
+    });
+    let world = waits.world.clone();
+    map.store(1, waits);
+    let caller = thread::spawn(move || {
+        run(move || {
+            Builder::new().on(Placement::Here).go(move || _ = map.load(&1));
+            while !world.borrowed.load(SeqCst) {
+                gosched();
+            }
+        });
+    });
+    caller.join().unwrap();
+    map.range(|_, _| true);
+    let waits = value(|world| {
+        world.borrowed.store(true, SeqCst);
+        eventually(|| world.gate.load(SeqCst));
+    });
+    let world = waits.world.clone();
+    map.store(2, waits);
+    thread::scope(|s| {
+        let reader = s.spawn(|| {
+            assert!(map.load(&0).is_some());
+            assert!(map.load(&2).is_some());
+        });
+        eventually(|| world.borrowed.load(SeqCst));
+        map.delete(&2);
+        // More than a batch.
+        for key in 100..400 {
+            map.store(key, value(|_| ()));
+            map.delete(&key);
+        }
+        let is_freed = world.ended.load(SeqCst);
+        world.gate.store(true, SeqCst);
+        assert!(!is_freed, "a value was freed that is being cloned");
+        reader.join().unwrap();
+    });
+    world.ended.store(false, SeqCst); // the clone's end
+    // SAFETY: made above; the goroutine that is left is the only one that has borrowed it.
+    drop(unsafe { Box::from_raw(owner) });
+    assert!(world.ended.load(SeqCst), "what was removed is freed with the map");
+}
+
 /// Where panics unwind, they are unwound.
 fn what_has_lent_nothing_does_not_keep_a_run() {
     let count = Arc::new(AtomicU32::new(0));
@@ -277,7 +350,12 @@ fn what_has_lent_nothing_does_not_keep_a_run() {
     });
 }
 
-const TESTS: [(&str, fn()); 8] = [
+const TESTS: [(&str, fn()); 9] = [
+    // First: places are given to threads in their order.
+    (
+        "what_a_map_lends_stays_after_a_goroutine_was_left_in_it",
+        what_a_map_lends_stays_after_a_goroutine_was_left_in_it,
+    ),
     ("an_owner_that_is_unwound_is_left_with_its_goroutine", an_owner_that_is_unwound_is_left_with_its_goroutine),
     ("a_goroutine_that_calls_again_and_again_is_left", a_goroutine_that_calls_again_and_again_is_left),
     (

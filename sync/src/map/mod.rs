@@ -35,10 +35,9 @@
 //! freed when the count is 0.
 //!
 //! A goroutine may be left for ever in user code that a method calls: a destructor, `==` or `clone` that waits when its
-//! set ends, below an `extern "C"` frame or where panics abort. Then the count of its thread never falls to 0. That is
-//! safe: the count says that the thread reads, so what others remove stays in memory. A later thread to which seize gives
-//! the same place finds the place active, and is protected by it. It costs memory: nothing that is removed from this map
-//! from then on is freed before the map is. Other maps have collectors of their own.
+//! set ends, below an `extern "C"` frame or where panics abort. Then the count of its thread never falls to 0: what
+//! others remove from this map from then on stays in memory until the map is freed. If its thread ends, the same goes for all
+//! maps: `reclaim` says why.
 //!
 //! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in 1.27.3. That trie has a mutex for each node.
 
@@ -57,7 +56,7 @@ use trie::{Entry, New, Share, Trie};
 /// Calls a method with the way to its guard, as its first argument: the thread's, or one of its own.
 macro_rules! under_a_guard {
     ($this:ident.$method:ident($($argument:expr),*)) => {
-        if reclaim::is_usable() {
+        if reclaim::is_usable() || reclaim::begins() {
             $this.$method(OfThread, $($argument),*)
         } else {
             reclaim::slowly(|| $this.$method(Own, $($argument),*))
@@ -167,7 +166,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// Sets the key's value.
     #[inline]
     pub fn store(&self, key: K, value: V) {
-        self.put(key, value, |_| ());
+        under_a_guard!(self.put_under(key, value, |_| ()));
     }
 
     /// Sets the key's value; returns the one before it, if there was one.
@@ -176,7 +175,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         V: Clone,
     {
-        self.put(key, value, |old| old.value.clone())
+        under_a_guard!(self.put_under(key, value, |old| old.value.clone()))
     }
 
     /// The key's value and `true`; or stores this one, and returns it and `false`.
@@ -195,7 +194,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: Clone,
     {
-        self.remove(key, |_| true, |entry| entry.value.clone())
+        under_a_guard!(self.remove_under(key, |_| true, |entry| entry.value.clone()))
     }
 
     /// Removes the key.
@@ -204,7 +203,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        self.remove(key, |_| true, |_| ());
+        under_a_guard!(self.remove_under(key, |_| true, |_| ()));
     }
 
     /// Sets the key's value to `new` if it is `old`: whether it was. A key that is not in the map has no value.
@@ -223,7 +222,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: PartialEq,
     {
-        self.remove(key, |entry| entry.value == *old, |_| ()).is_some()
+        under_a_guard!(self.remove_under(key, |entry| entry.value == *old, |_| ())).is_some()
     }
 
     /// Calls `f` for each key and its value, in any order, until it returns `false`.
@@ -270,25 +269,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     fn begin(&self) -> &Table<K, V, S> {
         let hasher = (self.hasher)(); // the user's code, so not inside of the lock
         self.table.get_or_init(|| Table { trie: Trie::new(), hasher })
-    }
-
-    #[inline]
-    fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
-        under_a_guard!(self.put_under(key, value, old))
-    }
-
-    #[inline]
-    fn remove<Q, R>(
-        &self,
-        key: &Q,
-        wants: impl FnMut(&Entry<K, V>) -> bool,
-        old: impl FnOnce(&Entry<K, V>) -> R,
-    ) -> Option<R>
-    where
-        Q: Hash + Eq + ?Sized,
-        K: Borrow<Q>,
-    {
-        under_a_guard!(self.remove_under(key, wants, old))
     }
 }
 

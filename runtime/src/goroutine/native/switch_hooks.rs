@@ -57,7 +57,8 @@ pub enum Entering {
 pub enum Leaving {
     /// It waits or yields.
     Waits,
-    /// It has ended, or the poll of a task has. Its locals have been dropped.
+    /// It has ended, or the poll of a task has. Its locals have been dropped. Those that a hook uses now are dropped after all
+    /// hooks; their destructors do not switch.
     Ends,
 }
 
