@@ -166,8 +166,9 @@ mod real {
 
         #[inline]
         pub fn enter(&self) -> OfThreadGuard<'_> {
+            let guard = self.seize.enter();
             OPEN.set(OPEN.get() + 1);
-            OfThreadGuard { _open: Open, guard: self.seize.enter(), collector: self }
+            OfThreadGuard { _open: Open, guard, collector: self }
         }
 
         pub fn enter_own(&self) -> OwnGuard<'_> {
