@@ -242,8 +242,7 @@ impl G {
         }
     }
 
-    /// [`G::ready`], but leaves a task's waker to the caller. For a caller that readies several Gs at once: a waker is
-    /// user code, which might wait for a G that has not been readied yet.
+    /// [`G::ready`], but leaves a task's waker to the caller.
     ///
     /// # Safety
     ///
@@ -251,16 +250,21 @@ impl G {
     #[inline]
     #[must_use = "the task sleeps until its waker is woken"]
     pub(crate) unsafe fn mark_ready(g: *const Self) -> Option<Waker> {
+        // SAFETY: by the contract; a goroutine is parked or about to park, and not yet readied.
+        unsafe { Self::mark_ready_by(g, |goroutine| goroutine.ready()) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`G::ready`]; and `ready` readies a goroutine.
+    #[inline]
+    unsafe fn mark_ready_by(g: *const Self, ready: impl FnOnce(FibreRef)) -> Option<Waker> {
         // No reference to the whole G is made: it may be freed while this call is under way.
         // SAFETY: alive until its waiter learns of this call, by the contract; and no thread writes to `kind`.
         match unsafe { &(*g).kind } {
             // SAFETY: alive and not yet readied, by the contract.
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
-            Kind::Goroutine(fibre) => {
-                let fibre = *fibre;
-                // SAFETY: parked or about to park, and not yet readied, by the contract.
-                unsafe { fibre.ready() };
-            }
+            Kind::Goroutine(fibre) => ready(*fibre),
             Kind::Task(wait) => {
                 let mut state = wait.0.lock();
                 state.ready = true;
@@ -318,6 +322,34 @@ impl G {
         if !goroutine::yield_now() {
             shim::yield_now();
         }
+    }
+}
+
+/// Readies several Gs: goroutines of another worker together, when the batch is dropped, or full.
+///
+/// It leaves the wakers of tasks to the caller: a waker is user code, which might wait for a G that has not been readied yet.
+pub(crate) struct ReadyBatch(goroutine::ReadyBatch);
+
+impl ReadyBatch {
+    pub(crate) const fn new() -> Self {
+        Self(goroutine::ReadyBatch::new())
+    }
+
+    /// [`G::ready`], but for the waker of a task.
+    ///
+    /// # Safety
+    ///
+    /// - As for [`G::ready`].
+    /// - The caller drops the batch, and runs no user code and does not wait before.
+    #[inline]
+    #[must_use = "the task sleeps until its waker is woken"]
+    pub(crate) unsafe fn mark_ready(&mut self, g: *const G) -> Option<Waker> {
+        // SAFETY: alive and not yet readied, by the contract; and no thread writes to `kind`.
+        if matches!(unsafe { &(*g).kind }, Kind::Thread(_)) {
+            self.0.hand_over(); // to wake a thread takes microseconds
+        }
+        // SAFETY: by the contract; a goroutine is parked or about to park, and not yet readied.
+        unsafe { G::mark_ready_by(g, |goroutine| self.0.ready(goroutine)) }
     }
 }
 

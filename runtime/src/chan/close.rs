@@ -12,7 +12,7 @@ use std::task::Waker;
 use super::core::Core;
 use super::raw::{CLOSED, Dir, Locked};
 use super::waiters::Outcome;
-use crate::G;
+use crate::g::ReadyBatch;
 use crate::panics::Panics;
 
 /// How many waiters one hold of the lock takes out at most: there must be room for their wakers.
@@ -50,10 +50,12 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
         n += 1;
     }
     locked.unlock();
+    let mut batch = ReadyBatch::new();
     let wakers: [Option<Waker>; BATCH] = peers.map(|peer| {
         // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
-        peer.and_then(|peer| unsafe { G::mark_ready(peer.g()) })
+        peer.and_then(|peer| unsafe { batch.mark_ready(peer.g()) })
     });
+    drop(batch);
     for waker in wakers.into_iter().flatten() {
         panics.catch(|| waker.wake());
     }

@@ -27,6 +27,21 @@ impl FibreRef {
     }
 }
 
+/// Of none.
+pub(crate) struct ReadyBatch;
+
+impl ReadyBatch {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    pub(crate) unsafe fn ready(&mut self, goroutine: FibreRef) {
+        match goroutine {}
+    }
+
+    pub(crate) fn hand_over(&mut self) {}
+}
+
 pub(crate) fn current() -> Option<FibreRef> {
     None
 }

@@ -26,6 +26,7 @@ use std::pin::pin;
 use std::ptr::{self, NonNull};
 
 use super::{CountedLock, WaitError, WaitLimit};
+use crate::g::ReadyBatch;
 use crate::shim::{self, AtomicU32, Cell, Ordering};
 use crate::{G, Instant, ParkResult, goroutine};
 
@@ -181,7 +182,7 @@ impl NotifyList {
         list.uncount(1);
         drop(list);
         // SAFETY: unlinked by this call.
-        unsafe { notify(node) };
+        unsafe { notify(node, |g| G::ready(g)) };
     }
 
     fn notify_first(&self) {
@@ -192,7 +193,7 @@ impl NotifyList {
         list.uncount(1);
         drop(list);
         // SAFETY: unlinked by this call.
-        unsafe { notify(first) };
+        unsafe { notify(first, |g| G::ready(g)) };
     }
 
     fn notify_every_ticket(&self) {
@@ -203,19 +204,21 @@ impl NotifyList {
         let n = std::mem::take(&mut list.len);
         list.uncount(n);
         drop(list);
+        let mut batch = ReadyBatch::new();
         while let Some(node) = at {
             // SAFETY: taken with the list by this call, and not notified yet.
             at = unsafe { node.as_ref() }.next.get();
-            // SAFETY: as above.
-            unsafe { notify(node) };
+            // SAFETY: as above; the batch is dropped below.
+            unsafe { notify(node, |g| assert!(batch.mark_ready(g).is_none(), "no task waits here")) };
         }
     }
 }
 
 /// # Safety
 ///
-/// The node is not in the list any more, and the caller unlinked it. The caller does not use it after this.
-unsafe fn notify(node: NonNull<Node>) {
+/// The node is not in the list any more, and the caller unlinked it. The caller does not use it after this. `ready` readies.
+#[inline]
+unsafe fn notify(node: NonNull<Node>, ready: impl FnOnce(*const G)) {
     // SAFETY: alive until it is notified, by the contract.
     let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
     // Release: the holder sees after the notification what came before it. Acquire: the holder's `g`, if it has parked.
@@ -227,7 +230,7 @@ unsafe fn notify(node: NonNull<Node>) {
     };
     if parked {
         // SAFETY: its holder waits for the `ready`, so both are alive; and this is the only `ready` for its `park`.
-        unsafe { G::ready((*node.as_ptr()).g.get()) };
+        ready(unsafe { (*node.as_ptr()).g.get() });
     }
 }
 

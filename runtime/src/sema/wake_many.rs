@@ -1,12 +1,13 @@
-//! WakeBatch several waiters in one release.
+//! Several waiters in one release.
 
 use std::task::Waker;
 
 use super::WaitOutcome;
 use super::queue::BucketQueue;
 use super::table::{Bucket, add, key};
+use crate::AtomicU32;
+use crate::g::ReadyBatch;
 use crate::panics::Panics;
-use crate::{AtomicU32, G};
 
 /// How many waiters one hold of the lock unlinks at most: their wakers need space on the stack.
 const BATCH: usize = 32;
@@ -73,9 +74,10 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
             self.left = 0;
         }
         drop(queue);
+        let mut ready = ReadyBatch::new();
         self.wakers = batch.map(|s| {
             // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
-            s.and_then(|s| unsafe { G::mark_ready(s.g()) })
+            s.and_then(|s| unsafe { ready.mark_ready(s.g()) })
         });
     }
 }

@@ -59,5 +59,5 @@ pub use sched::scheduler::{Census, census};
 pub(crate) use sched::bubble::of_the_system;
 
 pub(crate) use fibre::current::{
-    FibreRef, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint, yield_now,
+    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint, yield_now,
 };

@@ -19,7 +19,7 @@
 //! If S2 does not see P1, the sleeper's fence is before the pusher's in the order of all sequentially consistent
 //! operations, so P2 sees S1. The accesses themselves may be of any ordering.
 
-use std::ptr;
+use std::{mem, ptr};
 
 use crate::shim::{AtomicPtr, Cell, Ordering, mark};
 
@@ -32,6 +32,33 @@ pub(crate) struct Link {
 /// See the top of this file.
 pub(crate) struct Inbox {
     top: AtomicPtr<Link>,
+}
+
+/// Links that one pusher puts in at once: a stack, too.
+pub(crate) struct Chain {
+    top: *mut Link,
+    bottom: *mut Link,
+}
+
+impl Chain {
+    pub(crate) const fn new() -> Self {
+        Self { top: ptr::null_mut(), bottom: ptr::null_mut() }
+    }
+
+    /// Puts a link on top.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Inbox::push`]. The caller has the link until it pushes the chain.
+    pub(crate) unsafe fn add(&mut self, link: *mut Link) {
+        if self.top.is_null() {
+            self.bottom = link;
+        } else {
+            // SAFETY: alive and ours, by the contract.
+            unsafe { (*link).next.set(self.top) };
+        }
+        self.top = link;
+    }
 }
 
 impl Link {
@@ -66,13 +93,31 @@ impl Inbox {
     ///   as this call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
     #[inline]
     pub(crate) unsafe fn push(&self, link: *mut Link) {
+        // SAFETY: by the contract.
+        unsafe { self.push_between(link, link) };
+    }
+
+    /// Puts the links of a chain in, in one step; and empties the chain. Nothing, if that is empty.
+    pub(crate) fn push_all(&self, chain: &mut Chain) {
+        let Chain { top, bottom } = mem::replace(chain, Chain::new());
+        if !top.is_null() {
+            // SAFETY: their pushers have promised it to `Chain::add`.
+            unsafe { self.push_between(top, bottom) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Both are of one chain, whose links are as [`push`](Self::push) wants them.
+    #[inline]
+    unsafe fn push_between(&self, highest: *mut Link, lowest: *mut Link) {
         let mut top = self.guess_top();
         loop {
             // SAFETY: alive and ours, by the contract, until the compare-exchange below succeeds.
-            unsafe { (*link).next.set(top) };
+            unsafe { (*lowest).next.set(top) };
             // Release, for the drainer. It sees what is further down too: every change of the top is an RMW,
             // so the pushes before ours head release sequences that ours continues.
-            match self.top.compare_exchange_weak(top, link, Ordering::Release, Ordering::Relaxed) {
+            match self.top.compare_exchange_weak(top, highest, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => {
                     mark("a pusher finds another top");
@@ -162,6 +207,28 @@ mod tests {
                 assert!(!inbox.is_empty());
             }
             assert!(inbox.take_all().eq(links));
+        }
+        // SAFETY: they come from boxes, and are in no inbox.
+        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
+    }
+
+    #[test]
+    fn a_chain_is_drained_in_the_order_of_its_making() {
+        let inbox = Inbox::new();
+        let links: [_; 6] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
+        let mut chain = Chain::new();
+        inbox.push_all(&mut chain);
+        assert!(inbox.is_empty());
+        for len in 1..=4 {
+            // SAFETY: alive to the end of the test, and in no inbox.
+            unsafe { inbox.push(links[0]) };
+            // SAFETY: as above.
+            links[1..=len].iter().for_each(|link| unsafe { chain.add(*link) });
+            inbox.push_all(&mut chain);
+            inbox.push_all(&mut chain); // it is empty
+            // SAFETY: as above.
+            unsafe { inbox.push(links[5]) };
+            assert!(inbox.take_all().eq(links[..=len].iter().chain([&links[5]]).copied()));
         }
         // SAFETY: they come from boxes, and are in no inbox.
         links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
@@ -274,6 +341,36 @@ mod models {
             if matches!(got[..], [0, 2, 1, 3] | [2, 0, 3, 1]) {
                 mark(IN_TURN);
             }
+        });
+    }
+
+    #[test]
+    fn a_chain_comes_whole() {
+        const NOTHING: &str = "the first look finds nothing";
+        const CHAIN: &str = "the first look finds the chain alone";
+        const ABOVE: &str = "the chain comes to stand on another link";
+        explore(&[NOTHING, CHAIN, ABOVE, PUSHES_AGAIN], |world| {
+            let of_chain = spawn(&world, |w| {
+                let mut chain = Chain::new();
+                for n in [0, 1] {
+                    w.letters[n].text.set(n * n);
+                    // SAFETY: alive as long as the world is, and in no inbox.
+                    unsafe { chain.add((&raw const w.letters[n]).cast::<Link>().cast_mut()) };
+                }
+                w.inbox.push_all(&mut chain);
+            });
+            let of_one = spawn(&world, |w| w.send(2));
+            let mut got = world.receive();
+            match got[..] {
+                [] => mark(NOTHING),
+                [0, 1] => mark(CHAIN),
+                [2, 0, 1] => mark(ABOVE),
+                _ => {}
+            }
+            of_chain.join().unwrap();
+            of_one.join().unwrap();
+            got.extend(world.receive());
+            assert!(got == [0, 1, 2] || got == [2, 0, 1], "{got:?}");
         });
     }
 

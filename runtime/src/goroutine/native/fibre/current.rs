@@ -14,6 +14,7 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
+use crate::goroutine::protocol::inbox::Chain;
 use crate::{Instant, ParkResult, shim};
 
 struct Current {
@@ -194,6 +195,65 @@ impl FibreRef {
             // The fibre may be gone by now; a worker never is.
             home.wake();
         }
+    }
+}
+
+/// Readies goroutines. Those of another worker are handed to it together: it then looks into its inbox once, not while the
+/// next comes in.
+pub(crate) struct ReadyBatch {
+    /// Of those in the chain.
+    home: Option<&'static Worker>,
+    chain: Chain,
+    len: u32,
+}
+
+impl ReadyBatch {
+    /// How many wait for one another.
+    const MAX: u32 = 32;
+
+    pub(crate) const fn new() -> Self {
+        Self { home: None, chain: Chain::new(), len: 0 }
+    }
+
+    /// [`FibreRef::ready`], when the batch is full, or is dropped, at the latest.
+    ///
+    /// # Safety
+    ///
+    /// That of [`FibreRef::ready`]; and the batch is dropped, and the caller does not switch before.
+    #[inline]
+    pub(crate) unsafe fn ready(&mut self, goroutine: FibreRef) {
+        // SAFETY: it waits, so it is alive.
+        let home = unsafe { goroutine.0.as_ref() }.worker;
+        if worker().is_some_and(|here| ptr::eq(here, home)) {
+            // SAFETY: as above; and it is a fibre of this thread.
+            home.ready_local(unsafe { goroutine.0.as_ref() }, true);
+        } else {
+            if self.len == Self::MAX || self.home.is_some_and(|other| !ptr::eq(other, home)) {
+                self.hand_over();
+            }
+            self.home = Some(home);
+            self.len += 1;
+            // The link is the fibre's first field.
+            // SAFETY: in no inbox, as this is its one `ready`; and it stays alive until its worker has read the inbox.
+            unsafe { self.chain.add(goroutine.0.cast().as_ptr()) };
+        }
+    }
+
+    /// Readies those that wait for others.
+    pub(crate) fn hand_over(&mut self) {
+        if let Some(home) = self.home.take() {
+            self.len = 0;
+            home.inbox.push_all(&mut self.chain);
+            // The fibres may be gone by now; a worker never is.
+            home.wake();
+        }
+    }
+}
+
+impl Drop for ReadyBatch {
+    #[inline]
+    fn drop(&mut self) {
+        self.hand_over();
     }
 }
 
