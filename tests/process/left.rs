@@ -6,12 +6,13 @@
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::cell::OnceCell;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use sudog::runtime::sema::semacquire;
+use sudog::runtime::sema::{Cancel, NotifyList, WaitLimit, semacquire};
 use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::{Map, Mutex};
 use sudog::{Builder, Placement, blocking, go, run, scope};
@@ -260,6 +261,40 @@ fn a_destructor_that_waits_for_one_that_is_left_does_not_keep_a_run() {
     });
 }
 
+/// It waits in a list that a thread-local of the caller's may own: that may be gone when the cancel comes.
+fn a_cancel_does_not_look_for_one_that_was_left() {
+    static LIST: NotifyList = NotifyList::new();
+    static CANCEL: Cancel = Cancel::new();
+    run(|| {
+        Builder::new().on(Placement::Here).go(|| {
+            through_c(|| {
+                let limit = WaitLimit { cancel: Some(&CANCEL), deadline: None };
+                LIST.with_ticket(|ticket| _ = ticket.wait_limited(&limit));
+            });
+        });
+        while LIST.waiters() == 0 {
+            gosched();
+        }
+    });
+    CANCEL.cancel();
+    assert_eq!(LIST.waiters(), 1, "the cancel has used the list");
+}
+
+/// It waits again, where it cannot be unwound.
+fn one_that_has_caught_its_end_does_not_keep_a_run() {
+    static CAUGHT: AtomicBool = AtomicBool::new(false);
+    run(|| {
+        Builder::new().on(Placement::Here).go(|| {
+            through_c(|| {
+                CAUGHT.store(catch_unwind(wait_for_ever).is_err(), SeqCst);
+                wait_for_ever();
+            });
+        });
+        gosched();
+    });
+    assert_eq!(CAUGHT.load(SeqCst), cfg!(panic = "unwind"));
+}
+
 /// Of a map: its clone may wait.
 struct Value {
     world: Arc<World>,
@@ -350,12 +385,14 @@ fn what_has_lent_nothing_does_not_keep_a_run() {
     });
 }
 
-const TESTS: [(&str, fn()); 9] = [
+const TESTS: [(&str, fn()); 11] = [
     // First: places are given to threads in their order.
     (
         "what_a_map_lends_stays_after_a_goroutine_was_left_in_it",
         what_a_map_lends_stays_after_a_goroutine_was_left_in_it,
     ),
+    ("a_cancel_does_not_look_for_one_that_was_left", a_cancel_does_not_look_for_one_that_was_left),
+    ("one_that_has_caught_its_end_does_not_keep_a_run", one_that_has_caught_its_end_does_not_keep_a_run),
     ("an_owner_that_is_unwound_is_left_with_its_goroutine", an_owner_that_is_unwound_is_left_with_its_goroutine),
     ("a_goroutine_that_calls_again_and_again_is_left", a_goroutine_that_calls_again_and_again_is_left),
     (

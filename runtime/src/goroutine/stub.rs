@@ -3,6 +3,7 @@
 use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
 
+use crate::sema::Registration;
 use crate::{Instant, ParkResult};
 
 /// There is none.
@@ -40,6 +41,16 @@ impl ReadyBatch {
     }
 
     pub(crate) fn hand_over(&mut self) {}
+}
+
+/// Of no goroutine.
+#[derive(Default)]
+pub(crate) struct RegistrationLoan;
+
+impl RegistrationLoan {
+    pub(crate) unsafe fn begin(&self, _: &Registration) {}
+
+    pub(crate) fn end(&self) {}
 }
 
 pub(crate) fn current() -> Option<FibreRef> {

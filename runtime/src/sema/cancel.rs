@@ -19,6 +19,7 @@ use super::queue::BucketQueue;
 use super::table::{Bucket, CancelIn};
 use super::{CountedLock, Sudog, SudogPtr};
 use crate::chan::Claim;
+use crate::goroutine::RegistrationLoan;
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
@@ -54,11 +55,13 @@ struct List {
 // SAFETY: only the holder of the list's lock touches the registrations that it links, on whatever thread.
 unsafe impl Send for List {}
 
-/// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped.
+/// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped. If its goroutine is left for ever before,
+/// it leaves the list then: the queue may be gone when a cancel comes.
 #[doc(hidden)]
 pub struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
+    loan: RegistrationLoan,
     /// The remaining fields belong to the holder of the list's lock.
     entered: Cell<bool>,
     next: Cell<Option<NonNull<Registration>>>,
@@ -214,6 +217,7 @@ impl Registration {
         Self {
             cancel,
             waiter,
+            loan: RegistrationLoan::default(),
             entered: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),
@@ -231,17 +235,26 @@ impl Registration {
             return false;
         }
         waiters.add(self.get_ref());
+        drop(waiters);
+        // SAFETY: pinned; its drop ends the loan, in the caller's frame.
+        unsafe { self.loan.begin(self.get_ref()) };
         true
     }
-}
 
-impl Drop for Registration {
-    fn drop(&mut self) {
+    /// Takes it out of the list, if it is there. When this returns, no cancel uses the queue because of it.
+    pub(crate) fn leave(&self) {
         // SAFETY: as in `enter`.
         let mut waiters = unsafe { &*self.cancel }.waiters.lock();
         if self.entered.get() {
             waiters.remove(self);
         }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.leave();
+        self.loan.end();
     }
 }
 

@@ -56,6 +56,7 @@ pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]
 pub use sched::scheduler::{Census, census};
 
+pub(crate) use fibre::loans::RegistrationLoan;
 pub(crate) use sched::bubble::of_the_system;
 
 pub(crate) use fibre::current::{

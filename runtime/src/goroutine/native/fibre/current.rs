@@ -289,9 +289,13 @@ pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
         Unwinding::Unwound => !thread::panicking(),
         Unwinding::No | Unwinding::Drops => false,
     };
-    if due && fibre.must_return.get() == 0 && reaches_a_catch() {
-        fibre.dying.set(Unwinding::Unwound);
-        unwind();
+    if due && fibre.must_return.get() == 0 {
+        if reaches_a_catch() {
+            fibre.dying.set(Unwinding::Unwound);
+            unwind();
+        }
+        // It may have caught its end. It is not being unwound any more, so it may be left.
+        fibre.dying.set(Unwinding::Doomed);
     }
 }
 

@@ -9,6 +9,7 @@
 //! | a call of `blocking` or `compute` | it has returned, which the goroutine waits for |
 //! | goroutines of its scopes | each has ended, or has been left itself: then it never runs again |
 //! | queues | at no time: they hold its sudogs, which are on its stack, and nobody finds more through them |
+//! | a [`Cancel`](crate::sema::Cancel), which finds the queue by its entry | the goroutine is left: the entry is taken out then |
 //! | threads that another library lets borrow, as `std::thread::scope` | not known here: see "Soundness" in `docs/goroutines.md` |
 //!
 //! Loans form a tree, whose leaves are calls: so all of them end once every goroutine of the tree has ended, or has been left.
@@ -17,10 +18,11 @@
 //! shared.
 
 use crate::shim::system::atomic::{AtomicUsize, Ordering};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ptr;
 
-use crate::goroutine::native::fibre::{Fibre, Unwinding};
+use crate::goroutine::native::fibre::{Fibre, Unwinding, current};
+use crate::sema::Registration;
 
 /// Those that may use the frame of a scope.
 pub(crate) struct Borrowers {
@@ -46,6 +48,8 @@ pub(crate) enum What<'a> {
     ToScope(&'a Borrowers),
     /// The goroutine is one of a scope's: borrowed from the frame of its owner.
     FromScope(&'a Borrowers),
+    /// The entry of a wait that a cancel may end.
+    ToCancel(&'a Registration),
 }
 
 /// Runs `f` while `fibre`, the caller's goroutine if it has one, has lent or borrowed `what`.
@@ -74,6 +78,34 @@ pub(crate) fn during<T>(fibre: Option<&'static Fibre>, what: What<'_>, f: impl F
     let result = f(&loan);
     ends.2 = true;
     result
+}
+
+/// The loan of a [`Registration`], in it.
+#[derive(Default)]
+pub(crate) struct RegistrationLoan(OnceCell<(&'static Fibre, Loan<'static>)>);
+
+impl RegistrationLoan {
+    /// Once the entry is listed; if a goroutine waits.
+    ///
+    /// # Safety
+    ///
+    /// - This is in the entry, which stays in place until [`end`](Self::end) has been called.
+    /// - The caller, a goroutine, calls that, and has ended newer loans before.
+    pub(crate) unsafe fn begin(&self, entry: &Registration) {
+        let Some(fibre) = current::fibre() else { return };
+        // SAFETY: it forgets a lifetime only; the entry stays until the loan ends.
+        let what = What::ToCancel(unsafe { ptr::from_ref(entry).as_ref_unchecked() });
+        let (_, loan) =
+            self.0.get_or_init(|| (fibre, Loan { older: fibre.loans.get(), what, waits: Cell::new(false) }));
+        fibre.loans.set(loan);
+    }
+
+    pub(crate) fn end(&self) {
+        if let Some((fibre, loan)) = self.0.get() {
+            debug_assert!(ptr::eq(fibre.loans.get(), loan), "loans end in their order");
+            fibre.loans.set(loan.older);
+        }
+    }
 }
 
 impl Borrowers {
@@ -113,7 +145,7 @@ impl Loan<'_> {
                 let left = borrowers.left.load(Ordering::Acquire);
                 borrowers.pending.load(Ordering::Acquire) > left + own
             }
-            What::FromScope(_) => false,
+            What::FromScope(_) | What::ToCancel(_) => false,
         }
     }
 }
@@ -138,6 +170,12 @@ impl Fibre {
     ///
     /// By its worker, if it [may be left](Self::may_be_left).
     pub(crate) fn leave(&self) {
+        self.for_each_loan(|loan| {
+            if let What::ToCancel(entry) = loan.what {
+                entry.leave();
+            }
+        });
+        // Only now may the owners of its scopes be left, which may own what it waits in.
         self.for_each_loan(|loan| {
             if let What::FromScope(borrowers) = loan.what {
                 // Release: what it did to the owner's frame comes before what the owner's thread does next.
