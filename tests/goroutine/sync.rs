@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sudog::chan::Chan;
 use sudog::runtime::sema::{
-    Cancel, Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semacquire_mutex, semacquire_until,
-    semrelease, semrelease_many, waiters,
+    Cancel, NotifyList, Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semacquire_mutex,
+    semacquire_until, semrelease, semrelease_many, waiters,
 };
-use sudog::runtime::{gosched, max_procs};
+use sudog::runtime::{gosched, max_procs, set_max_procs};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
@@ -59,6 +60,53 @@ fn a_hundred_thousand_goroutines_wait() {
         }
     });
     assert_eq!(GATE.load(Relaxed), 0);
+}
+
+/// Those of another worker in a row are handed to it together: up to 32, in rows of one worker or of several in turn.
+#[test]
+fn one_wakes_the_waiters_of_several_workers() {
+    static LIST: NotifyList = NotifyList::new();
+    static PERMITS: AtomicU32 = AtomicU32::new(0);
+    let alone = alone();
+    let before = set_max_procs(3);
+    run(|| {
+        for row in [1, 2, 33, 100] {
+            let gate = Arc::new(Chan::<()>::new(0));
+            let crowd = 3 * 100;
+            let place = |n| Builder::new().on(Placement::Worker(n / row % 3));
+            let handles: Vec<_> = (0..crowd)
+                .map(|n| {
+                    let handle = place(n).spawn(|| LIST.with_ticket(|ticket| ticket.wait(None)));
+                    until(|| LIST.waiters() == n + 1); // in this order
+                    handle
+                })
+                .collect();
+            LIST.notify_all();
+            assert!(handles.into_iter().all(|handle| handle.join().unwrap()));
+            alone.watchdog.pat();
+            let handles: Vec<_> = (0..crowd)
+                .map(|n| {
+                    let handle = place(n).spawn(|| semacquire(&PERMITS));
+                    until(|| waiters(&PERMITS) == n + 1);
+                    handle
+                })
+                .collect();
+            semrelease_many(&PERMITS, crowd as u32);
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+            alone.watchdog.pat();
+            let closed: Vec<_> = (0..crowd)
+                .map(|n| {
+                    let gate = gate.clone();
+                    place(n).spawn(move || gate.recv())
+                })
+                .collect();
+            gosched();
+            gate.close();
+            assert!(closed.into_iter().all(|handle| handle.join().unwrap().is_none()));
+            alone.watchdog.pat();
+        }
+    });
+    set_max_procs(before);
 }
 
 /// A chain: each is woken by the one before it.
