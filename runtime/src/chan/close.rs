@@ -50,12 +50,13 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
         n += 1;
     }
     locked.unlock();
-    let mut batch = ReadyBatch::new();
-    let wakers: [Option<Waker>; BATCH] = peers.map(|peer| {
-        // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
-        peer.and_then(|peer| unsafe { batch.mark_ready(peer.g()) })
-    });
-    drop(batch);
+    let wakers: [Option<Waker>; BATCH] = {
+        let mut batch = ReadyBatch::new();
+        peers.map(|peer| {
+            // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
+            peer.and_then(|peer| unsafe { batch.mark_ready(peer.g()) })
+        })
+    };
     for waker in wakers.into_iter().flatten() {
         panics.catch(|| waker.wake());
     }

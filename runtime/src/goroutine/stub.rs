@@ -44,10 +44,13 @@ impl ReadyBatch {
 }
 
 /// Of no goroutine.
-#[derive(Default)]
 pub(crate) struct RegistrationLoan;
 
 impl RegistrationLoan {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
     pub(crate) unsafe fn begin(&self, _: &Registration) {}
 
     pub(crate) fn end(&self) {}

@@ -217,7 +217,7 @@ impl Registration {
         Self {
             cancel,
             waiter,
-            loan: RegistrationLoan::default(),
+            loan: RegistrationLoan::new(),
             entered: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),

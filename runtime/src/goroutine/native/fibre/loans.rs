@@ -81,10 +81,13 @@ pub(crate) fn during<T>(fibre: Option<&'static Fibre>, what: What<'_>, f: impl F
 }
 
 /// The loan of a [`Registration`], in it.
-#[derive(Default)]
 pub(crate) struct RegistrationLoan(OnceCell<(&'static Fibre, Loan<'static>)>);
 
 impl RegistrationLoan {
+    pub(crate) const fn new() -> Self {
+        Self(OnceCell::new())
+    }
+
     /// Once the entry is listed; if a goroutine waits.
     ///
     /// # Safety
