@@ -189,7 +189,8 @@ impl Fibre {
 
     fn for_each_loan(&self, mut f: impl FnMut(&Loan<'_>)) {
         let mut next = self.loans.get();
-        // SAFETY: null, or in a frame of this goroutine inside of `during`. The goroutine is suspended, so the frame stands.
+        // SAFETY: null, or in a frame of this goroutine: inside of `during`, or in a registration that has not been dropped.
+        // The goroutine is suspended, so the frame stands.
         // What it refers to stands longer: what it has lent in its own frames, below; and what it has borrowed, as this
         // goroutine is pending there, and the owner's frame is not left before it.
         while let Some(loan) = unsafe { next.as_ref() } {
