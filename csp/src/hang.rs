@@ -139,7 +139,10 @@ fn park_cancellable(
     // Registered when the list has the waiter: a cancel finds it there, or is found by `enter`. Without the lock: a cancel
     // holds its own when it takes the channel's. A `ready` that comes before the `park` ends that.
     drop(locked);
-    // SAFETY: both outlive this frame; and what leaves the list by a cancel is readied by that.
+    // SAFETY:
+    // - both outlive this frame;
+    // - what leaves the list by a cancel is readied by that, and this waits for it;
+    // - this is the waiter; the entry is pinned here, entered once below, and the newest until it is dropped.
     let entry = pin!(unsafe { cancel.registration_of(&listed, g) });
     if !entry.as_ref().enter() {
         // SAFETY: put into this channel's list.

@@ -202,6 +202,8 @@ impl Cancel {
     /// - `wait` and `g` outlive the result.
     /// - When `wait` has left its queue by [`CancelledWait::leave`], nothing but this handle readies the G; and its waiter
     ///   waits for that.
+    /// - The waiter, whose G this is, enters the result at most once. The result stays pinned in that frame, and the waiter
+    ///   drops it there, after all that it has entered later.
     #[doc(hidden)]
     pub unsafe fn registration_of(&self, wait: &dyn CancelledWait, g: &G) -> Registration {
         // SAFETY: it forgets a lifetime only; alive while the entry is, by the contract.
@@ -236,7 +238,10 @@ impl Registration {
         }
         waiters.add(self.get_ref());
         drop(waiters);
-        // SAFETY: pinned; its drop ends the loan, in the caller's frame.
+        // SAFETY:
+        // - the entry is pinned, and its drop ends the loan;
+        // - its waiter drops it, and has dropped newer entries before: it is in the waiter's frame, as `registration_of` asks
+        //   for, and the other three makers see to it.
         unsafe { self.loan.begin(self.get_ref()) };
         true
     }

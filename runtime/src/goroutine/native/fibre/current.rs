@@ -201,14 +201,14 @@ impl FibreRef {
 /// Readies goroutines. Those of another worker are handed to it together: it then looks into its inbox once, not while the
 /// next comes in.
 pub(crate) struct ReadyBatch {
-    /// Of those in the chain.
+    /// The worker of the goroutines in the chain.
     home: Option<&'static Worker>,
     chain: Chain,
     len: u32,
 }
 
 impl ReadyBatch {
-    /// How many wait for one another.
+    /// The batch hands goroutines over when it has so many.
     const MAX: u32 = 32;
 
     pub(crate) const fn new() -> Self {
@@ -239,7 +239,7 @@ impl ReadyBatch {
         }
     }
 
-    /// Readies those that wait for others.
+    /// Readies the goroutines that the batch holds.
     pub(crate) fn hand_over(&mut self) {
         if let Some(home) = self.home.take() {
             self.len = 0;

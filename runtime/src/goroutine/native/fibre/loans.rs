@@ -88,7 +88,8 @@ impl RegistrationLoan {
         Self(OnceCell::new())
     }
 
-    /// Once the entry is listed; if a goroutine waits.
+    /// Counts the entry among the loans of the goroutine that waits, if the waiter is one. The waiter calls this when the entry
+    /// is listed.
     ///
     /// # Safety
     ///

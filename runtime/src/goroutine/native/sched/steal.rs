@@ -102,7 +102,7 @@ impl Worker {
             if now.saturating_duration_since(begun) >= spin {
                 break;
             }
-            // Into its inbox, whose line it has, it looks more often than around.
+            // The worker looks into its inbox more often than around: the inbox's cache line is its own until a waker writes.
             for pauses in 1..=8 {
                 shim::pause();
                 if pauses % 2 == 0 && !self.inbox.is_empty() {
