@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use sudog_runtime::goroutine::{MustReturn, NetWait, now};
+use sudog_runtime::goroutine::{NetWait, now};
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited, waiters};
 use sudog_runtime::{note_wait, safepoint};
 use sudog_sync::context::{self, Context};
@@ -112,7 +112,6 @@ impl<S: AsFd> NetFd<S> {
 
     pub(crate) fn set_deadline(&self, sides: &[Side], deadline: Option<Instant>) -> io::Result<()> {
         let _in_use = self.mutex.refer().ok_or_else(closed)?; // the direction is this socket's, as long as it is open
-        let _must_return = MustReturn::begin();
         sides.iter().for_each(|&side| self.desc.direction(side).set_deadline(deadline));
         Ok(())
     }
@@ -124,8 +123,6 @@ impl<S: AsFd> NetFd<S> {
     }
 
     pub(crate) fn close(&self) -> io::Result<()> {
-        // A goroutine is not unwound between the close and the nudges.
-        let _must_return = MustReturn::begin();
         if !self.mutex.close() {
             return Err(closed());
         }

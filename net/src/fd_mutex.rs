@@ -35,7 +35,6 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use sudog_runtime::const_unless_model;
-use sudog_runtime::goroutine::MustReturn;
 use sudog_runtime::sema::{
     Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semrelease, semrelease_many,
 };
@@ -200,23 +199,15 @@ impl<T> FdMutex<T> {
     /// A waiter that has been counted sleeps.
     #[cold]
     fn sleep(&self, side: Side, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        /// A waiter that gives up, or is unwound.
-        struct GiveUp<'a, T>(&'a FdMutex<T>, Side);
-        impl<T> Drop for GiveUp<'_, T> {
-            fn drop(&mut self) {
-                let Self(mutex, side) = *self;
-                let counted = |state: u64| (state & side.waiters() != 0).then(|| state - side.waiter());
-                if mutex.step(counted).is_err() {
-                    // Counted off by another: its permit is there, or on its way.
-                    let _must_return = MustReturn::begin();
-                    semacquire(mutex.permits(side));
-                }
+        let result = semacquire_limited(self.permits(side), Order::Fifo, limit);
+        if result.is_err() {
+            let counted = |state: u64| (state & side.waiters() != 0).then(|| state - side.waiter());
+            if self.step(counted).is_err() {
+                // Counted off by another caller: the permit is there, or on its way.
+                semacquire(self.permits(side));
             }
         }
-        let give_up = GiveUp(self, side);
-        semacquire_limited(self.permits(side), Order::Fifo, limit)?;
-        std::mem::forget(give_up);
-        Ok(())
+        result
     }
 
     fn unlock(&self, side: Side) {
@@ -226,7 +217,6 @@ impl<T> FdMutex<T> {
         });
         let before = before.unwrap_or_else(|state| state);
         if before & side.waiters() != 0 {
-            let _must_return = MustReturn::begin(); // a goroutine is not unwound here, and the rest left out
             semrelease(self.permits(side), Wake::Normal);
         }
         self.drop_if_last(before);
@@ -259,7 +249,6 @@ impl<T> FdMutex<T> {
         };
         // Dropped at the end: the value may go then.
         let _closing = FdRef { mutex: self };
-        let _must_return = MustReturn::begin();
         for side in [Side::Read, Side::Write] {
             let n = (before & side.waiters()) / side.waiter();
             semrelease_many(self.permits(side), n as u32);

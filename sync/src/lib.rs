@@ -47,7 +47,6 @@ mod once;
 pub mod pool;
 mod raw;
 mod raw_rw;
-mod relock;
 #[cfg(not(sudog_loom))]
 mod rw_limited;
 pub mod rw_mutex;
@@ -101,6 +100,5 @@ pub use wait_group::{WaitFuture, WaitGroup};
 #[doc(hidden)]
 pub mod internal {
     pub use crate::raw::poll_until;
-    pub use crate::relock::wait as relock_wait;
     pub use crate::thread_index::thread_index;
 }

@@ -196,7 +196,7 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
     #[cold]
     #[track_caller]
     fn lock_contended(&self) -> WrappedGuard<L::Guard, C::Ticket> {
-        sudog_sync::internal::relock_wait(|| self.lock_through())
+        self.lock_through()
     }
 
     /// The gate: tries the inner lock, and tells whether the caller may keep it without a ticket.
@@ -248,7 +248,7 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     #[track_caller]
     fn lock(&self) -> Self::Guard {
         match self.admission.path() {
-            Path::Through => sudog_sync::internal::relock_wait(|| self.lock_through()),
+            Path::Through => self.lock_through(),
             // Each guard is made in one place: a guard that is assembled in two places would go through memory.
             Path::Gate => match self.try_gate() {
                 AtGate::Open(inner) => WrappedGuard { inner, ticket: None },

@@ -3,7 +3,6 @@
 use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
 
-use crate::sema::Registration;
 use crate::{Instant, ParkResult};
 
 /// There is none.
@@ -43,36 +42,8 @@ impl ReadyBatch {
     pub(crate) fn hand_over(&mut self) {}
 }
 
-/// Of no goroutine.
-pub(crate) struct RegistrationLoan;
-
-impl RegistrationLoan {
-    pub(crate) const fn new() -> Self {
-        Self
-    }
-
-    pub(crate) unsafe fn begin(&self, _: &Registration) {}
-
-    pub(crate) fn end(&self) {}
-}
-
 pub(crate) fn current() -> Option<FibreRef> {
     None
-}
-
-/// Nothing: there are no goroutines to unwind.
-pub struct MustReturn;
-
-impl MustReturn {
-    /// The same.
-    pub fn begin() -> Self {
-        Self
-    }
-
-    /// The same.
-    pub fn no() -> Self {
-        Self
-    }
 }
 
 /// The time.
@@ -111,18 +82,3 @@ pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 pub(crate) fn id() -> u64 {
     0
 }
-
-/// No: there are no goroutines.
-#[must_use]
-pub fn is_ending() -> bool {
-    false
-}
-
-/// The same.
-#[must_use]
-pub fn is_condemned() -> bool {
-    false
-}
-
-/// Nothing: there are no goroutines to unwind.
-pub fn condemn() {}

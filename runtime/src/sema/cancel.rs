@@ -19,7 +19,6 @@ use super::queue::BucketQueue;
 use super::table::{Bucket, CancelIn};
 use super::{CountedLock, Sudog, SudogPtr};
 use crate::chan::Claim;
-use crate::goroutine::RegistrationLoan;
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
@@ -55,13 +54,11 @@ struct List {
 // SAFETY: only the holder of the list's lock touches the registrations that it links, on whatever thread.
 unsafe impl Send for List {}
 
-/// A waiter's entry in a [`Cancel`]: pinned to its stack; leaves the list when dropped. If its goroutine is left for ever before,
-/// it leaves the list then: the queue may be gone when a cancel comes.
+/// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack; leaves the list when dropped.
 #[doc(hidden)]
 pub struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
-    loan: RegistrationLoan,
     /// The remaining fields belong to the holder of the list's lock.
     entered: Cell<bool>,
     next: Cell<Option<NonNull<Registration>>>,
@@ -219,7 +216,6 @@ impl Registration {
         Self {
             cancel,
             waiter,
-            loan: RegistrationLoan::new(),
             entered: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),
@@ -237,29 +233,18 @@ impl Registration {
             return false;
         }
         waiters.add(self.get_ref());
-        drop(waiters);
-        // SAFETY:
-        // - the entry is pinned, and its drop ends the loan;
-        // - its waiter drops it, and has dropped newer entries before: it is in the waiter's frame, as `registration_of` asks
-        //   for, and the other three makers see to it.
-        unsafe { self.loan.begin(self.get_ref()) };
         true
-    }
-
-    /// Takes it out of the list, if it is there. When this returns, no cancel uses the queue because of it.
-    pub(crate) fn leave(&self) {
-        // SAFETY: as in `enter`.
-        let mut waiters = unsafe { &*self.cancel }.waiters.lock();
-        if self.entered.get() {
-            waiters.remove(self);
-        }
     }
 }
 
 impl Drop for Registration {
+    /// Takes the entry out of the list, if it is there. When this returns, no cancel uses the queue because of the entry.
     fn drop(&mut self) {
-        self.leave();
-        self.loan.end();
+        // SAFETY: `registration` was given a reference that outlives this value.
+        let mut waiters = unsafe { &*self.cancel }.waiters.lock();
+        if self.entered.get() {
+            waiters.remove(self);
+        }
     }
 }
 

@@ -4,17 +4,16 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use sudog_runtime::shim::system::Mutex;
 
-use sudog_runtime::goroutine::{self, Home};
+use sudog_runtime::goroutine;
 
 use super::Context;
 use super::done::Done;
-use super::followers::{Call, Follower, Place};
+use super::followers::{Follower, Place};
 
 /// Calls `f` in a goroutine of its own when the context is done: at once, if it is. Go's `context.AfterFunc`.
 ///
-/// The goroutine belongs to the [`run`](fn@goroutine::run) or [`Scheduler`](goroutine::Scheduler) of this function's
-/// caller, not of the caller that ends the context; if it is over, `f` is dropped. `f` is called even if no handle of
-/// the context is left; but a context without a deadline that no handle can cancel any more drops it.
+/// `f` is called even if no handle of the context is left; but a context without a deadline that no handle can cancel
+/// any more drops it.
 ///
 /// # Examples
 ///
@@ -36,10 +35,10 @@ pub fn after_func<F: FnOnce() + Send + 'static>(ctx: &Context, f: F) -> AfterFun
     let Some(done) = ctx.governor() else {
         return AfterFunc(Kind::Never(Mutex::new(Some(Box::new(f)))));
     };
-    match done.follow(Follower::Call(Call { home: Home::here(), f: Box::new(f) })) {
+    match done.follow(Follower::Call(Box::new(f))) {
         Ok(place) => AfterFunc(Kind::Follows(done.clone(), place)),
         Err((_, follower)) => {
-            if let Follower::Call(Call { f, .. }) = follower {
+            if let Follower::Call(f) = follower {
                 goroutine::go(f);
             }
             AfterFunc(Kind::Called)

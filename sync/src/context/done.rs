@@ -43,7 +43,7 @@ use sudog_runtime::goroutine::{self, Alarm};
 use sudog_runtime::panics::Panics;
 use sudog_runtime::sema::Cancel;
 
-use super::followers::{Call, Follower, Followers, Place};
+use super::followers::{Follower, Followers, Place};
 use super::handle::Derived;
 use super::{Cause, Error};
 
@@ -349,7 +349,7 @@ impl Done {
             panics.catch(|| match follower {
                 Follower::Child(child) => drop(child),
                 Follower::Task(waker) => waker.wake(),
-                Follower::Call(Call { home, f }) => home.go(f),
+                Follower::Call(f) => goroutine::go(f),
             });
         }
     }

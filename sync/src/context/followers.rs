@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use sudog_runtime::goroutine::Home;
-
 use super::done::Done;
 
 /// A follower: told when a context is done.
@@ -13,14 +11,8 @@ pub(super) enum Follower {
     Child(Arc<Done>),
     /// A task that waits.
     Task(Waker),
-    /// What `after_func` has been given.
-    Call(Call),
-}
-
-/// A function that is to run in a goroutine of its own.
-pub(super) struct Call {
-    pub(super) home: Home,
-    pub(super) f: Box<dyn FnOnce() + Send>,
+    /// A function that is to run in a goroutine of its own.
+    Call(Box<dyn FnOnce() + Send>),
 }
 
 /// Where a follower is. Indices are reused, ids are not: an outdated place finds no follower.

@@ -108,7 +108,7 @@ impl<S: Semaphore> FifoMutex<S> {
     #[track_caller]
     fn lock_slow(&self, ahead: u32, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let place = Place { ahead, handovers: self.handovers.load(Relaxed) };
-        crate::relock::wait(|| self.wait_for_permit(place, limit))
+        self.wait_for_permit(place, limit)
     }
 
     fn wait_for_permit(&self, place: Place, limit: &WaitLimit<'_>) -> Result<(), WaitError> {

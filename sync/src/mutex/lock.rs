@@ -27,7 +27,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     #[cold]
     #[track_caller]
     pub(super) fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        crate::relock::wait(|| self.wait_for_lock(deadline))
+        self.wait_for_lock(deadline)
     }
 
     fn wait_for_lock(&self, deadline: Option<Instant>) -> bool {

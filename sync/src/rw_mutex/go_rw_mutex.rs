@@ -311,7 +311,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[track_caller]
     fn rlock_slow(&self, old: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         check_count(old);
-        crate::relock::wait(|| self.wait_to_read(old, limit, "sync.RWMutex.RLock"))
+        self.wait_to_read(old, limit, "sync.RWMutex.RLock")
     }
 
     /// A reader, or a successor, that has found W set in `old`, and counted itself.
@@ -471,7 +471,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             Some(true) => guard,
             Some(false) => self.drain_for_good(guard),
             None => {
-                let turn = crate::relock::wait(|| self.succeed(guard, &WaitLimit::default()));
+                let turn = self.succeed(guard, &WaitLimit::default());
                 turn.unwrap_or_else(|_| unreachable!("without a limit it waits"))
             }
         }
@@ -529,7 +529,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[cold]
     #[track_caller]
     fn drain_for_good(&self, guard: W::Guard) -> W::Guard {
-        let drained = crate::relock::wait(|| self.drain(guard, &WaitLimit::default()));
+        let drained = self.drain(guard, &WaitLimit::default());
         drained.unwrap_or_else(|_| unreachable!("without a limit it waits"))
     }
 

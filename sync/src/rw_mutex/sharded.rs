@@ -133,7 +133,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
     #[cold]
     #[track_caller]
     fn drain(&self, deadline: Option<Option<Instant>>) -> bool {
-        crate::relock::wait(|| self.wait_for_readers(deadline))
+        self.wait_for_readers(deadline)
     }
 
     fn wait_for_readers(&self, deadline: Option<Option<Instant>>) -> bool {

@@ -70,9 +70,6 @@ pub use kind::Signal;
 /// Called again with the same channel it adds to its signals. Several channels may be sent the same signal. The channel
 /// lives until [`stop`], whatever becomes of its handles.
 ///
-/// If the caller is a goroutine, its [`Scheduler`](sudog_runtime::goroutine::Scheduler) is not at rest until then: see
-/// [the module](self).
-///
 /// # Panics
 ///
 /// `os/signal: Notify using nil channel`; and if the system refuses a handler, which no system does for a [`Signal`].
@@ -85,7 +82,7 @@ pub use kind::Signal;
 #[track_caller]
 pub fn notify(channel: &Chan<Signal>, signals: &[Signal]) {
     assert!(!channel.is_nil(), "os/signal: Notify using nil channel");
-    or_all(signals, |signals| table::add(channel, signals, Awaited::here()));
+    or_all(signals, |signals| table::add(channel, signals, Awaited::begin()));
 }
 
 /// Sends no more signals to a channel. Go's `signal.Stop`.

@@ -31,8 +31,8 @@ struct Table {
 struct Entry {
     channel: Chan<Signal>,
     wants: u64,
-    /// The schedulers from which that was asked for: they are not at rest until it stops.
-    awaited: Vec<Awaited>,
+    /// No deadlock is reported until the channel is removed.
+    _awaited: Awaited,
 }
 
 static TABLE: Mutex<Table> =
@@ -48,30 +48,19 @@ fn lock() -> MutexGuard<'static, Table> {
 /// # Panics
 ///
 /// If the system refuses a handler.
-pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal], awaited: Option<Awaited>) {
+pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal], awaited: Awaited) {
     hook::start(relay);
     let mut table = lock();
     table.install(signals);
     let wants = union(signals);
     table.ignored &= !wants;
-    let index = table.entries.iter().position(|entry| entry.channel == *channel).unwrap_or(table.entries.len());
-    if index == table.entries.len() {
-        table.entries.push(Entry { channel: channel.clone(), wants: 0, awaited: Vec::new() });
+    match table.entries.iter_mut().find(|entry| entry.channel == *channel) {
+        Some(entry) => entry.wants |= wants,
+        None => table.entries.push(Entry { channel: channel.clone(), wants, _awaited: awaited }),
     }
-    let entry = &mut table.entries[index];
-    entry.wants |= wants;
-    let spare = match awaited {
-        Some(another) if entry.awaited.iter().any(|one| one.is_for_same(&another)) => Some(another),
-        another => {
-            entry.awaited.extend(another);
-            None
-        }
-    };
     RELAY.want(wants);
     // After: one that was ignored does not do by default, in between, what it was not to do.
     hook::set_default(wants & table.were_default, true);
-    drop(table);
-    drop(spare);
 }
 
 /// Sends no more to a channel.

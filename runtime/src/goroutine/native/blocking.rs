@@ -1,11 +1,12 @@
 //! Calls that block a thread, or compute for long, made elsewhere while the goroutine waits.
 //!
-//! | | [`blocking`], [`blocking_static`] | [`compute`] |
+//! | | [`blocking`] | [`compute`] |
 //! |---|---|---|
 //! | for | what waits: files, sockets, foreign locks | what computes for longer than a millisecond |
 //! | threads at most | 512, or [`set_max_blocking`] | as many as processors |
 //! | more calls | wait for a thread, first come, first served | the same |
-//! | the closure | borrows, so the goroutine's frames stay until it has returned; or owns what it uses | borrows |
+//!
+//! The closure may borrow: its goroutine waits, so the frames of that goroutine stay until the closure has returned.
 
 use crate::shim::system::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::shim::system::thread;
@@ -16,14 +17,9 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use crate::goroutine::native::builder;
-use crate::goroutine::native::exit::OnPanic;
-use crate::goroutine::native::fibre::Fibre;
-use crate::goroutine::native::fibre::current::{self, MustReturn};
-use crate::goroutine::native::fibre::loans::{self, What};
-use crate::goroutine::native::sched::scheduler::{Sched, default_procs};
+use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall;
-use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 
 /// For how long an idle thread stays.
@@ -31,30 +27,20 @@ const KEEP: Duration = Duration::from_secs(10);
 
 /// A call that its goroutine waits for.
 struct Call {
-    /// A `Frame<F, T>` on that goroutine's stack; or, of [`blocking_static`], a box.
+    /// A `Frame<F, T>` on that goroutine's stack.
     frame: *mut (),
     run: unsafe fn(*mut ()),
-    /// Where the goroutine waits, in its frame; null, if the call itself wakes it.
+    /// Where the goroutine waits, in its frame.
     done: *const AtomicU32,
     sched: &'static Sched,
 }
 
-// SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; its goroutine does not touch it until `done`. The box holds
-// what is `Send`.
+// SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; its goroutine does not touch it until `done`.
 unsafe impl Send for Call {}
 
 struct Frame<F, T> {
     f: Option<F>,
     result: Option<thread::Result<T>>,
-}
-
-/// A panic that no caller will see, as the goroutine is given up: its payload's destructor must not panic meanwhile.
-impl<F, T> Drop for Frame<F, T> {
-    fn drop(&mut self) {
-        if let Some(Err(payload)) = self.result.take_if(|result| result.is_err()) {
-            drop_payload(payload);
-        }
-    }
 }
 
 /// Threads for one kind of calls.
@@ -79,20 +65,18 @@ struct State {
 
 static BLOCKING: Pool = Pool::new("sudog-blocking", "blocking call", || MAX_BLOCKING.load(Ordering::Relaxed));
 static MAX_BLOCKING: AtomicUsize = AtomicUsize::new(512);
-static COMPUTE: Pool = Pool::new("sudog-compute", "computation", default_procs);
+static COMPUTE: Pool = Pool::new("sudog-compute", "computation", || Sched::process().procs());
 
 /// Runs `f` on another thread, and lets other goroutines run here until it returns.
 ///
 /// For what blocks its thread: file and network I/O, foreign functions, `std`'s locks, long computations. `f` may
 /// borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` itself.
 ///
-/// `f` is not on a goroutine: what it starts by `go` runs in the background, and does not end with this
-/// [`run`](fn@crate::goroutine::run). At most 512 calls run at a time, or [`set_max_blocking`]; more wait. The process ends
-/// if no thread can be had at all.
+/// `f` is not on a goroutine. At most 512 calls run at a time, or [`set_max_blocking`]; more wait. The process ends if no
+/// thread can be had at all.
 ///
-/// A goroutine that is given up in here ends when `f` has returned, as `f` may borrow from its frames; and its worker does
-/// not end before. So a [`run`](fn@crate::goroutine::run) whose main has returned waits for those calls that goroutines of
-/// its own thread have made. For calls that may not return there is [`blocking_static`].
+/// A call that never returns, such as a read from an idle connection, keeps its thread and its goroutine, but not the
+/// process: that ends with its `main`, as in Go.
 ///
 /// # Panics
 ///
@@ -113,62 +97,7 @@ pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     BLOCKING.call(f)
 }
 
-/// [`blocking`] for a call that may never return, as a read from an idle connection: `f` owns what it uses.
-///
-/// A goroutine that is given up in here ends at once. `f` goes on, and its result is dropped on the thread where it runs. So
-/// no [`run`](fn@crate::goroutine::run) waits for it: in Go, too, the process ends with main, whatever system call is under
-/// way. (`run_local` and a `Scheduler` wait for it, as for every call: they end when nothing can come any more.) It costs
-/// two allocations more than [`blocking`].
-///
-/// Why not all calls: what `f` borrows must stay until it has returned. The goroutine's stack could stay, at the price of
-/// its memory. But its frames may have borrowed a `thread_local!` of the worker's thread, and that ends with the thread.
-///
-/// # Panics
-///
-/// As `f` does.
-///
-/// # Examples
-///
-/// ```
-/// use std::io::{Read, pipe};
-/// use sudog::{blocking_static, go, run};
-///
-/// let (mut reader, _writer) = pipe().unwrap();
-/// run(move || {
-///     go(move || {
-///         let n = blocking_static(move || reader.read(&mut [0; 1]));
-///         unreachable!("nothing is written, but {n:?} was read");
-///     });
-/// }); // returns, though nothing is ever written
-/// ```
-pub fn blocking_static<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
-    if current::current().is_none() {
-        return f();
-    }
-    let (sender, handle) = builder::packet(OnPanic::Unwind);
-    let call: Box<dyn FnOnce() + Send> = Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
-    let sched = Sched::here();
-    sched.idle.external_begins();
-    BLOCKING.submit(Call { frame: Box::into_raw(Box::new(call)).cast(), run: run_owned, done: ptr::null(), sched });
-    match handle.join() {
-        Ok(result) => result,
-        Err(payload) => resume_unwind(payload),
-    }
-}
-
-/// # Safety
-///
-/// `frame` is a box of a box of a closure, which this call owns.
-unsafe fn run_owned(frame: *mut ()) {
-    // SAFETY: by the contract.
-    let call = unsafe { Box::from_raw(frame.cast::<Box<dyn FnOnce() + Send>>()) };
-    // A destructor of what no goroutine wants may panic.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(*call)) {
-        drop_payload(payload);
-    }
-}
-
-/// How many calls of [`blocking`] and [`blocking_static`] may run at a time, each on a thread; returns what it was, 512 at first. Go's
+/// How many calls of [`blocking`] may run at a time, each on a thread; returns what it was, 512 at first. Go's
 /// `debug.SetMaxThreads`, but that more calls wait, where Go ends the process.
 ///
 /// If all threads are taken and a call has to wait, a line on standard error says so, once for each limit: in builds with
@@ -200,13 +129,11 @@ pub fn set_max_blocking(n: usize) -> usize {
 /// wait meanwhile, however many processors are idle. What takes longer than they should wait belongs in here; so does a
 /// loop that could call [`gosched`](crate::goroutine::gosched) now and then, and does not.
 ///
-/// There are as many threads for it as [`max_procs`](crate::goroutine::max_procs) says outside of all schedulers, so that
-/// computations do not take the processors from each other; more calls wait for one. `f` must not wait for another
+/// There are as many threads for it as [`max_procs`](crate::goroutine::max_procs) says, so that computations do not take the processors from each other; more calls wait for one. `f` must not wait for another
 /// computation: that might wait for its thread. For what waits there is [`blocking`], whose threads are many.
 ///
 /// The rest is as with [`blocking`]: `f` may borrow from the caller, whose stack stays; it is not on a goroutine; a caller
-/// that is no goroutine, or may not switch, runs `f` itself (so `f` runs at once inside `blocking` or another `compute`);
-/// a goroutine that is given up in here ends when `f` has.
+/// that is no goroutine, or may not switch, runs `f` itself (so `f` runs at once inside `blocking` or another `compute`).
 ///
 /// Go interrupts a goroutine that computes, and needs nothing of the kind.
 ///
@@ -229,20 +156,14 @@ pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     COMPUTE.call(f)
 }
 
-fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, fibre: &'static Fibre, f: F) -> T {
+fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
     let sched = Sched::here();
     sched.idle.external_begins();
-    // The call uses our frames: before it has returned, the wait is not unwound, and the goroutine is not left.
-    let must_return = MustReturn::begin();
-    loans::during(Some(fibre), What::ToCall, |_| {
-        pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
-        current::note_wait(pool.what, ptr::null());
-        sema::semacquire(&done);
-    });
-    drop(must_return);
-    current::give_up_if_due(fibre);
+    pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
+    current::note_wait(pool.what, ptr::null());
+    sema::semacquire(&done); // the call uses this frame until then
     match frame.result.take().expect("the call is done") {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -266,10 +187,7 @@ impl Pool {
     }
 
     fn call<T: Send>(&'static self, f: impl FnOnce() -> T + Send) -> T {
-        match (current::current(), current::fibre()) {
-            (Some(_), Some(fibre)) => elsewhere(self, fibre, f),
-            _ => f(),
-        }
+        if current::current().is_some() { elsewhere(self, f) } else { f() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -333,11 +251,9 @@ impl Pool {
                 drop(state);
                 // SAFETY: its goroutine keeps the frame, and its hands off, until `done`.
                 unsafe { (call.run)(call.frame) };
-                // SAFETY: null, or alive until the permit is there; the release then uses it as an address only.
-                if let Some(done) = unsafe { call.done.as_ref() } {
-                    sema::semrelease(done, Wake::Normal);
-                }
-                call.sched.external_ends();
+                // SAFETY: `done` is alive until the permit is there; the release then uses it as an address only.
+                sema::semrelease(unsafe { &*call.done }, Wake::Normal);
+                call.sched.idle.external_ends();
                 state = self.lock();
                 continue;
             }

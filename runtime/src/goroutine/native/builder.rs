@@ -9,11 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::goroutine::native::alarm::deferred::Home;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{run, stack};
 use crate::goroutine::protocol::runq::Work;
@@ -68,8 +68,7 @@ pub enum Placement {
     /// its worker's run queue. (If the caller's time slice is over, those in the run queue have their turn first.) For a
     /// caller that is no goroutine: any. The order of a call in Skaller's *Communicating Sequential Processes in C++*.
     First,
-    /// The one with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`. In an
-    /// [`Scheduler`](crate::goroutine::Scheduler): a scheduler that has entered it.
+    /// The one with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`.
     Worker(usize),
 }
 
@@ -146,14 +145,14 @@ impl Builder {
 }
 
 impl Builder {
-    /// [`run`](fn@crate::goroutine::run) with a name and a stack size of one's own for the main goroutine. Its place is
-    /// the calling thread, whatever [`Builder::on`] said, and its panic is the caller's, whatever [`Builder::on_panic`]
-    /// said. On a goroutine it just calls `main`.
+    /// [`run`](fn@crate::goroutine::run) with a name and a stack size of one's own for the main goroutine, which starts
+    /// on any worker, whatever [`Builder::on`] said. A panic of that goroutine is the caller's, whatever
+    /// [`Builder::on_panic`] said. On a goroutine it just calls `main`.
     ///
     /// # Panics
     ///
     /// As `main` does.
-    pub fn run<T>(self, main: impl FnOnce() -> T) -> T {
+    pub fn run<T: Send>(self, main: impl FnOnce() -> T + Send) -> T {
         run::run_with(main, Box::new(self.details))
     }
 }
@@ -184,46 +183,59 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
             worker.count_made();
             worker.submit(job::pack(f, details, Some(worker)));
         }
-        (placement, worker) => start_elsewhere(job::pack(f, details, worker), placement),
+        (placement, worker) => {
+            let place = Place::of(placement);
+            start_at(job::pack(f, details, worker), place);
+        }
+    }
+}
+
+/// Where a goroutine starts.
+enum Place {
+    Any,
+    /// At the end of this worker's run queue.
+    Here(&'static Worker),
+    /// On this worker, before the caller.
+    First(&'static Worker),
+    /// On another worker.
+    There(&'static Worker),
+}
+
+impl Place {
+    /// # Panics
+    ///
+    /// If there is no such worker.
+    #[cold]
+    fn of(placement: Placement) -> Self {
+        match (placement, current::worker()) {
+            (Placement::Here, Some(worker)) => Self::Here(worker),
+            (Placement::First, Some(worker)) => Self::First(worker),
+            (Placement::Worker(index), _) => {
+                let sched = Sched::here();
+                let worker = sched.start_up_to(index).then(|| sched.worker(index)).flatten();
+                let Some(worker) = worker else {
+                    panic!("no worker {index}: there are {}, numbered from 0", sched.procs());
+                };
+                Self::There(worker)
+            }
+            _ => Self::Any,
+        }
     }
 }
 
 #[cold]
-fn start_elsewhere(work: Work, placement: Placement) {
-    let home = Home::here();
-    let sched = home.sched;
-    let place = match placement {
-        Placement::Any => None,
-        Placement::First if let Some(worker) = current::worker().filter(|worker| !worker.is_over()) => {
-            worker.count_made();
-            worker.start_first(work);
-            return current::give_way();
-        }
-        // With a stack it is this worker's.
-        Placement::Here if let Some(worker) = current::worker().filter(|worker| !worker.is_over()) => {
-            worker.count_made();
-            return worker.start_on(work);
-        }
-        Placement::Here | Placement::First => None,
-        Placement::Worker(index) if sched.start_up_to(index) => sched.worker(index),
-        // From a destructor of a scheduler that is over, which must not panic: dropped wherever it is.
-        Placement::Worker(_) if current::worker().is_some_and(Worker::is_over) => None,
-        Placement::Worker(index) => {
-            // SAFETY: just packed, and in no queue.
-            unsafe { job::discard_work(work) };
-            panic!("no worker {index}: there are {}, numbered from 0", sched.limit());
-        }
-    };
+fn start_at(work: Work, place: Place) {
+    let sched = Sched::here();
     sched.count_made();
-    let placed = match place {
-        None => Err(work),
-        Some(worker) => sched.place(worker, work),
-    };
-    // A worker that has left has no use for it, nor has its scheduler: it is dropped wherever it is.
-    if let Err(work) = placed.or_else(|work| sched.submit(work, home.epoch)) {
-        sched.count_end();
-        // SAFETY: packed, and in no queue.
-        unsafe { job::discard_work(work) };
+    match place {
+        Place::Any => sched.submit(work),
+        // With a stack, work is its worker's.
+        Place::Here(worker) => worker.start_on(work),
+        Place::First(worker) => {
+            worker.start_first(work);
+            current::give_way();
+        }
+        Place::There(worker) => sched.place(worker, work),
     }
 }
 
@@ -274,7 +286,6 @@ pub(crate) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
 impl<T> Sender<T> {
     /// By the goroutine that ends with this result.
     pub(crate) fn send(mut self, result: thread::Result<T>) {
-        job::is_through();
         if let Some(packet) = self.packet.take() {
             packet.complete(result);
         }
@@ -282,7 +293,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Drop for Sender<T> {
-    /// It will never run, or was unwound.
+    /// The goroutine was unwound: by `goexit`, or a task has been dropped.
     fn drop(&mut self) {
         if let Some(packet) = self.packet.take() {
             packet.complete(Err(Box::new(Goexit)));
@@ -329,8 +340,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit), or was given up with
-    /// its scheduler.
+    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit).
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
         current::note_wait("join", std::ptr::null());

@@ -154,7 +154,6 @@ fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
 pub(crate) fn clear(fibre: &Fibre) {
     if let Some(locals) = fibre.locals.take() {
         fibre.locals.set(Some(locals));
-        fibre.is_through();
         drop_rounds(|| fibre.locals.take());
     }
 }

@@ -28,12 +28,12 @@ mod time;
 mod tracing;
 
 pub use api::{StackSizeIsFixed, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size, spawn};
-pub use blocking::{blocking, blocking_static, compute, set_max_blocking};
+pub use blocking::{blocking, compute, set_max_blocking};
 pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
-pub use run::{KeepAlive, Scheduler, run, run_local};
+pub use run::run;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;
@@ -46,17 +46,12 @@ pub use tracing::PerGoroutine;
 #[doc(hidden)]
 pub use alarm::alarms::Awaited;
 #[doc(hidden)]
-pub use alarm::deferred::{Alarm, Home, alarm};
-#[doc(hidden)]
-pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
-#[doc(hidden)]
-pub use fibre::current::MustReturn;
+pub use alarm::deferred::{Alarm, alarm};
 #[doc(hidden)]
 pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]
-pub use sched::scheduler::{Census, census};
+pub use sched::spread::spread_so_far;
 
-pub(crate) use fibre::loans::RegistrationLoan;
 pub(crate) use sched::bubble::of_the_system;
 
 pub(crate) use fibre::current::{

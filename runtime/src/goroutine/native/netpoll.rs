@@ -58,8 +58,8 @@ impl NetWait {
     pub fn begin() -> Self {
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
-            // The others are never at rest: they end with main.
-            Some(worker) => Self { _awaited: worker.sched().ends_at_rest().then(|| Awaited::of(worker)) },
+            // A bubble waits for the event; the scheduler of the process is looked at by `is_awaited`.
+            Some(worker) => Self { _awaited: worker.sched().is_bubble().then(|| Awaited::of(worker.sched())) },
             None => {
                 poll_by_thread();
                 Self { _awaited: None }

@@ -5,11 +5,8 @@
 //! | what | why the frame stands |
 //! |---|---|
 //! | the closure of `scope` panics, or calls `goexit` | the unwinding is caught, and goes on after the wait |
-//! | the scheduler ends while the owner waits | [`MustReturn`]: the wait is not unwound. Goroutines of the scope end by themselves, as they are unwound |
-//! | a goroutine never starts, as its scheduler ends | its closure is dropped, and counts as ended after that |
 //! | a goroutine never ends | nor does the wait |
-//! | a [`ScopedJoinHandle`] is leaked | the count does not depend on it |
-//! | the scheduler ends, and the owner cannot be unwound, or panics abort | it is left when its goroutines have ended, or have been left: [`loans`] |
+//! | a [`ScopedJoinHandle`] is leaked | the count does not depend on the handle |
 //!
 //! An async task has no such scope: a future can be leaked or dropped while it waits.
 
@@ -22,10 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
 use crate::goroutine::native::exit::{Goexit, OnPanic};
-use crate::goroutine::native::fibre::Unwinding;
-use crate::goroutine::native::fibre::current::{self, MustReturn};
-use crate::goroutine::native::fibre::job;
-use crate::goroutine::native::fibre::loans::{self, Borrowers, What};
+use crate::goroutine::native::fibre::current;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
@@ -40,7 +34,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// What the goroutines of a scope share with its owner, in its frame.
 struct State {
-    borrowers: Borrowers,
+    /// Number of goroutines that have not ended; and one more for the owner, until the owner waits.
+    pending: AtomicUsize,
     /// A permit once all have ended.
     done: AtomicU32,
     /// Panics that no join has returned.
@@ -59,9 +54,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 
 /// Runs `f`, which may start goroutines that borrow from the caller's frame, and waits until all of them have ended.
 ///
-/// A goroutine waits without its worker; a thread waits itself, and its goroutines run in the background. If the
-/// caller's scheduler ends, the goroutines are unwound as any others, and the call returns when they have been; one that
-/// does not end then keeps the caller, and what it borrows, for as long.
+/// A goroutine that never ends keeps the caller in this function, and what the goroutine borrows, for as long.
 ///
 /// Go has nothing of the kind, and needs none: what a goroutine uses there is kept by the collector.
 ///
@@ -106,22 +99,16 @@ pub struct ScopedJoinHandle<'scope, T> {
 #[track_caller]
 pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
     let state = State {
-        borrowers: Borrowers::new(),
+        pending: AtomicUsize::new(1),
         done: AtomicU32::new(0),
         panics: AtomicUsize::new(0),
         payload: Mutex::new(None),
     };
     let scope = Scope { state, scope: PhantomData, env: PhantomData };
-    let fibre = current::fibre();
-    let result = loans::during(fibre, What::ToScope(&scope.state.borrowers), |loan| {
-        let is_unwound = || fibre.is_some_and(|fibre| fibre.dying.get() == Unwinding::Unwound);
-        let was_unwound = is_unwound();
-        // Not a guard that waits in its destructor: a goroutine that panics may not switch, and would keep its worker from
-        // those that it waits for.
-        let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-        scope.state.wait(|wait| loan.while_owner_waits(fibre, is_unwound() && !was_unwound, wait));
-        result
-    });
+    // Not a guard that waits in its destructor: a goroutine that panics may not switch, and would keep its worker from
+    // those that it waits for.
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    scope.state.wait();
     let payload = scope.state.payload.lock().take();
     match (result, payload) {
         (Ok(_), Some(payload)) => resume_unwind(payload),
@@ -137,15 +124,13 @@ pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) ->
 }
 
 impl State {
-    /// By the owner, once. `waits` calls what it is given, which waits.
-    fn wait(&self, waits: impl FnOnce(&dyn Fn())) {
+    /// Waits for the goroutines. By the owner, once.
+    fn wait(&self) {
         // Acquire: what the goroutines have done. The last one releases a permit, if it is not the owner.
-        if self.borrowers.pending.fetch_sub(1, Ordering::Acquire) == 1 {
-            return;
+        if self.pending.fetch_sub(1, Ordering::Acquire) != 1 {
+            current::note_wait("scope", std::ptr::null());
+            sema::semacquire(&self.done);
         }
-        let _must_return = MustReturn::begin();
-        current::note_wait("scope", std::ptr::null());
-        waits(&|| sema::semacquire(&self.done));
     }
 }
 
@@ -156,7 +141,7 @@ impl<'scope> Pending<'scope> {
     fn new(state: &'scope State) -> Self {
         // Relaxed: the caller is the owner, or a goroutine of the scope, so the count is not 0, and does not get there
         // before the caller's own share ends.
-        state.borrowers.pending.fetch_add(1, Ordering::Relaxed);
+        state.pending.fetch_add(1, Ordering::Relaxed);
         Self(state)
     }
 }
@@ -165,31 +150,10 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let done = &raw const self.0.done;
         // Release: the owner sees what the goroutine has done. Acquire: the last one hands on what the others did.
-        if self.0.borrowers.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the owner's frame stands until the permit is there; the release then uses it as an address only.
             current::without_switching(|| sema::semrelease(unsafe { &*done }, Wake::Normal));
         }
-    }
-}
-
-/// The closure of a goroutine, which may be dropped unstarted: what it borrows first, then its share of the count. Either way
-/// the goroutine that does it is known to borrow from the scope.
-struct Child<'scope, F> {
-    f: Option<F>,
-    pending: Pending<'scope>,
-}
-
-impl<F> Child<'_, F> {
-    fn take(&mut self, f: impl FnOnce(F)) {
-        if let Some(closure) = self.f.take() {
-            loans::during(current::fibre(), What::FromScope(&self.pending.0.borrowers), |_| f(closure));
-        }
-    }
-}
-
-impl<F> Drop for Child<'_, F> {
-    fn drop(&mut self) {
-        self.take(drop);
     }
 }
 
@@ -211,15 +175,16 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     fn start(&'scope self, builder: Builder, f: impl FnOnce() + Send + 'scope) {
-        let mut child = Child { f: Some(f), pending: Pending::new(&self.state) };
+        let pending = Pending::new(&self.state);
         let body = move || {
-            child.take(|f| f());
-            job::is_through();
+            // Ends last: what `f` has captured is dropped before.
+            let _pending = pending;
+            f();
         };
         let body: Box<dyn FnOnce() + Send + 'scope> = Box::new(body);
-        // SAFETY: it only forgets what the closure borrows, which is longer alive than the closure: the owner of the scope
-        // waits for the drop of `pending`, which comes after that of `f`, whether the closure is run, unwound or dropped;
-        // and `pending` uses nothing after its drop.
+        // SAFETY: the transmute only forgets a lifetime. The closure runs, and the owner of the scope waits for the drop
+        // of `pending`, which comes after that of `f`, whether `f` returns or unwinds; `pending` uses nothing after its
+        // drop.
         let body = unsafe { mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Box<dyn FnOnce() + Send>>(body) };
         builder.go(body);
     }
@@ -280,8 +245,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     ///
     /// # Errors
     ///
-    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit), or was given up with
-    /// its scheduler.
+    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit).
     pub fn join(self) -> thread::Result<T> {
         let result = self.handle.join();
         if is_panic(&result) {
@@ -300,7 +264,7 @@ impl<T> ScopedJoinHandle<'_, T> {
 
 impl std::fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pending = self.state.borrowers.pending.load(Ordering::Relaxed);
+        let pending = self.state.pending.load(Ordering::Relaxed);
         f.debug_struct("Scope").field("goroutines", &pending.saturating_sub(1)).finish_non_exhaustive()
     }
 }

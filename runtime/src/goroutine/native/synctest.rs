@@ -1,7 +1,6 @@
 //! Tests of code that waits for the clock, without waiting: Go's package `testing/synctest`.
 //!
-//! [`test`](fn@test) runs a function in a *bubble*: a [`Scheduler`] of its own on the calling thread, with a clock of its
-//! own. The clock stands still while a goroutine of the bubble can run. When all of them wait, it jumps to the next
+//! [`test`](fn@test) runs a function in a *bubble*: a worker of its own, with a clock of its own. The clock stands still while a goroutine of the bubble can run. When all of them wait, it jumps to the next
 //! time for which one of them waits. So a day of sleeps takes no time, and each duration is exact.
 //!
 //! | in a bubble | is |
@@ -44,12 +43,12 @@ use std::time::Duration;
 
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::run::{Scheduler, run_in_bubble};
-use crate::goroutine::native::sched::bubble::{self, Bubble};
+use crate::goroutine::native::sched::bubble::{self, AtRest};
 use crate::goroutine::native::time;
 
-/// Runs `f` in a new bubble, on the calling thread, and returns its result when all goroutines of the bubble have
-/// ended.
+/// Runs `f` in a new bubble, and returns its result when all goroutines of the bubble have ended. The calling thread waits.
+///
+/// `f` does not borrow: a test that panics because `f` waits for ever leaves `f` where it waits.
 ///
 /// # Panics
 ///
@@ -60,7 +59,7 @@ use crate::goroutine::native::time;
 ///   goroutines behind that wait for what can no longer come, or for a time after its end;
 /// * if the caller is a goroutine (of a bubble, too), or if `f` calls `goexit`.
 ///
-/// Before it panics the goroutines that are left are unwound; for their destructors time runs as outside.
+/// The goroutines that are left stay as they are, and their thread with them.
 ///
 /// # Examples
 ///
@@ -90,21 +89,22 @@ use crate::goroutine::native::time;
 ///
 /// synctest::test(|| Builder::new().name("forgotten").go(|| semacquire(&NEVER)));
 /// ```
-pub fn test<T>(f: impl FnOnce() -> T) -> T {
-    assert!(current::worker().is_none(), "synctest: test was called from a goroutine");
-    let scheduler = Scheduler::new();
-    let bubble = Bubble::begin();
-    let (result, left) = run_in_bubble(&scheduler, &bubble, f);
-    drop(bubble);
+pub fn test<T, F>(f: F) -> T
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    assert!(current::fibre().is_none(), "synctest: test was called from a goroutine");
+    let AtRest { result, left } = bubble::run(f);
     match result {
-        Ok(result) if left.is_empty() => result,
-        Ok(result) => {
+        Some(Ok(result)) if left.is_empty() => result,
+        Some(Ok(result)) => {
             drop(result);
             panic!("deadlock: main bubble goroutine has exited but blocked goroutines remain\n\n{left}")
         }
-        Err(payload) if !payload.is::<Goexit>() => resume_unwind(payload),
-        Err(_) if left.is_empty() => panic!("synctest: the main goroutine of the bubble called goexit"),
-        Err(_) => panic!("deadlock: all goroutines in bubble are blocked\n\n{left}"),
+        Some(Err(payload)) if !payload.is::<Goexit>() => resume_unwind(payload),
+        Some(Err(_)) if left.is_empty() => panic!("synctest: the main goroutine of the bubble called goexit"),
+        Some(Err(_)) | None => panic!("deadlock: all goroutines in bubble are blocked\n\n{left}"),
     }
 }
 

@@ -17,7 +17,6 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use async_task::Runnable;
 
-use crate::goroutine::native::alarm::deferred::Home;
 use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::JoinHandle;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
@@ -79,23 +78,13 @@ where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
 {
-    let Home { sched, epoch } = Home::here();
+    let sched = Sched::here();
     sched.count_made();
-    let name = sched.name_task();
     let future = ManuallyDrop::new(future);
-    let body = Body { future, done: Some(done), ended: false, _live: Live(sched, name) };
-    let schedule = move |runnable: Runnable| {
-        // No worker of a scheduler that is over would run it: dropped, it drops the future, here.
-        if let Err(work) = sched.submit(job::pack_task(runnable), epoch) {
-            // SAFETY: packed just now, and in no queue.
-            unsafe { job::discard_work(work) };
-        }
-    };
+    let body = Body { future, done: Some(done), ended: false, _live: Live(sched) };
+    let schedule = move |runnable: Runnable| sched.submit(job::pack_task(runnable));
     let (runnable, task) = async_task::spawn(body, schedule);
-    match name {
-        Some(name) => sched.keep_task(name, task), // before it can end
-        None => task.detach(),
-    }
+    task.detach();
     runnable.schedule();
 }
 
@@ -150,14 +139,11 @@ fn forget_result<T>(result: thread::Result<T>) {
 }
 
 /// Counts the task's end, however it ends.
-struct Live(&'static Sched, Option<u64>);
+struct Live(&'static Sched);
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if let Some(name) = self.1 {
-            self.0.forget_task(name);
-        }
-        self.0.count_end(); // the last use of the scheduler, which may be another's from now on
+        self.0.count_end();
     }
 }
 
@@ -177,7 +163,6 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };
-        job::is_through();
         // A panic as it is dropped is a panic of the task, like one of a closure that has returned.
         let result = match this.end() {
             Ok(()) => result,
@@ -245,7 +230,6 @@ pub(crate) fn block_on_what<F: Future>(
 ) -> Result<F::Output, WaitError> {
     let signal = Arc::new(Unblock(Signal::new()));
     let waker = Waker::from(signal.clone());
-    // Before the poll: a goroutine that is unwound here has not been given anything.
     current::safepoint();
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {

@@ -1,5 +1,4 @@
-//! The idle protocol: how workers go to sleep and are woken, and how a scheduler of workers knows that nothing is left
-//! to do.
+//! The idle protocol: how workers go to sleep and are woken, and how the deadlock report knows that no worker can wake.
 //!
 //! | sleeper | waker |
 //! |---|---|
@@ -27,16 +26,16 @@
 //! changes, [`Idle::wake_own_only`] wakes all of these. A worker reads once more whether it may do any work after it has
 //! been listed. The lock orders that: a worker that is not found there reads what was written before.
 //!
-//! The list, and the counts that decide whether the scheduler is at rest, are under a lock: to sleep and to wake cost
-//! microseconds anyway. A sleeper counts as awake until step 3: what it might find in step 2 is still to be done. A
-//! thread that takes a sleeper off the list counts it as awake, before its own share in the counts can end. So `awake
-//! == 0` means that nothing is left that could wake a worker, except the clock (`timed`) and the world outside
-//! (`outside`: blocking calls, and handles that foreign threads hold).
+//! The list, and the counts that tell whether the scheduler is at rest, are under a lock: to sleep and to wake cost
+//! microseconds anyway. A sleeper counts as awake until step 3: work that it might find in step 2 is still to be done. A
+//! thread that takes a sleeper off the list counts that sleeper as awake, before its own share in the counts can end. So
+//! `awake == 0` means that nothing is left that could wake a worker, except the clock (`timed`) and the world outside
+//! (`outside`: blocking calls, sockets).
 
 use crossbeam_utils::CachePadded;
 
 use crate::goroutine::protocol::poll_sleep::PollSleep;
-use crate::shim::{AtomicBool, AtomicU32, AtomicU64, Cell, Instant, Mutex, Ordering, Parker, full_fence};
+use crate::shim::{AtomicBool, AtomicU32, Cell, Instant, Mutex, Ordering, Parker, full_fence};
 
 /// The workers of one scheduler that sleep, and how many do not.
 pub(crate) struct Idle {
@@ -46,11 +45,7 @@ pub(crate) struct Idle {
     searching: AtomicU32,
     /// How many of the listed nap. Written under the lock; read by wakers without it.
     napping: AtomicU32,
-    /// The scheduler may end, and begin anew while the last are still leaving. Workers that have joined in this epoch
-    /// or before must leave. Written under the lock. It never comes round: what is kept of an epoch may be used
-    /// arbitrarily late.
-    ended: AtomicU64,
-    /// Workers that have joined, or are about to, and have not left. Written under the lock.
+    /// Number of workers that have joined, or are about to. Written under the lock.
     workers: CachePadded<AtomicU32>,
     state: Mutex<State>,
 }
@@ -60,19 +55,13 @@ struct State {
     awake: u32,
     /// Sleepers that will wake by themselves, for something that matters.
     timed: u32,
-    /// Other sources of work: blocking calls, handles of foreign threads, timers.
+    /// Number of other sources of work: blocking calls, sockets.
     outside: u32,
-    /// Workers that have joined and not left.
-    joined: u32,
-    /// More workers may be started.
-    open: bool,
-    /// The scheduler is over, and the last of its workers are still leaving.
-    ending: bool,
 }
 
 impl State {
     const fn new() -> Self {
-        Self { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0, joined: 0, open: false, ending: false }
+        Self { sleepers: Vec::new(), awake: 0, timed: 0, outside: 0 }
     }
 }
 
@@ -84,8 +73,6 @@ unsafe impl Send for State {}
 pub(crate) struct Sleeper {
     asleep: AtomicBool,
     parker: Parker,
-    /// The owner's: when it joined.
-    pub(crate) epoch: Cell<u64>,
     /// The rest is under the lock of `Idle`. It will wake by itself, for something that matters.
     timed: Cell<bool>,
     /// It does work that any worker can do.
@@ -111,8 +98,6 @@ pub(crate) enum Woken {
     ToSearch,
     /// The time is up.
     ByClock,
-    /// The scheduler is at rest.
-    Over,
 }
 
 /// What may still run.
@@ -131,7 +116,6 @@ impl Sleeper {
         Self {
             asleep: AtomicBool::new(false),
             parker: Parker::new(),
-            epoch: Cell::new(1),
             timed: Cell::new(false),
             any: Cell::new(false),
             naps: Cell::new(false),
@@ -166,75 +150,43 @@ impl Idle {
     pub(crate) const fn new() -> Self {
         let state = Mutex::new(State::new());
         let [sleeping, searching, napping, workers] = [const { AtomicU32::new(0) }; 4];
-        Self { sleeping, searching, napping, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
+        Self { sleeping, searching, napping, workers: CachePadded::new(workers), state }
     }
 
     #[cfg(sudog_loom)]
     pub(crate) fn new() -> Self {
         let state = Mutex::new(State::new());
         let [sleeping, searching, napping, workers] = [(); 4].map(|()| AtomicU32::new(0));
-        Self { sleeping, searching, napping, ended: AtomicU64::new(0), workers: CachePadded::new(workers), state }
+        Self { sleeping, searching, napping, workers: CachePadded::new(workers), state }
     }
 
-    /// The epoch that a worker belongs to which joins now.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.ended.load(Ordering::Relaxed) + 1
-    }
-
-    /// More workers may be started from now on, until the scheduler is over.
-    pub(crate) fn open(&self) {
-        self.state.lock().open = true;
-    }
-
-    /// A worker joins, awake, and is told its epoch. With `open`, more may be started from now on. None while the last
-    /// workers of an epoch that has ended are still leaving: they drop what they find in the scheduler, and would drop
-    /// what belongs to the next.
-    pub(crate) fn join(&self, open: bool) -> Option<u64> {
-        let mut state = self.state.lock();
-        if state.ending {
-            return None;
-        }
-        state.awake += 1;
-        state.joined += 1;
-        state.open |= open;
-        self.workers.fetch_add(1, Ordering::Relaxed);
-        Some(self.epoch())
-    }
-
-    /// A worker is about to be started, if there are fewer than `limit`: its epoch, and how many there were. None if
-    /// the scheduler is over. In one step with the count: so the scheduler does not begin anew before this one has come
-    /// and left, or [`stays_away`](Self::stays_away).
-    pub(crate) fn expect(&self, limit: usize) -> Option<(u64, usize)> {
-        let state = self.state.lock();
-        let before = self.workers();
-        if !state.open || before >= limit {
-            return None;
-        }
-        self.workers.fetch_add(1, Ordering::Relaxed);
-        Some((self.epoch(), before))
-    }
-
-    /// The worker that was expected joins, awake; should its epoch have ended, it leaves at once.
-    pub(crate) fn join_late(&self) {
-        let mut state = self.state.lock();
-        state.awake += 1;
-        state.joined += 1;
-    }
-
-    /// The worker that was expected will not come. True if there are none now.
-    #[must_use]
-    pub(crate) fn stays_away(&self) -> bool {
+    /// Announces a worker that is about to be started, if there are fewer than `limit`: returns how many there were.
+    pub(crate) fn expect(&self, limit: usize) -> Option<usize> {
         let _state = self.state.lock();
-        self.workers.fetch_sub(1, Ordering::Relaxed) == 1
+        let before = self.workers();
+        if before >= limit {
+            return None;
+        }
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        Some(before)
     }
 
-    /// A worker has left, and uses nothing of the scheduler any more. True if there are none now.
-    #[must_use]
-    pub(crate) fn has_left(&self) -> bool {
+    /// Takes back [`expect`](Self::expect): the thread could not be started.
+    pub(crate) fn stays_away(&self) {
+        let _state = self.state.lock();
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A worker that was expected joins, awake.
+    pub(crate) fn join(&self) {
+        self.state.lock().awake += 1;
+    }
+
+    /// A worker leaves, awake. Of a bubble only.
+    pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
-        state.joined -= 1;
-        state.ending &= state.joined > 0;
-        self.workers.fetch_sub(1, Ordering::Relaxed) == 1
+        state.awake -= 1;
+        self.workers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// How many workers there are, those that are about to join included.
@@ -243,48 +195,14 @@ impl Idle {
         self.workers.load(Ordering::Relaxed) as usize
     }
 
-    /// Whether the workers of an epoch must leave. Awake workers ask now and then; sleepers are woken.
-    #[inline]
-    pub(crate) fn is_over(&self, epoch: u64) -> bool {
-        self.ended.load(Ordering::Relaxed) >= epoch
-    }
-
-    /// Tells all workers to leave.
-    pub(crate) fn shut_down(&self) {
-        self.end(&mut self.state.lock());
-    }
-
-    /// A worker leaves, awake. With `end`, a scheduler that is at rest without it is over.
-    pub(crate) fn leave(&self, end: bool) {
-        let mut state = self.state.lock();
-        state.awake -= 1;
-        if end {
-            self.end_if_quiescent(&mut state);
-        }
-    }
-
-    /// Something outside the scheduler may bring work from now on.
+    /// A source outside of the scheduler may bring work from now on.
     pub(crate) fn external_begins(&self) {
         self.state.lock().outside += 1;
     }
 
-    /// The same, of an epoch that may have ended: then the scheduler may have begun anew for others, and is left alone:
-    /// false.
-    #[must_use]
-    pub(crate) fn external_begins_in(&self, epoch: u64) -> bool {
-        let mut state = self.state.lock();
-        let begins = !self.is_over(epoch);
-        state.outside += u32::from(begins);
-        begins
-    }
-
-    /// It has brought it, and will bring no more.
-    pub(crate) fn external_ends(&self, end: bool) {
-        let mut state = self.state.lock();
-        state.outside -= 1;
-        if end {
-            self.end_if_quiescent(&mut state);
-        }
+    /// That source has brought its work, and brings no more.
+    pub(crate) fn external_ends(&self) {
+        self.state.lock().outside -= 1;
     }
 
     /// How many external sources of work there are.
@@ -311,18 +229,6 @@ impl Idle {
         if state.is_quiescent() {
             f();
         }
-    }
-
-    /// Whether no worker is awake, nor will be by the clock, nor from outside.
-    #[cfg(all(test, sudog_loom))]
-    fn is_quiescent(&self) -> bool {
-        self.state.lock().is_quiescent()
-    }
-
-    /// Whether no worker is in it, or is to be, and nothing outside refers to it.
-    pub(crate) fn is_unused(&self) -> bool {
-        let state = self.state.lock();
-        self.workers() == 0 && state.is_quiescent()
     }
 
     /// How many workers are awake.
@@ -395,11 +301,11 @@ impl Idle {
         full_fence();
     }
 
-    /// Sleeper, step 3, when there was work after all. With `searched` it was a searcher until step 1: it is one again, to
-    /// end its search as any searcher does, unless the scheduler is over.
+    /// Sleeper, step 3, when there was work after all. With `searched` the sleeper was a searcher until step 1, and is a
+    /// searcher again, to end its search as any searcher does.
     pub(crate) fn abort(&self, sleeper: &Sleeper, searched: bool) -> Woken {
         match self.unlist(sleeper, Woken::ForWork) {
-            Woken::ForWork if searched && !self.is_over(sleeper.epoch.get()) => {
+            Woken::ForWork if searched => {
                 self.begin_search();
                 Woken::ToSearch
             }
@@ -407,36 +313,26 @@ impl Idle {
         }
     }
 
-    /// Sleeper, step 3. With `end`, a scheduler at rest is over.
-    pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>, end: bool) -> Woken {
-        self.sleep_by(sleeper, end, || sleeper.parker.park(deadline))
+    /// Sleeper, step 3.
+    pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>) -> Woken {
+        self.sleep_by(sleeper, || sleeper.parker.park(deadline))
     }
 
     /// [`sleep`](Self::sleep) in the network poller: `poll` waits there until an event, a deadline, or an interrupt.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
-    pub(crate) fn sleep_polling(&self, sleeper: &Sleeper, end: bool, poll: impl FnOnce()) -> Woken {
-        self.sleep_by(sleeper, end, || sleeper.poll.sleep(&sleeper.parker, poll))
+    pub(crate) fn sleep_polling(&self, sleeper: &Sleeper, poll: impl FnOnce()) -> Woken {
+        self.sleep_by(sleeper, || sleeper.poll.sleep(&sleeper.parker, poll))
     }
 
-    /// `park`: whether it was readied.
-    fn sleep_by(&self, sleeper: &Sleeper, end: bool, park: impl FnOnce() -> bool) -> Woken {
+    /// `park` returns whether the sleeper was unparked.
+    fn sleep_by(&self, sleeper: &Sleeper, park: impl FnOnce() -> bool) -> Woken {
         let mut state = self.state.lock();
         if sleeper.asleep.load(Ordering::Relaxed) {
-            // Still listed. Only now, having looked once more, does it count as asleep: the work that it might have
-            // found is no scheduler's at rest.
-            if self.is_over(sleeper.epoch.get()) {
-                self.remove(&mut state, sleeper);
-                if sleeper.to_search.replace(false) {
-                    _ = self.end_search(); // from a nap
-                }
-                return Woken::Over;
-            }
+            // Still listed. Count the sleeper as asleep only now that it has looked once more: a scheduler with work is
+            // not at rest.
             sleeper.asleep_for_good.set(true);
             state.awake -= 1;
             state.timed += u32::from(sleeper.timed.get());
-            if end {
-                self.end_if_quiescent(&mut state);
-            }
         }
         drop(state);
         if park() { self.why(sleeper) } else { self.unlist(sleeper, Woken::ByClock) }
@@ -457,13 +353,7 @@ impl Idle {
     /// Why a waker has taken it off the list.
     fn why(&self, sleeper: &Sleeper) -> Woken {
         let _state = self.state.lock();
-        if sleeper.to_search.replace(false) {
-            Woken::ToSearch
-        } else if self.is_over(sleeper.epoch.get()) {
-            Woken::Over
-        } else {
-            Woken::ForWork
-        }
+        if sleeper.to_search.replace(false) { Woken::ToSearch } else { Woken::ForWork }
     }
 
     /// Takes a sleeper off the list and counts it as awake. False if another thread has.
@@ -495,24 +385,6 @@ impl Idle {
     fn make_searcher(&self, sleeper: &Sleeper) {
         if !sleeper.to_search.replace(true) {
             self.searching.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn end_if_quiescent(&self, state: &mut State) {
-        if state.is_quiescent() {
-            self.end(state);
-        }
-    }
-
-    fn end(&self, state: &mut State) {
-        self.ended.store(self.epoch(), Ordering::Relaxed);
-        state.open = false;
-        state.ending = state.joined > 0;
-        while !state.sleepers.is_empty() {
-            let sleeper = self.take(state, 0);
-            // Under the lock, for once; it is the end.
-            // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep.
-            unsafe { Sleeper::unpark(sleeper) };
         }
     }
 
@@ -638,10 +510,6 @@ mod model {
     const WOKEN_IN_TIME: &str = "a waker takes a sleeper off the list before it sleeps";
     const TO_SEARCH: &str = "a sleeper is woken to search";
     const TO_SEARCH_IN_ABORT: &str = "a sleeper that finds work is to search";
-    const OVER: &str = "a sleeper is told that the scheduler is over";
-    const OVER_UNTOLD: &str = "a sleeper finds by itself that the scheduler is over";
-    const SLEEPER_IS_LAST: &str = "the sleeper ends the scheduler";
-    const OVER_AT_ONCE: &str = "a sleeper is told so before it sleeps, or has ended the scheduler";
 
     /// Where work is put: the number of pieces not taken.
     struct Queue(AtomicU32);
@@ -673,7 +541,7 @@ mod model {
     }
 
     /// Sleeper, steps 2 and 3.
-    fn look_and_sleep(idle: &Idle, queue: &Queue, sleeper: &Sleeper, searched: bool, end: bool) -> Woken {
+    fn look_and_sleep(idle: &Idle, queue: &Queue, sleeper: &Sleeper, searched: bool) -> Woken {
         if queue.0.load(Ordering::Relaxed) > 0 {
             let (woken, seen) = during(|| idle.abort(sleeper, searched));
             let unlisted = seen.has(SLEEPS) || seen.has(WOKEN_BEFORE);
@@ -683,15 +551,12 @@ mod model {
             }
             return woken;
         }
-        sleep(idle, sleeper, end)
+        sleep(idle, sleeper)
     }
 
-    fn sleep(idle: &Idle, sleeper: &Sleeper, end: bool) -> Woken {
-        let (woken, seen) = during(|| idle.sleep(sleeper, None, end));
+    fn sleep(idle: &Idle, sleeper: &Sleeper) -> Woken {
+        let (woken, seen) = during(|| idle.sleep(sleeper, None));
         mark(match (woken, seen.has(SLEEPS), seen.has(WOKEN_BEFORE)) {
-            (Woken::Over, true, _) => OVER,
-            (Woken::Over, _, false) => OVER_UNTOLD,
-            (Woken::Over, ..) => OVER_AT_ONCE,
             (Woken::ToSearch, ..) => TO_SEARCH,
             (_, true, _) => SLEPT,
             (_, false, _) => WOKEN_IN_TIME,
@@ -705,7 +570,7 @@ mod model {
         check(4, &[FINDS_WORK, FINDS_WORK_UNLISTED, SLEPT, WOKEN_IN_TIME], || {
             let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
             let sleeper = Arc::new(Sleeper::new());
-            idle.join(false);
+            idle.join();
             let waker = {
                 let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
                 thread::spawn(move || {
@@ -715,7 +580,7 @@ mod model {
             };
             while !queue.take() {
                 idle.prepare(&sleeper, false, true, false);
-                look_and_sleep(&idle, &queue, &sleeper, false, false);
+                look_and_sleep(&idle, &queue, &sleeper, false);
                 assert!(!sleeper.is_asleep(), "an unpark of an earlier sleep");
             }
             waker.join().unwrap();
@@ -734,79 +599,27 @@ mod model {
         check(4, &[BY_CLOCK, BY_WAKER, BY_BOTH], || {
             let idle = Arc::new(Idle::new());
             let sleeper = Arc::new(Sleeper::new());
-            idle.join(false);
+            idle.join();
             let waker = {
                 let (idle, sleeper) = (idle.clone(), sleeper.clone());
                 thread::spawn(move || idle.wake(&sleeper))
             };
             for _ in 0..2 {
                 idle.prepare(&sleeper, true, true, false);
-                let (woken, seen) = during(|| idle.sleep(&sleeper, Some(Instant::now()), true));
+                let (woken, seen) = during(|| idle.sleep(&sleeper, Some(Instant::now())));
                 mark(match (woken, seen.has(TIME_IS_UP)) {
                     (Woken::ByClock, _) => BY_CLOCK,
                     (_, false) => BY_WAKER,
                     (_, true) => BY_BOTH,
                 });
                 assert!(!sleeper.is_asleep(), "an unpark of an earlier sleep");
-                assert_ne!(woken, Woken::Over, "a scheduler is not at rest while the clock will wake a worker");
             }
             waker.join().unwrap();
             idle.if_quiescent(|| panic!("awake"));
-            idle.leave(false);
+            idle.leave();
             let mut at_rest = false;
             idle.if_quiescent(|| at_rest = true);
             assert!(at_rest, "nobody is awake, and no timer counts");
-        });
-    }
-
-    /// A worker of a scheduler that ends when it is at rest.
-    fn worker(idle: &Idle, queue: &Queue) {
-        let sleeper = Sleeper::new();
-        let mut searching = false;
-        loop {
-            if queue.take() {
-                if std::mem::take(&mut searching) && idle.end_search() {
-                    idle.wake_any();
-                }
-                continue;
-            }
-            idle.prepare(&sleeper, false, true, searching);
-            let woken = look_and_sleep(idle, queue, &sleeper, searching, true);
-            searching = woken == Woken::ToSearch;
-            if woken == Woken::Over {
-                idle.leave(true);
-                return;
-            }
-        }
-    }
-
-    /// Work for any worker: none is left when the scheduler is over, and the scheduler does end.
-    #[test]
-    fn no_work_is_left_when_the_scheduler_is_over() {
-        check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, TO_SEARCH, TO_SEARCH_IN_ABORT, OVER, OVER_AT_ONCE], || {
-            let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
-            idle.external_begins();
-            idle.join(false);
-            idle.join(false);
-            let other = {
-                let (idle, queue) = (idle.clone(), queue.clone());
-                thread::spawn(move || worker(&idle, &queue))
-            };
-            let waker = {
-                let (idle, queue) = (idle.clone(), queue.clone());
-                thread::spawn(move || {
-                    for _ in 0..2 {
-                        queue.0.fetch_add(1, Ordering::Relaxed);
-                        idle.wake_any();
-                    }
-                    idle.external_ends(true);
-                })
-            };
-            worker(&idle, &queue);
-            other.join().unwrap();
-            waker.join().unwrap();
-            assert_eq!(queue.0.load(Ordering::Relaxed), 0);
-            assert_eq!(idle.searching.load(Ordering::Relaxed), 0);
         });
     }
 
@@ -822,7 +635,7 @@ mod model {
                 let (idle, queue) = (idle.clone(), queue.clone());
                 thread::spawn(move || {
                     queue.0.fetch_add(1, Ordering::Relaxed);
-                    idle.external_ends(false);
+                    idle.external_ends();
                 })
             };
             match idle.left(|| queue.0.load(Ordering::Relaxed) > 0) {
@@ -831,141 +644,6 @@ mod model {
                 Left::Nothing => panic!("the clock jumps, though there is work"),
             }
             source.join().unwrap();
-        });
-    }
-
-    /// A scheduler is told to end while a worker goes to sleep: the worker leaves, at whatever step it was. No worker
-    /// joins before the last has left, and the next to join is of the next epoch.
-    #[test]
-    fn a_shut_down_reaches_a_worker_that_is_about_to_sleep() {
-        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, FIRST, LAST], false, |_| ());
-    }
-
-    /// A worker that is woken to search and then to leave ceases to be a searcher.
-    #[test]
-    fn a_shut_down_reaches_a_searcher() {
-        a_shut_down(&[AWAKE, OVER, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], false, |idle| {
-            _ = idle.wake_any()
-        });
-    }
-
-    /// A worker that naps is a searcher when it is told to leave, and ceases to be one.
-    #[test]
-    fn a_shut_down_reaches_a_worker_that_naps() {
-        a_shut_down(&[AWAKE, OVER_UNTOLD, TO_SEARCH, AWAKE_SEARCHING, FIRST, LAST], true, |_| ());
-    }
-
-    const AWAKE: &str = "the worker sees by itself that it is to leave";
-    const AWAKE_SEARCHING: &str = "a searcher does";
-    const FIRST: &str = "the worker is the first to leave";
-    const LAST: &str = "the worker is the last to leave";
-
-    fn a_shut_down(states: &[&'static str], naps: bool, before: fn(&Idle)) {
-        check(4, states, move || {
-            let idle = Arc::new(Idle::new());
-            idle.open();
-            let epoch = idle.join(false).unwrap();
-            idle.join(false);
-            let worker = {
-                let idle = idle.clone();
-                thread::spawn(move || {
-                    let sleeper = Sleeper::new();
-                    let mut searching = false;
-                    loop {
-                        if idle.is_over(epoch) {
-                            mark(if searching { AWAKE_SEARCHING } else { AWAKE });
-                            break;
-                        }
-                        if naps {
-                            if !searching {
-                                idle.begin_search();
-                            }
-                            idle.prepare_nap(&sleeper, true);
-                        } else {
-                            idle.prepare(&sleeper, true, true, searching);
-                        }
-                        let woken = sleep(&idle, &sleeper, false);
-                        searching = woken == Woken::ToSearch;
-                        if woken == Woken::Over {
-                            break;
-                        }
-                    }
-                    if searching {
-                        _ = idle.end_search();
-                    }
-                    assert!(!sleeper.is_asleep(), "it dies, and is listed");
-                    idle.leave(false);
-                    _ = idle.has_left();
-                })
-            };
-            before(&idle);
-            idle.shut_down();
-            assert_eq!((idle.join(false), idle.expect(9)), (None, None), "while we have not left");
-            idle.leave(false);
-            _ = idle.has_left();
-            let joined = idle.join(false);
-            mark(if joined.is_some() { FIRST } else { LAST });
-            worker.join().unwrap();
-            assert_eq!(idle.sleeping.load(Ordering::Relaxed), 0);
-            assert!(joined.or_else(|| idle.join(false)) == Some(epoch + 1) && idle.awake() == 1);
-            assert_eq!(idle.searching.load(Ordering::Relaxed), 0);
-            assert!(!idle.is_over(epoch + 1));
-            idle.leave(false);
-            _ = idle.has_left();
-            assert!(idle.is_quiescent());
-            // One that is empty.
-            idle.shut_down();
-            assert_eq!(idle.join(false), Some(epoch + 2));
-        });
-    }
-
-    /// One worker goes to sleep while the other leaves: whichever is last ends the scheduler.
-    #[test]
-    fn the_last_worker_that_leaves_ends_the_scheduler() {
-        check(4, &[OVER, SLEEPER_IS_LAST], || {
-            let idle = Arc::new(Idle::new());
-            idle.join(false);
-            idle.join(false);
-            let sleeper = {
-                let idle = idle.clone();
-                thread::spawn(move || {
-                    let sleeper = Sleeper::new();
-                    idle.prepare(&sleeper, false, true, false);
-                    assert_eq!(sleep(&idle, &sleeper, true), Woken::Over);
-                    idle.leave(true);
-                })
-            };
-            idle.leave(true);
-            if !idle.is_over(1) {
-                mark(SLEEPER_IS_LAST);
-            }
-            sleeper.join().unwrap();
-            assert!(idle.is_quiescent() && idle.is_over(1));
-        });
-    }
-
-    /// The same, of what might have brought work from outside.
-    #[test]
-    fn the_last_from_outside_ends_the_scheduler() {
-        check(4, &[OVER, SLEEPER_IS_LAST], || {
-            let idle = Arc::new(Idle::new());
-            idle.external_begins();
-            idle.join(false);
-            let sleeper = {
-                let idle = idle.clone();
-                thread::spawn(move || {
-                    let sleeper = Sleeper::new();
-                    idle.prepare(&sleeper, false, true, false);
-                    assert_eq!(sleep(&idle, &sleeper, true), Woken::Over);
-                    idle.leave(true);
-                })
-            };
-            idle.external_ends(true);
-            if !idle.is_over(1) {
-                mark(SLEEPER_IS_LAST);
-            }
-            sleeper.join().unwrap();
-            assert!(idle.is_quiescent() && idle.is_over(1));
         });
     }
 
@@ -979,7 +657,7 @@ mod model {
             let idle = Arc::new(Idle::new());
             let sleepers = [true, true, false].map(|any| {
                 let sleeper = Sleeper::new();
-                idle.join(false);
+                idle.join();
                 (sleeper, any)
             });
             for (sleeper, any) in &sleepers {
@@ -1022,7 +700,7 @@ mod model {
         check(4, &[IN_A_NAP, WAKES, SEEN], || {
             let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
             let sleeper = Sleeper::new();
-            idle.join(false);
+            idle.join();
             idle.begin_search();
             idle.prepare_nap(&sleeper, false);
             let maker = {
@@ -1034,14 +712,14 @@ mod model {
                     }
                 })
             };
-            assert_eq!(idle.sleep(&sleeper, Some(Instant::now()), false), Woken::ToSearch);
+            assert_eq!(idle.sleep(&sleeper, Some(Instant::now())), Woken::ToSearch);
             while !queue.take() {
                 idle.prepare(&sleeper, false, true, true);
                 if queue.0.load(Ordering::Relaxed) > 0 {
                     mark(SEEN);
                     assert_eq!(idle.abort(&sleeper, true), Woken::ToSearch);
                 } else {
-                    assert_eq!(idle.sleep(&sleeper, None, false), Woken::ToSearch);
+                    assert_eq!(idle.sleep(&sleeper, None), Woken::ToSearch);
                     mark(WAKES);
                 }
             }
@@ -1056,7 +734,7 @@ mod model {
     fn a_nap_ends_by_any_work_that_is_not_fresh() {
         loom::model(|| {
             let (idle, sleeper) = (Idle::new(), Sleeper::new());
-            idle.join(false);
+            idle.join();
             for wake in [|idle, _| Idle::wake_any(idle), |idle, sleeper| (Idle::wake(idle, sleeper), Wanted::Nobody).1]
             {
                 idle.begin_search();
@@ -1081,8 +759,8 @@ mod model {
         check(2, &[LEFT_TO_THE_NAP, ANOTHER, TO_SEARCH], || {
             let (idle, queue) = (Arc::new(Idle::new()), Queue::new());
             let napping = Arc::new(Sleeper::new());
-            idle.join(false);
-            idle.join(false);
+            idle.join();
+            idle.join();
             idle.begin_search();
             idle.prepare_nap(&napping, false);
             let other = {
@@ -1091,7 +769,7 @@ mod model {
                     let (other, mut searching) = (Sleeper::new(), false);
                     while !queue.take() {
                         idle.prepare(&other, false, true, searching);
-                        searching = look_and_sleep(&idle, &queue, &other, searching, false) == Woken::ToSearch;
+                        searching = look_and_sleep(&idle, &queue, &other, searching) == Woken::ToSearch;
                     }
                     if searching {
                         _ = idle.end_search();
@@ -1111,7 +789,7 @@ mod model {
                 let (idle, napping) = (idle.clone(), napping.clone());
                 thread::spawn(move || idle.wake(&napping))
             };
-            assert_eq!(sleep(&idle, &napping, false), Woken::ToSearch);
+            assert_eq!(sleep(&idle, &napping), Woken::ToSearch);
             if idle.end_search() && idle.wake_any() == Wanted::Nobody {
                 mark(ANOTHER);
             }
@@ -1131,16 +809,16 @@ mod model {
         check(2, &[LEFT_TO_THE_SEARCHER, ANOTHER, TAKES_IT, TO_SEARCH, TO_SEARCH_IN_ABORT], || {
             let (idle, queue, own) = (Arc::new(Idle::new()), Queue::new(), Queue::new());
             let searcher = Arc::new(Sleeper::new());
-            idle.join(false);
-            idle.join(false);
+            idle.join();
+            idle.join();
             idle.begin_search();
             let other = {
                 let (idle, queue) = (idle.clone(), queue.clone());
                 thread::spawn(move || {
                     let (other, mut woken) = (Sleeper::new(), Woken::ForWork);
-                    while woken != Woken::Over && !queue.take() {
+                    while !queue.take() {
                         idle.prepare(&other, false, true, woken == Woken::ToSearch);
-                        woken = look_and_sleep(&idle, &queue, &other, woken == Woken::ToSearch, false);
+                        woken = look_and_sleep(&idle, &queue, &other, woken == Woken::ToSearch);
                     }
                 })
             };
@@ -1164,14 +842,19 @@ mod model {
             while !own.take() {
                 if queue.take() {
                     mark(TAKES_IT);
-                    idle.shut_down(); // the other waits for nothing now
+                    if std::mem::take(&mut searching) {
+                        _ = idle.end_search();
+                    }
+                    // The other worker waits for a piece of work.
+                    queue.0.fetch_add(1, Ordering::Relaxed);
+                    idle.wake_any();
                     break;
                 }
                 idle.prepare(&searcher, false, true, searching);
                 let woken = if own.0.load(Ordering::Relaxed) > 0 {
                     idle.abort(&searcher, searching)
                 } else {
-                    look_and_sleep(&idle, &queue, &searcher, searching, false)
+                    look_and_sleep(&idle, &queue, &searcher, searching)
                 };
                 searching = woken == Woken::ToSearch;
             }
@@ -1193,7 +876,7 @@ mod model {
         const WOKEN: &str = "the worker is woken";
         check(4, &[KNOWS, LOOKS_AGAIN, WOKEN], || {
             let (idle, enabled) = (Arc::new(Idle::new()), Arc::new(AtomicBool::new(false)));
-            idle.join(false);
+            idle.join();
             let setter = {
                 let (idle, enabled) = (idle.clone(), enabled.clone());
                 thread::spawn(move || {
@@ -1215,7 +898,7 @@ mod model {
                     assert_eq!(idle.abort(&sleeper, false), Woken::ForWork);
                     break;
                 }
-                assert_eq!(idle.sleep(&sleeper, None, false), Woken::ForWork);
+                assert_eq!(idle.sleep(&sleeper, None), Woken::ForWork);
                 mark(WOKEN);
             }
             setter.join().unwrap();
@@ -1232,14 +915,14 @@ mod model {
             let begun = Arc::new(AtomicU32::new(0));
             let workers: Vec<_> = (0..2)
                 .map(|_| {
-                    idle.join(false);
+                    idle.join();
                     let (idle, queue, begun) = (idle.clone(), queue.clone(), begun.clone());
                     thread::spawn(move || {
                         let sleeper = Sleeper::new();
                         let mut searching = false;
                         while !queue.take() {
                             idle.prepare(&sleeper, false, true, searching);
-                            let woken = look_and_sleep(&idle, &queue, &sleeper, searching, false);
+                            let woken = look_and_sleep(&idle, &queue, &sleeper, searching);
                             searching = woken == Woken::ToSearch;
                         }
                         if searching && idle.end_search() && idle.wake_any() == Wanted::Nobody {

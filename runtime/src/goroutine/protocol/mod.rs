@@ -1,4 +1,4 @@
-//! What the threads of a scheduler share: queues, the idle protocol, the life of a scheduler. Each file has its loom
+//! What the threads of a scheduler share: queues, the idle protocol. Each file has its loom
 //! model.
 
 pub(crate) mod global_queue;
@@ -6,6 +6,5 @@ pub(crate) mod idle;
 pub(crate) mod inbox;
 pub(crate) mod pinned;
 pub(crate) mod poll_sleep;
-pub(crate) mod retirement;
 pub(crate) mod runq;
 pub(crate) mod signal;

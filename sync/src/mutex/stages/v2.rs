@@ -80,7 +80,7 @@ unsafe impl<S: Semaphore> RawLock for V2<S> {
     #[track_caller]
     fn lock(&self) {
         while self.state.swap(LOCKED, Acquire) != UNLOCKED {
-            crate::relock::wait(|| self.sema.acquire(Order::Fifo));
+            self.sema.acquire(Order::Fifo);
             self.permit.swap(0, AcqRel);
         }
     }

@@ -81,7 +81,7 @@ unsafe impl<S: Semaphore> RawLock for V3<S> {
                 iter += 1;
                 continue;
             }
-            crate::relock::wait(|| self.sema.acquire(Order::Fifo));
+            self.sema.acquire(Order::Fifo);
             self.permit.swap(0, AcqRel);
             iter = 0;
         }

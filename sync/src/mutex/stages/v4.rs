@@ -87,7 +87,7 @@ unsafe impl<S: Semaphore> RawLock for V4<S> {
             if old & LOCKED == 0 {
                 return;
             }
-            crate::relock::wait(|| self.sema.acquire(Order::Fifo));
+            self.sema.acquire(Order::Fifo);
             iter = 0;
             old = self.state.load(Relaxed);
         }

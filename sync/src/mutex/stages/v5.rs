@@ -97,7 +97,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
             if old & LOCKED == 0 {
                 return;
             }
-            crate::relock::wait(|| self.sema.acquire(Order::Fifo));
+            self.sema.acquire(Order::Fifo);
             awoke = true;
             iter = 0;
             old = self.state.load(Relaxed);

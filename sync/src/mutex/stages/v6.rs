@@ -103,7 +103,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
             }
             let order = if wait_start.is_some() { Order::Lifo } else { Order::Fifo };
             wait_start.get_or_insert_with(sudog_runtime::shim::now); // version 7 asks how long ago that was
-            crate::relock::wait(|| self.sema.acquire(order));
+            self.sema.acquire(order);
             awoke = true;
             iter = 0;
             old = self.state.load(Relaxed);

@@ -122,7 +122,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
             }
             let order = if wait_start.is_some() { Order::Lifo } else { Order::Fifo };
             let since = *wait_start.get_or_insert_with(system::now);
-            crate::relock::wait(|| self.sema.acquire(order));
+            self.sema.acquire(order);
             starving = starving || system::now().saturating_duration_since(since) > Go::THRESHOLD;
             old = self.state.load(Relaxed);
             if old & STARVING != 0 {

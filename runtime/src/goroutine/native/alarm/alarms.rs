@@ -28,7 +28,6 @@ use crate::shim::system::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -36,7 +35,6 @@ use crossbeam_utils::CachePadded;
 
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::Sched;
-use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock, sysmon};
 use crate::panics::drop_payload;
 
@@ -64,7 +62,7 @@ type InShard = (Instant, u64);
 /// The alarms that some of the workers set; the first shard also has those of other threads.
 struct Shard {
     /// In the order of time.
-    alarms: BTreeMap<InShard, Alarm>,
+    alarms: BTreeMap<InShard, Waker>,
     next: u64,
 }
 
@@ -84,34 +82,20 @@ struct State {
     look: Option<Instant>,
 }
 
-struct Alarm {
-    waker: Waker,
-    _awaited: Option<Awaited>,
-}
-
-/// While it lives, something from outside may bring work to a scheduler, which is not at rest until then: an alarm, a
-/// signal. A [`KeepAlive`](crate::goroutine::KeepAlive) that does not borrow.
+/// While it lives, something from outside may bring work: no deadlock is reported. A signal, for instance.
 pub struct Awaited(&'static Sched);
 
 impl Awaited {
-    /// For the scheduler of the caller. None: the caller is no worker, and the background never ends; or it is in a
-    /// bubble, whose clock would stand still for as long as this lives.
+    /// Something that may bring work to the scheduler of the process.
     #[must_use]
-    pub fn here() -> Option<Self> {
-        current::worker().filter(|_| !bubble::is_here()).map(Self::of)
+    pub fn begin() -> Self {
+        Self::of(Sched::process())
     }
 
-    /// For the scheduler of this worker, a bubble's, too.
-    pub(crate) fn of(worker: &Worker) -> Self {
-        let sched = worker.sched();
+    /// Something that may bring work to this scheduler.
+    pub(crate) fn of(sched: &'static Sched) -> Self {
         sched.idle.external_begins();
         Self(sched)
-    }
-
-    /// Whether both are for one scheduler. It is not used again for others while one of them lives.
-    #[must_use]
-    pub fn is_for_same(&self, other: &Self) -> bool {
-        std::ptr::eq(self.0, other.0)
     }
 }
 
@@ -123,7 +107,7 @@ impl std::fmt::Debug for Awaited {
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.0.external_ends();
+        self.0.idle.external_ends();
     }
 }
 
@@ -150,21 +134,21 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     if bubble::is_here() {
         return Key::Bubble(bubble::set_alarm(when, waker));
     }
-    Key::Here(put(when, Alarm { waker, _awaited: Awaited::here() }))
+    Key::Here(put(when, waker))
 }
 
-/// [`set`] on the system's clock, for no scheduler: none is kept from its end.
-pub(crate) fn set_for_none(when: Instant, waker: Waker) -> Key {
-    Key::Here(put(when, Alarm { waker, _awaited: None }))
+/// [`set`] on the system's clock, also in a bubble.
+pub(crate) fn set_by_system(when: Instant, waker: Waker) -> Key {
+    Key::Here(put(when, waker))
 }
 
-fn put(when: Instant, alarm: Alarm) -> Place {
+fn put(when: Instant, waker: Waker) -> Place {
     sysmon::start();
-    let number = current::worker().map_or(0, |worker| worker.index.load(Ordering::Relaxed) % SHARDS);
+    let number = current::worker().map_or(0, |worker| worker.index % SHARDS);
     let mut shard = lock_shard(number);
     let at = (when, shard.next);
     shard.next += 1;
-    shard.alarms.insert(at, alarm);
+    shard.alarms.insert(at, waker);
     let is_first = shard.alarms.first_key_value().is_some_and(|(first, _)| *first == at);
     drop(shard);
     if is_first {
@@ -196,9 +180,9 @@ pub(crate) fn cancel(key: Key) {
         Key::Here(place) => place,
         Key::Bubble(key) => return bubble::cancel_alarm(key),
     };
-    let alarm = lock_shard(place.shard).alarms.remove(&place.at);
-    if let Some(alarm) = alarm {
-        end(alarm, drop);
+    let waker = lock_shard(place.shard).alarms.remove(&place.at);
+    if let Some(waker) = waker {
+        end(waker, drop);
     }
 }
 
@@ -266,12 +250,12 @@ fn lead() {
             continue;
         }
         // It may have been called off meanwhile.
-        let Some(alarm) = lock_shard(shard).take_due(now) else { continue };
+        let Some(waker) = lock_shard(shard).take_due(now) else { continue };
         state.led = false;
         state.begun += 1;
         state.waking += 1;
         drop(state);
-        end(alarm, Waker::wake);
+        end(waker, Waker::wake);
         state = lock();
         state.waking -= 1;
         if state.led {
@@ -286,8 +270,7 @@ fn lead() {
 }
 
 /// Does with a waker what there is to do: user code, which may panic.
-fn end(alarm: Alarm, f: fn(Waker)) {
-    let Alarm { waker, _awaited } = alarm;
+fn end(waker: Waker, f: fn(Waker)) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(waker))) {
         drop_payload(payload);
     }
@@ -295,7 +278,7 @@ fn end(alarm: Alarm, f: fn(Waker)) {
 
 impl Shard {
     /// The first alarm, if its time has come.
-    fn take_due(&mut self, now: Instant) -> Option<Alarm> {
+    fn take_due(&mut self, now: Instant) -> Option<Waker> {
         let first = self.alarms.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }

@@ -8,8 +8,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::goroutine::Goexit;
-use crate::goroutine::native::fibre::landing_pads::reaches_a_catch;
-use crate::goroutine::native::fibre::{Fibre, State, Unwinding, Wait};
+use crate::goroutine::native::fibre::{Fibre, State, Wait};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock};
 use crate::goroutine::native::stack::overflow::Running;
@@ -22,24 +21,13 @@ struct Current {
     fibre: Cell<Option<&'static Fibre>>,
     /// How many `without_switching` are under way.
     fixed: Cell<u32>,
-    /// How many were when the thread became a worker: they are no matter of its goroutines.
-    fixed_before: Cell<u32>,
-    /// The thread was panicking when it became a worker: `run` was called by a destructor.
-    panicked_before: Cell<bool>,
 }
 
 system::thread_local! {
     // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep its address
     // across a switch, as a goroutine never changes its thread.
-    static CURRENT: Current = const {
-        Current {
-            worker: Cell::new(None),
-            fibre: Cell::new(None),
-            fixed: Cell::new(0),
-            fixed_before: Cell::new(0),
-            panicked_before: Cell::new(false),
-        }
-    };
+    static CURRENT: Current =
+        const { Current { worker: Cell::new(None), fibre: Cell::new(None), fixed: Cell::new(0) } };
 }
 
 /// The worker that the calling thread is.
@@ -49,25 +37,13 @@ pub(crate) fn worker() -> Option<&'static Worker> {
 }
 
 pub(crate) fn set_worker(worker: Option<&'static Worker>) {
-    CURRENT.with(|here| {
-        match worker {
-            Some(_) => here.fixed_before.set(here.fixed.replace(0)),
-            None => here.fixed.set(here.fixed_before.get()),
-        }
-        here.worker.set(worker);
-        here.panicked_before.set(thread::panicking());
-    });
+    CURRENT.with(|here| here.worker.set(worker));
 }
 
 /// The goroutine that runs on the calling thread, whether it may switch or not.
 #[inline]
 pub(crate) fn fibre() -> Option<&'static Fibre> {
     CURRENT.with(|here| here.fibre.get())
-}
-
-/// Whether the thread was panicking when it became a worker: so its goroutines look as if they panicked.
-pub(crate) fn panicked_before() -> bool {
-    CURRENT.with(|here| here.panicked_before.get())
 }
 
 /// Runs a fibre on this thread until it suspends.
@@ -107,19 +83,8 @@ pub(crate) fn current() -> Option<FibreRef> {
 
 #[inline]
 fn switchable() -> Option<&'static Fibre> {
-    CURRENT.with(|here| match here.fibre.get() {
-        Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || may_switch_panicking(here, fibre)) => {
-            Some(fibre)
-        }
-        _ => None,
-    })
-}
-
-/// A goroutine that switched while its thread panics would make the others look as if they panicked. That does no harm
-/// where they look so anyway: once the scheduler is over, when all are unwound, and in a `run` that began in a panic.
-#[cold]
-fn may_switch_panicking(here: &Current, fibre: &Fibre) -> bool {
-    fibre.is_unwinding() || here.panicked_before.get()
+    // While its thread panics, a goroutine does not switch: others would look as if they panicked.
+    CURRENT.with(|here| here.fibre.get().filter(|_| here.fixed.get() == 0 && !thread::panicking()))
 }
 
 impl FibreRef {
@@ -129,9 +94,6 @@ impl FibreRef {
         // Before anything else, as it may be a user's: it may panic, wait, or end the goroutine, and finds a fibre that
         // runs, without a timer. A `ready` that comes meanwhile leaves a token.
         commit();
-        if fibre.is_unwinding() {
-            unwind_if_due(fibre);
-        }
         if fibre.token.take() {
             return ParkResult::Unparked;
         }
@@ -143,11 +105,7 @@ impl FibreRef {
         if switchable().is_none() {
             return park_in_place(fibre, deadline);
         }
-        let was_dying = fibre.is_unwinding();
         suspend_parked(fibre, deadline);
-        if fibre.is_unwinding() && !was_dying {
-            killed(fibre, deadline);
-        }
         fibre.wait.set(Wait::NONE);
         fibre.unparked.get()
     }
@@ -267,47 +225,6 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
     fibre.suspend();
 }
 
-/// The scheduler of a goroutine that waits is over, and it has been resumed for that. Returns when it has been readied,
-/// or its deadline has come, if it cannot be unwound here.
-#[cold]
-fn killed(fibre: &'static Fibre, deadline: Option<Instant>) {
-    unwind_if_due(fibre);
-    if fibre.token.take() {
-        fibre.unparked.set(ParkResult::Unparked);
-    } else {
-        suspend_parked(fibre, deadline);
-    }
-}
-
-/// Unwinds a goroutine whose scheduler is over; again, if it has caught its end and goes on. Not while it is being
-/// unwound: destructors may wait. Nor where a panic would end the process.
-#[cold]
-pub(crate) fn unwind_if_due(fibre: &'static Fibre) {
-    let due = match fibre.dying.get() {
-        _ if cfg!(panic = "abort") => false,
-        Unwinding::Doomed => true,
-        Unwinding::Unwound => !thread::panicking(),
-        Unwinding::No | Unwinding::Drops => false,
-    };
-    if due && fibre.must_return.get() == 0 {
-        if reaches_a_catch() {
-            fibre.dying.set(Unwinding::Unwound);
-            unwind();
-        }
-        // It may have caught its end. It is not being unwound any more, so it may be left.
-        fibre.dying.set(Unwinding::Doomed);
-    }
-}
-
-/// As [`unwind_if_due`]. A goroutine that cannot be unwound here stops for a moment, with no loan of the caller's: so its worker
-/// may leave it, though it might have lent something again by the time it waits.
-pub(crate) fn give_up_if_due(fibre: &'static Fibre) {
-    unwind_if_due(fibre);
-    if fibre.dying.get() == Unwinding::Doomed {
-        fibre.worker.requeue_unwinding(fibre);
-    }
-}
-
 /// Waits for `ready` without switching: the whole worker waits.
 #[cold]
 fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
@@ -346,18 +263,8 @@ pub(crate) fn give_way() {
 #[inline(always)]
 pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
-    if fibre.is_unwinding() {
-        yield_unwinding(fibre);
-    } else {
-        fibre.worker.requeue(fibre);
-    }
+    fibre.worker.requeue(fibre);
     true
-}
-
-#[cold]
-pub(crate) fn yield_unwinding(fibre: &'static Fibre) {
-    unwind_if_due(fibre);
-    fibre.worker.requeue_unwinding(fibre);
 }
 
 /// A call into the runtime: the place where a goroutine that has run for long gives way.
@@ -422,42 +329,6 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     CURRENT.with(|here| here.fixed.set(here.fixed.get() + 1));
     let _leave = Leave;
     f()
-}
-
-/// While it is there the calling goroutine is not unwound where it waits, even when its scheduler is over: a frame
-/// below cannot do without what the goroutine waits for. So its worker does not end before the wait does.
-pub struct MustReturn(Option<&'static Fibre>);
-
-impl MustReturn {
-    /// From here on.
-    #[cold]
-    pub fn begin() -> Self {
-        let fibre = fibre();
-        if let Some(fibre) = fibre {
-            fibre.must_return.set(fibre.must_return.get() + 1);
-        }
-        Self(fibre)
-    }
-
-    /// Nothing of the kind: what may be unwound.
-    #[inline]
-    pub fn no() -> Self {
-        Self(None)
-    }
-
-    #[cold]
-    fn end(fibre: &Fibre) {
-        fibre.must_return.set(fibre.must_return.get() - 1);
-    }
-}
-
-impl Drop for MustReturn {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(fibre) = self.0 {
-            Self::end(fibre);
-        }
-    }
 }
 
 /// Says what the calling goroutine is about to wait for, and whose it is: for the deadlock report. `holder`, if not

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ┌──────┬────────┬─────────┬───────────────────────────────┐
-//!  │ link │ vtable │ details │ closure, or a box that has it │
+//!  │ link │ run    │ details │ closure, or a box that has it │
 //!  └──────┴────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
@@ -37,16 +37,10 @@ const WORDS: usize = 5;
 pub(crate) struct Job {
     /// First, so that an inbox's link is the job. Also the link of the list of spare jobs.
     pub(crate) link: Link,
-    vtable: &'static Vtable,
-    details: Option<Box<Details>>,
-    closure: [MaybeUninit<usize>; WORDS],
-}
-
-struct Vtable {
     /// Takes the closure out, frees the job, and runs the closure. Never unwinds.
     run: unsafe fn(NonNull<Job>, &'static Worker),
-    /// Drops the closure, and frees the job.
-    discard: unsafe fn(NonNull<Job>),
+    details: Option<Box<Details>>,
+    closure: [MaybeUninit<usize>; WORDS],
 }
 
 /// What a [`Builder`](crate::goroutine::Builder) adds. Most goroutines have none of it.
@@ -84,17 +78,16 @@ where
 ///
 /// # Safety
 ///
-/// It is run or dropped on a thread that may have it, before what it borrows ends.
+/// The closure is run on a thread that may have it, before what it borrows ends.
 #[inline]
 pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
 where
     F: FnOnce(),
 {
-    let vtable = const { &Vtable { run: run::<F>, discard: discard::<F> } };
     let job = worker.and_then(Worker::spare_job).unwrap_or_else(new_job);
     let closure = [MaybeUninit::uninit(); WORDS];
     // SAFETY: `job` is unused memory of the right layout, and ours alone.
-    unsafe { job.write(Job { link: Link::new(), vtable, details, closure }) };
+    unsafe { job.write(Job { link: Link::new(), run: run::<F>, details, closure }) };
     // SAFETY: in bounds of the job just made; no reference is made to it.
     let place = unsafe { &raw mut (*job.as_ptr()).closure };
     if is_inline::<F>() {
@@ -146,25 +139,6 @@ pub(crate) unsafe fn unpack(work: Work) -> Unpacked {
     }
 }
 
-/// Drops work that will never run, and with it what its closure or future holds.
-///
-/// # Safety
-///
-/// As for [`unpack`].
-pub(crate) unsafe fn discard_work(work: Work) {
-    // SAFETY: by the contract.
-    match unsafe { unpack(work) } {
-        // SAFETY: a packed job that no other owner has, by the contract.
-        Unpacked::Job(job) => unsafe { (job.as_ref().vtable.discard)(job) },
-        Unpacked::Task(task) => drop(task),
-    }
-}
-
-/// Whether it is a job, and no task.
-pub(crate) fn is_job(work: Work) -> bool {
-    work.0.get() & 1 == 0
-}
-
 /// The size of stack that a piece of work asks for.
 #[inline]
 pub(crate) fn stack_size(work: Work) -> Option<usize> {
@@ -199,7 +173,7 @@ impl Job {
     #[inline]
     pub(crate) unsafe fn run(this: NonNull<Self>, worker: &'static Worker) {
         // SAFETY: alive and ours, by the contract.
-        unsafe { (this.as_ref().vtable.run)(this, worker) };
+        unsafe { (this.as_ref().run)(this, worker) };
     }
 }
 
@@ -209,7 +183,7 @@ impl Job {
 ///
 /// `job` was packed from an `F`, and has no other owner.
 #[inline]
-unsafe fn open<F>(job: NonNull<Job>, worker: Option<&'static Worker>) -> (F, Option<Box<Details>>) {
+unsafe fn open<F>(job: NonNull<Job>, worker: &'static Worker) -> (F, Option<Box<Details>>) {
     // SAFETY: ours alone, by the contract; the fields are read once each, and the memory is not used as a job again.
     let details = unsafe { ptr::read(&raw const (*job.as_ptr()).details) };
     // SAFETY: as above.
@@ -221,17 +195,13 @@ unsafe fn open<F>(job: NonNull<Job>, worker: Option<&'static Worker>) -> (F, Opt
         // SAFETY: as above.
         *unsafe { place.cast::<Box<F>>().read() }
     };
-    match worker {
-        Some(worker) => worker.keep_job(job),
-        // SAFETY: packed, and empty now.
-        None => unsafe { free(job) },
-    }
+    worker.keep_job(job);
     (f, details)
 }
 
 unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
     // SAFETY: by the contract of the vtable.
-    let (f, details) = unsafe { open::<F>(job, Some(worker)) };
+    let (f, details) = unsafe { open::<F>(job, worker) };
     let on_panic = match details {
         None => OnPanic::default(),
         Some(details) => {
@@ -243,7 +213,6 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
         is_running::<F>();
     }
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        is_through();
         ended_by_panic(payload, on_panic);
     }
 }
@@ -254,25 +223,6 @@ fn is_running<F>() {
     if let Some(fibre) = current::fibre() {
         fibre.origin.set(std::any::type_name::<F>);
         stall::runs(fibre);
-    }
-}
-
-/// The running goroutine is at its end: see [`Fibre::is_through`](crate::goroutine::native::fibre::Fibre::is_through).
-/// To be called before user code that comes after its own: most goroutines have none, and need not pay for this.
-#[inline]
-pub(crate) fn is_through() {
-    if let Some(fibre) = current::fibre() {
-        fibre.is_through();
-    }
-}
-
-unsafe fn discard<F>(job: NonNull<Job>) {
-    // SAFETY: by the contract of the vtable.
-    let (f, details) = unsafe { open::<F>(job, current::worker()) };
-    let on_panic = details.map_or_else(OnPanic::default, |details| details.on_panic);
-    // What a closure's captures do in their destructors is the user's; it must not tear the scheduler down.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(f))) {
-        ended_by_panic(payload, on_panic);
     }
 }
 

@@ -23,17 +23,13 @@
 //! report, while no worker can wake). That is why no field is atomic, and why a goroutine may unlock a queue before it
 //! switches away: its waker can only put it into the inbox, which this thread will read.
 
-pub(crate) mod condemned;
 pub(crate) mod current;
 pub(crate) mod job;
-pub(crate) mod landing_pads;
-pub(crate) mod loans;
 pub(crate) mod pool;
-pub(crate) mod unwind;
 #[cfg(debug_assertions)]
 pub(crate) mod wait_check;
 
-use crate::shim::system::atomic::AtomicU64;
+use crate::shim::system::atomic::{AtomicU32, AtomicU64};
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
@@ -46,8 +42,8 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
-use crate::goroutine::native::fibre::loans::Loan;
 use crate::goroutine::native::locals;
+use crate::goroutine::native::run;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
@@ -77,11 +73,8 @@ pub(crate) struct Fibre {
     pub(crate) unparked: Cell<ParkResult>,
     /// A `ready` that came when it was not parked: after its deadline.
     pub(crate) token: Cell<bool>,
-    pub(crate) dying: Cell<Unwinding>,
-    /// How many [`MustReturn`](crate::goroutine::MustReturn) there are.
-    pub(crate) must_return: Cell<u32>,
-    /// What its frames have lent, and borrowed: the newest. See [`loans`].
-    loans: Cell<*const Loan<'static>>,
+    /// Where the caller of `run` waits, once the main goroutine on this fibre has its result: see `run`.
+    pub(crate) caller: Cell<Option<NonNull<AtomicU32>>>,
     pub(crate) extent: Extent,
     /// Its stack is of the usual size: it may be used again.
     pub(crate) usual: bool,
@@ -95,8 +88,6 @@ pub(crate) struct Fibre {
     /// What to run when it is resumed as a spare one. None: end.
     pub(crate) work: Cell<Option<Work>>,
     pub(crate) id: Cell<u64>,
-    /// The id of a goroutine that ran here and was condemned: see [`condemned`].
-    pub(crate) condemned: Cell<u64>,
     pub(crate) name: Cell<Option<Arc<str>>>,
     /// Tells the type of the closure, if stalls are reported.
     pub(crate) origin: Cell<fn() -> &'static str>,
@@ -113,18 +104,6 @@ pub(crate) enum State {
     Running,
     Parked,
     Queued,
-}
-
-/// What happens to it because its scheduler is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unwinding {
-    No,
-    /// It is to be unwound where it waits or yields next, if it can be unwound there.
-    Doomed,
-    /// It is being unwound: its destructors may wait. Should it have caught its end, to wait panics again.
-    Unwound,
-    /// It drops work that will not run, or what is left of itself: destructors, which may wait.
-    Drops,
 }
 
 /// What a goroutine waits for, for the deadlock report.
@@ -184,9 +163,7 @@ impl Fibre {
             state: Cell::new(State::Spare),
             unparked: Cell::new(ParkResult::Unparked),
             token: Cell::new(false),
-            dying: Cell::new(Unwinding::No),
-            must_return: Cell::new(0),
-            loans: Cell::new(ptr::null()),
+            caller: Cell::new(None),
             extent: stack.extent(),
             usual: size.is_none(),
             used: Cell::new(false),
@@ -195,7 +172,6 @@ impl Fibre {
             timer: Cell::new(NONE),
             work: Cell::new(None),
             id: Cell::new(0),
-            condemned: Cell::new(0),
             name: Cell::new(None),
             origin: Cell::new(|| ""),
             wait: Cell::new(Wait::NONE),
@@ -216,6 +192,12 @@ impl Fibre {
         self.yielder.set(yielder);
         while let Some(work) = self.work.take() {
             self.run(work);
+            // A main goroutine has a stack of its own size.
+            if !self.usual
+                && let Some(done) = self.caller.take()
+            {
+                run::release_caller(done);
+            }
             while self.usual
                 && let Some(work) = self.worker.pick_work()
             {
@@ -329,19 +311,6 @@ impl Fibre {
         if self.used.replace(false) {
             // SAFETY: spare, so nothing of its stack is in use but the frames of `body` and below, at the high end.
             unsafe { self.extent.trim() };
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_unwinding(&self) -> bool {
-        self.dying.get() != Unwinding::No
-    }
-
-    /// Its closure has returned, or has been unwound, or its poll. What comes now are destructors, of its result and
-    /// its locals. They may wait, as those may which the unwinding runs.
-    pub(crate) fn is_through(&self) {
-        if self.is_unwinding() {
-            self.dying.set(Unwinding::Drops);
         }
     }
 

@@ -106,8 +106,11 @@ impl Worker {
         }
     }
 
-    /// All fibres have been forgotten, and the spare jobs go to the allocator.
-    pub(crate) fn forget_spares(&self) {
+    /// Frees all fibres and spare jobs: all goroutines of this worker have ended.
+    pub(crate) fn forget_fibres(&'static self) {
+        while let Some(fibre) = self.own.fibres.get() {
+            self.forget(fibre);
+        }
         self.own.spare.set(None);
         self.own.spares.set(0);
         self.own.least_spares.set(0);

@@ -6,17 +6,22 @@
 //! | the last such source has ended since the worker found nothing | what it has brought runs: see [`Idle::left`] |
 //! | a goroutine waits in [`wait`] | that goroutine runs |
 //! | a timer or an alarm is set, and main has not ended | the clock jumps to the first of them |
-//! | else | the scheduler is at rest, and over: [`synctest`](crate::goroutine::synctest) reports what is left |
+//! | else | the bubble is at rest: [`synctest`](crate::goroutine::synctest) reports what is left |
 //!
-//! A bubble has one worker, so what belongs to it is in the worker's thread: [`HERE`]. Only its alarms are not: a
-//! context may be dropped, and its alarm cancelled, on any thread.
+//! A bubble has one worker, a thread of its own, so what belongs to the bubble is in that thread: [`HERE`]. Only alarms
+//! are not: a context may be dropped, and its alarm cancelled, on any thread.
+//!
+//! The thread ends with the bubble if all goroutines have ended; the scheduler and its worker, which a late waker may still
+//! touch, are used again by the next bubble. If goroutines are left, the thread stays for them, as an ordinary worker by
+//! the system's clock: they wait as threads do which nothing wakes.
 //!
 //! [`Idle::left`]: crate::goroutine::protocol::idle::Idle::left
 //!
 //! Go: `synctestGroup` of `runtime/synctest.go` (1.27).
 
 use crate::shim::system;
-use crate::shim::system::atomic::{AtomicU64, Ordering};
+use crate::shim::system::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::shim::system::thread;
 use crate::shim::system::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,12 +31,16 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::alarm::alarms;
-use crate::goroutine::native::fibre::Fibre;
-use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::fibre::current::FibreRef;
+use crate::goroutine::native::run::as_main;
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::stack::overflow;
 use crate::goroutine::protocol::idle::Left;
 use crate::panics::drop_payload;
+use crate::sema::{self, Wake as Waking};
 
 /// Of the bubble whose worker the calling thread is.
 struct Here {
@@ -63,13 +72,13 @@ pub(crate) fn is_here() -> bool {
     HERE.with(|here| here.now.get()).is_some()
 }
 
-/// Makes the calling thread one that is in a bubble, until it is dropped.
-pub(crate) struct Bubble {
+/// The calling thread is in a bubble, until this is dropped.
+struct Bubble {
     name: u64,
 }
 
 impl Bubble {
-    pub(crate) fn begin() -> Self {
+    fn begin() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = NEXT.fetch_add(1, Ordering::Relaxed);
         HERE.with(|here| {
@@ -81,9 +90,9 @@ impl Bubble {
         Self { name }
     }
 
-    /// The bubble's goroutines are at rest: from now on the time of this thread is the system's, for those that are
-    /// unwound. What outlives the bubble with an alarm has as long as it had.
-    pub(crate) fn ends(&self) {
+    /// The bubble's goroutines are at rest: from now on the time of this thread is the system's. What outlives the bubble
+    /// with an alarm has as long as it had.
+    fn ends(&self) {
         let Some(now) = HERE.with(|here| here.now.take()) else { return };
         // Held to the end: what cancels an alarm, or is woken by it, meanwhile finds where it has gone.
         let mut moved = lock_moved();
@@ -97,7 +106,7 @@ impl Bubble {
             // One at the end of time is never due.
             let when = begun.checked_add(left).unwrap_or(begun + FAR);
             let waker = Waker::from(Arc::new(Moved { place, waker }));
-            moved.insert(place, alarms::set_for_none(when, waker));
+            moved.insert(place, alarms::set_by_system(when, waker));
         }
     }
 }
@@ -124,29 +133,103 @@ impl Drop for Bubble {
     }
 }
 
-/// From now on the clock does not jump.
-pub(crate) fn main_has_ended() {
-    HERE.with(|here| here.main_has_ended.set(true));
+// ---- a bubble's life ----------------------------------------------------------------------------------------------
+
+/// What is left of a bubble at rest.
+pub(crate) struct AtRest<T> {
+    /// The result of the main goroutine. None: that goroutine waits.
+    pub(crate) result: Option<thread::Result<T>>,
+    /// The goroutines and tasks that have not ended, a line for each.
+    pub(crate) left: String,
+}
+
+/// Workers of bubbles that have ended.
+static SPARE: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
+
+/// Runs `main` in a new bubble, on a thread for that, until the bubble is at rest.
+///
+/// # Panics
+///
+/// If the system has no thread.
+pub(crate) fn run<T, F>(main: F) -> AtRest<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let told = Arc::new((AtomicU32::new(0), Mutex::new(None)));
+    let tells = told.clone();
+    let tell = move |at_rest| {
+        *tells.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_rest);
+        sema::semrelease(&tells.0, Waking::Normal);
+    };
+    let thread = thread::Builder::new().name("sudog-bubble".into()).spawn(|| live(main, tell));
+    let thread = thread.unwrap_or_else(|error| panic!("synctest: no thread for the bubble: {error}"));
+    sema::semacquire(&told.0);
+    let at_rest = told.1.lock().unwrap_or_else(PoisonError::into_inner).take().expect("told");
+    if at_rest.left.is_empty() {
+        _ = thread.join(); // it ends
+    }
+    at_rest
+}
+
+/// A bubble from its beginning to its end, on its thread.
+fn live<T, F>(main: F, tell: impl FnOnce(AtRest<T>))
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let _stack = overflow::prepare_thread();
+    let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let worker = spare.unwrap_or_else(Sched::of_bubble);
+    let sched = worker.sched();
+    _ = sched.idle.expect(1);
+    sched.idle.join();
+    sched.begin();
+    worker.enter_thread();
+    let bubble = Bubble::begin();
+
+    let result = Arc::new(Mutex::new(None));
+    let place = result.clone();
+    let main = move || {
+        let outcome = catch_unwind(AssertUnwindSafe(main));
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        // From now on the clock does not jump.
+        HERE.with(|here| here.main_has_ended.set(true));
+    };
+    worker.count_made();
+    worker.start_on(job::pack(main, Some(as_main(Box::default())), Some(worker)));
+    worker.run();
+
+    let mut left = report::goroutines(sched);
+    let tasks = sched.live().saturating_sub(left.lines().count());
+    if tasks > 0 {
+        left += &format!("{tasks} async task(s)\n");
+    }
+    drop(bubble);
+    let all_have_ended = left.is_empty();
+    if all_have_ended {
+        worker.forget_fibres();
+        sched.end();
+        sched.idle.leave();
+        current::set_worker(None);
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
+    let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+    tell(AtRest { result, left });
+    if !all_have_ended {
+        loop {
+            worker.run();
+        }
+    }
 }
 
 // ---- waiting for the others -----------------------------------------------------------------------------------------
 
 /// Blocks the calling goroutine until no other goroutine of the bubble can run without the clock.
 pub(crate) fn wait() {
-    if current::fibre().is_some_and(Fibre::is_unwinding) {
-        return; // a destructor: the bubble has ended
-    }
     assert!(is_here(), "goroutine is not in a bubble");
     let Some(me) = current::current() else { panic!("synctest: wait where the goroutine may not switch") };
     assert!(HERE.with(|here| here.waiter.get()).is_none(), "wait already in progress");
-    /// A goroutine that is unwound is not woken.
-    struct Leave;
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            HERE.with(|here| here.waiter.set(None));
-        }
-    }
-    let _leave = Leave;
     HERE.with(|here| here.waiter.set(Some(me)));
     current::note_wait("synctest.Wait", std::ptr::null());
     // It is readied when it has been taken out of `waiter`, so once.
@@ -196,7 +279,8 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
                     drop_payload(payload);
                 }
             };
-            worker.sched().submit_late(wake, worker.sleeper.epoch.get());
+            worker.count_made();
+            worker.submit(job::pack(wake, None, Some(worker)));
         }
         worker.fire_timers();
         Idle::Run

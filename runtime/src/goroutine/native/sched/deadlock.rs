@@ -2,21 +2,19 @@
 //!
 //! Go's `checkdead` looks at its own threads alone, and gives up in programs with C code. Here any thread of the
 //! process may hold a lock of ours, so more must be known: that no worker is awake, no timer is set, no blocking call
-//! is under way, no work is queued, and that *every* thread of the process is one of ours. The last is read from
-//! `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
+//! is under way, no work is queued, and that *every* thread of the process is one of ours, or waits in `run` for a main
+//! goroutine. The last is read from `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
 
 use crate::fatal::say;
 use crate::goroutine::native::netpoll;
+use crate::goroutine::native::run::MAINS;
 use crate::goroutine::native::sched::report;
-use crate::goroutine::native::sched::scheduler::{Sched, main};
+use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::{alarm::alarms, blocking};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`.
 pub(crate) fn look(scheds: &[&'static Sched]) {
-    let mut mains = scheds.iter().filter(|sched| sched.main() != main::NONE);
-    // With several `run`s there is no saying whose deadlock it is.
-    let (Some(sched), None) = (mains.next(), mains.next()) else { return };
-    if alarms::are_set() || netpoll::is_awaited() {
+    if MAINS.callers() == 0 || alarms::are_set() || netpoll::is_awaited() {
         return;
     }
     while_all_rest(scheds, &|| {
@@ -27,7 +25,7 @@ pub(crate) fn look(scheds: &[&'static Sched]) {
             return;
         }
         let list: String = scheds.iter().map(|sched| report::goroutines(sched)).collect();
-        say(&if sched.main() == main::EXITED && list.is_empty() {
+        say(&if MAINS.running() == 0 && list.is_empty() {
             "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()
         } else {
             format!("fatal error: all goroutines are asleep - deadlock!\n\n{list}")
@@ -45,13 +43,13 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     }
 }
 
-/// Whether the process has no thread but workers, those kept for goroutines that were left, the watcher, and idle threads
-/// for blocking calls and for alarms.
+/// Whether the process has no thread but workers, callers of `run`, the watcher, and idle threads for blocking calls and
+/// for alarms.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     #[cfg(not(sudog_sim))]
     let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
     #[cfg(sudog_sim)]
     let tasks = sudog_sim::live_threads();
     let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
-    tasks == workers + Sched::kept_threads() + blocking::threads() + alarms::threads() + 1
+    tasks == workers + MAINS.callers() + blocking::threads() + alarms::threads() + 1
 }

@@ -45,8 +45,9 @@ const PATIENCE: Duration = Duration::from_micros(500);
 /// Goroutines that have been spread: for tests.
 static SPREAD: AtomicUsize = AtomicUsize::new(0);
 
-/// See [`Census`](crate::goroutine::Census).
-pub(crate) fn spread_so_far() -> usize {
+/// Number of goroutines that have been spread over idle workers, as a family of them blocked at once. For tests.
+#[must_use]
+pub fn spread_so_far() -> usize {
     SPREAD.load(Ordering::Relaxed)
 }
 
@@ -131,9 +132,7 @@ impl Worker {
             // Their populations may have changed since.
             let theirs = worker.population().min(shares.load);
             let n = shares.next(theirs);
-            if !self.place_on(worker, n) {
-                break;
-            }
+            self.place_on(worker, n);
         }
         // The look at all workers is for several choices: the more of them, the more.
         if shares.left == queued {
@@ -141,24 +140,20 @@ impl Worker {
         }
     }
 
-    /// The oldest `n` of the ring go to another worker. False if the ring is empty, or the worker leaves.
-    fn place_on(&'static self, worker: &'static Worker, n: usize) -> bool {
+    /// Places the oldest `n` of the ring, or as many as there are, on another worker.
+    fn place_on(&'static self, worker: &'static Worker, n: usize) {
         for _ in 0..n {
             // SAFETY: this is the owner.
-            let Some(work) = (unsafe { self.ring.pop() }) else { return false };
-            if let Err(work) = self.sched().place(worker, work) {
-                self.submit(work);
-                return false;
-            }
+            let Some(work) = (unsafe { self.ring.pop() }) else { return };
+            self.sched().place(worker, work);
             SPREAD.fetch_add(1, Ordering::Relaxed);
         }
-        true
     }
 
     /// Starts workers up to `wanted`, and lets those that have been started come. Once for each number of them: should
     /// the system have no processor for them, the next family does not wait again.
     fn await_workers(&'static self, sched: &'static Sched, wanted: usize) {
-        if sched.ends_at_rest() || sched.idle.workers().max(wanted) <= self.own.awaited.get() {
+        if sched.is_bubble() || sched.idle.workers().max(wanted) <= self.own.awaited.get() {
             return;
         }
         sched.start_workers(wanted);

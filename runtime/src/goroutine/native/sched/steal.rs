@@ -16,7 +16,6 @@
 //! system call after that time at the latest.
 
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -31,6 +30,22 @@ use crate::{Instant, shim};
 /// How often a worker that looks for work polls the network.
 const POLL: Duration = Duration::from_micros(5);
 
+/// Why a worker does not look for work any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// There is work, or was.
+    Work,
+    /// The worker's bubble is at rest.
+    AtRest,
+}
+
+/// The end of a search.
+enum Search {
+    /// The worker was woken to search, or by the end of a nap.
+    Again { napped: bool },
+    Ended(Rest),
+}
+
 /// What a look at the others' rings found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
@@ -42,28 +57,27 @@ enum Found {
 }
 
 impl Worker {
-    /// Returns when there may be work, when the clock says so, or when the scheduler is at rest. It is not a searcher
-    /// then: a worker that runs goroutines and counts as searching would keep all others asleep.
+    /// Returns when there may be work, when the clock says so, or when the worker's bubble is at rest. The worker is not
+    /// a searcher then: a worker that runs goroutines and counts as searching would keep all others asleep.
     #[cold]
-    pub(crate) fn wait_for_work(&'static self) -> Woken {
+    pub(crate) fn wait_for_work(&'static self) -> Rest {
         self.looking.store(true, Ordering::Relaxed);
         let mut spin = SPIN;
-        let woken = loop {
-            let naps = match self.search_and_sleep(spin) {
-                (Woken::ToSearch, naps) => naps,
-                (woken, _) => break woken,
-            };
+        let rest = loop {
+            match self.search_and_sleep(spin) {
+                // What it saw before its nap is old by now.
+                Search::Again { napped } => spin = if napped { AGE } else { SPIN },
+                Search::Ended(rest) => break rest,
+            }
             debug_assert!(self.own.searching.get());
-            // What it saw before its nap is old by now.
-            spin = if naps { AGE } else { SPIN };
         };
         debug_assert!(!self.own.searching.get());
         self.looking.store(false, Ordering::Relaxed);
-        woken
+        rest
     }
 
-    /// Looks around for so long at least, and sleeps. Says why it woke, and whether it was a nap.
-    fn search_and_sleep(&'static self, spin: Duration) -> (Woken, bool) {
+    /// Looks around for so long at least, and sleeps.
+    fn search_and_sleep(&'static self, spin: Duration) -> Search {
         let sched = self.sched();
         let is_enabled = self.is_enabled();
         if is_enabled && !self.own.searching.replace(true) {
@@ -80,8 +94,13 @@ impl Worker {
         // Of a bubble, the clock may jump now, if nothing is queued: its worker spins only if something outside is awaited.
         let bubble =
             bubble::is_here().then(|| bubble::settle(self, || self.has_own_work(now) || sched.has_global_work()));
-        if bubble == Some(bubble::Idle::Run) {
-            return (self.found_work(), false);
+        match bubble {
+            Some(bubble::Idle::Run) => return self.found_work(),
+            Some(bubble::Idle::Rest) => {
+                _ = self.found_work();
+                return Search::Ended(Rest::AtRest);
+            }
+            Some(bubble::Idle::Nap) | None => {}
         }
         let mut naps = false;
         let spin = if shim::num_cpus() > 1 { spin } else { Duration::ZERO };
@@ -92,10 +111,10 @@ impl Worker {
                 netpoll::poll_now();
             }
             if self.has_own_work(now) || (is_enabled && sched.has_global_work()) {
-                return (self.found_work(), false);
+                return self.found_work();
             }
             match is_enabled.then(|| self.steal(now)).flatten() {
-                Some(Found::Work) => return (self.found_work(), false),
+                Some(Found::Work) => return self.found_work(),
                 Some(Found::TooFresh) => naps = true,
                 Some(Found::Nothing) | None => {}
             }
@@ -131,21 +150,21 @@ impl Worker {
         let woken = if work {
             sched.idle.abort(&self.sleeper, searching)
         } else if let Some(holder) = netpoll::Holder::take() {
-            sched.idle.sleep_polling(&self.sleeper, sched.ends_at_rest(), || holder.poll(deadline))
+            sched.idle.sleep_polling(&self.sleeper, || holder.poll(deadline))
         } else {
-            sched.idle.sleep(&self.sleeper, deadline, sched.ends_at_rest())
+            sched.idle.sleep(&self.sleeper, deadline)
         };
         self.own.searching.set(woken == Woken::ToSearch);
         sysmon::rouse();
-        (woken, naps)
+        if woken == Woken::ToSearch { Search::Again { napped: naps } } else { Search::Ended(Rest::Work) }
     }
 
-    fn found_work(&self) -> Woken {
+    fn found_work(&self) -> Search {
         if self.own.searching.replace(false) && self.sched().idle.end_search() {
             // The last searcher sees to it that there is another one: where there was work there may be more.
             self.sched().wake_for_work();
         }
-        Woken::ForWork
+        Search::Ended(Rest::Work)
     }
 
     fn has_own_work(&self, now: Instant) -> bool {
@@ -175,10 +194,7 @@ impl Worker {
                 continue;
             }
             found = Found::TooFresh;
-            // The victim may have left since, and be in another scheduler. Of that one's work nothing is stolen, as it
-            // was put in after what was seen here; and another worker's ring has been seen at its own place in the
-            // table only.
-            if let Some(seen) = seen[index].filter(|seen| seen.worker == ptr::from_ref(victim).addr()) {
+            if let Some(seen) = seen[index] {
                 if !seen.is_old(victim, now) {
                     continue;
                 }
@@ -209,7 +225,7 @@ impl Worker {
 
     /// Marsaglia's xorshift: the first victim of a search.
     fn random(&self) -> u32 {
-        let mut x = self.own.random.get() ^ (self.index.load(Ordering::Relaxed) as u32 + 1);
+        let mut x = self.own.random.get() ^ (self.index as u32 + 1);
         x ^= x << 13;
         x ^= x >> 17;
         x ^= x << 5;
@@ -220,8 +236,7 @@ impl Worker {
 
 impl Seen {
     fn of(victim: &Worker, now: Instant) -> Self {
-        let worker = ptr::from_ref(victim).addr();
-        Self { worker, tail: victim.ring.tail(), when: now, ran: victim.clock.time() }
+        Self { tail: victim.ring.tail(), when: now, ran: victim.clock.time() }
     }
 
     /// Whether what was seen then may be stolen now.

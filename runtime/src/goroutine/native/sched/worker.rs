@@ -15,10 +15,10 @@
 //! `findRunnable` of `runtime/proc.go`. The inbox is emptied before each choice; `placed`, when a note in it says so.
 
 use crate::shim::system;
-use crate::shim::system::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::shim::system::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -32,9 +32,11 @@ use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
+use crate::goroutine::native::sched::steal::Rest;
+use crate::goroutine::native::sched::sysmon;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::switch_hooks;
-use crate::goroutine::protocol::idle::{Sleeper, Woken};
+use crate::goroutine::protocol::idle::Sleeper;
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
 use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
@@ -53,15 +55,15 @@ pub(crate) const NAP: Duration = Duration::from_micros(200);
 const GLOBAL_POLL_INTERVAL: u32 = 64;
 /// A worker that is never idle trims its spare stacks at every 65,536th choice.
 const TRIM_INTERVAL: u32 = 1 << 16;
-/// See the top of this file. Workers are never freed, so that a late wake-up does no harm; they are used again.
+/// See the top of this file. Workers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Worker {
     pub(crate) ring: Ring,
     pub(crate) inbox: CachePadded<Inbox>,
     pub(crate) placed: PinnedWork<Work>,
     pub(crate) sleeper: CachePadded<Sleeper>,
-    sched: AtomicPtr<Sched>,
-    /// Its place in its scheduler.
-    pub(crate) index: AtomicUsize,
+    sched: &'static Sched,
+    /// The worker's place among those of its scheduler.
+    pub(crate) index: usize,
     /// The watcher asks the running goroutine to give way.
     pub(crate) preempt: AtomicBool,
     /// What the watcher wants to know of a goroutine that does not give way.
@@ -125,8 +127,6 @@ unsafe impl Send for Worker {}
 /// What a thief remembers of a ring: see `steal`.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
-    /// The address of its worker: at the end of a scheduler another one may take its place.
-    pub(crate) worker: usize,
     pub(crate) tail: u32,
     pub(crate) when: Instant,
     /// How long the worker's thread had run.
@@ -177,14 +177,14 @@ impl FibreQueue {
 }
 
 impl Worker {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(sched: &'static Sched, index: usize) -> Self {
         Self {
             ring: Ring::new(),
             inbox: CachePadded::new(Inbox::new()),
             placed: PinnedWork::new(),
             sleeper: CachePadded::new(Sleeper::new()),
-            sched: AtomicPtr::new(ptr::null_mut()),
-            index: AtomicUsize::new(0),
+            sched,
+            index,
             preempt: AtomicBool::new(false),
             stall: Stall::default(),
             clock: ThreadClock::new(),
@@ -222,26 +222,7 @@ impl Worker {
 
     #[inline]
     pub(crate) fn sched(&self) -> &'static Sched {
-        // Acquire: a waker that comes late, for an earlier life of the worker, may find the scheduler of the next one, and
-        // knows of it by this load alone.
-        // SAFETY: written by `join`, before any thread could find the worker; schedulers are never freed.
-        unsafe { &*self.sched.load(Ordering::Acquire) }
-    }
-
-    /// It is to be a worker of this scheduler, on the calling thread. Before it is put where others find it.
-    pub(crate) fn join(&'static self, sched: &'static Sched, epoch: u64) {
-        // Release: whoever reads it finds the scheduler as it was made.
-        self.sched.store(ptr::from_ref(sched).cast_mut(), Ordering::Release);
-        self.sleeper.epoch.set(epoch);
-        self.placed.open(sched.name());
-        self.clock.start();
-        // Meant for a goroutine of the scheduler before.
-        self.preempt.store(false, Ordering::Relaxed);
-        self.own.searching.set(false);
-        self.own.looked.set(None);
-        self.own.first_blocks.set(0);
-        self.own.spread_pause.set(0);
-        self.own.awaited.set(1);
+        self.sched
     }
 
     /// Wakes its thread, which has been given work that it alone can do.
@@ -252,9 +233,26 @@ impl Worker {
 
     // ---- the loop -----------------------------------------------------------------------------------------------
 
-    /// Runs goroutines until the scheduler is over.
+    /// Makes the calling thread this worker.
+    pub(crate) fn enter_thread(&'static self) {
+        self.clock.start();
+        current::set_worker(Some(self));
+        sysmon::rouse();
+    }
+
+    /// Makes the calling thread this worker, for ever.
+    pub(crate) fn run_thread(&'static self) -> ! {
+        self.looking.store(true, Ordering::Relaxed); // the worker has nothing to do yet
+        self.enter_thread();
+        self.wait_for_work();
+        loop {
+            self.run();
+        }
+    }
+
+    /// Runs goroutines; of a bubble, until it is at rest.
     pub(crate) fn run(&'static self) {
-        while !self.is_over() {
+        loop {
             match self.own.chosen.take().or_else(|| self.pick()) {
                 Some(Chosen::Fibre(fibre)) => self.resume(fibre),
                 Some(Chosen::Work(work)) => {
@@ -262,19 +260,10 @@ impl Worker {
                     fibre.work.set(Some(work));
                     self.resume(fibre);
                 }
-                None => {
-                    if self.wait_for_work() == Woken::Over {
-                        return;
-                    }
-                }
+                None if self.wait_for_work() == Rest::AtRest => return,
+                None => {}
             }
         }
-    }
-
-    /// Whether its scheduler is over for it.
-    #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.sched().idle.is_over(self.sleeper.epoch.get())
     }
 
     #[inline]
@@ -343,9 +332,6 @@ impl Worker {
     /// started goroutine the loop will find it.
     #[inline]
     pub(crate) fn pick_work(&'static self) -> Option<Work> {
-        if self.is_over() {
-            return None;
-        }
         match self.pick()? {
             Chosen::Work(work) if job::stack_size(work).is_none() => Some(work),
             chosen => {
@@ -484,23 +470,8 @@ impl Worker {
     /// The running goroutine goes to the end of the run queue, and all others have a turn.
     #[inline]
     pub(crate) fn requeue(&'static self, fibre: &'static Fibre) {
-        if fibre.is_unwinding() {
-            return current::yield_unwinding(fibre);
-        }
-        // It has not been readied: should it be unwound in the queue, no token is due to it.
-        fibre.unparked.set(ParkResult::TimedOut);
         fibre.state.set(State::Queued);
         self.own.run_queue.push(fibre);
-        fibre.suspend();
-        if fibre.is_unwinding() {
-            current::unwind_if_due(fibre);
-        }
-    }
-
-    /// A destructor of a goroutine that is unwound lets the others' run.
-    #[cold]
-    pub(crate) fn requeue_unwinding(&'static self, fibre: &'static Fibre) {
-        fibre.state.set(State::Queued);
         fibre.suspend();
     }
 
@@ -520,10 +491,7 @@ impl Worker {
     #[cold]
     fn take_pinned(&'static self) {
         self.placed.note_read();
-        // Of a scheduler that is over, what was placed is dropped: see `reclaim`.
-        while !self.is_over()
-            && let Some(work) = self.placed.take()
-        {
+        while let Some(work) = self.placed.take() {
             self.start_on(work);
         }
     }
@@ -556,18 +524,12 @@ impl Worker {
     /// Whether it may do work that others could do too: not if `set_max_procs` has taken it out.
     #[inline]
     pub(crate) fn is_enabled(&self) -> bool {
-        let sched = self.sched();
-        self.place() < sched.procs() || sched.rank(self) < sched.procs()
+        self.index < self.sched.procs()
     }
 
     /// Whether something is queued here that came from others, or that others may take.
     pub(crate) fn has_shared_work(&self) -> bool {
         !self.ring.is_empty() || !self.inbox.is_empty()
-    }
-
-    /// Its place in its scheduler.
-    pub(crate) fn place(&self) -> usize {
-        self.index.load(Ordering::Relaxed)
     }
 
     /// Whether a started goroutine is queued here.
