@@ -74,7 +74,6 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
     type Guard = R::Guard;
 
     #[inline]
-    #[track_caller]
     fn lock(&self) -> R::Guard {
         self.0.lock()
     }

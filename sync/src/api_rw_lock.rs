@@ -75,7 +75,6 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     type ExclusiveGuard = R::ExclusiveGuard;
 
     #[inline]
-    #[track_caller]
     fn lock_shared(&self) -> R::SharedGuard {
         self.0.rlock()
     }
@@ -92,7 +91,6 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     }
 
     #[inline]
-    #[track_caller]
     fn lock_exclusive(&self) -> R::ExclusiveGuard {
         self.0.lock()
     }

@@ -194,7 +194,6 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
 
     /// The slow path, not past the gate.
     #[cold]
-    #[track_caller]
     fn lock_contended(&self) -> WrappedGuard<L::Guard, C::Ticket> {
         self.lock_through()
     }
@@ -245,7 +244,6 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     }
 
     #[inline]
-    #[track_caller]
     fn lock(&self) -> Self::Guard {
         match self.admission.path() {
             Path::Through => self.lock_through(),

@@ -95,7 +95,6 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Locks the mutex. Waits until it is free. The mutex is not reentrant: an owner that locks it again waits for
     /// itself.
     #[inline]
-    #[track_caller]
     pub fn lock(&self) {
         if !self.lock_fast() {
             self.lock_slow(None);
@@ -152,7 +151,6 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// ```
     #[inline]
     #[must_use]
-    #[track_caller]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
         let locked = self.lock_fast() || self.lock_slow(Some(deadline));
         if locked {
@@ -263,7 +261,6 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
     }
 
     #[inline]
-    #[track_caller]
     fn lock(&self) {
         Self::lock(self);
     }

@@ -28,12 +28,6 @@
 //!   owner calls [`gosched`](sudog_runtime::goroutine) at times.
 //! * The counts, of 31, 30 and 29 bits, are not checked for overflow: every contender has a stack, and memory has no
 //!   room for so many stacks.
-//! * A goroutine that is unwound while it waits loses nothing for others. `V1` to `V3` keep no account of it. `V4` and
-//!   later have counted it, and never take it off: for good, `waiters` or the semaphore's permits exceed the sleepers
-//!   by one. Each unlock that finds no other waiter releases a permit, which the next contender takes instead of
-//!   sleeping, in vain, and is itself counted for. (From `V5` on WOKEN goes with the permit, so its taker has it.) In
-//!   `V7` a starving mutex can be left promised to a waiter that is gone: `try_lock` fails until a caller of `lock`
-//!   takes it at once. `V8` has none of this.
 //!
 //! # Examples
 //!
@@ -74,6 +68,3 @@ pub use v5::V5;
 pub use v6::V6;
 pub use v7::V7;
 pub use v8::V8;
-
-#[cfg(all(test, unix, not(sudog_loom)))]
-mod tests;

@@ -77,7 +77,6 @@ unsafe impl<S: Semaphore> RawLock for V2<S> {
     }
 
     #[inline]
-    #[track_caller]
     fn lock(&self) {
         while self.state.swap(LOCKED, Acquire) != UNLOCKED {
             self.sema.acquire(Order::Fifo);

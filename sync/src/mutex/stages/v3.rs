@@ -72,7 +72,6 @@ unsafe impl<S: Semaphore> RawLock for V3<S> {
     }
 
     #[inline]
-    #[track_caller]
     fn lock(&self) {
         let mut iter = 0;
         while self.state.swap(LOCKED, Acquire) != UNLOCKED {

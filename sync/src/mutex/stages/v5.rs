@@ -65,7 +65,6 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
     }
 
     #[inline(never)]
-    #[track_caller]
     fn lock(&self) {
         if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
