@@ -108,6 +108,11 @@ pub trait ConstRawLock: RawLock {
 /// - A released permit does not lie idle while an acquirer waits in `acquire`.
 /// - What happened before a release happens before what follows the acquire that takes its permit.
 ///
+/// # Panics
+///
+/// An implementation should not panic. If an acquire panics, for instance by a waiting policy of the user's, a lock over
+/// the semaphore still counts that waiter, and may stay locked for ever.
+///
 /// # Examples
 ///
 /// The mutex over another semaphore:
@@ -186,8 +191,8 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
     /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The
     /// semaphore must stay alive until the call returns, though an acquirer may have the permit before.
     ///
-    /// A goroutine that has run for long gives way at the end of it, and may be unwound there: the permit has been given
-    /// then. Not if the semaphore blocks the threads of its waiters: then a release never switches.
+    /// A goroutine that has run for long gives way at the end of it. Not if the semaphore blocks the threads of its waiters:
+    /// then a release never switches.
     fn release(&self, wake: Wake);
 
     /// Gives `n` permits, and wakes as many waiters.
@@ -276,7 +281,7 @@ pub unsafe trait AsyncRawLock: RawLock {
     fn lock_async(&self) -> Self::Lock<'_>;
 }
 
-/// Releases of several permits. A goroutine may be unwound at the end of each, and gives the others then.
+/// Releases of several permits. If one panics, by the waker of an async task, the others follow all the same.
 struct Releases<'a, S: Semaphore> {
     sema: &'a S,
     wake: Wake,

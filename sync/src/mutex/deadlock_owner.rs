@@ -45,7 +45,8 @@ impl DeadlockOwner {
 impl DeadlockOwner {
     /// Runs `wait`, in which the caller waits for this owner.
     pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
-        /// Withdraws the note: the mutex may be gone by the time of the goroutine's next wait.
+        /// Withdraws the note, even if a semaphore's waiting policy panics: the mutex may be gone by the time of the
+        /// goroutine's next wait.
         struct WithdrawNote;
         impl Drop for WithdrawNote {
             fn drop(&mut self) {

@@ -88,8 +88,6 @@ struct Place {
 
 impl<S: Semaphore> FifoMutex<S> {
     /// Gives up: the waiter is no longer in the semaphore's queue, but still counted. False if it has the lock instead.
-    ///
-    /// If this is unwound, the caller must call it again.
     #[cold]
     fn uncount(&self) -> bool {
         let mut old = self.contenders.load(Relaxed);
@@ -105,29 +103,11 @@ impl<S: Semaphore> FifoMutex<S> {
     }
 
     #[cold]
-    #[track_caller]
     fn lock_slow(&self, ahead: u32, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let place = Place { ahead, handovers: self.handovers.load(Relaxed) };
-        self.wait_for_permit(place, limit)
-    }
-
-    fn wait_for_permit(&self, place: Place, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        /// A goroutine that is unwound leaves its sleep by a panic.
-        struct CancelOnUnwind<'a, S: Semaphore>(&'a FifoMutex<S>);
-        impl<S: Semaphore> Drop for CancelOnUnwind<'_, S> {
-            fn drop(&mut self) {
-                if !self.0.uncount() {
-                    // SAFETY: `uncount` has returned false: the waiter has the lock, and nothing else unlocks it.
-                    unsafe { self.0.unlock(()) };
-                }
-            }
-        }
-        let unwound = CancelOnUnwind(self);
         let stand_by = |woken: &dyn Fn() -> bool| self.stand_by(place, limit.deadline, woken);
         let over = self.sema.acquire_standing_by(Order::Fifo, limit, stand_by);
-        let locked = over.is_ok() || !self.uncount();
-        std::mem::forget(unwound);
-        if locked { Ok(()) } else { over }
+        if over.is_ok() || !self.uncount() { Ok(()) } else { over }
     }
 
     /// Returns once the waiter has been woken, or is to sleep.
@@ -173,7 +153,6 @@ unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
     }
 
     #[inline]
-    #[track_caller]
     fn lock(&self) {
         let ahead = self.contenders.fetch_add(1, Acquire);
         if ahead != 0 {

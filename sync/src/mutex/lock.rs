@@ -5,7 +5,7 @@
 //! | 1 | [`contend`](GoMutex::contend): locks the mutex, registers as a waiter, or times out | `lock_slow` | `LockFuture::poll` |
 //! | 2 | sleeps on the semaphore, registered as a waiter | `sleep` | `S::Acquire` |
 //! | 3 | [`after_wakeup`](GoMutex::after_wakeup): accepts the mutex; or is the designated waker, and goes back to 1 | `lock_slow` | `LockFuture::poll` |
-//! | at any time | [`cancel`](GoMutex::cancel): gives up for good, and passes on what it has been given | unwound in its sleep | `LockFuture::drop` |
+//! | at any time | [`cancel`](GoMutex::cancel): gives up for good, and passes on what it has been given | | `LockFuture::drop` |
 
 use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -23,19 +23,13 @@ use crate::now;
 use crate::raw::{Order, Semaphore, Wake};
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// False if the deadline has passed.
+    /// Locks the mutex unless the deadline comes first. Returns whether the mutex is locked.
     #[cold]
-    #[track_caller]
     pub(super) fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        self.wait_for_lock(deadline)
-    }
-
-    fn wait_for_lock(&self, deadline: Option<Instant>) -> bool {
         if P::EVENTS {
             event::prepare();
         }
-        let mut unwound = CancelOnUnwind { mutex: self, me: Contender::current::<P>(deadline) };
-        let me = &mut unwound.me;
+        let me = &mut Contender::current::<P>(deadline);
         let locked = loop {
             match self.contend(me) {
                 Step::Locked => break true,
@@ -51,7 +45,6 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 Step::TooManyWaiters => G::yield_now(),
             }
         };
-        mem::forget(unwound);
         if !locked {
             // A caller that polls must not keep out an owner that is a goroutine of the same worker.
             sudog_runtime::safepoint();
@@ -157,12 +150,12 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     fn wake_designated(&self, me: &mut Contender) {
         mark("a successor locks the mutex that it has claimed");
         me.designated = false;
-        // An async task is woken by a waker, which may panic.
-        let unwound = UnlockOnUnwind(self);
+        // The waker of an async task is user code. If that waker panics, no caller learns that the mutex is locked.
+        let unlock = UnlockOnPanic(self);
         // Grant the permit to the first sleeper. The displaced owner is about to sleep on the same semaphore: left in
         // the semaphore, the permit would be its own, and two contenders would take turns while the others sleep.
         self.sema.release(Wake::Grant);
-        mem::forget(unwound);
+        mem::forget(unlock);
     }
 
     /// Step 2: sleeps until a permit comes. False if the deadline has passed.
@@ -274,26 +267,13 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 }
 
-/// A successor that has the mutex and wakes the next waiter.
-struct UnlockOnUnwind<'a, S: Semaphore, P: Policy>(&'a GoMutex<S, P>);
+/// Unlocks the mutex of a successor whose wake-up of the next waiter panics.
+struct UnlockOnPanic<'a, S: Semaphore, P: Policy>(&'a GoMutex<S, P>);
 
-impl<S: Semaphore, P: Policy> Drop for UnlockOnUnwind<'_, S, P> {
+impl<S: Semaphore, P: Policy> Drop for UnlockOnPanic<'_, S, P> {
     #[cold]
     fn drop(&mut self) {
         self.0.unlock();
-    }
-}
-
-/// A contender whose goroutine may be unwound: it leaves its sleep by a panic.
-struct CancelOnUnwind<'a, S: Semaphore, P: Policy> {
-    mutex: &'a GoMutex<S, P>,
-    me: Contender,
-}
-
-impl<S: Semaphore, P: Policy> Drop for CancelOnUnwind<'_, S, P> {
-    #[cold]
-    fn drop(&mut self) {
-        self.mutex.cancel(&mut self.me);
     }
 }
 
