@@ -60,8 +60,9 @@
 //! **One bit of phase is enough.** A reader must not take a later phase for its own. Let it have come in phase k. While it
 //! has not seen the end of k, phase k + 1 may begin, but does not end. Not by an unlock, as the writer of k + 1 counts it
 //! in `before`. Nor by a writer that gives up: that waits until all readers that were admitted at the end of k have seen
-//! it, which `entering` counts: before it announces itself if it has a limit, else (its goroutine is unwound) before it
-//! retracts. So if W is set and P is its own, the phase is k, and no writer has admitted it. A sole owner begins its phase when there is no reader, so each that has been admitted has gone.
+//! it, which `entering` counts, before it announces itself; only a writer with a limit gives up. So if W is set and P is
+//! its own, the phase is k, and no writer has admitted it. A sole owner begins its phase when there is no reader, so each
+//! that has been admitted has gone.
 //!
 //! Orderings. All changes of the word are RMWs, so each of them passes on what was released by those before it.
 //! `runlock` is a Release, and the writer's announcement, or its load after it has waited, an Acquire: it comes after
@@ -71,9 +72,7 @@
 //!
 //! Source: Go's `sync/rwmutex.go`, in the development tree of 1.28; deadlines and the downgrade are ours.
 
-use std::cell::Cell;
 use std::fmt;
-use std::mem;
 use std::ptr;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 #[cfg(not(sudog_loom))]
@@ -109,6 +108,11 @@ fn readers(state: u64) -> u64 {
 
 fn before(state: u64) -> u64 {
     state / BEFORE
+}
+
+/// The index of a phase in `sleepers` and `admitted`.
+fn parity(phase: u64) -> usize {
+    usize::from(phase != 0)
 }
 
 /// A reader has counted itself beside so many others.
@@ -212,7 +216,6 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock for
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for reading, waiting for a writer if there is one. Go: `RLock`.
     #[inline]
-    #[track_caller]
     pub fn rlock(&self) {
         let old = self.state.fetch_add(READER, Acquire);
         if old & (WRITER | TOO_MANY) != 0 {
@@ -308,7 +311,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[cold]
-    #[track_caller]
     fn rlock_slow(&self, old: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         check_count(old);
         self.wait_to_read(old, limit, "sync.RWMutex.RLock")
@@ -316,27 +318,69 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     /// A reader, or a successor, that has found W set in `old`, and counted itself.
     fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>, what: &'static str) -> Result<(), WaitError> {
-        // A goroutine that is unwound leaves its sleep by a panic.
-        let waiting = WaitingReader { rw: self, phase: old & PHASE, registered: Cell::new(false) };
+        let phase = old & PHASE;
         loop {
-            spin_while(READER_PAUSES, || self.must_wait(old & PHASE, Relaxed));
-            if !self.must_wait(old & PHASE, Acquire) || !waiting.register() {
+            spin_while(READER_PAUSES, || self.must_wait(phase, Relaxed));
+            if !self.must_wait(phase, Acquire) || !self.register(phase) {
                 break;
             }
-            // SAFETY: null.
+            // SAFETY: the pointer is null.
             unsafe { sudog_runtime::note_wait(what, ptr::null()) };
-            if let over @ Err(_) = waiting.sleep(limit) {
-                let withdrawn = waiting.withdraw();
-                mem::forget(waiting);
-                return if withdrawn { over } else { Ok(()) };
+            let over = self.admitted[parity(phase)].acquire_limited(Order::Fifo, limit);
+            if over.is_err() {
+                return if self.withdraw(phase) { over } else { Ok(()) };
             }
-            if cfg!(sudog_loom) && self.must_wait(old & PHASE, Relaxed) {
+            if cfg!(sudog_loom) && self.must_wait(phase, Relaxed) {
                 mark("a reader is woken by the writer of an earlier phase");
             }
         }
-        mem::forget(waiting);
         self.enter();
         Ok(())
+    }
+
+    /// Steps 1 and 2 of a reader. False if the phase has ended: the reader is not registered then.
+    fn register(&self, phase: u64) -> bool {
+        self.sleepers[parity(phase)].fetch_add(1, SeqCst);
+        // SeqCst contains Acquire.
+        let must_wait = self.must_wait(phase, SeqCst);
+        if !must_wait {
+            mark("a reader that is about to sleep sees the end of its phase");
+            self.unregister(phase);
+        }
+        must_wait
+    }
+
+    /// Step 3 of a registered reader that does not sleep.
+    #[cold]
+    fn unregister(&self, phase: u64) {
+        let sleepers = &self.sleepers[parity(phase)];
+        let mut old = sleepers.load(Relaxed);
+        while old != 0 {
+            // Relaxed: it publishes nothing.
+            match sleepers.compare_exchange_weak(old, old - 1, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+        mark("a reader that does not sleep takes the permit of one that does");
+        self.admitted[parity(phase)].acquire(Order::Fifo); // there, or on its way
+    }
+
+    /// A registered reader, which has left the semaphore's line, gives up. False if the reader has been admitted: then
+    /// the reader has the lock.
+    #[cold]
+    fn withdraw(&self, phase: u64) -> bool {
+        self.unregister(phase);
+        let mut old = self.state.load(Acquire);
+        // One bit of phase is enough: see above.
+        while old & (WRITER | PHASE) == WRITER | phase {
+            match self.state.compare_exchange_weak(old, old - READER, Relaxed, Acquire) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        self.enter();
+        false
     }
 
     /// Whether this phase has not ended. For one that has come in it, and has not called [`enter`](Self::enter).
@@ -364,7 +408,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[inline]
-    #[track_caller]
     fn write(&self) -> W::Guard {
         if Self::has_sole_owners() {
             // Where writers meet, those that lock `writers` are faster: it restricts how many are awake.
@@ -384,7 +427,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     /// Locks `writers` first.
     #[inline]
-    #[track_caller]
     pub(super) fn write_with_writers(&self) -> W::Guard {
         let guard = self.writers.lock();
         match self.announce(0) {
@@ -431,7 +473,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     /// There is a reader or a writer, or likely soon.
     #[inline(never)]
-    #[track_caller]
     fn write_in_turn(&self) -> W::Guard {
         let guard = self.writers.lock();
         let announced = self.announce(0);
@@ -446,7 +487,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// A goroutine looks for a free word first. Until a writer has announced itself, it makes no reader wait: those on other
     /// workers go on at full speed.
     #[cold]
-    #[track_caller]
     fn look_and_write(&self) -> W::Guard {
         let mut looks = 0;
         let alone = look_seldom(|| {
@@ -460,7 +500,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     /// There is a sole owner, mostly about to unlock.
     #[cold]
-    #[track_caller]
     fn succeed_for_good(&self, guard: W::Guard) -> W::Guard {
         let mut announced = None;
         spin_while(WRITER_PAUSES, || {
@@ -486,31 +525,33 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// it cannot switch.
     #[cold]
     fn succeed(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
-        /// A successor that gives up, or whose goroutine is unwound, while it reads.
-        struct Reading<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>);
-        impl<W: RawLock, S: Semaphore> Drop for Reading<'_, W, S> {
-            #[cold]
-            fn drop(&mut self) {
-                self.0.runlock();
+        match self.read_and_announce(limit) {
+            Ok(true) => Ok(guard),
+            Ok(false) => self.drain(guard, limit),
+            Err(why) => {
+                // SAFETY: `guard` is that of the caller's acquisition of `writers`.
+                unsafe { self.writers.unlock(guard) };
+                Err(why)
             }
         }
-        let mut writers = Writers(&self.writers, Some(guard));
+    }
+
+    /// Announces the owner of `writers` when that may read. Returns whether there is no other reader: then the owner has
+    /// the lock.
+    fn read_and_announce(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         let old = self.state.fetch_add(READER, Acquire);
         check_count(old);
         if old & WRITER != 0 {
             mark("a writer succeeds a sole owner");
             self.wait_to_read(old, limit, "sync.RWMutex.Lock").inspect_err(|_| mark("a successor gives up"))?;
         }
-        let reading = Reading(self);
         if limit.cancel.is_some() || limit.deadline.is_some() {
-            self.await_entering(limit)?;
+            self.await_entering(limit).inspect_err(|_| self.runlock())?;
         }
-        mem::forget(reading);
         // No writer is there: a sole owner needs a word without readers, any other needs `writers`.
         let Some(alone) = self.announce(READER) else { fatal("sync: RUnlock of unlocked RWMutex") };
         mark(if alone { "a successor has the lock as it announces itself" } else { "a successor reads beside others" });
-        let guard = writers.1.take().expect("there until it is taken here");
-        if alone { Ok(guard) } else { self.drain(guard, limit) }
+        Ok(alone)
     }
 
     fn await_entering(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
@@ -527,7 +568,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[cold]
-    #[track_caller]
     fn drain_for_good(&self, guard: W::Guard) -> W::Guard {
         let drained = self.drain(guard, &WaitLimit::default());
         drained.unwrap_or_else(|_| unreachable!("without a limit it waits"))
@@ -570,39 +610,30 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Waits for the readers before it.
+    /// The writer that has announced itself waits for the readers before it.
     #[cold]
     fn drain(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
-        let mut writers = Writers(&self.writers, Some(guard));
-        // A goroutine that is unwound leaves its sleep by a panic.
-        let announced = Announced(self);
         spin_while(WRITER_PAUSES, || before(self.state.load(Relaxed)) != 0);
-        // SAFETY: null.
+        // SAFETY: the pointer is null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
-        let over = self.drained.acquire_limited(Order::Fifo, limit);
-        let retracted = over.err().and_then(|why| Some((self.retract()?, why)));
-        mem::forget(announced);
-        if let Some((old, why)) = retracted {
+        if let Err(why) = self.drained.acquire_limited(Order::Fifo, limit)
+            && let Some(old) = self.retract()
+        {
             self.admit(old);
+            // SAFETY: `guard` is that of the caller's acquisition of `writers`.
+            unsafe { self.writers.unlock(guard) };
             return Err(why);
         }
         // The permit comes from the last reader only: comes after the others, too.
         self.state.load(Acquire);
-        Ok(writers.1.take().expect("there until it is taken here"))
+        Ok(guard)
     }
 
     /// A writer that stands in no line any more gives up, but still has `writers`. It has to [`admit`](Self::admit)
     /// those that came in its phase, at whose end the word was this; or, `None`, the last of the readers before it has
     /// left, and it has the lock.
-    ///
-    /// Should this be unwound, it is to be called again.
     #[cold]
     fn retract(&self) -> Option<u64> {
-        // Only a writer that is unwound may find any here: see `await_entering`. Those that are unwound may switch.
-        // None is admitted meanwhile, as we have `writers`. Acquire: see `enter`.
-        while self.entering.load(Acquire) != 0 {
-            G::yield_now();
-        }
         let mut old = self.state.load(Relaxed);
         while before(old) != 0 {
             match self.state.compare_exchange_weak(old, old.wrapping_add(WRITER), SeqCst, Relaxed) {
@@ -634,19 +665,18 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Step 2 of a writer. Step 1 was SeqCst.
     #[inline]
     fn wake_sleepers(&self, phase: u64) {
-        if self.sleepers[usize::from(phase != 0)].load(SeqCst) != 0 {
+        if self.sleepers[parity(phase)].load(SeqCst) != 0 {
             self.grant_to_sleepers(phase);
         }
     }
 
     #[cold]
     fn grant_to_sleepers(&self, phase: u64) {
-        let phase = usize::from(phase != 0);
         // Relaxed: that the phase has ended, they see in the word; a permit orders what came before it.
-        self.admitted[phase].grant_many(self.sleepers[phase].swap(0, Relaxed));
+        self.admitted[parity(phase)].grant_many(self.sleepers[parity(phase)].swap(0, Relaxed));
     }
 
-    /// The end of a write. A goroutine may be unwound as it admits readers: they are in then, and `writers` is unlocked.
+    /// Ends a write. `then_read` is `READER` if the caller reads from then on, else 0.
     ///
     /// # Safety
     ///
@@ -661,31 +691,10 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
                 return sudog_runtime::safepoint();
             }
         }
-        let writers = Writers(&self.writers, Some(guard));
         self.end_phase(then_read);
-        drop(writers);
+        // SAFETY: by the contract, `guard` is that of the caller's acquisition of `writers`.
+        unsafe { self.writers.unlock(guard) };
         sudog_runtime::safepoint();
-    }
-
-    /// [`end_write`](Self::end_write), after which the caller reads; or does not, if it is unwound.
-    ///
-    /// # Safety
-    ///
-    /// The same.
-    #[inline]
-    unsafe fn end_write_and_read(&self, guard: W::Guard) {
-        /// No caller will learn that it reads.
-        struct Unwound<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>);
-        impl<W: RawLock, S: Semaphore> Drop for Unwound<'_, W, S> {
-            #[cold]
-            fn drop(&mut self) {
-                self.0.runlock();
-            }
-        }
-        let unwound = Unwound(self);
-        // SAFETY: the same contract.
-        unsafe { self.end_write(guard, READER) };
-        mem::forget(unwound);
     }
 
     /// The end of a sole owner's write.
@@ -739,7 +748,6 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for writing, waiting for other writers and for the readers that are there. Go: `Lock`.
     #[inline]
-    #[track_caller]
     pub fn lock(&self) {
         self.write();
     }
@@ -824,7 +832,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     pub fn downgrade(&self) {
         // SAFETY: as in `unlock`.
-        unsafe { self.end_write_and_read(()) };
+        unsafe { self.end_write((), READER) };
     }
 
     /// The reader's side as a [`Locker`](crate::Locker). Go: `RLocker`.
@@ -845,118 +853,6 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     #[must_use]
     pub fn rlocker(&self) -> RLocker<'_, W, S> {
         RLocker::new(self)
-    }
-}
-
-/// A reader that waits. Dropped if its goroutine is unwound.
-struct WaitingReader<'a, W: RawLock, S: Semaphore> {
-    rw: &'a GoRwMutex<W, S>,
-    phase: u64,
-    /// It is counted in `sleepers`, or by a writer that has taken it from there.
-    registered: Cell<bool>,
-}
-
-impl<W: RawLock, S: Semaphore> WaitingReader<'_, W, S> {
-    fn sleepers(&self) -> &AtomicU32 {
-        &self.rw.sleepers[usize::from(self.phase != 0)]
-    }
-
-    fn admitted(&self) -> &S {
-        &self.rw.admitted[usize::from(self.phase != 0)]
-    }
-
-    /// Steps 1 and 2. False if the phase has ended: the reader is not registered then.
-    fn register(&self) -> bool {
-        self.sleepers().fetch_add(1, SeqCst);
-        self.registered.set(true);
-        // SeqCst contains Acquire.
-        let must_wait = self.rw.must_wait(self.phase, SeqCst);
-        if !must_wait {
-            mark("a reader that is about to sleep sees the end of its phase");
-            self.unregister();
-        }
-        must_wait
-    }
-
-    /// Step 3, if it must wait.
-    fn sleep(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        self.admitted().acquire_limited(Order::Fifo, limit)?;
-        self.registered.set(false);
-        Ok(())
-    }
-
-    /// Step 3, if it need not.
-    ///
-    /// Should this be unwound, it is to be called again.
-    #[cold]
-    fn unregister(&self) {
-        if !self.registered.get() {
-            return;
-        }
-        let mut old = self.sleepers().load(Relaxed);
-        while old != 0 {
-            // Relaxed: it publishes nothing.
-            match self.sleepers().compare_exchange_weak(old, old - 1, Relaxed, Relaxed) {
-                Ok(_) => return self.registered.set(false),
-                Err(now) => old = now,
-            }
-        }
-        mark("a reader that does not sleep takes the permit of one that does");
-        self.admitted().acquire(Order::Fifo); // there, or on its way
-        self.registered.set(false);
-    }
-
-    /// A reader that stands in no line any more gives up. False if it has been admitted: it has the lock.
-    ///
-    /// Should this be unwound, it is to be called again.
-    #[cold]
-    fn withdraw(&self) -> bool {
-        self.unregister();
-        let mut old = self.rw.state.load(Acquire);
-        // One bit of phase is enough: see above.
-        while old & (WRITER | PHASE) == WRITER | self.phase {
-            match self.rw.state.compare_exchange_weak(old, old - READER, Relaxed, Acquire) {
-                Ok(_) => return true,
-                Err(now) => old = now,
-            }
-        }
-        self.rw.enter();
-        false
-    }
-}
-
-impl<W: RawLock, S: Semaphore> Drop for WaitingReader<'_, W, S> {
-    #[cold]
-    fn drop(&mut self) {
-        if !self.withdraw() {
-            self.rw.runlock();
-        }
-    }
-}
-
-/// A writer whose goroutine is being unwound while it waits for readers. It still has `writers`.
-struct Announced<'a, W: RawLock, S: Semaphore>(&'a GoRwMutex<W, S>);
-
-impl<W: RawLock, S: Semaphore> Drop for Announced<'_, W, S> {
-    #[cold]
-    fn drop(&mut self) {
-        match self.0.retract() {
-            Some(old) => self.0.admit(old),
-            None => self.0.end_phase(0),
-        }
-    }
-}
-
-/// Unlocks `writers`, whatever happens before.
-struct Writers<'a, W: RawLock>(&'a W, Option<W::Guard>);
-
-impl<W: RawLock> Drop for Writers<'_, W> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(guard) = self.1.take() {
-            // SAFETY: the guard of the acquisition that this was made with.
-            unsafe { self.0.unlock(guard) };
-        }
     }
 }
 
@@ -984,7 +880,6 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     }
 
     #[inline]
-    #[track_caller]
     fn rlock(&self) {
         Self::rlock(self);
     }
@@ -1010,7 +905,6 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     }
 
     #[inline]
-    #[track_caller]
     fn lock(&self) -> W::Guard {
         self.write()
     }
@@ -1039,7 +933,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     #[inline]
     unsafe fn downgrade(&self, guard: W::Guard) {
         // SAFETY: the same contract.
-        unsafe { self.end_write_and_read(guard) };
+        unsafe { self.end_write(guard, READER) };
     }
 
     #[inline]

@@ -31,7 +31,6 @@
 //! them go another way meanwhile, is Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019.
 
 use std::fmt;
-use std::mem;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
@@ -121,7 +120,6 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
 
     /// The owner of `inner` makes it the owner of the shards, too. `deadline`: `Some(None)` means not to wait at all.
     #[inline]
-    #[track_caller]
     fn close(&self, deadline: Option<Option<Instant>>) -> bool {
         let mut found = 0;
         for shard in &self.shards {
@@ -130,21 +128,9 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         found == 0 || self.pending.fetch_add(found, AcqRel).wrapping_add(found) == 0 || self.drain(deadline)
     }
 
+    /// Waits for the readers that the caller has found in shards. If the deadline comes first, opens the shards again.
     #[cold]
-    #[track_caller]
     fn drain(&self, deadline: Option<Option<Instant>>) -> bool {
-        self.wait_for_readers(deadline)
-    }
-
-    fn wait_for_readers(&self, deadline: Option<Option<Instant>>) -> bool {
-        /// A goroutine that is unwound leaves its sleep by a panic.
-        struct Unwound<'a, const N: usize, W: RawLock, S: Semaphore>(&'a ShardedRwMutex<N, W, S>);
-        impl<const N: usize, W: RawLock, S: Semaphore> Drop for Unwound<'_, N, W, S> {
-            fn drop(&mut self) {
-                self.0.reopen();
-            }
-        }
-        let unwound = Unwound(self);
         if deadline != Some(None) {
             // Relaxed: the permit orders.
             spin_while(WRITER_PAUSES, || self.pending.load(Relaxed) != 0);
@@ -159,7 +145,6 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
             Some(Some(deadline)) => self.drained.acquire_until(Order::Fifo, deadline),
             Some(None) => self.drained.try_acquire(),
         };
-        mem::forget(unwound);
         if !drained {
             self.reopen();
         }
@@ -176,17 +161,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         let before = self.pending.fetch_sub(still, AcqRel);
         // All are accounted for by our step; and it was not theirs that made it 0, earlier.
         if still == 0 || before != still {
-            /// A goroutine that is unwound leaves its sleep by a panic, but must have the permit.
-            struct Unwound<'a, S: Semaphore>(&'a S);
-            impl<S: Semaphore> Drop for Unwound<'_, S> {
-                #[cold]
-                fn drop(&mut self) {
-                    self.0.acquire(Order::Fifo);
-                }
-            }
-            let unwound = Unwound(&self.drained);
             self.drained.acquire(Order::Fifo); // there, or on its way: by the last that left a closed shard
-            mem::forget(unwound);
         }
     }
 
@@ -200,23 +175,12 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
     }
 
     #[inline]
-    #[track_caller]
     fn write(&self, guard: W::Guard, deadline: Option<Option<Instant>>) -> Option<W::Guard> {
-        /// A writer whose goroutine is unwound in `close`.
-        struct Inner<'a, const N: usize, W: RawLock, S: Semaphore>(&'a ShardedRwMutex<N, W, S>, Option<W::Guard>);
-        impl<const N: usize, W: RawLock, S: Semaphore> Drop for Inner<'_, N, W, S> {
-            fn drop(&mut self) {
-                if let Some(guard) = self.1.take() {
-                    // SAFETY: the guard of our acquisition.
-                    unsafe { RawRwLock::unlock(&self.0.inner, guard) };
-                }
-            }
-        }
-        let mut inner = Inner(self, Some(guard));
         if self.close(deadline) {
-            return inner.1.take();
+            return Some(guard);
         }
-        without_switching(|| drop(inner)); // a `try_lock` never switches
+        // A `try_lock` never switches. SAFETY: `guard` is that of the caller's acquisition of `inner`.
+        without_switching(|| unsafe { RawRwLock::unlock(&self.inner, guard) });
         None
     }
 }
@@ -242,7 +206,6 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
-    #[track_caller]
     fn rlock(&self) -> SharedGuard {
         if let Some(guard) = self.enter() {
             return guard;
@@ -274,7 +237,6 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
-    #[track_caller]
     fn lock(&self) -> W::Guard {
         // Measured: a sole owner of `inner` takes longer here.
         let guard = self.inner.write_with_writers();
