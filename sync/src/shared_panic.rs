@@ -129,7 +129,7 @@ impl Caught {
     }
 }
 
-/// Whether this is no panic, but the end of a goroutine: by `goexit`, or because it is given up.
+/// Whether this is no panic, but the end of a goroutine by `goexit`.
 #[cfg_attr(not(unix), allow(unused_variables))]
 pub(crate) fn is_goexit(payload: &(dyn Any + Send)) -> bool {
     #[cfg(unix)]

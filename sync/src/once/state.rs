@@ -11,8 +11,8 @@
 //! |---|---|---|
 //! | `NEW` becomes `RUNNING` | the first `do_` | runs its function |
 //! | `waiters += 1`, then takes a permit | a `do_` that finds it running | |
-//! | the word becomes `DONE`, then a permit for each waiter, past newcomers | the first `do_`, when its function has returned or is unwound | all of them go |
-//! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come, or that is unwound | |
+//! | the word becomes `DONE`, then a permit for each waiter, past newcomers | the first `do_`, when its function has returned or panicked | all of them go |
+//! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come | |
 //!
 //! `DONE` has no waiters beside it, and is the last word: so the fast path is one load and one comparison.
 //!
@@ -52,11 +52,10 @@ const ONE: u32 = 4;
 /// A goroutine that has run for long gives way after its function has ended. A call that finds it done never switches.
 ///
 /// A function that panics counts as done, as in Go: the panic goes to the caller that ran it, the others return, and no
-/// function will run any more. (`std`'s `Once` would be poisoned.) So does one that is unwound by
-/// [`goexit`](sudog_runtime::goroutine), or because its goroutine is given up. To give the panic to all callers, use a
-/// [`OnceFunc`](crate::OnceFunc).
+/// function will run any more. (`std`'s `Once` would be poisoned.) So does a function that calls
+/// [`goexit`](sudog_runtime::goroutine). To give the panic to all callers, use a [`OnceFunc`](crate::OnceFunc).
 ///
-/// A function that calls `do_` on its own `Once` waits for itself: for ever. If all else is at rest, the report of the
+/// A function that calls `do_` on its own `Once` waits for itself: for ever. If nothing else can run, the report of the
 /// deadlock shows its goroutine in `sync.Once.Do`.
 ///
 /// Go: `sync.Once`.
@@ -257,28 +256,14 @@ impl Once {
 
     /// Waits for a permit, counted as a waiter.
     fn wait_counted(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        /// A goroutine that is unwound leaves its sleep by a panic.
-        struct Unwound<'a>(&'a Once);
-        impl Drop for Unwound<'_> {
-            fn drop(&mut self) {
-                self.0.leave();
-            }
-        }
-        let unwound = Unwound(self);
-        // SAFETY: null.
+        // SAFETY: the pointer is null.
         unsafe { sudog_runtime::note_wait(what, ptr::null()) };
-        let mut ended = semacquire_limited(&self.permits, Order::Fifo, limit);
-        if ended.is_err() && !self.leave() {
-            ended = Ok(());
-        }
-        std::mem::forget(unwound);
-        ended
+        let ended = semacquire_limited(&self.permits, Order::Fifo, limit);
+        if ended.is_err() && self.leave() { ended } else { Ok(()) }
     }
 
     /// A waiter that is no longer in the semaphore's line takes itself off the count. Or else it has been taken off, as
     /// the function has ended: then it takes its permit, and is false.
-    ///
-    /// Should this be unwound, it is to be called again.
     #[cold]
     fn leave(&self) -> bool {
         let mut word = self.word.load(Relaxed);

@@ -27,8 +27,7 @@ use crate::shared_panic::{Caught, is_goexit};
 /// * The function is dropped after that, with its captures, even if it panics.
 /// * If it panics, every call panics with the same value. See [`SharedPanic`](crate::SharedPanic) for what that is if it
 ///   is no text.
-/// * If it is unwound by [`goexit`](sudog_runtime::goroutine), or as its goroutine is given up, the caller that ran it
-///   goes on unwinding, and every other call panics.
+/// * If it calls [`goexit`](sudog_runtime::goroutine), the goroutine that ran it ends, and every other call panics.
 /// * A function that asks for its own value waits for itself, for ever.
 ///
 /// No call allocates, unless it panics. Its value may be shared among threads, if it is shared itself:
