@@ -5,7 +5,7 @@
 //! | 1. takes a ticket | |
 //! | 2. unlocks the mutex | |
 //! | 3. waits on the ticket | notifies the oldest ticket, or all of them |
-//! | 4. locks the mutex, even if 2 or 3 is unwound | |
+//! | 4. locks the mutex, even if 2 panics | |
 //!
 //! The list, and what happens between 1 and 3, is `sudog_runtime::sema::NotifyList`.
 
@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sudog_runtime::sema::{NotifyList, Ticket, WaitError, WaitLimit};
+use sudog_runtime::sema::{NotifyList, WaitError, WaitLimit};
 
 use crate::Locker;
 use crate::lock_api::{
@@ -65,9 +65,10 @@ impl Cond {
     ///
     /// What the caller waits for may be gone again when it has the mutex: so it looks, in a loop.
     ///
-    /// If the wait is unwound, as its goroutine's scheduler has ended, the mutex is locked all the same before the
-    /// unwinding goes on, by the guard's promise; a signal that had come goes to the next. Meanwhile the other
-    /// goroutines of its worker are unwound too, so whichever of them has the mutex unlocks it.
+    /// # Panics
+    ///
+    /// As the lock does: the waker of an async task that waits for the mutex may panic as the mutex is unlocked. The mutex
+    /// is locked all the same before the panic goes on, by the guard's promise. A signal that came before that is used up.
     #[inline]
     pub fn wait<G: CondGuard>(&self, guard: &mut G) {
         let _ = self.wait_limited(guard, &WaitLimit::default());
@@ -114,15 +115,13 @@ impl Cond {
     pub fn wait_limited<G: CondGuard>(&self, guard: &mut G, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         self.waiters.with_ticket(|ticket| {
             let mut relock = Relock { lock: guard.lock(), place: guard, over: false };
-            // Not `MutexGuard::unlocked`: it ends the process if locking is unwound, which is how the wait of a
-            // goroutine ends whose scheduler has. SAFETY: `relock` puts another guard into its place, whatever happens.
+            // To unlock may call a task's waker, or a `Locker` of the user's, which may panic.
+            // SAFETY: `relock` puts another guard into the place, whatever happens.
             drop(unsafe { ptr::read(relock.place) });
-            // SAFETY: null.
+            // SAFETY: the pointer is null.
             unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };
             let over = ticket.wait_limited(limit);
-            let unwound = Unwound(ticket);
             relock.now();
-            mem::forget(unwound);
             over
         })
     }
@@ -378,17 +377,7 @@ impl<'a, L: Locker> CondGuard for Locked<'a, L> {
     }
 }
 
-/// One that has been signalled, and is unwound as it waits for the mutex: it never sees what it was signalled for.
-struct Unwound<'a>(&'a Ticket<'a>);
-
-impl Drop for Unwound<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        self.0.pass_on();
-    }
-}
-
-/// Locks again, and puts the guard where the last one was taken from.
+/// Locks again, and puts the guard where the last one was taken from, even if the lock's user code panics.
 struct Relock<'a, G: CondGuard> {
     lock: G::Lock,
     place: &'a mut G,
@@ -398,7 +387,7 @@ struct Relock<'a, G: CondGuard> {
 impl<G: CondGuard> Relock<'_, G> {
     #[inline]
     fn now(&mut self) {
-        // May be unwound; `drop` then tries once more.
+        // May panic; `drop` then tries once more.
         let guard = G::relock(self.lock.clone());
         // SAFETY: valid for writes, by the reference; what was there has been moved out.
         unsafe { ptr::write(self.place, guard) };
