@@ -13,15 +13,13 @@
 //! | the word becomes 0; if `FIRST` was set: `first` becomes null, and the waiter that it named is readied; then a permit for each other waiter, past newcomers | the `add` that has made the counter 0, with waiters | all of them go |
 //! | `first` is null and now names the waiter's G; then `FIRST` | a `wait` without limit that finds tasks | sleeps |
 //! | `waiters += 1`, then takes a permit | a `wait` that finds tasks and `first` taken, or has a limit, or is a task's | |
-//! | clears `FIRST`, then `first`; or awaits its `ready`, if the word is 0 | a `wait` in `first` that is unwound | |
-//! | `waiters -= 1`; or takes its permit, if the word is 0 | another `wait` that is unwound, or out of time | |
+//! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is out of time or cancelled, or a future that is dropped | |
 //!
 //! Most groups have one waiter, without a deadline. It needs no line: `first` saves it the semaphore's table.
 //!
 //! * Only the waiter that `first` names sets `FIRST`, after it has taken the place; only the `add` that reads `FIRST` as
-//!   it makes the word 0, or that waiter as it leaves, empties the place. So an `add` that has read `FIRST` finds the G.
-//! * The G stays for as long as `first` names it: its waiter leaves only when the `add` has readied it, or when it has
-//!   cleared its own `FIRST`, after which no `add` looks at the place.
+//!   it makes the word 0 empties the place. So an `add` that has read `FIRST` finds the G.
+//! * The G stays for as long as `first` names it: its waiter has no limit, and leaves only when the `add` has readied it.
 //!
 //! While the counter is 0 and waiters are left, only the `add` that has brought that about may change the word: any
 //! other change is a misuse of the group, which the next step detects.
@@ -258,11 +256,9 @@ impl WaitGroup {
             self.first.store(ptr::null_mut(), Release);
             return;
         }
-        let unwound = LeaveFirstOnUnwind { group: self, g: &g };
-        // SAFETY: null.
+        // SAFETY: the pointer is null.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let woken = g.park(None, || ());
-        std::mem::forget(unwound);
         debug_assert_eq!(woken, ParkResult::Unparked);
         // Relaxed: the word became 0 before the `ready`.
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
@@ -273,13 +269,10 @@ impl WaitGroup {
         if !self.count_waiter(state, 1) {
             return Ok(());
         }
-        let unwound = LeaveOnUnwind(self);
-        // SAFETY: null.
+        // SAFETY: the pointer is null.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
-        let left = over.is_err() && self.leave();
-        std::mem::forget(unwound);
-        if left {
+        if over.is_err() && self.leave() {
             return over;
         }
         // Relaxed: the word became 0 before our permit was released.
@@ -306,8 +299,6 @@ impl WaitGroup {
 
     /// A waiter that is no longer in the semaphore's line takes itself off the count. False if it has been taken off: it
     /// takes its permit.
-    ///
-    /// Should this be unwound, it is to be called again.
     #[cold]
     fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);
@@ -329,64 +320,6 @@ impl WaitGroup {
     }
 }
 
-impl WaitGroup {
-    /// The waiter in `first` clears its `FIRST`, or waits for the `ready` of the `add` that has read it. Says whether it
-    /// was the former.
-    #[cold]
-    fn leave_first(&self, g: &G) -> bool {
-        // Acquire, here and below: whether the place is ours is read after the word. The place is emptied before another
-        // waiter takes it and sets FIRST anew, in a new round that has begun too early. So the FIRST of a word is ours
-        // if the place was ours after the word was read.
-        let is_ours = || ptr::eq(self.first.load(Relaxed), g);
-        let mut state = self.state.load(Acquire);
-        loop {
-            if waiters(state) & FIRST == 0 || !is_ours() {
-                g.await_ready();
-                return false;
-            }
-            if counter(state) == 0 {
-                G::yield_now(); // an `add` is about to take us off
-                state = self.state.load(Acquire);
-                continue;
-            }
-            match self.state.compare_exchange_weak(state, state & !u64::from(FIRST), Acquire, Acquire) {
-                Ok(_) if is_ours() => {
-                    self.first.store(ptr::null_mut(), Release);
-                    return true;
-                }
-                // The word was the same again, in a new round. Its waiter may wait for ever, by the misuse.
-                Ok(_) => {
-                    self.state.fetch_or(u64::from(FIRST), Release);
-                    g.await_ready();
-                    return false;
-                }
-                Err(now) => state = now,
-            }
-        }
-    }
-}
-
-/// A goroutine that is unwound leaves its sleep by a panic.
-struct LeaveFirstOnUnwind<'a> {
-    group: &'a WaitGroup,
-    g: &'a G,
-}
-
-impl Drop for LeaveFirstOnUnwind<'_> {
-    fn drop(&mut self) {
-        self.group.leave_first(self.g);
-    }
-}
-
-/// The same, of one in the line.
-struct LeaveOnUnwind<'a>(&'a WaitGroup);
-
-impl Drop for LeaveOnUnwind<'_> {
-    fn drop(&mut self) {
-        self.0.leave();
-    }
-}
-
 #[cfg(all(unix, not(sudog_loom)))]
 mod go {
     use std::ops::Deref;
@@ -401,7 +334,7 @@ mod go {
         /// Runs `f` as a goroutine, and as a task of this group: `add` before, `done` after.
         ///
         /// As in Go, a panic in `f` ends the process, and no `wait` returns before it has. A goroutine that ends by
-        /// [`goexit`](sudog_runtime::goroutine::goexit), or is given up with its scheduler, has ended.
+        /// [`goexit`](sudog_runtime::goroutine::goexit) has ended.
         ///
         /// # Panics
         ///
@@ -484,7 +417,7 @@ mod go {
         group.add(1);
         let task = Task(group);
         builder.go(move || {
-            // In this order: if it never begins, what it captures is dropped so, and `f` before the group knows.
+            // In this order: `f` is dropped before the group knows, also if no goroutine can be made.
             let (f, task) = (f, task);
             if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
                 if !payload.is::<Goexit>() {

@@ -31,81 +31,6 @@ mod misuse {
         assert_eq!(format!("{group:?}"), "WaitGroup { counter: 3, waiters: 1 }");
     }
 
-    /// A waiter is dropped while an `add` is about to give it its permit, and its goroutine is unwound there: the permit is
-    /// taken all the same, and the next round does not find it.
-    #[test]
-    #[cfg(unix)]
-    fn a_waiter_that_is_unwound_as_it_is_dropped_takes_its_permit() {
-        use std::future::Future;
-        use std::sync::Arc;
-        use std::sync::atomic::AtomicBool;
-        use std::task::{Context, Waker};
-        use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
-        use sudog_runtime::sema::{Wake, semrelease, waiters};
-
-        let (group, over) = (Arc::new(group(1, 0)), Arc::new(AtomicBool::new(false)));
-        let adder = std::thread::spawn({
-            let (group, over) = (group.clone(), over.clone());
-            move || {
-                while !over.load(Acquire) {
-                    std::thread::yield_now();
-                }
-                semrelease(&group.permits, Wake::Handoff);
-            }
-        });
-        let theirs = group.clone();
-        run(move || {
-            let group = theirs.clone();
-            Builder::new().on(Placement::Here).go(move || {
-                let mut wait = Box::pin(group.wait_async());
-                assert!(wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-                group.state.store(0, Release); // the first half of an `add` to 0
-                drop(wait);
-            });
-            while theirs.state.load(Acquire) != 0 || waiters(&theirs.permits) == 0 {
-                gosched();
-            }
-            over.store(true, Release);
-        });
-        adder.join().unwrap();
-        assert_eq!(group.permits.load(Relaxed), 0);
-    }
-
-    /// A goroutine that waits in the group itself is unwound with its scheduler: it leaves nothing behind.
-    #[test]
-    #[cfg(unix)]
-    fn a_first_waiter_whose_scheduler_ends_leaves_the_group() {
-        use std::sync::Arc;
-        use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
-
-        let group = Arc::new(group(1, 0));
-        let theirs = group.clone();
-        run(move || {
-            let waiter = theirs.clone();
-            Builder::new().on(Placement::Here).go(move || waiter.wait());
-            while waiters(theirs.state.load(Acquire)) != FIRST {
-                gosched();
-            }
-        });
-        assert_eq!(format!("{group:?}"), "WaitGroup { counter: 1, waiters: 0 }");
-        assert!(group.first.load(Relaxed).is_null());
-        group.done();
-    }
-
-    /// A round that has begun too early has a first waiter of its own when the one of the round before is unwound: the
-    /// mark in the word is the new one's, and the old one waits for its `ready`.
-    #[test]
-    fn a_first_waiter_that_is_unwound_leaves_the_mark_of_another() {
-        let (old, new) = (G::current(), G::current());
-        let group = group(1, u64::from(FIRST));
-        group.first.store(ptr::from_ref(&new).cast_mut(), Relaxed);
-        // SAFETY: alive, and waits below.
-        unsafe { G::ready(&old) };
-        assert!(!group.leave_first(&old));
-        assert_eq!(format!("{group:?}"), "WaitGroup { counter: 1, waiters: 1 }");
-        assert!(ptr::eq(group.first.load(Relaxed), &new));
-    }
-
     #[test]
     #[should_panic = "sync: negative WaitGroup counter"]
     fn an_overflow() {
@@ -130,11 +55,6 @@ mod model {
 
     const IN_TIME: &str = "a wait with a deadline sees the end";
     const GIVES_UP: &str = "a wait with a deadline gives up";
-    const LEFT_IN_TIME: &str = "who is unwound takes itself off the count";
-    const LEFT_LATE: &str = "who is unwound takes its permit";
-
-    const FIRST_LEFT_IN_TIME: &str = "the first waiter is unwound and clears its bit";
-    const FIRST_LEFT_LATE: &str = "the first waiter is unwound and awaits its ready";
 
     struct World {
         group: WaitGroup,
@@ -157,33 +77,6 @@ mod model {
             for task in &self.tasks {
                 // SAFETY: as above.
                 task.with(|task| assert_eq!(unsafe { *task }, 1));
-            }
-        }
-
-        /// A wait that is unwound as soon as it has been counted.
-        fn unwound_wait(&self) {
-            let g = G::current();
-            let place = ptr::from_ref(&g).cast_mut();
-            let state = self.group.state.load(Acquire);
-            if counter(state) != 0
-                && self.group.first.compare_exchange(ptr::null_mut(), place, Acquire, Relaxed).is_ok()
-            {
-                if self.group.count_waiter(state, FIRST) {
-                    mark(if self.group.leave_first(&g) { FIRST_LEFT_IN_TIME } else { FIRST_LEFT_LATE });
-                } else {
-                    self.group.first.store(ptr::null_mut(), Release);
-                }
-                return;
-            }
-            let mut state = self.group.state.load(Acquire);
-            while counter(state) != 0 {
-                match self.group.state.compare_exchange(state, state + 1, Relaxed, Acquire) {
-                    Ok(_) => {
-                        mark(if self.group.leave() { LEFT_IN_TIME } else { LEFT_LATE });
-                        return;
-                    }
-                    Err(now) => state = now,
-                }
             }
         }
     }
@@ -249,22 +142,6 @@ mod model {
             let other = spawn(&w, |w| w.group.done());
             waiting(|| w.group.wait());
             other.join().unwrap();
-        });
-    }
-
-    #[test]
-    fn an_unwound_wait_leaves_nothing_behind() {
-        explore(4, &[LEFT_IN_TIME, LEFT_LATE, FIRST_LEFT_IN_TIME, FIRST_LEFT_LATE, SLEEPS], |w| {
-            w.task(0);
-            let waits = [spawn(&w, World::wait), spawn(&w, World::unwound_wait)];
-            w.task(1);
-            waits.into_iter().for_each(|t| t.join().unwrap());
-        });
-        explore(4, &[FIRST_LEFT_IN_TIME, FIRST_LEFT_LATE, AT_ONCE, SLEEPS], |w| {
-            let tasks = [spawn(&w, |w| w.task(0)), spawn(&w, |w| w.task(1))];
-            w.unwound_wait();
-            w.wait();
-            tasks.into_iter().for_each(|t| t.join().unwrap());
         });
     }
 

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use sudog_runtime::sema::semacquire_async;
 
-use super::{LeaveOnUnwind, REUSED, WaitGroup, counter};
+use super::{REUSED, WaitGroup, counter};
 
 /// Waits until there is no task: made by [`WaitGroup::wait_async`].
 ///
@@ -102,13 +102,19 @@ impl Future for WaitFuture<'_> {
 impl Drop for WaitFuture<'_> {
     fn drop(&mut self) {
         if self.stage == Stage::Waiting {
-            // The waker's destructor may panic; and `leave` may wait for the permit, and its goroutine be unwound there.
-            let unwound = LeaveOnUnwind(self.group);
+            // The waker's destructor may panic: the waiter is taken off the group all the same.
+            let _leave = LeaveAfter(self.group);
             // First out of the semaphore's queue: what it has been given goes to the counter, where `leave` finds it.
             self.permit = None;
-            self.group.leave();
-            std::mem::forget(unwound);
         }
+    }
+}
+
+struct LeaveAfter<'a>(&'a WaitGroup);
+
+impl Drop for LeaveAfter<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 
