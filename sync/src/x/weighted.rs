@@ -12,16 +12,16 @@
 //! |---|---|---|---|---|
 //! | take | an acquire | no `WAITERS`; its tokens are free | `held +=` its tokens | |
 //! | give back | a release | no `WAITERS` | `held -=` its tokens | |
-//! | join | an acquire that waits, of no more tokens than there can be, under the lock | | `WAITERS` | a `Waiter` at the end: `Queued`; waits for a permit on its own counter |
-//! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` that one's tokens; no `WAITERS` if none is left | unlinks them, `Granted`; unlocks; gives a permit to each |
-//! | leave | a waiter whose limit has come, or that is unwound; under the lock | it is `Queued` | as for a grant | unlinks itself, `Left`. If it was `Granted`, it takes its permit, which is there or on its way |
+//! | join | an acquire that waits, of no more tokens than there can be, under the lock | | `WAITERS` | a `Waiter` at the end; waits for a permit on its own counter |
+//! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` that one's tokens; no `WAITERS` if none is left | unlinks them, `granted`; unlocks; gives a permit to each |
+//! | leave | a waiter whose limit has come, under the lock | it is not `granted` | as for a grant | unlinks itself. If it was `granted`, it takes its permit, which is there or on its way |
 //!
 //! * `WAITERS` says that the line is not empty, whenever the lock is free. It is set by a compare-exchange, as any take or
 //!   release may come in between; while it is set, only the holder of the lock writes the word, by plain stores.
 //! * While it is set, the first one's tokens are not free. So only an acquire without waiters takes, and a waiter that
 //!   leaves from behind the first changes nothing for the others.
-//! * A waiter is freed when it has taken its permit, or has `Left`. So the giver does not touch it after the grant; and a
-//!   waiter that has been `Granted` cannot go before that grant.
+//! * A waiter is freed when it has taken its permit, or has left. So the giver does not touch it after the grant; and a
+//!   waiter that has been `granted` cannot go before that permit.
 //!
 //! Orderings. What was done before a release happens before what follows an acquire that its tokens went to: a release
 //! writes the word with Release, a take reads it with Acquire, and the compare-exchanges in between are of one release
@@ -46,7 +46,7 @@ use sudog_runtime::shim::{Mutex, MutexGuard};
 use sudog_runtime::{AtomicU32, AtomicU64, Instant};
 
 pub use held::Held;
-use line::{Granted, Line, Place, Waiter};
+use line::{Granted, Line, Waiter};
 
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
@@ -327,29 +327,15 @@ impl Weighted {
         tokens: u64,
         limit: &WaitLimit<'_>,
     ) -> Result<(), WaitError> {
-        /// A goroutine that is unwound leaves its sleep by a panic.
-        struct Unwound<'a>(&'a Weighted, &'a Waiter);
-        impl Drop for Unwound<'_> {
-            #[cold]
-            fn drop(&mut self) {
-                let (semaphore, tokens) = (self.0, self.1.tokens);
-                // Another caller may have released the tokens by mistake: that is no reason for a panic within a panic.
-                if !semaphore.leave(self.1) && semaphore.state.load(Relaxed) & !WAITERS >= tokens {
-                    semaphore.release(tokens);
-                }
-            }
-        }
         let waiter = Waiter::new(tokens);
         // SAFETY: it does not move, and this frame is left only when it is no more in line: its permit is given after it
         // has been unlinked, and `leave` unlinks it, or waits for that permit.
         unsafe { line.push(&waiter) };
-        let unwound = Unwound(self, &waiter);
         drop(line);
-        // SAFETY: null.
+        // SAFETY: the pointer is null.
         unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
         let left = ended.is_err() && self.leave(&waiter);
-        std::mem::forget(unwound);
         // Whether the end or the grant came first cannot be told, nor whether a cancel came before what led to the
         // grant. By this rule, a caller that cancels and then releases can rely on it that the waiter gets none of
         // those tokens.
@@ -361,20 +347,15 @@ impl Weighted {
         Err(why)
     }
 
-    /// True if the waiter is no more in line, and has no tokens. False if it had been granted them; it has them now.
-    ///
-    /// Should this be unwound, it is to be called again.
+    /// Gives up. True if the waiter has left the line, without tokens. False if the waiter had been granted its tokens:
+    /// then the waiter has them.
     #[cold]
     fn leave(&self, waiter: &Waiter) -> bool {
         let mut line = self.line.lock();
-        match waiter.place.get() {
-            Place::Left => return true,
-            Place::Granted => {
-                drop(line);
-                semacquire(&waiter.permit); // there, or on its way
-                return false;
-            }
-            Place::Queued => {}
+        if waiter.granted.get() {
+            drop(line);
+            semacquire(&waiter.permit); // there, or on its way
+            return false;
         }
         line.remove(waiter);
         let granted = self.grant(&mut line, self.state.load(Relaxed) & !WAITERS);

@@ -20,17 +20,11 @@ unsafe impl Send for Line {}
 pub(super) struct Waiter {
     pub(super) tokens: u64,
     pub(super) permit: AtomicU32,
-    /// These belong to the holder of the lock; but once it is `Granted`, `next` belongs to the giver.
-    pub(super) place: Cell<Place>,
+    /// Whether the waiter has been given its tokens, and unlinked. This field and the links belong to the holder of the
+    /// lock; but once it is granted, `next` belongs to the giver.
+    pub(super) granted: Cell<bool>,
     next: Cell<Option<NonNull<Waiter>>>,
     prev: Cell<Option<NonNull<Waiter>>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    Queued,
-    Granted,
-    Left,
 }
 
 impl Waiter {
@@ -38,7 +32,7 @@ impl Waiter {
         Self {
             tokens,
             permit: AtomicU32::new(0),
-            place: Cell::new(Place::Queued),
+            granted: Cell::new(false),
             next: Cell::new(None),
             prev: Cell::new(None),
         }
@@ -92,7 +86,6 @@ impl Line {
 
     /// Takes out one that gives up. Those that it kept waiting are to be served.
     pub(super) fn remove(&mut self, waiter: &Waiter) {
-        waiter.place.set(Place::Left);
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match next {
             // SAFETY: in line, hence alive, and the lock is held.
@@ -118,7 +111,7 @@ impl Line {
                 break;
             }
             held += waiter.tokens;
-            waiter.place.set(Place::Granted);
+            waiter.granted.set(true);
             self.first = waiter.next.get();
             last = Some(waiter);
         }
@@ -149,7 +142,7 @@ impl Granted {
 
 #[cold]
 fn wake(first: NonNull<Waiter>) {
-    // A goroutine may be made to give way as it grants, and may then be unwound: not between two of them.
+    // Grant to all of them before giving way.
     without_switching(|| {
         let mut at = Some(first);
         while let Some(waiter) = at {
