@@ -109,7 +109,7 @@ impl ErrGroup {
     /// Runs `f` as a goroutine of the group. If there is a [limit](ErrGroup::set_limit), and it is reached, waits until
     /// a goroutine of the group has ended.
     ///
-    /// A goroutine that ends by [`goexit`](goroutine::goexit), or is given up with its scheduler, has ended.
+    /// A goroutine that ends by [`goexit`](goroutine::goexit) has ended.
     ///
     /// # Panics
     ///
@@ -343,7 +343,7 @@ impl ErrGroup {
         self.inner.tasks.add(1);
         let task = Task { _token: token, count: Count(self.inner.clone()) };
         builder.go(move || {
-            // In this order: if it never begins, what it captures is dropped so, and `f` before the group knows.
+            // In this order: `f` is dropped before the group knows, also if no goroutine can be made.
             let (f, task) = (f, task);
             let group = &*task.count.0;
             let ended = catch_unwind(AssertUnwindSafe(|| {

@@ -258,8 +258,8 @@ impl Limiter {
 
     /// Waits until `n` events may happen at once.
     ///
-    /// Callers are served in the order in which they call. A caller that gives up, as its context is done or its
-    /// goroutine is unwound, gives its tokens back, as far as no later caller relies on them.
+    /// Callers are served in the order in which they call. A caller that gives up, as its context is done, gives its tokens
+    /// back, as far as no later caller relies on them.
     ///
     /// # Errors
     ///
@@ -277,10 +277,10 @@ impl Limiter {
         if delay.is_zero() {
             return Ok(());
         }
-        let back = CancelOnDrop(&reservation);
-        context::sleep(ctx, delay).map_err(Error::Context)?;
-        std::mem::forget(back);
-        Ok(())
+        context::sleep(ctx, delay).map_err(|why| {
+            reservation.cancel();
+            Error::Context(why)
+        })
     }
 
     fn can_ever_have(&self, n: u32) -> Result<(), Error> {
@@ -420,15 +420,6 @@ impl Reservation<'_> {
 impl fmt::Debug for Reservation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation").field("tokens", &self.tokens).field("delay", &self.delay()).finish()
-    }
-}
-
-/// The waiter has given up, or is unwound.
-struct CancelOnDrop<'a>(&'a Reservation<'a>);
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.give_back(now());
     }
 }
 

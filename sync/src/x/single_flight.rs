@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | take off | a call that finds no flight for its key | enters a flight into the map | runs its function |
 //! | join | any other call | takes a share in the flight, and marks it as shared | waits until it has landed |
-//! | land | the caller that has run its function, even if it is unwound | takes the flight off the map, unless a caller [forgot](SingleFlight::forget) it | if it is shared: stores what came of it, and lets the others go |
+//! | land | the caller that has run its function | takes the flight off the map, unless a caller [forgot](SingleFlight::forget) it | if it is shared: stores what came of it, and lets the others go |
 //!
 //! A flight that is off the map cannot be joined: what the landing finds there, shared or not, stays so.
 //!
@@ -47,9 +47,8 @@ use flight::{Came, InFlight, Landing, fly};
 /// what comes of that. When the call is over it is forgotten, and the next one is made anew: this is no cache.
 ///
 /// The result of a call is cloned for the callers that share it. If its function panics, all of them panic with the
-/// same value (see [`SharedPanic`](crate::SharedPanic)). If it ends its goroutine, by
-/// [`goexit`](sudog_runtime::goroutine) or because that is given up, those of them that are goroutines end like it;
-/// threads panic.
+/// same value (see [`SharedPanic`](crate::SharedPanic)). If it calls [`goexit`](sudog_runtime::goroutine), those of them
+/// that are goroutines end, too; threads panic.
 ///
 /// A function that calls for its own key waits for itself, for ever. What hashes, compares and drops keys, and the
 /// functions, run without any lock: they may call for other keys, wait, and panic.
@@ -122,7 +121,7 @@ impl<K, V, E> Flights<K, V, E> {
 pub struct Flight<V, E = Arc<dyn Error + Send + Sync>> {
     /// What the function has returned.
     pub result: Result<V, E>,
-    /// Whether the result was given to more than one caller (or was to be, and they have given up).
+    /// Whether the result was given to more than one caller (or was to be, and they gave up).
     pub shared: bool,
 }
 
@@ -178,10 +177,7 @@ impl<K, V, E> SingleFlight<K, V, E> {
 
     /// `f` runs no user code, and drops none.
     fn lock_map<T>(&self, f: impl FnOnce(&mut Flights<K, V, E>) -> T) -> T {
-        let mut flights = self.flights.lock();
-        let result = f(&mut flights);
-        drop(flights); // may be unwound; then it drops the result
-        result
+        f(&mut self.flights.lock())
     }
 }
 
@@ -304,7 +300,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// room for it. So a [`select!`](sudog_runtime::chan::select) can wait for the call beside other things.
     ///
     /// The call is under way when this returns: a later one for the key shares it. If the function panics, the process
-    /// ends, as in Go, since no caller waits in that goroutine. If it ends its goroutine, or its scheduler ends, the channel
+    /// ends, as in Go, since no caller waits in that goroutine. If it calls `goexit`, the channel
     /// is closed without a value (in Go it never gets one).
     ///
     /// Go: `DoChan`.
@@ -378,7 +374,6 @@ where
     let mut place = group.no_place(&key);
     let mut key = Some(key);
     loop {
-        // The landing is made under the lock: the unlock may be unwound, and drops it then.
         let ours = group.lock_map(|flights| match (flights.after(place), &mut key) {
             (None, key) => {
                 let (place, flight) = flights.add(place.hash, key.take().expect("taken once: see below"));

@@ -105,7 +105,7 @@ impl<K, V, E> InFlight<K, V, E> {
     }
 }
 
-/// A flight on its way, which lands even if its goroutine is unwound.
+/// A flight on its way, which lands even if no goroutine can be made for its function, or if what it drops panics.
 pub(super) struct Landing<G, K, V, E>
 where
     G: Deref<Target = SingleFlight<K, V, E>>,
@@ -124,7 +124,7 @@ impl<G: Deref<Target = SingleFlight<K, V, E>>, K, V, E> Landing<G, K, V, E> {
         Self { group, place, flight, outcome: None, over: false }
     }
 
-    /// Should this be unwound, it is to be called again.
+    /// Takes the flight off the map, and lets the callers that share it go.
     fn land(&mut self) {
         let (place, shared) = (self.place, &self.flight.shared);
         let (_off, shared) = self.group.lock_map(|flights| (flights.map.remove(&place), shared.load(Relaxed)));
