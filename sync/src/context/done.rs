@@ -15,7 +15,7 @@
 //! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
 //! | 3. settle | says that 2 is over. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
 //! | 4. end | the waits of threads and goroutines that are under way, of all of them |
-//! | 5. tell | tasks are woken, functions started; then alarms are called off, as an alarm keeps its scheduler from ending |
+//! | 5. tell | tasks are woken, functions started; then alarms are called off |
 //! | 6. leave | the parent's followers |
 //!
 //! A follower that steps 4 or 5 wake finds the outcome, set in step 1. A caller that finds the outcome also finds that waits

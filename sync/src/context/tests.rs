@@ -233,28 +233,6 @@ fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     assert!(channel.is_closed());
 }
 
-/// An alarm keeps its scheduler from ending: it is called off when the functions have been started.
-#[test]
-fn a_cancel_from_outside_starts_functions_of_a_scheduler_that_waits_for_the_alarm_only() {
-    static CALLS: AtomicU32 = AtomicU32::new(0);
-    for of_the_child in [false, true] {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let canceller = thread::spawn(move || {
-            let cancel: CancelFunc = receiver.recv().unwrap();
-            thread::sleep(Duration::from_millis(5)); // the scheduler is asleep by then; if not, this tests nothing
-            cancel.cancel();
-        });
-        sudog_runtime::goroutine::run_local(move || {
-            let (ctx, cancel) = with_timeout(&background(), LONG);
-            let child = if of_the_child { with_cancel(&ctx).0 } else { ctx };
-            after_func(&child, || _ = CALLS.fetch_add(1, SeqCst));
-            sender.send(cancel).unwrap();
-        });
-        canceller.join().unwrap();
-        assert_eq!(CALLS.load(SeqCst), 1 + u32::from(of_the_child));
-    }
-}
-
 /// Causes whose destructors panic: the first panic goes on, and all of them are dropped.
 #[test]
 fn causes_that_panic_are_all_dropped() {

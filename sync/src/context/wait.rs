@@ -77,8 +77,8 @@ impl Context {
     /// What a wait that goes through [`semacquire_limited`] gives up at, if it is to end with this context: its
     /// [`Cancel`](sudog_runtime::sema::Cancel), if it can be done at all, and its deadline, if it has one.
     ///
-    /// The deadline says nothing that the other would not. But a goroutine then has a timer of its own: it does not
-    /// wait for what can no longer come, though no goroutine of its own scheduler may have made this context.
+    /// The deadline says nothing that the `Cancel` would not. But a goroutine then has a timer of its own: in a bubble it
+    /// does not wait for what can no longer come, though no goroutine of the bubble may have made this context.
     ///
     /// [`Context::limited`] turns what comes of it into the context's error.
     #[inline]
