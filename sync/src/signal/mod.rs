@@ -11,17 +11,11 @@
 //! handler notes that it has arrived; a thread, which the first [`notify`] starts, sends it to each channel that wants it.
 //! It does not wait: a channel without room for it misses it. A signal that arrives again before it is sent is sent once.
 //!
-//! # Schedulers
+//! # Deadlocks
 //!
-//! | the goroutines of | that wait for a signal |
-//! |---|---|
-//! | [`run`](fn@sudog_runtime::goroutine::run) | are no deadlock: once a program has called [`notify`], none is reported any more, as in Go |
-//! | [`run_local`](fn@sudog_runtime::goroutine::run_local), a [`Scheduler`](sudog_runtime::goroutine::Scheduler) | keep it from being at rest, if one of its goroutines has called [`notify`], until [`stop`] |
-//! | the same, if a thread has called [`notify`] | are unwound when nothing else is left to do, unless the thread has a [`KeepAlive`](sudog_runtime::goroutine::KeepAlive) |
-//! | a bubble of [`synctest`](sudog_runtime::goroutine::synctest) | do not hold its clock, and are a deadlock when nothing else can come, as in Go: a signal comes from outside |
-//!
-//! So a `run_local` that has called [`notify`] does not return before it has called [`stop`], or [`reset`] or [`ignore`]
-//! for all signals of the channel. A `run` returns with its main goroutine.
+//! Goroutines that wait for a signal are no deadlock: once a program has called [`notify`], none is reported any more, as in
+//! Go. In a bubble of [`synctest`](sudog_runtime::goroutine::synctest) such goroutines do not hold the clock, and are a
+//! deadlock when nothing else can come, as in Go: a signal comes from outside.
 //!
 //! # Other handlers
 //!
@@ -56,7 +50,6 @@ mod relay;
 mod table;
 
 use sudog_runtime::chan::Chan;
-use sudog_runtime::goroutine::Awaited;
 
 pub use context::{Received, StopFunc, StopOnDrop, notify_context};
 pub use kind::Signal;
@@ -82,7 +75,7 @@ pub use kind::Signal;
 #[track_caller]
 pub fn notify(channel: &Chan<Signal>, signals: &[Signal]) {
     assert!(!channel.is_nil(), "os/signal: Notify using nil channel");
-    or_all(signals, |signals| table::add(channel, signals, Awaited::begin()));
+    or_all(signals, |signals| table::add(channel, signals));
 }
 
 /// Sends no more signals to a channel. Go's `signal.Stop`.

@@ -64,7 +64,7 @@ impl Relay {
     /// here, as it would have ended first.
     pub(super) fn quiesce(&self) {
         while self.delivering.fetch_add(0, Ordering::AcqRel) != 0 {
-            yield_now(); // of the thread: a goroutine is not unwound here
+            yield_now(); // of the thread: a handler runs on another
         }
     }
 

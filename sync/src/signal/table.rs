@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use sudog_runtime::chan::Chan;
-use sudog_runtime::goroutine::{Awaited, alarm};
+use sudog_runtime::goroutine::alarm;
 
 use super::hook::{self, Disposition, RELAY, set};
 use super::kind::Signal;
@@ -31,8 +31,6 @@ struct Table {
 struct Entry {
     channel: Chan<Signal>,
     wants: u64,
-    /// No deadlock is reported until the channel is removed.
-    _awaited: Awaited,
 }
 
 static TABLE: Mutex<Table> =
@@ -48,7 +46,7 @@ fn lock() -> MutexGuard<'static, Table> {
 /// # Panics
 ///
 /// If the system refuses a handler.
-pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal], awaited: Awaited) {
+pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal]) {
     hook::start(relay);
     let mut table = lock();
     table.install(signals);
@@ -56,7 +54,7 @@ pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal], awaited: Awaited) 
     table.ignored &= !wants;
     match table.entries.iter_mut().find(|entry| entry.channel == *channel) {
         Some(entry) => entry.wants |= wants,
-        None => table.entries.push(Entry { channel: channel.clone(), wants, _awaited: awaited }),
+        None => table.entries.push(Entry { channel: channel.clone(), wants }),
     }
     RELAY.want(wants);
     // After: one that was ignored does not do by default, in between, what it was not to do.
