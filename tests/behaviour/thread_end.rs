@@ -88,6 +88,23 @@ fn a_map() {
     assert_eq!(Arc::strong_count(&counted), 1, "the map is freed, and what it had");
 }
 
+/// The thread's first call finds an empty map, and needs no guard. A thread-local that is used before the first guard is
+/// destroyed after seize's.
+#[test]
+fn a_map_that_was_empty_at_first() {
+    let _watchdog = Watchdog::new();
+    let map = Arc::new(Map::new());
+    let theirs = map.clone();
+    let thread = thread::spawn(move || {
+        assert_eq!(theirs.load(&1), None);
+        let at_end = theirs.clone();
+        FIRST.with(|end| end.0.set(Some(Box::new(move || at_end.store(2, 2)))));
+        theirs.store(1, 1);
+    });
+    thread.join().unwrap();
+    assert_eq!((map.load(&1), map.load(&2)), (Some(1), Some(2)));
+}
+
 #[test]
 fn locks() {
     let (mutex, rw) = (Arc::new(Mutex::new(0_u64)), Arc::new(RwMutex::new(0_u64)));

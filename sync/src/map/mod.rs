@@ -14,9 +14,8 @@
 //! # What Go's contract asks for, and how it is kept
 //!
 //! * **Reads never wait.** A load is a walk down the trie, which needs no help from others.
-//! * **A `range` may do anything**, and takes a guard of its own. If it had the thread's, goroutines that range and wait
-//!   in turns would keep that for ever, and no memory would be freed. A key has one place in the order of the walk, so no
-//!   walk meets it twice, wherever it moves.
+//! * **A `range` may do anything**, and takes a guard of its own: see [`reclaim`]. A key has one place in the order of the
+//!   walk, so no walk meets it twice, wherever it moves.
 //! * **Keys of one hash** are in a list. `range` and growth do not depend on how many there are.
 //! * **The order of all methods is one that all threads agree on**, as accesses of slots are SeqCst.
 //! * **`clear` is one exchange of the root**, as in Go.
@@ -34,10 +33,8 @@
 //! Goroutines of one thread share the thread's guard, a count of readers. They may come and go in any order; memory is
 //! freed when the count is 0.
 //!
-//! A goroutine may be left for ever in user code that a method calls: a destructor, `==` or `clone` that waits when its
-//! set ends, below an `extern "C"` frame or where panics abort. Then the count of its thread never falls to 0: what
-//! others remove from this map from then on stays in memory until the map is freed. If its thread ends, the same goes for all
-//! maps: `reclaim` says why.
+//! A goroutine that waits for ever in `==` or `clone` keeps the count of its thread above 0: what others remove from
+//! this map from then on stays in memory until the map is freed.
 //!
 //! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in 1.27.3. That trie has a mutex for each node.
 
@@ -50,16 +47,16 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use sudog_runtime::shim::system::OnceLock;
 
-use reclaim::{Enter, OfThread, Own};
+use reclaim::{Collector, Shield};
 use trie::{Entry, New, Share, Trie};
 
-/// Calls a method with the way to its guard, as its first argument: the thread's, or one of its own.
+/// Calls a method with the function that makes its guard, as the first argument.
 macro_rules! under_a_guard {
     ($this:ident.$method:ident($($argument:expr),*)) => {
-        if reclaim::is_usable() || reclaim::begins() {
-            $this.$method(OfThread, $($argument),*)
+        if reclaim::is_registered() {
+            $this.$method(Collector::enter, $($argument),*)
         } else {
-            reclaim::slowly(|| $this.$method(Own, $($argument),*))
+            reclaim::slowly(|| $this.$method(Collector::enter_owned, $($argument),*))
         }
     };
 }
@@ -249,7 +246,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// ```
     pub fn range(&self, mut f: impl FnMut(&K, &V) -> bool) {
         let Some(table) = self.table.get() else { return };
-        let guard = table.trie.collector().enter_own();
+        let guard = table.trie.collector().enter_owned();
         table.trie.walk(&guard, &mut |entry| f(&entry.key, &entry.value));
     }
 
@@ -275,37 +272,50 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
 /// Each operation under a guard.
 impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     #[inline]
-    fn load_under<Q: Hash + Eq + ?Sized>(&self, guard: impl Enter, key: &Q) -> Option<V>
+    fn load_under<'a, G: Shield, Q: Hash + Eq + ?Sized>(
+        &'a self,
+        enter: impl FnOnce(&'a Collector) -> G,
+        key: &Q,
+    ) -> Option<V>
     where
         K: Borrow<Q>,
         V: Clone,
     {
         let table = self.table.get()?;
         let hash = table.hash(key);
-        let guard = guard.enter(table.trie.collector());
+        let guard = enter(table.trie.collector());
         let found = table.trie.find(hash, &guard, |there| there.borrow() == key)?;
         Some(found.value.clone())
     }
 
     #[inline]
-    fn share_under<Q: Hash + Eq + ?Sized>(&self, guard: impl Enter, key: &Q) -> Option<Share<K, V>>
+    fn share_under<'a, G: Shield, Q: Hash + Eq + ?Sized>(
+        &'a self,
+        enter: impl FnOnce(&'a Collector) -> G,
+        key: &Q,
+    ) -> Option<Share<K, V>>
     where
         K: Borrow<Q>,
     {
         let table = self.table.get()?;
         let hash = table.hash(key);
-        let guard = guard.enter(table.trie.collector());
+        let guard = enter(table.trie.collector());
         table.trie.share(hash, &guard, |there| there.borrow() == key)
     }
 
     #[inline]
-    fn load_or_store_under(&self, guard: impl Enter, key: K, value: V) -> (V, bool)
+    fn load_or_store_under<'a, G: Shield>(
+        &'a self,
+        enter: impl FnOnce(&'a Collector) -> G,
+        key: K,
+        value: V,
+    ) -> (V, bool)
     where
         V: Clone,
     {
         let table = self.table();
         let hash = table.hash(&key);
-        let guard = guard.enter(table.trie.collector());
+        let guard = enter(table.trie.collector());
         let mut new = New::Parts(key, value);
         match table.trie.put(hash, &guard, &mut new, |there| there.is_none()) {
             Ok((stored, _)) => (stored.value.clone(), false),
@@ -317,30 +327,42 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     }
 
     #[inline]
-    fn compare_and_swap_under(&self, guard: impl Enter, key: K, old: &V, new: V) -> bool
+    fn compare_and_swap_under<'a, G: Shield>(
+        &'a self,
+        enter: impl FnOnce(&'a Collector) -> G,
+        key: K,
+        old: &V,
+        new: V,
+    ) -> bool
     where
         V: PartialEq,
     {
         let Some(table) = self.table.get() else { return false };
         let hash = table.hash(&key);
-        let guard = guard.enter(table.trie.collector());
+        let guard = enter(table.trie.collector());
         let mut new = New::Parts(key, new);
         table.trie.put(hash, &guard, &mut new, |there| there.is_some_and(|there| there.value == *old)).is_ok()
     }
 
     #[inline]
-    fn put_under<R>(&self, guard: impl Enter, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
+    fn put_under<'a, G: Shield, R>(
+        &'a self,
+        enter: impl FnOnce(&'a Collector) -> G,
+        key: K,
+        value: V,
+        old: impl FnOnce(&Entry<K, V>) -> R,
+    ) -> Option<R> {
         let table = self.table();
         let hash = table.hash(&key);
-        let guard = guard.enter(table.trie.collector());
+        let guard = enter(table.trie.collector());
         let mut new = New::Parts(key, value);
         table.trie.put(hash, &guard, &mut new, |_| true).ok()?.1.map(old)
     }
 
     #[inline]
-    fn remove_under<Q, R>(
-        &self,
-        guard: impl Enter,
+    fn remove_under<'a, G: Shield, Q, R>(
+        &'a self,
+        enter: impl FnOnce(&'a Collector) -> G,
         key: &Q,
         wants: impl FnMut(&Entry<K, V>) -> bool,
         old: impl FnOnce(&Entry<K, V>) -> R,
@@ -351,14 +373,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     {
         let table = self.table.get()?;
         let hash = table.hash(key);
-        let guard = guard.enter(table.trie.collector());
+        let guard = enter(table.trie.collector());
         table.trie.remove(hash, &guard, |there| there.borrow() == key, wants).map(old)
     }
 }
 
 impl<K, V, S> Table<K, V, S> {
-    fn clear_under(&self, guard: impl Enter) {
-        self.trie.clear(&guard.enter(self.trie.collector()));
+    fn clear_under<'a, G: Shield>(&'a self, enter: impl FnOnce(&'a Collector) -> G) {
+        self.trie.clear(&enter(self.trie.collector()));
     }
 }
 

@@ -194,13 +194,17 @@ impl<'g, K, V> Child<'g, K, V> {
     #[inline(always)]
     unsafe fn of(word: Word) -> Self {
         let tag = word.addr() & TAG;
+        // Bits are tested, and the address of an entry, whose tag is 0, is taken as it is: this is the path of a load.
         // SAFETY: the tag was set with the address, and says what is there. It is there: the guard keeps it.
         unsafe {
-            match tag {
-                NODE => Self::Node(&*untagged(word)),
-                LIST => Self::List(&*untagged(word)),
-                _ if word.is_null() => Self::Empty,
-                _ => Self::Entry(&*untagged(word)),
+            if tag & NODE != 0 {
+                Self::Node(&*untagged(word))
+            } else if tag & LIST != 0 {
+                Self::List(&*untagged(word))
+            } else if word.is_null() {
+                Self::Empty
+            } else {
+                Self::Entry(&*word.cast())
             }
         }
     }
@@ -350,7 +354,9 @@ impl<K, V> Drop for Trie<K, V> {
 impl<'g, K, V> Place<'g, K, V> {
     #[inline(always)]
     fn child(&self) -> Child<'g, K, V> {
-        // SAFETY: `seek` has loaded it, under a guard that lasts for `'g`.
+        // SAFETY: `seek` goes on from a node to what is below it, so the word of a place is no node.
+        unsafe { std::hint::assert_unchecked(self.word.addr() & NODE == 0) };
+        // SAFETY: `seek` has loaded the word, under a guard that lasts for `'g`.
         unsafe { Child::of(self.word) }
     }
 
@@ -821,7 +827,7 @@ mod model {
 
         fn keys(&self) -> Vec<u32> {
             let mut keys = Vec::new();
-            self.trie.walk(&self.trie.collector().enter_own(), &mut |entry| {
+            self.trie.walk(&self.trie.collector().enter_owned(), &mut |entry| {
                 keys.push(entry.key.0);
                 true
             });
