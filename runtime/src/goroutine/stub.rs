@@ -112,15 +112,23 @@ pub(crate) fn id() -> u64 {
     0
 }
 
+#[cfg(sudog_loom)]
+pub use crate::shim::model::{active_set, set_active_set};
+
+/// Returns null: there are no goroutines.
+#[cfg(not(sudog_loom))]
+#[must_use]
+pub fn active_set() -> *const () {
+    std::ptr::null()
+}
+
+/// Does nothing: there are no goroutines.
+#[cfg(not(sudog_loom))]
+pub fn set_active_set(_: *const ()) {}
+
 /// No: there are no goroutines.
 #[must_use]
 pub fn is_ending() -> bool {
-    false
-}
-
-/// The same.
-#[must_use]
-pub fn is_condemned() -> bool {
     false
 }
 

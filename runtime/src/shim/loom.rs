@@ -93,6 +93,17 @@ pub mod model {
 
     loom::thread_local! {
         static GOROUTINE: Cell<bool> = Cell::new(false);
+        static ACTIVE_SET: Cell<*const ()> = Cell::new(std::ptr::null());
+    }
+
+    /// Returns what the calling thread has set, which stands for a fibre of `sudog-csp`.
+    pub fn active_set() -> *const () {
+        ACTIVE_SET.with(Cell::get)
+    }
+
+    /// Sets the calling thread's [`active_set`].
+    pub fn set_active_set(set: *const ()) {
+        ACTIVE_SET.with(|place| place.set(set));
     }
 
     /// From now on this thread behaves like a goroutine where the two behave differently; it parks as a thread.

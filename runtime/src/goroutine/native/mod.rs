@@ -48,9 +48,9 @@ pub use alarm::alarms::Awaited;
 #[doc(hidden)]
 pub use alarm::deferred::{Alarm, Home, alarm};
 #[doc(hidden)]
-pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
+pub use fibre::condemned::{condemn, is_alone, is_ending};
 #[doc(hidden)]
-pub use fibre::current::MustReturn;
+pub use fibre::current::{MustReturn, active_set, set_active_set};
 #[doc(hidden)]
 pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]

@@ -1,13 +1,4 @@
 //! The end of a goroutine that waits for what can no longer come, while its scheduler goes on. For `sudog-csp`.
-//!
-//! | | a goroutine of a scheduler that is over | a condemned one |
-//! |---|---|---|
-//! | learns of it | where it waits: it is resumed for that | from the call that found out |
-//! | if it swallows its end | each wait ends it again | each call that asks ([`is_condemned`]) ends it again |
-//! | while it unwinds | its destructors may wait, and switch | they may not switch, as in any panic |
-//!
-//! A fibre runs one goroutine after another, and ids are not used twice: so the mark is the goroutine's id, and no start
-//! of a goroutine has to reset it.
 
 use crate::shim::system::thread;
 
@@ -27,13 +18,6 @@ pub fn is_ending() -> bool {
     })
 }
 
-/// Whether the caller is a goroutine that has been condemned, and goes on.
-#[inline]
-#[must_use]
-pub fn is_condemned() -> bool {
-    current::fibre().is_some_and(|fibre| fibre.condemned.get() == fibre.id.get())
-}
-
 /// Whether nothing else on the caller's worker can run, by itself or by the clock; and how many external sources of work its
 /// scheduler has. `None` if the caller is no goroutine.
 #[must_use]
@@ -49,7 +33,6 @@ pub fn is_alone() -> Option<(bool, u32)> {
 #[cold]
 pub fn condemn() {
     let Some(fibre) = current::fibre() else { return };
-    fibre.condemned.set(fibre.id.get());
     let may = cfg!(panic = "unwind") && fibre.must_return.get() == 0 && !is_ending();
     if may && reaches_a_catch() {
         current::unwind();

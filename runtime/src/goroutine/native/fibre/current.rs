@@ -65,6 +65,24 @@ pub(crate) fn fibre() -> Option<&'static Fibre> {
     CURRENT.with(|here| here.fibre.get())
 }
 
+/// Returns the active set (of `sudog-csp`) that the calling goroutine belongs to: what the goroutine has set, else null.
+/// Null for a thread.
+///
+/// A goroutine-local would cost a hash lookup at each wait on a channel, and an allocation in each goroutine that waits.
+#[inline]
+#[must_use]
+pub fn active_set() -> *const () {
+    fibre().map_or(ptr::null(), |fibre| fibre.active_set.get())
+}
+
+/// Sets the [`active_set`] of the calling goroutine, which must reset it to null before it ends. Does nothing on a thread.
+#[inline]
+pub fn set_active_set(set: *const ()) {
+    if let Some(fibre) = fibre() {
+        fibre.active_set.set(set);
+    }
+}
+
 /// Whether the thread was panicking when it became a worker: so its goroutines look as if they panicked.
 pub(crate) fn panicked_before() -> bool {
     CURRENT.with(|here| here.panicked_before.get())
