@@ -11,10 +11,11 @@ fn main() {
     figures::exchange(count);
     figures::lists(count);
     for n in [count / 10, count] {
-        figures::readers(n, true);
-        figures::readers(n, false);
-        figures::pipeline(n, true);
-        figures::pipeline(n, false);
+        for in_set in [false, true] {
+            figures::readers(n, in_set);
+            figures::pipeline(n, in_set);
+        }
+        figures::cycle(n);
     }
 }
 
@@ -28,16 +29,26 @@ mod figures {
     use std::time::Instant;
 
     use sudog::chan::Chan;
-    use sudog::csp::{make_channel, make_ends};
+    use sudog::csp::{self, ActiveSet, make_channel, make_ends, spawn_fibre_on};
     use sudog::runtime::{gosched, num_goroutine};
-    use sudog::{go, run_local};
+    use sudog::{Builder, Placement, spawn};
 
     fn per(since: Instant, n: usize) -> f64 {
         since.elapsed().as_nanos() as f64 / n.max(1) as f64
     }
 
-    fn fate(unwound: bool) -> &'static str {
-        if unwound { "to be unwound" } else { "to be told" }
+    fn place(in_set: bool) -> &'static str {
+        if in_set { "in a set" } else { "outside of sets" }
+    }
+
+    /// Runs `main` as a goroutine, in a set of its own or in none.
+    fn run(in_set: bool, main: impl FnOnce() + Send + 'static) {
+        if in_set { csp::run(main) } else { spawn(main).join().expect("no panic") }
+    }
+
+    /// Starts a fibre on the caller's worker, in the caller's set if there is one.
+    fn start<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) {
+        drop(spawn_fibre_on(Placement::Here, f));
     }
 
     /// What the process has in memory, in bytes; 0 where the system does not say.
@@ -48,19 +59,22 @@ mod figures {
 
     /// `n` values, one after the other.
     pub(crate) fn exchange(n: usize) {
-        run_local(|| {
-            let [mut to, mut from] = make_channel::<usize, 2>();
-            let since = Instant::now();
-            go(move || (0..n).for_each(|i| to.write(i).unwrap()));
-            for i in 0..n {
-                assert_eq!(from.read(), Ok(i));
-            }
-            println!("exchange, one worker: {:.1} ns", per(since, n));
-
+        for in_set in [false, true] {
+            run(in_set, move || {
+                let [mut to, mut from] = make_channel::<usize, 2>();
+                let since = Instant::now();
+                start(move || (0..n).for_each(|i| to.write(i).unwrap()));
+                for i in 0..n {
+                    assert_eq!(from.read(), Ok(i));
+                }
+                println!("exchange, one worker, {}: {:.1} ns", place(in_set), per(since, n));
+            });
+        }
+        run(false, move || {
             let chan = Chan::new(0);
             let sends = chan.clone();
             let since = Instant::now();
-            go(move || (0..n).for_each(|i| sends.send(i)));
+            Builder::new().on(Placement::Here).go(move || (0..n).for_each(|i| sends.send(i)));
             for i in 0..n {
                 assert_eq!(chan.recv(), Some(i));
             }
@@ -113,23 +127,23 @@ mod figures {
     }
 
     /// All hang on one channel; then the last writer goes.
-    pub(crate) fn readers(n: usize, unwound: bool) {
-        run_local(move || {
-            let before = resident();
+    pub(crate) fn readers(n: usize, in_set: bool) {
+        run(in_set, move || {
+            let (before, others) = (resident(), num_goroutine());
             let mut ends = make_ends::<u32>(n + 1);
             let writer = ends.pop().unwrap();
             for mut end in ends {
-                go(move || _ = if unwound { end.read() } else { end.read_or_err() });
+                start(move || end.read());
             }
             while writer.readers() < n {
                 gosched();
             }
             let bytes = resident().saturating_sub(before) / n.max(1);
-            println!("{n} readers hang, {}: {bytes} bytes each more", fate(unwound));
+            println!("{n} readers hang, {}: {bytes} bytes each more", place(in_set));
             let since = Instant::now();
             drop(writer);
             println!("  the last writer goes: {:.0} ns each, for the drop", per(since, n));
-            while num_goroutine() > 1 {
+            while num_goroutine() > others {
                 gosched();
             }
             println!("  until all have ended: {:.0} ns each", per(since, n));
@@ -137,18 +151,17 @@ mod figures {
     }
 
     /// Each hangs on the one before; then the first end goes.
-    pub(crate) fn pipeline(n: usize, unwound: bool) {
+    pub(crate) fn pipeline(n: usize, in_set: bool) {
         static BEGUN: AtomicUsize = AtomicUsize::new(0);
         BEGUN.store(0, Relaxed);
-        run_local(move || {
+        run(in_set, move || {
+            let others = num_goroutine();
             let [first, mut from] = make_channel::<u32, 2>();
             for _ in 0..n {
                 let [mut to, next] = make_channel::<u32, 2>();
-                go(move || {
+                start(move || {
                     BEGUN.fetch_add(1, Relaxed);
-                    loop {
-                        let value = if unwound { from.read() } else { from.read_or_err() };
-                        let Ok(value) = value else { return };
+                    while let Ok(value) = from.read() {
                         to.write(value).unwrap();
                     }
                 });
@@ -158,13 +171,32 @@ mod figures {
                 gosched();
             }
             gosched(); // one whose time slice was over then hangs now
-            println!("a pipeline of {n} hangs, {}", fate(unwound));
+            println!("a pipeline of {n} hangs, {}", place(in_set));
             let since = Instant::now();
             drop(first);
-            while num_goroutine() > 1 {
+            while num_goroutine() > others {
                 gosched();
             }
             println!("  until all have ended, by a cascade: {:.0} ns each", per(since, n));
         });
+    }
+
+    /// Each hangs on the one before, and the first on the last; then their set is dropped.
+    pub(crate) fn cycle(n: usize) {
+        let mut set = ActiveSet::new();
+        set.run(move || {
+            let [first, mut from] = make_channel::<u32, 2>();
+            let mut first = Some(first);
+            for i in 0..n {
+                let [to, next] = make_channel::<u32, 2>();
+                let to = if i == n - 1 { first.take() } else { Some(to) };
+                start(move || (from.read(), to));
+                from = next;
+            }
+        });
+        println!("a cycle of {n} hangs");
+        let since = Instant::now();
+        drop(set);
+        println!("  until all have ended, by the drop of the set: {:.0} ns each", per(since, n));
     }
 }

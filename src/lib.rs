@@ -66,9 +66,8 @@ pub use sudog_net as net;
 pub use sudog_runtime::goroutine::synctest;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::{
-    Builder, JoinHandle, KeepAlive, LocalKey, OnPanic, Placement, Scheduler, Scope, ScopedJoinHandle, block_on,
-    block_on_limited, blocking, blocking_static, compute, go, go_async, on_goroutine, run, run_local, scope, spawn,
-    spawn_async, without_switching,
+    Builder, JoinHandle, LocalKey, OnPanic, Placement, Scope, ScopedJoinHandle, block_on, block_on_limited, blocking,
+    compute, go, go_async, on_goroutine, run, scope, spawn, spawn_async, without_switching,
 };
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};

@@ -35,7 +35,7 @@ pub struct End<T> {
 impl<T> UnwindSafe for End<T> {}
 impl<T> RefUnwindSafe for End<T> {}
 
-/// A new channel, by its ends, as many as are asked for.
+/// Makes a channel, and returns its `N` ends.
 ///
 /// The source's `make_channel` says in its text that it returns several, and returns one.
 ///
@@ -53,7 +53,7 @@ pub fn make_channel<T, const N: usize>() -> [End<T>; N] {
     std::array::from_fn(|_| End { channel: channel.clone(), values: PhantomData })
 }
 
-/// A new channel with as many ends as are asked for.
+/// Makes a channel, and returns its `n` ends.
 ///
 /// # Examples
 ///
@@ -68,7 +68,7 @@ pub fn make_ends<T>(n: usize) -> Vec<End<T>> {
 }
 
 impl<T> End<T> {
-    /// Another end of the same channel. Of a channel that is dead, a dead one.
+    /// Makes another end of the same channel. If the channel is dead, the new end is dead too.
     ///
     /// # Examples
     ///
@@ -83,25 +83,25 @@ impl<T> End<T> {
         Self { channel: self.channel.clone(), values: PhantomData }
     }
 
-    /// Whether the two are ends of one channel.
+    /// Returns whether the two are ends of one channel.
     #[must_use]
     pub fn same_channel(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.channel, &other.channel)
     }
 
-    /// Whether no partner can ever come: a read or a write would end its fibre.
+    /// Returns whether the channel is dead: no partner can ever come, and each read and write fails.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.channel.is_dead()
     }
 
-    /// How many fibres hang on the channel, to read.
+    /// Returns how many fibres hang on the channel to read.
     #[must_use]
     pub fn readers(&self) -> usize {
         self.hanging(Dir::Read)
     }
 
-    /// How many fibres hang on the channel, to write.
+    /// Returns how many fibres hang on the channel to write.
     #[must_use]
     pub fn writers(&self) -> usize {
         self.hanging(Dir::Write)
@@ -114,8 +114,8 @@ impl<T> End<T> {
 }
 
 impl<T> Drop for End<T> {
-    /// The last end through which a partner could come ends the fibres that hang; those on other workers, and on this one,
-    /// unwind when it is their turn, not in this call.
+    /// The last end through which a partner could come ends the channel: the fibres that hang get
+    /// [`Reclaimed`](crate::Reclaimed), each on its own worker when its turn comes, not in this call.
     fn drop(&mut self) {
         if let Some(hanging) = self.channel.drop_end() {
             hanging.wake();

@@ -2,15 +2,36 @@
 
 use std::fmt;
 
-/// No end is left through which a partner could come.
+/// No partner can come: no end is left through which one could, or the caller's [`ActiveSet`](crate::ActiveSet) has been
+/// dropped.
 ///
-/// The caller is a thread, or a fibre that cannot be unwound where it is: any other fibre has been ended instead.
+/// A fibre that gets this is to return. That is what `?` does: a read's and a write's error both convert to `Reclaimed`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog::csp::{End, Reclaimed};
+///
+/// /// Ends with its partners.
+/// fn squares(mut from: End<u64>, mut to: End<u64>) -> Result<(), Reclaimed> {
+///     loop {
+///         let n = from.read()?;
+///         to.write(n * n)?;
+///     }
+/// }
+/// # let [from, to] = sudog::csp::make_channel::<u64, 2>();
+/// # drop((from, to));
+/// # let [a] = sudog::csp::make_channel(); let [b] = sudog::csp::make_channel();
+/// # assert_eq!(squares(a, b), Err(Reclaimed));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reclaimed;
 
 impl fmt::Display for Reclaimed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no partner can come: the other ends of the channel are gone, or hang on it too")
+        f.write_str(
+            "no partner can come: the other ends of the channel are gone or hang too, or the active set was dropped",
+        )
     }
 }
 
@@ -38,6 +59,14 @@ impl fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+impl Failed {
+    /// The error of a read or a write without a limit.
+    pub(crate) fn without_limit(self) -> Reclaimed {
+        debug_assert_eq!(self, Self::Reclaimed, "no limit was set");
+        Reclaimed
+    }
+}
 
 impl From<Reclaimed> for Failed {
     fn from(_: Reclaimed) -> Self {
@@ -67,3 +96,17 @@ impl<T, W: fmt::Display> fmt::Display for Unwritten<T, W> {
 }
 
 impl<T, W: std::error::Error> std::error::Error for Unwritten<T, W> {}
+
+/// Drops the value.
+impl<T> From<Unwritten<T>> for Reclaimed {
+    fn from(unwritten: Unwritten<T>) -> Self {
+        unwritten.why
+    }
+}
+
+/// Drops the value.
+impl<T> From<Unwritten<T, Self>> for Failed {
+    fn from(unwritten: Unwritten<T, Self>) -> Self {
+        unwritten.why
+    }
+}

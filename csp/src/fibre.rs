@@ -1,27 +1,27 @@
-//! Starting a fibre in the order of a call.
+//! Starting fibres: in the order of a call, or anywhere.
 
 use sudog_runtime::goroutine::{Builder, JoinHandle, Placement};
 
-/// Starts a fibre that runs at once; the caller, if it is a goroutine, goes to the end of its worker's run queue. The
-/// source's `spawn_fibre`. Go's `go`, and `spawn`, queue the child, and the caller goes on: both kinds start goroutines,
-/// and any goroutine may use the channels.
+use crate::set::{Body, Member};
+
+/// Starts a fibre that runs at once; a caller that is a goroutine goes to the end of its worker's run queue. The
+/// source's `spawn_fibre`. Go's `go`, and `spawn`, queue the child, and the caller goes on.
 ///
-/// The fibre stays on the caller's worker. If the caller's time slice is over, the fibres in the run queue have their turn
-/// first. A caller that is a thread goes on, and the fibre runs in the background.
+/// The fibre belongs to the caller's [`ActiveSet`](crate::ActiveSet), if the caller belongs to one, and stays on the
+/// caller's worker. If the caller's time slice is over, the fibres in the run queue have their turn first. A caller that is
+/// a thread goes on, and the fibre runs in the background.
 ///
-/// The handle may be dropped: the fibre runs on. `join` returns [`Goexit`](sudog_runtime::goroutine::Goexit) for a fibre
-/// that was reclaimed.
+/// The handle may be dropped: the fibre runs on.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use sudog::csp::spawn_fibre;
-/// use sudog::run_local;
+/// use sudog::csp::{self, spawn_fibre};
 ///
 /// static TRACE: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 ///
-/// run_local(|| {
+/// csp::run(|| {
 ///     let child = spawn_fibre(|| TRACE.lock().unwrap().push("child"));
 ///     TRACE.lock().unwrap().push("parent");
 ///     child.join().unwrap();
@@ -33,5 +33,42 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    Builder::new().on(Placement::First).spawn(f)
+    spawn_fibre_on(Placement::First, f)
+}
+
+/// [`spawn_fibre`] with a choice of the worker: with [`Placement::Any`] the child is queued, and any worker may take it, so
+/// that several threads serve one set.
+///
+/// # Panics
+///
+/// If the fibre is placed on a worker that does not exist.
+///
+/// # Examples
+///
+/// ```
+/// use sudog::Placement;
+/// use sudog::csp::{self, make_channel, spawn_fibre_on};
+///
+/// let sum = csp::run(|| {
+///     let [output, mut input] = make_channel::<u64, 2>();
+///     for n in 1..=4 {
+///         let mut output = output.dup();
+///         spawn_fibre_on(Placement::Any, move || output.write(n));
+///     }
+///     drop(output);
+///     let mut sum = 0;
+///     while let Ok(n) = input.read() {
+///         sum += n;
+///     }
+///     sum
+/// });
+/// assert_eq!(sum, 10);
+/// ```
+pub fn spawn_fibre_on<T, F>(placement: Placement, f: F) -> JoinHandle<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let body = Body::new(f, Member::of_caller());
+    Builder::new().on(placement).spawn(move || body.run())
 }

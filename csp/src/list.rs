@@ -1,24 +1,32 @@
-//! A channel's list of fibres that hang on it: empty, or all readers, or all writers. First in, first out; each entry is
-//! on its fibre's own stack.
+//! The waiters of fibres that hang, and the lists that link them: the list of a channel, and that of an active set.
 //!
-//! | field of an entry | read and written |
+//! The list of a channel is empty, or all readers, or all writers. First in, first out. Each waiter is on the stack of its
+//! own fibre.
+//!
+//! | field of a waiter | read and written |
 //! |---|---|
-//! | `g`, `slot`, `counted` | fixed before it is pushed |
-//! | `place`, `next`, `prev` | by the owner of the channel's lock while it is in the list; then by what has taken it out |
-//! | the value at `slot` | by its fibre, before it is pushed and after it was readied; by the partner that has taken it |
+//! | `g`, `slot`, `limited`, `channel`, `set` | fixed before the waiter is pushed |
+//! | `place`, `in_channel` | by the owner of the channel's lock while the waiter is listed; then by the G that has taken it out |
+//! | `in_set` | by the owner of the set's lock |
+//! | the value at `slot` | by the waiter's fibre before the push and after its `ready`; between by the partner that has taken it |
 //!
-//! | place | it is | next |
+//! | place | the waiter is | next |
 //! |---|---|---|
-//! | `Nowhere` | in no list: new, or it has left by itself | `Listed` |
-//! | `Listed` | in the list; or, if the channel is dead, in the hands of what ended the channel | `Met`, `Nowhere` |
+//! | `Nowhere` | in no list: new, or its fibre or a cancel has taken it out | `Listed` |
+//! | `Listed` | in the channel's list; or, if the channel is dead, in the hands of the G that ended the channel | `Met`, `Reclaimed`, `Nowhere` |
 //! | `Met` | taken out by a partner, which readies it | |
+//! | `Reclaimed` | taken out by the end of its active set, which readies it | |
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use sudog_runtime::G;
 use sudog_runtime::shim::Cell;
 
-/// What a fibre hangs for.
+use crate::channel::Channel;
+use crate::set::Set;
+
+/// The operation for which a fibre hangs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dir {
     Read,
@@ -39,110 +47,186 @@ pub(crate) enum Place {
     Nowhere,
     Listed,
     Met,
+    Reclaimed,
 }
 
 type Link = Option<NonNull<Waiter>>;
 
-/// One fibre that hangs.
-pub(crate) struct Waiter {
-    pub(crate) g: *const G,
-    /// Where a writer's value is, or where a reader wants it.
-    pub(crate) slot: *mut (),
-    /// Its end counts although it hangs: it comes back by itself.
-    pub(crate) counted: bool,
-    pub(crate) place: Cell<Place>,
+/// The neighbours of a waiter in one list.
+pub(crate) struct Links {
     next: Cell<Link>,
     prev: Cell<Link>,
 }
 
-impl Waiter {
-    pub(crate) fn new(g: *const G, slot: *mut (), counted: bool) -> Self {
-        let (next, prev) = (Cell::new(None), Cell::new(None));
-        Self { g, slot, counted, place: Cell::new(Place::Nowhere), next, prev }
+impl Links {
+    fn new() -> Self {
+        Self { next: Cell::new(None), prev: Cell::new(None) }
     }
 }
 
-/// The list, under its channel's lock.
-pub(crate) struct List {
-    /// What its entries are, if there are any.
-    dir: Dir,
+/// One fibre that hangs.
+pub(crate) struct Waiter {
+    pub(crate) g: *const G,
+    /// Address of a writer's value, or of the room for a reader's.
+    pub(crate) slot: *mut (),
+    /// The wait has a deadline or a cancel: the fibre comes back by itself, so its end counts and its set stays awake.
+    pub(crate) limited: bool,
+    /// The channel, from [`Arc::as_ptr`](std::sync::Arc::as_ptr).
+    pub(crate) channel: *const Channel,
+    /// The active set that the fibre belongs to; null if there is none.
+    pub(crate) set: *const Set,
+    pub(crate) place: Cell<Place>,
+    in_channel: Links,
+    in_set: Links,
+}
+
+impl Waiter {
+    pub(crate) fn new(g: *const G, slot: *mut (), limited: bool, channel: *const Channel, set: *const Set) -> Self {
+        let place = Cell::new(Place::Nowhere);
+        Self { g, slot, limited, channel, set, place, in_channel: Links::new(), in_set: Links::new() }
+    }
+}
+
+/// Selects the links of a waiter that a [`Chain`] uses.
+pub(crate) trait Which {
+    fn links(waiter: &Waiter) -> &Links;
+}
+
+pub(crate) struct InChannel;
+pub(crate) struct InSet;
+
+impl Which for InChannel {
+    fn links(waiter: &Waiter) -> &Links {
+        &waiter.in_channel
+    }
+}
+
+impl Which for InSet {
+    fn links(waiter: &Waiter) -> &Links {
+        &waiter.in_set
+    }
+}
+
+/// A list of waiters, linked through themselves, under a lock of its owner's.
+pub(crate) struct Chain<W> {
     first: Link,
     last: Link,
+    which: PhantomData<W>,
+}
+
+impl<W: Which> Chain<W> {
+    pub(crate) const fn new() -> Self {
+        Self { first: None, last: None, which: PhantomData }
+    }
+
+    pub(crate) fn first(&self) -> Option<NonNull<Waiter>> {
+        self.first
+    }
+
+    /// Appends a waiter.
+    ///
+    /// # Safety
+    ///
+    /// - The chain's lock is held, as for all methods.
+    /// - No chain of this kind has the waiter. The waiter stays alive and in place until this chain has it no more.
+    pub(crate) unsafe fn push(&mut self, waiter: &Waiter) {
+        let this = Some(NonNull::from(waiter));
+        let last = std::mem::replace(&mut self.last, this);
+        W::links(waiter).next.set(None);
+        W::links(waiter).prev.set(last);
+        match last {
+            // SAFETY: `last` is in this chain, hence alive, and the lock is held.
+            Some(last) => W::links(unsafe { last.as_ref() }).next.set(this),
+            None => self.first = this,
+        }
+    }
+
+    /// Takes a waiter out.
+    ///
+    /// # Safety
+    ///
+    /// The chain's lock is held, and this chain has the waiter.
+    pub(crate) unsafe fn remove(&mut self, waiter: &Waiter) {
+        let (prev, next) = (W::links(waiter).prev.get(), W::links(waiter).next.get());
+        match prev {
+            // SAFETY: `prev` is in this chain, hence alive, and the lock is held.
+            Some(prev) => W::links(unsafe { prev.as_ref() }).next.set(next),
+            None => self.first = next,
+        }
+        match next {
+            // SAFETY: `next` is in this chain, hence alive, and the lock is held.
+            Some(next) => W::links(unsafe { next.as_ref() }).prev.set(prev),
+            None => self.last = prev,
+        }
+    }
+}
+
+/// The list of a channel, under the channel's lock.
+pub(crate) struct List {
+    /// The operation for which the waiters hang, if there are any.
+    dir: Dir,
+    chain: Chain<InChannel>,
     len: usize,
 }
 
 impl List {
     pub(crate) const fn new() -> Self {
-        Self { dir: Dir::Read, first: None, last: None, len: 0 }
+        Self { dir: Dir::Read, chain: Chain::new(), len: 0 }
     }
 
-    /// What its entries are; `None` if there are none.
+    /// Returns the operation for which the waiters hang; `None` if there are none.
     pub(crate) fn dir(&self) -> Option<Dir> {
-        self.first.map(|_| self.dir)
+        self.chain.first().map(|_| self.dir)
     }
 
+    /// Appends a waiter.
+    ///
     /// # Panics
     ///
-    /// If there is one of the other kind. It has changed nothing then.
+    /// If the list has waiters of the other kind. The list is unchanged then.
     ///
     /// # Safety
     ///
-    /// - The lock is held, as for all methods.
-    /// - The waiter is in no list, and stays alive and in place until it is in none again, and has been readied if that
-    ///   is not its own doing.
+    /// - The channel's lock is held, as for all methods.
+    /// - The waiter is in no channel's list. It stays alive and in place until it is in none again, and has been readied
+    ///   unless its own fibre has taken it out.
     pub(crate) unsafe fn push(&mut self, dir: Dir, waiter: &Waiter) {
         assert!(self.dir().is_none_or(|there| there == dir), "a channel's list is empty, all readers, or all writers");
         self.dir = dir;
-        let this = Some(NonNull::from(waiter));
-        let last = std::mem::replace(&mut self.last, this);
         waiter.place.set(Place::Listed);
-        waiter.next.set(None);
-        waiter.prev.set(last);
-        match last {
-            // SAFETY: listed, hence alive, and the lock is held.
-            Some(last) => unsafe { last.as_ref() }.next.set(this),
-            None => self.first = this,
-        }
+        // SAFETY: the lock is held; the waiter is in no channel's list, and stays alive while it is in this one.
+        unsafe { self.chain.push(waiter) };
         self.len += 1;
     }
 
-    /// Takes the oldest out, if they hang for this.
+    /// Takes the oldest waiter out, if the waiters hang for `dir`.
     ///
     /// # Safety
     ///
-    /// The lock is held.
+    /// The channel's lock is held.
     pub(crate) unsafe fn pop(&mut self, dir: Dir) -> Option<NonNull<Waiter>> {
-        let first = self.first.filter(|_| self.dir == dir)?;
-        // SAFETY: listed, hence alive and in this list, and the lock is held.
+        let first = self.chain.first().filter(|_| self.dir == dir)?;
+        // SAFETY: the lock is held, and `first` is in this list, hence alive.
         unsafe { self.remove(first.as_ref()) };
         Some(first)
     }
 
-    /// Takes one out, which is in no list then.
+    /// Takes a waiter out. Its place is `Nowhere` then.
     ///
     /// # Safety
     ///
-    /// The lock is held, and the waiter is in this list.
+    /// The channel's lock is held, and the waiter is in this list.
     pub(crate) unsafe fn remove(&mut self, waiter: &Waiter) {
-        let (prev, next) = (waiter.prev.get(), waiter.next.get());
-        match prev {
-            // SAFETY: listed, hence alive, and the lock is held.
-            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
-            None => self.first = next,
-        }
-        match next {
-            // SAFETY: as above.
-            Some(next) => unsafe { next.as_ref() }.prev.set(prev),
-            None => self.last = prev,
-        }
+        // SAFETY: the lock is held, and the waiter is in this list.
+        unsafe { self.chain.remove(waiter) };
         self.len -= 1;
         waiter.place.set(Place::Nowhere);
     }
 
-    /// Empties the list, and hands over what was in it, as it stands.
+    /// Empties the list, and returns the waiters that were in it, as they stand.
     pub(crate) fn take(&mut self) -> Taken {
-        (self.last, self.len) = (None, 0);
-        Taken(self.first.take())
+        self.len = 0;
+        Taken(std::mem::replace(&mut self.chain, Chain::new()).first())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -150,20 +234,32 @@ impl List {
     }
 }
 
-/// The entries of a list that its owner has taken, the oldest first. They stand still until each has been readied.
+/// The waiters of a list that its owner has taken, the oldest first. They stand still until each has been readied.
 pub(crate) struct Taken(Link);
 
 impl Taken {
-    /// The next one's G, to be readied once. Its entry is not looked at again.
+    /// Returns the G of the next waiter, to be readied once. The waiter is not used again.
     ///
     /// # Safety
     ///
-    /// The entries have been readied in no other way.
+    /// The waiters have been readied in no other way.
     pub(crate) unsafe fn next(&mut self) -> Option<*const G> {
-        // SAFETY: not readied yet, by the contract, hence alive; and nothing writes to its links.
+        // SAFETY: the waiter has not been readied yet, by the contract, hence it is alive; and nothing writes to its links.
         let waiter = unsafe { self.0?.as_ref() };
-        self.0 = waiter.next.get();
+        self.0 = waiter.in_channel.next.get();
         Some(waiter.g)
+    }
+
+    /// Calls `f` with each waiter. None of them has been readied yet.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Waiter)) {
+        let mut at = self.0;
+        while let Some(waiter) = at {
+            // SAFETY: no waiter has been readied, as `next` hands out each once and drops it from this list; so each is
+            // alive, and nothing writes to its links.
+            let waiter = unsafe { waiter.as_ref() };
+            f(waiter);
+            at = waiter.in_channel.next.get();
+        }
     }
 }
 
@@ -176,6 +272,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn unlisted() -> Waiter {
+        Waiter::new(ptr::null(), ptr::null_mut(), false, ptr::null(), ptr::null())
+    }
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
@@ -200,7 +300,7 @@ mod tests {
         /// other kind is refused, and changes nothing.
         #[test]
         fn the_list_is_empty_or_all_readers_or_all_writers(steps in prop::collection::vec(step(), 0..60)) {
-            let waiters: Vec<_> = (0..60).map(|_| Waiter::new(ptr::null(), ptr::null_mut(), false)).collect();
+            let waiters: Vec<_> = (0..60).map(|_| unlisted()).collect();
             let mut list = List::new();
             let mut model: VecDeque<usize> = VecDeque::new();
             let mut kind = None;

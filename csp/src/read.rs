@@ -8,7 +8,7 @@ use sudog_runtime::sema::WaitLimit;
 use crate::channel::Met;
 use crate::end::End;
 use crate::error::{Failed, Reclaimed};
-use crate::hang::{Fate, begin, hang};
+use crate::hang::hang;
 use crate::list::Dir;
 
 impl<T> End<T> {
@@ -16,9 +16,9 @@ impl<T> End<T> {
     ///
     /// # Errors
     ///
-    /// If no writer can come: then a fibre ends, as by `goexit`, and this does not return. It returns, with an error,
-    /// to a thread; to a fibre that cannot be unwound here; and in a destructor of a fibre that ends, where it does not
-    /// hang at all.
+    /// If no writer can come: the channel is dead, and each further operation on it fails likewise; or the caller is a fibre
+    /// of an [`ActiveSet`](crate::ActiveSet) that has been dropped, and no writer is there. A fibre is to return then. One
+    /// that swallows the error just goes on.
     ///
     /// # Examples
     ///
@@ -30,7 +30,7 @@ impl<T> End<T> {
     /// assert_eq!(ours.read(), Err(Reclaimed)); // no other end is left; and this is a thread
     /// ```
     pub fn read(&mut self) -> Result<T, Reclaimed> {
-        self.read_for_long(Fate::Ends)
+        self.read_limited(&WaitLimit::default()).map_err(Failed::without_limit)
     }
 
     /// [`read`](End::read) that gives up at a deadline. Until then its end counts as one that may serve others, as it will
@@ -74,52 +74,9 @@ impl<T> End<T> {
     ///     assert_eq!(end.read_limited(&limit), Err(Failed::Cancelled));
     /// });
     /// ```
+    #[inline]
     pub fn read_limited(&mut self, limit: &WaitLimit<'_>) -> Result<T, Failed> {
-        self.read_by(limit, Fate::Ends)
-    }
-
-    /// [`read`](End::read) by a fibre that is told when it is reclaimed, as a thread is, and goes on. It is to return
-    /// then: for the others that is as good as being unwound, and takes a tenth of the time.
-    ///
-    /// # Errors
-    ///
-    /// If no writer can come.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[cfg(unix)] {
-    /// use sudog::csp::make_channel;
-    /// use sudog::{run_local, spawn};
-    ///
-    /// run_local(|| {
-    ///     let [mut ours, mut theirs] = make_channel::<u32, 2>();
-    ///     let sum = spawn(move || {
-    ///         let mut sum = 0;
-    ///         while let Ok(n) = theirs.read_or_err() {
-    ///             sum += n;
-    ///         }
-    ///         sum
-    ///     });
-    ///     (1..=4).for_each(|n| ours.write(n).unwrap());
-    ///     drop(ours);
-    ///     assert_eq!(sum.join().unwrap(), 10);
-    /// });
-    /// # }
-    /// ```
-    pub fn read_or_err(&mut self) -> Result<T, Reclaimed> {
-        self.read_for_long(Fate::IsTold)
-    }
-
-    fn read_for_long(&mut self, fate: Fate) -> Result<T, Reclaimed> {
-        self.read_by(&WaitLimit::default(), fate).map_err(|why| {
-            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
-            Reclaimed
-        })
-    }
-
-    fn read_by(&mut self, limit: &WaitLimit<'_>, fate: Fate) -> Result<T, Failed> {
-        begin()?;
+        sudog_runtime::safepoint();
         let mut slot = MaybeUninit::<T>::uninit();
         match self.channel.meet(Dir::Read) {
             Met::Partner(writer) => {
@@ -132,13 +89,13 @@ impl<T> End<T> {
             }
             Met::Nobody(locked) => {
                 // SAFETY: the lock is this channel's; the slot has room, and is used after `Ok` only.
-                match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr(), limit) } {
+                match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr().cast(), limit) } {
                     // SAFETY: there is a value, after `Ok`.
                     Ok(()) => Ok(unsafe { slot.assume_init() }),
-                    Err(why) => Err(fate.after(why)),
+                    Err(why) => Err(why),
                 }
             }
-            Met::Dead => Err(fate.befall().into()),
+            Met::Dead => Err(Failed::Reclaimed),
         }
     }
 }

@@ -1,22 +1,53 @@
-//! A scheduler that is run again, and whose fibres stay where they hang in between.
+//! Active sets: fibres that are counted together, so that a caller learns when none of them can run.
+//!
+//! A set is at *rest* when each of its fibres has ended or hangs on a channel of this crate. The set knows two numbers, and
+//! the waiters of those that hang, all under one lock:
+//!
+//! | step | members | hanging | the list |
+//! |---|---|---|---|
+//! | a fibre is made, by a caller that is no fibre of the set, or by one that is awake | +1 | | |
+//! | it hangs without a limit; with a limit | | +1; 0, as it comes back by itself | gets its waiter |
+//! | its partner takes it out, before the `ready`; its channel dies; its limit comes; the drop of the set takes it out | | gives back what it took | loses its waiter |
+//! | it ends | -1 | | |
+//!
+//! At rest `members == hanging`. Only a fibre that hangs or ends brings the set to rest, and wakes the caller of
+//! [`ActiveSet::run`]. From then on only a partner outside of the set could meet a fibre of the set.
+//!
+//! The drop of an [`ActiveSet`] closes the set, and takes each waiter in the list out of its channel. In a closed set no
+//! fibre hangs. A fibre that was taken out returns [`Reclaimed`](crate::Reclaimed) from its own read or write, as if its
+//! channel had died. The ends that the fibre drops may end other channels: by the run queues, as in a channel's death.
 
 use std::fmt;
-use std::time::Duration;
-use sudog_runtime::shim::system::thread::{self, ThreadId};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
-use sudog_runtime::chan::Chan;
-use sudog_runtime::goroutine::{Builder, Placement, Scheduler, gosched, is_alone, sleep};
+use sudog_runtime::shim::{Mutex, mark};
+use sudog_runtime::{G, goroutine};
 
-/// Fibres with a thread of their own: the source's scheduler, which can be run again. A fibre that hangs when
-/// [`run`](ActiveSet::run) returns goes on in a later `run`, if that brings its partner. The set is emptied when it is
-/// dropped: the fibres that hang then are unwound.
+use crate::channel::Channel;
+use crate::list::{Chain, InSet, Waiter};
+
+/// Fibres that run until none of them can: the source's scheduler, which can be run again.
 ///
-/// Different from the source: a partner outside (a thread, a goroutine of another scheduler) may meet a fibre of the set at
-/// any time, and the fibre then goes on at once, `run` or not.
+/// The fibres of a set are those that [`run`](ActiveSet::run) starts, and those that a fibre of the set starts by
+/// [`spawn_fibre`](crate::spawn_fibre) or [`spawn_fibre_on`](crate::spawn_fibre_on). They are goroutines, on any workers. A
+/// goroutine that a fibre starts by `go` or `spawn` is outside of the set.
+///
+/// The set is at rest when each of its fibres has ended or hangs on a channel of this crate. A fibre that waits elsewhere (it
+/// sleeps, or waits for a mutex, for a goroutine, for a blocking call) or that reads or writes with a limit keeps the set
+/// awake.
+///
+/// A fibre has ended when its closure has returned, with all that the closure held but its result.
+///
+/// A fibre that hangs when `run` returns goes on in a later `run`, if that brings its partner. Different from the source: a
+/// partner outside of the set may meet a fibre at any time, and the fibre then goes on at once, `run` or not.
+///
+/// The drop of a set reclaims the fibres that hang, also those whose channels cross.
 ///
 /// # Examples
 ///
 /// ```
+/// # #[cfg(unix)] {
 /// use std::sync::{Arc, Mutex};
 /// use sudog::csp::{ActiveSet, make_channel};
 ///
@@ -29,90 +60,272 @@ use sudog_runtime::goroutine::{Builder, Placement, Scheduler, gosched, is_alone,
 ///         *total.lock().unwrap() += n;
 ///     }
 /// });
-/// assert_eq!(*sum.lock().unwrap(), 0); // it hangs
+/// assert_eq!(*sum.lock().unwrap(), 0); // the fibre hangs
 /// set.run(move || (1..=4).for_each(|n| numbers.write(n).unwrap()));
 /// assert_eq!(*sum.lock().unwrap(), 10);
+/// # }
 /// ```
 pub struct ActiveSet {
-    jobs: Chan<Job>,
-    /// Closed when all fibres have ended.
-    ended: Chan<()>,
-    thread: ThreadId,
+    pub(crate) set: Arc<Set>,
 }
 
-struct Job {
-    main: Box<dyn FnOnce() + Send>,
-    /// Closed when the set has nothing to do.
-    done: Chan<()>,
+/// The state that an [`ActiveSet`] shares with its fibres.
+pub(crate) struct Set {
+    state: Mutex<State>,
 }
 
-impl ActiveSet {
-    /// A set without fibres.
-    ///
-    /// # Panics
-    ///
-    /// If the system has no thread for it.
-    #[must_use]
-    pub fn new() -> Self {
-        let (jobs, ended) = (Chan::new(0), Chan::new(0));
-        let (of_set, last) = (jobs.clone(), ended.clone());
-        let thread = thread::Builder::new().name("sudog-csp".into()).spawn(move || {
-            let _last = ClosedOnDrop(last);
-            let scheduler = Scheduler::new();
-            // It is not at rest before the set is dropped.
-            let stays = scheduler.keep_alive();
-            scheduler.run(move || {
-                while let Some(job) = of_set.recv() {
-                    serve(job);
-                }
-                drop(stays);
-            });
-        });
-        let thread = thread.expect("a thread for the fibres of the set").thread().id();
-        Self { jobs, ended, thread }
-    }
+struct State {
+    /// Number of fibres that have been made and have not ended.
+    members: usize,
+    /// Number of fibres that hang without a limit.
+    hanging: usize,
+    /// The waiters of all fibres that hang.
+    listed: Chain<InSet>,
+    /// True once the [`ActiveSet`] has been dropped: no fibre hangs any more.
+    closed: bool,
+    /// The G that waits for rest, if there is one.
+    runner: Option<Runner>,
+}
 
-    /// Runs `main` as a fibre of the set, and all that can run with it; returns when nothing can: no fibre is ready, none
-    /// sleeps, and no blocking call is under way.
-    ///
-    /// A panic in a fibre ends the process, as in [`go`](fn@sudog_runtime::goroutine::go).
-    pub fn run(&mut self, main: impl FnOnce() + Send + 'static) {
-        let done = Chan::new(0);
-        self.jobs.send(Job { main: Box::new(main), done: done.clone() });
-        done.recv();
+// SAFETY: the list, and the links of the waiters in it, are touched by the owner of the lock only; the runner by the G that
+// has taken it out, once.
+unsafe impl Send for Set {}
+// SAFETY: the same.
+unsafe impl Sync for Set {}
+
+/// Error: the set has been closed.
+pub(crate) struct Closed;
+
+/// The G that waits for the rest of a set, to be woken once.
+#[must_use = "the G sleeps for ever"]
+pub(crate) struct Runner(*const G);
+
+impl Runner {
+    pub(crate) fn wake(self) {
+        // SAFETY:
+        // - the G is alive: `wait_for_rest` returns after this call only;
+        // - the caller has taken the runner out of its set, so this is the only `ready`;
+        // - the G was put there just before its `park`, and waits for nothing else.
+        unsafe { G::ready(self.0) };
     }
 }
 
-fn serve(Job { main, done }: Job) {
-    const LOOK: Duration = Duration::from_micros(100);
-    let _done = ClosedOnDrop(done);
-    Builder::new().on(Placement::Here).go(main);
-    loop {
-        gosched();
-        match is_alone() {
-            // One source of work from outside is the set itself.
-            None | Some((true, ..=1)) => return,
-            // What comes by the clock, or from a blocking call, comes later.
-            Some(_) => sleep(LOOK),
+impl State {
+    /// Takes the runner out if the set is at rest. To be called by a step that may have brought the set there.
+    fn runner_at_rest(&mut self) -> Option<Runner> {
+        if self.members == self.hanging { self.runner.take() } else { None }
+    }
+}
+
+impl Set {
+    fn new() -> Self {
+        let state = State { members: 0, hanging: 0, listed: Chain::new(), closed: false, runner: None };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// Returns the set that the calling fibre belongs to, or null. The set is alive while the caller's [`Entered`] is.
+    #[inline]
+    pub(crate) fn of_caller() -> *const Self {
+        goroutine::active_set().cast()
+    }
+
+    fn is_of_caller(&self) -> bool {
+        ptr::eq(self, Self::of_caller())
+    }
+
+    /// Lists the waiter of a fibre that hangs. Returns the runner, to be woken, if that brings the set to rest.
+    ///
+    /// # Safety
+    ///
+    /// The lock of the waiter's channel is held. The waiter belongs to this set and is not listed; it stays alive and in
+    /// place until [`unlist`](Self::unlist).
+    #[inline(never)] // fibres of no set must not pay for the registers
+    pub(crate) unsafe fn list(&self, waiter: &Waiter) -> Result<Option<Runner>, Closed> {
+        let state = &mut *self.state.lock();
+        if state.closed {
+            mark("a fibre of a closed set does not hang");
+            return Err(Closed);
+        }
+        state.hanging += usize::from(!waiter.limited);
+        // SAFETY: the lock is held; no set lists the waiter, which stays alive while this one does.
+        unsafe { state.listed.push(waiter) };
+        Ok(state.runner_at_rest())
+    }
+
+    /// Unlists the waiter of a fibre that will be readied, or that leaves by itself.
+    ///
+    /// # Safety
+    ///
+    /// The lock of the waiter's channel is held, and this set lists the waiter.
+    #[inline(never)] // as for `list`
+    pub(crate) unsafe fn unlist(&self, waiter: &Waiter) {
+        let state = &mut *self.state.lock();
+        state.hanging -= usize::from(!waiter.limited);
+        // SAFETY: the lock is held, and this set lists the waiter.
+        unsafe { state.listed.remove(waiter) };
+    }
+
+    /// Returns the first waiter of the set's list, if that waiter hangs on `channel`.
+    pub(crate) fn first_on(&self, channel: &Channel) -> Option<NonNull<Waiter>> {
+        let state = &*self.state.lock();
+        // SAFETY: the set lists the waiter, so the waiter is alive while the lock is held.
+        state.listed.first().filter(|first| ptr::eq(unsafe { first.as_ref() }.channel, channel))
+    }
+
+    /// Returns the channel on which the first waiter of the set's list hangs.
+    fn first_channel(&self) -> Option<Arc<Channel>> {
+        let state = &*self.state.lock();
+        // SAFETY: the set lists the waiter, so the waiter is alive while the lock is held.
+        let channel = unsafe { state.listed.first()?.as_ref() }.channel;
+        // SAFETY: the pointer is from `Arc::as_ptr`. The fibre that hangs has an end of the channel, and cannot go on
+        // before the waiter has been unlisted, which takes the lock: so the count is at least one.
+        unsafe {
+            Arc::increment_strong_count(channel);
+            Some(Arc::from_raw(channel))
+        }
+    }
+
+    /// Closes the set, and takes all waiters out of their channels. A loop: the fibres end on their own workers.
+    fn close(&self) {
+        self.state.lock().closed = true;
+        while let Some(channel) = self.first_channel() {
+            // None: a partner has been faster, and has unlisted the waiter.
+            if let Some(fibre) = channel.reclaim(self) {
+                mark("a set reclaims a fibre");
+                // SAFETY: taken out just now, and not used after.
+                unsafe { fibre.wake(false) };
+            }
+        }
+    }
+
+    /// Waits until the set is at rest; a closed set: until all its fibres have ended. One caller at a time.
+    pub(crate) fn wait_for_rest(&self) {
+        let g = G::current();
+        let mut state = self.state.lock();
+        if state.members == state.hanging {
+            mark("a set is at rest already");
+            return;
+        }
+        state.runner = Some(Runner(&raw const g));
+        // SAFETY: a note without a holder.
+        unsafe { sudog_runtime::note_wait("csp active set", ptr::null()) };
+        g.park(None, || drop(state));
+    }
+}
+
+/// A fibre of a set, from when it is made until it has ended.
+pub(crate) struct Member(Arc<Set>);
+
+impl Member {
+    /// Counts a further fibre of the set.
+    fn of(set: &Arc<Set>) -> Self {
+        set.state.lock().members += 1;
+        Self(set.clone())
+    }
+
+    /// Counts a further fibre of the set to which the caller belongs.
+    #[cfg(all(unix, not(sudog_loom)))]
+    pub(crate) fn of_caller() -> Option<Self> {
+        let set = NonNull::new(Set::of_caller().cast_mut())?;
+        // SAFETY: the pointer is from `Arc::as_ptr`, and the caller's `Entered` holds a reference.
+        let set = unsafe {
+            Arc::increment_strong_count(set.as_ptr());
+            Arc::from_raw(set.as_ptr())
+        };
+        Some(Self::of(&set))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.members -= 1;
+        let runner = state.runner_at_rest();
+        drop(state);
+        if let Some(runner) = runner {
+            mark("the end of a fibre brings rest");
+            runner.wake();
         }
     }
 }
 
-struct ClosedOnDrop(Chan<()>);
+/// The calling goroutine is a fibre of a set, until this is dropped.
+struct Entered {
+    _member: Member,
+}
 
-impl Drop for ClosedOnDrop {
+impl Entered {
+    fn new(member: Member) -> Self {
+        goroutine::set_active_set(Arc::as_ptr(&member.0).cast());
+        Self { _member: member }
+    }
+}
+
+impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.close();
+        goroutine::set_active_set(ptr::null());
+    }
+}
+
+/// The closure of a fibre. The fibre ends when the closure's captures are gone, whether the closure was called or dropped.
+pub(crate) struct Body<F> {
+    // In the order in which they are dropped.
+    f: F,
+    member: Option<Member>,
+}
+
+impl<F> Body<F> {
+    /// Makes a closure for a fibre of `member`'s set, or of none.
+    pub(crate) fn new(f: F, member: Option<Member>) -> Self {
+        Self { f, member }
+    }
+
+    /// Runs the closure as the calling goroutine, which runs nothing else.
+    pub(crate) fn run<T>(self) -> T
+    where
+        F: FnOnce() -> T,
+    {
+        let _entered = self.member.map(Entered::new);
+        (self.f)()
+    }
+}
+
+impl ActiveSet {
+    /// Makes a set without fibres.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { set: Arc::new(Set::new()) }
+    }
+
+    /// Makes a closure for a new fibre of the set.
+    pub(crate) fn body<F>(&self, f: F) -> Body<F> {
+        Body::new(f, Some(Member::of(&self.set)))
+    }
+
+    /// Starts `main` as a fibre of the set, and waits until the set is at rest. What `main` returns is dropped.
+    ///
+    /// The caller may be a goroutine or a thread. A panic in a fibre that `run` has started ends the process, as in
+    /// [`go`](fn@sudog_runtime::goroutine::go).
+    ///
+    /// # Panics
+    ///
+    /// If the caller is a fibre of the set, which would wait for itself.
+    #[cfg(all(unix, not(sudog_loom)))]
+    pub fn run<T>(&mut self, main: impl FnOnce() -> T + Send + 'static) {
+        assert!(!self.set.is_of_caller(), "a fibre of an active set has run the set");
+        let body = self.body(|| drop(main()));
+        goroutine::go(move || body.run());
+        self.set.wait_for_rest();
     }
 }
 
 impl Drop for ActiveSet {
-    /// Unwinds the fibres that hang, and waits for their ends; unless one of them drops the set: then they end as they are
-    /// unwound, after this call.
+    /// Reclaims the fibres that hang, and waits until all fibres of the set have ended. A fibre that swallows its end, and
+    /// goes on, is waited for. If a fibre of the set itself is the caller, this does not wait.
     fn drop(&mut self) {
-        self.jobs.close();
-        if thread::current().id() != self.thread {
-            self.ended.recv();
+        self.set.close();
+        if !self.set.is_of_caller() {
+            self.set.wait_for_rest();
         }
     }
 }
@@ -125,6 +338,63 @@ impl Default for ActiveSet {
 
 impl fmt::Debug for ActiveSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("ActiveSet")
+        let (members, hanging) = {
+            let state = self.set.state.lock();
+            (state.members, state.hanging)
+        };
+        f.debug_struct("ActiveSet").field("fibres", &members).field("hanging", &hanging).finish()
     }
+}
+
+/// For the models, which have threads for fibres.
+#[cfg(sudog_loom)]
+#[doc(hidden)]
+impl ActiveSet {
+    pub fn fibre<T, F: FnOnce() -> T>(&self, f: F) -> impl FnOnce() -> T + use<T, F> {
+        let body = self.body(f);
+        move || body.run()
+    }
+
+    pub fn wait_for_rest(&mut self) {
+        self.set.wait_for_rest();
+    }
+}
+
+/// Runs `main` as the first fibre of a new [`ActiveSet`], and returns its result when all fibres of the set have ended.
+///
+/// When the set is at rest, the fibres that still hang are reclaimed, `main` too. So a program whose fibres wait for each
+/// other for ever ends: each of them gets [`Reclaimed`](crate::Reclaimed).
+///
+/// `main` may borrow from the caller. The caller may be a goroutine or a thread.
+///
+/// # Panics
+///
+/// As `main` does. If `main` calls `goexit`, the caller is unwound likewise.
+///
+/// # Examples
+///
+/// ```
+/// use sudog::csp::{self, Reclaimed, make_channel, spawn_fibre};
+///
+/// let mut numbers = Vec::new();
+/// csp::run(|| {
+///     let [mut output, mut input] = make_channel::<u32, 2>();
+///     spawn_fibre(move || (1..=3).for_each(|n| output.write(n).unwrap()));
+///     while let Ok(n) = input.read() {
+///         numbers.push(n);
+///     }
+/// });
+/// assert_eq!(numbers, [1, 2, 3]);
+/// ```
+#[cfg(all(unix, not(sudog_loom)))]
+pub fn run<T: Send>(main: impl FnOnce() -> T + Send) -> T {
+    let set = ActiveSet::new();
+    let result = goroutine::scope(|scope| {
+        let body = set.body(main);
+        let main = scope.spawn(move || body.run());
+        set.set.wait_for_rest();
+        drop(set);
+        main.join()
+    });
+    result.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }

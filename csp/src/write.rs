@@ -7,8 +7,8 @@ use sudog_runtime::sema::WaitLimit;
 
 use crate::channel::Met;
 use crate::end::End;
-use crate::error::{Failed, Reclaimed, Unwritten};
-use crate::hang::{Fate, begin, hang};
+use crate::error::{Failed, Unwritten};
+use crate::hang::hang;
 use crate::list::Dir;
 
 impl<T> End<T> {
@@ -17,7 +17,7 @@ impl<T> End<T> {
     ///
     /// # Errors
     ///
-    /// If no reader can come, with the value: under the conditions of [`read`](End::read). A fibre that ends drops it.
+    /// If no reader can come, with the value: under the conditions of [`read`](End::read).
     ///
     /// # Examples
     ///
@@ -29,7 +29,8 @@ impl<T> End<T> {
     /// assert_eq!(ours.write(7).unwrap_err().value, 7);
     /// ```
     pub fn write(&mut self, value: T) -> Result<(), Unwritten<T>> {
-        self.write_for_long(value, Fate::Ends)
+        self.write_limited(value, &WaitLimit::default())
+            .map_err(|Unwritten { value, why }| Unwritten { value, why: why.without_limit() })
     }
 
     /// [`write`](End::write) that gives up at a deadline. Until then its end counts, as that of
@@ -71,46 +72,9 @@ impl<T> End<T> {
     /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
     /// assert_eq!(end.write_limited(1, &limit).unwrap_err().why, Failed::Cancelled);
     /// ```
+    #[inline]
     pub fn write_limited(&mut self, value: T, limit: &WaitLimit<'_>) -> Result<(), Unwritten<T, Failed>> {
-        self.write_by(value, limit, Fate::Ends)
-    }
-
-    /// [`write`](End::write) by a fibre that is told when it is reclaimed: see [`read_or_err`](End::read_or_err).
-    ///
-    /// # Errors
-    ///
-    /// If no reader can come, with the value.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[cfg(unix)] {
-    /// use sudog::csp::make_channel;
-    /// use sudog::{run_local, spawn};
-    ///
-    /// run_local(|| {
-    ///     let [ours, mut theirs] = make_channel::<u32, 2>();
-    ///     drop(ours);
-    ///     let came_back = spawn(move || theirs.write_or_err(3).unwrap_err().value);
-    ///     assert_eq!(came_back.join().unwrap(), 3);
-    /// });
-    /// # }
-    /// ```
-    pub fn write_or_err(&mut self, value: T) -> Result<(), Unwritten<T>> {
-        self.write_for_long(value, Fate::IsTold)
-    }
-
-    fn write_for_long(&mut self, value: T, fate: Fate) -> Result<(), Unwritten<T>> {
-        self.write_by(value, &WaitLimit::default(), fate).map_err(|Unwritten { value, why }| {
-            debug_assert_eq!(why, Failed::Reclaimed, "no deadline was set");
-            Unwritten { value, why: Reclaimed }
-        })
-    }
-
-    fn write_by(&mut self, value: T, limit: &WaitLimit<'_>, fate: Fate) -> Result<(), Unwritten<T, Failed>> {
-        if let Err(why) = begin() {
-            return Err(Unwritten { value, why: why.into() });
-        }
+        sudog_runtime::safepoint();
         match self.channel.meet(Dir::Write) {
             Met::Partner(reader) => {
                 // SAFETY: a reader of this channel has room for a value of this type in its slot, and touches it when it
@@ -122,17 +86,14 @@ impl<T> End<T> {
             }
             Met::Nobody(locked) => {
                 let mut value = ManuallyDrop::new(value);
-                let slot = (&raw mut value).cast::<T>();
+                let slot = (&raw mut value).cast();
                 // SAFETY: the lock is this channel's; the slot has a value, which is used after `Err` only.
                 match unsafe { hang(&self.channel, locked, Dir::Write, slot, limit) } {
                     Ok(()) => Ok(()),
-                    Err(why) => {
-                        let value = ManuallyDrop::into_inner(value);
-                        Err(Unwritten { why: fate.after(why), value })
-                    }
+                    Err(why) => Err(Unwritten { value: ManuallyDrop::into_inner(value), why }),
                 }
             }
-            Met::Dead => Err(Unwritten { why: fate.befall().into(), value }),
+            Met::Dead => Err(Unwritten { value, why: Failed::Reclaimed }),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-csp --test loom_csp`
 //!
 //! A fibre that is never reclaimed shows as a deadlock, a lost or doubled value by the count of drops, a missing order by
-//! loom's cell in each value. Under loom a deadline has always passed already, so it races with everything that happens
-//! after the parking. Threads stand for fibres, which hang and are readied by the same code, and then end themselves.
+//! loom's cell in each value; a rest of a set that is missed, too. Under loom a deadline has always passed already, so it races with everything that happens
+//! after the parking. Threads stand for fibres, which hang and are readied by the same code.
 #![cfg(sudog_loom)]
 
 #[path = "../../runtime/tests/chan_world/mod.rs"]
@@ -14,8 +14,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use chan_world::{Value, explore};
 use loom::sync::Arc;
+use loom::sync::atomic::AtomicU32;
 use loom::thread;
-use sudog_csp::{End, Failed, Reclaimed, make_channel};
+use sudog_csp::{ActiveSet, End, Failed, Reclaimed, make_channel};
 use sudog_runtime::Instant;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BEFORE, mark, waiting};
 use sudog_runtime::sema::{Cancel, WaitLimit};
@@ -34,6 +35,11 @@ const CANCELLED_BEFORE: &str = "a cancel comes before the wait";
 const MET_BEFORE: &str = "a fibre is met when the cancel has come";
 const TIMED_OUT: &str = "a write gives up at its deadline";
 const NOT_READ: &str = "a value comes back";
+const RESTS: &str = "the end of a fibre brings rest";
+const HANG_RESTS: &str = "a fibre that hangs brings rest";
+const RESTED_ALREADY: &str = "a set is at rest already";
+const SET_RECLAIMS: &str = "a set reclaims a fibre";
+const CLOSED: &str = "a fibre of a closed set does not hang";
 
 fn read(end: &mut End<Value>) -> Result<u32, Reclaimed> {
     waiting(|| end.read()).0.map(Value::read)
@@ -284,5 +290,255 @@ fn a_cascade_through_a_value() {
         drop(outer);
         writer.join().unwrap();
         reader.join().unwrap();
+    });
+}
+
+// ---- active sets: threads stand for their fibres ------------------------------------------------------------------------
+
+/// A fibre of the set, which ends with its thread's closure.
+fn fibre(set: &ActiveSet, f: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
+    thread::spawn(set.fibre(f))
+}
+
+/// The drop of a set that is to wait until its fibres have ended: then `ended` says so. Relaxed: the set's lock orders.
+fn drop_and_expect(set: ActiveSet, ended: &AtomicU32, expected: u32) {
+    drop(set);
+    assert_eq!(ended.load(Relaxed), expected, "the set waits for its fibres");
+}
+
+/// Two fibres: one hangs, is met by the other, and hangs again; the other ends. The runner is woken at rest, not before, and
+/// the drop reclaims the fibre that hangs.
+#[test]
+fn rest_by_a_meeting_a_hang_and_an_end() {
+    explore(3, &[SLEEPS, TWO_SLEEP, RESTS, HANG_RESTS, RESTED_ALREADY, SET_RECLAIMS, RECLAIMED, READ], |w| {
+        let mut set = ActiveSet::new();
+        let [mut reader, mut writer, spare] = make_channel();
+        let (read_one, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let (of_reader, ends) = (read_one.clone(), ended.clone());
+        let reads = fibre(&set, move || {
+            assert_eq!(read(&mut reader), Ok(1));
+            mark(READ);
+            of_reader.store(1, Relaxed);
+            assert_eq!(read(&mut reader), Err(Reclaimed));
+            assert_eq!(read(&mut reader), Err(Reclaimed), "in a closed set no fibre hangs");
+            ends.fetch_add(1, Relaxed);
+        });
+        let value = w.value(1);
+        let ends = ended.clone();
+        let writes = fibre(&set, move || {
+            waiting(|| writer.write(value)).0.unwrap();
+            drop(writer);
+            ends.fetch_add(1, Relaxed);
+        });
+        set.wait_for_rest();
+        assert_eq!(read_one.load(Relaxed), 1, "rest before a fibre that was met has gone on");
+        assert_eq!((ended.load(Relaxed), spare.readers()), (1, 1), "rest before the fibre hangs");
+        drop_and_expect(set, &ended, 2);
+        assert_eq!(spare.readers(), 0);
+        reads.join().unwrap();
+        writes.join().unwrap();
+    });
+}
+
+/// A partner outside meets a fibre of the set while the set is dropped: the value has one owner, and the fibre one waker.
+#[test]
+fn a_partner_outside_and_the_drop_of_the_set() {
+    explore(3, &[SLEEPS, SET_RECLAIMS, RECLAIMED, READ, NOT_READ, CLOSED], |w| {
+        let set = ActiveSet::new();
+        let [mut inside, mut outside] = make_channel();
+        let (ended, has_read) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let (ends, reads) = (ended.clone(), has_read.clone());
+        let reader = fibre(&set, move || {
+            if read(&mut inside).is_ok() {
+                mark(READ);
+                reads.store(1, Relaxed);
+            }
+            drop(inside);
+            ends.fetch_add(1, Relaxed);
+        });
+        let value = w.value(1);
+        let writer = thread::spawn(move || waiting(|| outside.write(value)).0.is_ok());
+        drop_and_expect(set, &ended, 1);
+        reader.join().unwrap();
+        let written = writer.join().unwrap();
+        if !written {
+            mark(NOT_READ);
+        }
+        assert_eq!(written, has_read.load(Relaxed) == 1);
+    });
+}
+
+/// Channels that cross, which counting ends cannot see: the drop of the set ends both fibres, each once.
+#[test]
+fn a_crossing_cycle_and_the_drop_of_the_set() {
+    explore(3, &[SLEEPS, TWO_SLEEP, SET_RECLAIMS, RECLAIMED, CLOSED, LAST], |w| {
+        let set = ActiveSet::new();
+        let [mut a, b] = make_channel::<Value, 2>();
+        let [mut c, d] = make_channel::<Value, 2>();
+        let ended = Arc::new(AtomicU32::new(0));
+        let (ends, also) = (ended.clone(), ended.clone());
+        let value = w.value(1);
+        let first = fibre(&set, move || {
+            let _d = d;
+            assert_eq!(read(&mut a), Err(Reclaimed));
+            ends.fetch_add(1, Relaxed);
+        });
+        let second = fibre(&set, move || {
+            let _b = b;
+            assert_eq!(waiting(|| c.write(value)).0.unwrap_err().value.read(), 1);
+            also.fetch_add(1, Relaxed);
+        });
+        drop_and_expect(set, &ended, 2);
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+/// The channel of a fibre dies while the set is dropped: by one of the two the fibre is readied.
+#[test]
+fn the_death_of_a_channel_and_the_drop_of_the_set() {
+    explore(4, &[SLEEPS, SET_RECLAIMS, RECLAIMED, CLOSED, LAST, DROPPED_DEAD], |_| {
+        let set = ActiveSet::new();
+        let [mut inside, outside] = make_channel::<Value, 2>();
+        let ended = Arc::new(AtomicU32::new(0));
+        let ends = ended.clone();
+        let reader = fibre(&set, move || {
+            assert_eq!(read(&mut inside), Err(Reclaimed));
+            ends.fetch_add(1, Relaxed);
+        });
+        let dropper = thread::spawn(move || drop(outside));
+        drop_and_expect(set, &ended, 1);
+        reader.join().unwrap();
+        dropper.join().unwrap();
+    });
+}
+
+/// A channel with fibres of a set dies, by a thread. The set is not at rest before they have ended.
+#[test]
+fn the_death_of_a_channel_and_rest() {
+    explore(3, &[SLEEPS, RECLAIMED, LAST, RESTS, RESTED_ALREADY], |_| {
+        let mut set = ActiveSet::new();
+        let [mut inside, outside] = make_channel::<Value, 2>();
+        let ended = Arc::new(AtomicU32::new(0));
+        let ends = ended.clone();
+        let reader = fibre(&set, move || {
+            assert_eq!(read(&mut inside), Err(Reclaimed));
+            ends.fetch_add(1, Relaxed);
+        });
+        drop(outside);
+        set.wait_for_rest();
+        assert_eq!(ended.load(Relaxed), 1, "rest before a fibre that was reclaimed has gone on");
+        reader.join().unwrap();
+    });
+}
+
+/// A fibre with a deadline keeps the set awake, and a drop of the set does not wait for a deadline: the fibre leaves once.
+#[test]
+fn a_deadline_and_the_drop_of_the_set() {
+    explore(4, &[LEAVES, SET_RECLAIMS, MET_LATE, RECLAIMED, CLOSED, TIMED_OUT], |_| {
+        let set = ActiveSet::new();
+        let [mut inside, outside] = make_channel::<Value, 2>();
+        let ended = Arc::new(AtomicU32::new(0));
+        let ends = ended.clone();
+        let reader = fibre(&set, move || {
+            match waiting(|| inside.read_until(Instant::now())).0.err() {
+                Some(Failed::TimedOut) => mark(TIMED_OUT),
+                why => assert_eq!(why, Some(Failed::Reclaimed)),
+            }
+            ends.fetch_add(1, Relaxed);
+        });
+        drop_and_expect(set, &ended, 1);
+        assert_eq!(outside.readers(), 0);
+        reader.join().unwrap();
+    });
+}
+
+/// A cancel and the drop of the set: one of them readies the fibre, and the fibre knows which.
+#[test]
+fn a_cancel_and_the_drop_of_the_set() {
+    explore(3, &[SLEEPS, SET_RECLAIMS, CANCELLED, CANCELLED_BEFORE, RECLAIMED], |_| {
+        let set = ActiveSet::new();
+        let [mut inside, outside] = make_channel::<Value, 2>();
+        let stop = Arc::new(Cancel::new());
+        let ended = Arc::new(AtomicU32::new(0));
+        let (ends, of_fibre) = (ended.clone(), stop.clone());
+        let reader = fibre(&set, move || {
+            let limit = WaitLimit { cancel: Some(&of_fibre), ..WaitLimit::default() };
+            let why = waiting(|| inside.read_limited(&limit)).0.err();
+            assert!(matches!(why, Some(Failed::Cancelled | Failed::Reclaimed)), "{why:?}");
+            ends.fetch_add(1, Relaxed);
+        });
+        let canceller = thread::spawn(move || stop.cancel());
+        drop_and_expect(set, &ended, 1);
+        assert_eq!(outside.readers(), 0);
+        reader.join().unwrap();
+        canceller.join().unwrap();
+    });
+}
+
+/// A wait with a deadline is none of those that hang: the set is at rest when the fibre has come back.
+#[test]
+fn a_deadline_keeps_a_set_awake() {
+    explore(4, &[SLEEPS, LEAVES, RESTS, RESTED_ALREADY], |_| {
+        let mut set = ActiveSet::new();
+        let [mut inside, _outside] = make_channel::<Value, 2>();
+        let came_back = Arc::new(AtomicU32::new(0));
+        let comes = came_back.clone();
+        let reader = fibre(&set, move || {
+            assert!(waiting(|| inside.read_until(Instant::now())).0.is_err());
+            comes.store(1, Relaxed);
+        });
+        set.wait_for_rest();
+        assert_eq!(came_back.load(Relaxed), 1);
+        reader.join().unwrap();
+    });
+}
+
+/// A closure that is dropped, not run, was a fibre all the same.
+#[test]
+fn a_fibre_that_never_begins() {
+    explore(3, &[SLEEPS, RESTS, RESTED_ALREADY], |_| {
+        let mut set = ActiveSet::new();
+        let never = set.fibre(|| ());
+        let dropper = thread::spawn(move || drop(never));
+        set.wait_for_rest();
+        dropper.join().unwrap();
+    });
+}
+
+/// A fibre hangs, a partner outside of the set meets it, and it ends: the runner is woken at one of the two rests.
+#[test]
+fn a_partner_outside_and_rest() {
+    explore(4, &[SLEEPS, TWO_SLEEP, RESTS, HANG_RESTS, RESTED_ALREADY], |w| {
+        let mut set = ActiveSet::new();
+        let [mut inside, mut outside] = make_channel();
+        let reader = fibre(&set, move || assert_eq!(read(&mut inside), Ok(1)));
+        let value = w.value(1);
+        let writer = thread::spawn(move || waiting(|| outside.write(value)).0.unwrap());
+        set.wait_for_rest();
+        set.wait_for_rest();
+        writer.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// A fibre of each of two sets hangs on one channel. The drop of a set reclaims its own, and the other is met.
+#[test]
+fn two_sets_on_one_channel() {
+    explore(3, &[SLEEPS, TWO_SLEEP, SET_RECLAIMS, CLOSED], |w| {
+        let (ours, mut theirs) = (ActiveSet::new(), ActiveSet::new());
+        let [mut a, mut b, mut outside] = make_channel();
+        let ended = Arc::new(AtomicU32::new(0));
+        let ends = ended.clone();
+        let first = fibre(&ours, move || {
+            assert_eq!(read(&mut a), Err(Reclaimed));
+            ends.fetch_add(1, Relaxed);
+        });
+        let second = fibre(&theirs, move || assert_eq!(read(&mut b), Ok(1)));
+        drop_and_expect(ours, &ended, 1);
+        waiting(|| outside.write(w.value(1))).0.unwrap();
+        theirs.wait_for_rest();
+        first.join().unwrap();
+        second.join().unwrap();
     });
 }

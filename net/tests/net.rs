@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sudog_net::{
     BlockingIo, Closed, Side, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed,
 };
-use sudog_runtime::goroutine::{go, gosched, now, run, run_local, set_max_procs, sleep, spawn};
+use sudog_runtime::goroutine::{go, gosched, now, run, set_max_procs, sleep, spawn, synctest};
 use sudog_sync::WaitGroup;
 use sudog_sync::context::{self, background};
 use support::{Watchdog, eventually};
@@ -34,12 +34,11 @@ fn pair() -> (TcpStream, TcpStream) {
     (listener.accept().expect("its other end").0, there)
 }
 
-/// Runs a test on threads, in `run`, and in `run_local`.
+/// Runs a test on threads, and in `run`.
 fn everywhere(test: impl Fn() + Copy + Send + Sync) {
     let _watchdog = Watchdog::new();
     test();
     run(test);
-    run_local(test);
 }
 
 #[track_caller]
@@ -499,9 +498,9 @@ fn run_returns_with_connections_open() {
     });
 }
 
-/// A scheduler is not at rest while a goroutine waits for the network.
+/// A bubble is not at rest while a goroutine waits for the network.
 #[test]
-fn a_scheduler_waits_for_the_network() {
+fn a_bubble_waits_for_the_network() {
     let _watchdog = Watchdog::new();
     static READ: AtomicBool = AtomicBool::new(false);
     let (mut here, mut there) = pair();
@@ -509,7 +508,7 @@ fn a_scheduler_waits_for_the_network() {
         thread::sleep(20 * MS);
         there.write_all(b"x").unwrap();
     });
-    run_local(move || {
+    synctest::test(move || {
         go(move || {
             here.read_exact(&mut [0]).unwrap();
             READ.store(true, Relaxed);
@@ -519,18 +518,20 @@ fn a_scheduler_waits_for_the_network() {
     writer.join().unwrap();
 }
 
-/// Two schedulers, of which the one whose worker polls ends: the other's goroutines are woken all the same.
+/// The worker of a bubble polls, and ends: goroutines of other workers are woken all the same.
 #[test]
 fn the_one_that_polls_leaves() {
     let _watchdog = Watchdog::new();
     for _ in 0..20 {
         let (mut here, there) = pair();
-        let stays = thread::spawn(move || run_local(move || here.read_exact(&mut [0]).unwrap()));
-        let (mut idle, _peer) = pair();
-        run_local(move || {
-            idle.set_read_deadline(Some(now() + MS)).unwrap();
-            assert_eq!(kind(idle.read(&mut [0])), ErrorKind::TimedOut);
+        let stays = thread::spawn(move || run(move || here.read_exact(&mut [0]).unwrap()));
+        let (mut here, mut peer) = pair();
+        let writer = thread::spawn(move || {
+            thread::sleep(MS);
+            peer.write_all(b"x").unwrap();
         });
+        synctest::test(move || here.read_exact(&mut [0]).unwrap());
+        writer.join().unwrap();
         (&there).write_all(b"x").unwrap();
         stays.join().unwrap();
     }
@@ -659,7 +660,7 @@ fn many_connections_at_random() {
     };
     thread::scope(|s| {
         s.spawn(|| client(1));
-        s.spawn(|| run_local(|| client(2)));
+        s.spawn(|| run(|| client(2)));
         s.spawn(|| {
             run(|| {
                 let group = Arc::new(WaitGroup::new());

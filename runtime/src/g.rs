@@ -18,8 +18,7 @@
 //! | 4 | waiter | returns from `park`; its G and all around it may be freed at once |
 //!
 //! At a deadline the waiter takes the queue's lock again to unlink itself. If it is no longer linked, step 3 is under
-//! way, and the waiter parks again, without a deadline, to let it finish. A goroutine that is unwound while it waits
-//! (its scheduler has ended) leaves `park` by a panic, and does the same through [`G::await_ready`].
+//! way, and the waiter parks again, without a deadline, to let it finish: [`G::park_queued`] does both.
 
 use std::marker::PhantomData;
 use std::task::Waker;
@@ -81,8 +80,8 @@ impl G {
     /// The calling goroutine, or else the calling thread, ready to wait. Allocates nothing where `std`'s locks do not
     /// (at least on Linux).
     ///
-    /// A goroutine that may not switch now counts as its thread. That is so while its thread is panicking (unless its
-    /// scheduler has ended), and inside [`without_switching`](goroutine::without_switching).
+    /// A goroutine that may not switch now counts as its thread. That is so while its thread is panicking, and inside
+    /// [`without_switching`](goroutine::without_switching).
     #[inline]
     #[must_use]
     pub fn current() -> Self {
@@ -113,7 +112,7 @@ impl G {
     }
 
     /// Runs `commit`, then blocks until [`G::ready`] has been called once, or until `deadline`. There is no spurious
-    /// return; but a goroutine whose scheduler has ended leaves this call by a panic.
+    /// return.
     ///
     /// `commit` makes this G known to its wakers: it unlocks the queue that the G is in. It runs first, on the caller's
     /// stack, and a `ready` that comes while it runs, or later, ends this `park`. A goroutine runs `commit` before it
@@ -168,6 +167,45 @@ impl G {
             }),
             _ => self.park(deadline, commit),
         }
+    }
+
+    /// [`G::park`] by a waiter in a queue: at the deadline `leave` takes the waiter out of the queue, under the queue's
+    /// lock, and returns true; or returns false, because a waker has taken the waiter out. Then this waits for that
+    /// waker's `ready`, and returns [`ParkResult::Unparked`].
+    #[inline]
+    pub fn park_queued(
+        &self,
+        deadline: Option<Instant>,
+        commit: impl FnOnce(),
+        leave: impl FnOnce() -> bool,
+    ) -> ParkResult {
+        self.leave_or_await(self.park(deadline, commit), leave)
+    }
+
+    /// [`G::park_queued`] that spins first, as [`G::park_spinning`] does. For the crates of this project.
+    #[doc(hidden)]
+    #[inline]
+    pub fn park_queued_spinning(
+        &self,
+        deadline: Option<Instant>,
+        commit: impl FnOnce(),
+        leave: impl FnOnce() -> bool,
+    ) -> ParkResult {
+        self.leave_or_await(self.park_spinning(deadline, commit), leave)
+    }
+
+    /// The end of a `park` of a waiter that is in a queue: see [`G::park_queued`].
+    #[inline]
+    pub(crate) fn leave_or_await(&self, parked: ParkResult, leave: impl FnOnce() -> bool) -> ParkResult {
+        if parked == ParkResult::TimedOut {
+            if leave() {
+                return ParkResult::TimedOut;
+            }
+            // A waker has unlinked this waiter and will ready it, if it has not yet. Until then the waiter's frame must
+            // stay.
+            self.park(None, || ());
+        }
+        ParkResult::Unparked
     }
 
     /// True if the task has been readied since its last wait began. If false, `waker` will be woken when it is readied.

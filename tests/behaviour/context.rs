@@ -1,4 +1,4 @@
-//! Contexts, as they are not in Go: deadlines of waiters, tasks, sets of goroutines, unwinding, storms, and user code
+//! Contexts, as they are not in Go: deadlines of waiters, tasks, sets of goroutines, storms, and user code
 //! that does what it likes. Go's tests are in `go::context`.
 #![cfg(all(unix, not(sudog_loom)))]
 
@@ -19,8 +19,9 @@ use sudog::context::{
 use sudog::runtime::gosched;
 use sudog::runtime::sema::{Order, WaitLimit, Wake as Handoff, semacquire_limited, semrelease, waiters};
 use sudog::sync::WaitGroup;
-use sudog::{go, run_local, spawn_async};
+use sudog::{go, run, spawn_async};
 use sudog_runtime::goroutine;
+use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Calls, Watchdog, eventually};
 
@@ -304,7 +305,7 @@ fn the_deadline_against_the_cancel<K: Kind>() {
 #[test]
 fn tasks_wait() {
     let _watchdog = Watchdog::new();
-    support::kinds::run(|| {
+    run(|| {
         let (ctx, cancel) = with_cancel(&background());
         let (timed, _cancel) = with_timeout(&ctx, SHORT);
         let tasks: Vec<_> = (0..100).map(|_| spawn_async(ctx.done())).collect();
@@ -356,8 +357,7 @@ fn a_future_wakes_the_waker_of_its_last_poll() {
 #[test]
 fn a_waker_may_wait_for_a_follower_that_is_told() {
     let _watchdog = Watchdog::new();
-    goroutine::run(|| {
-        goroutine::set_max_procs(1);
+    one_worker(|| {
         let (ctx, cancel) = with_cancel(&background());
         let (child, _cancel) = with_cancel(&ctx);
         let (waits, told) = (Arc::new(AtomicBool::new(false)), Arc::new(WaitGroup::new()));
@@ -379,16 +379,10 @@ fn a_waker_may_wait_for_a_follower_that_is_told() {
     });
 }
 
-/// Wakers that panic, and functions whose destructors do.
+/// Wakers that panic.
 #[test]
 fn a_panicking_waker_keeps_no_follower_from_being_told() {
     let _watchdog = Watchdog::new();
-    struct PanicsInDrop;
-    impl Drop for PanicsInDrop {
-        fn drop(&mut self) {
-            panic!("a destructor, by intent");
-        }
-    }
     let (ctx, cancel) = with_cancel(&background());
     let (child, _cancel) = with_cancel(&ctx);
     let (woken, calls) = (Arc::new(AtomicUsize::new(0)), Calls::default());
@@ -400,15 +394,6 @@ fn a_panicking_waker_keeps_no_follower_from_being_told() {
         futures.push(future);
         after_func(ctx, calls.call());
     }
-    // Of a scheduler that is over by then: dropped, and not called.
-    run_local(|| {
-        let (ctx, calls) = (ctx.clone(), calls.clone());
-        let bomb = PanicsInDrop;
-        after_func(&ctx, move || {
-            let _bomb = bomb;
-            calls.call()();
-        });
-    });
     let waiter = thread::spawn({
         let child = child.clone();
         move || child.wait()
@@ -540,13 +525,13 @@ fn keys_are_told_apart_by_where_they_are() {
 
 // ---- sets of goroutines ----------------------------------------------------------------------------------
 
-/// Where it is made, and where waited for, need not be the same: a goroutine that waits with a deadline is not unwound.
+/// Where a context is made, and where it is waited for, need not be the same.
 #[test]
 fn a_context_from_outside_holds_inside() {
     let _watchdog = Watchdog::new();
     let (ctx, _cancel) = with_timeout(&background(), Duration::from_millis(20));
     let (child, _cancel) = with_cancel(&ctx);
-    let error = run_local(|| {
+    let error = run(|| {
         let permits = AtomicU32::new(0);
         child.limited(|limit| semacquire_limited(&permits, Order::Fifo, limit))
     });
@@ -554,93 +539,18 @@ fn a_context_from_outside_holds_inside() {
     assert_eq!(ctx.err(), Some(Error::DeadlineExceeded));
 }
 
-/// A scheduler is not at rest while the alarm of one of its contexts is set, and what that starts is the scheduler's.
-#[test]
-fn a_function_is_called_before_its_scheduler_is_over() {
-    let _watchdog = Watchdog::new();
-    static AT_HOME: AtomicUsize = AtomicUsize::new(0);
-    let home = thread::current().id();
-    run_local(|| {
-        let (ctx, _) = with_timeout(&background(), Duration::from_millis(5));
-        for _ in 0..3 {
-            let ctx = with_cancel(&ctx).0;
-            after_func(&ctx, move || _ = AT_HOME.fetch_add(usize::from(thread::current().id() == home), SeqCst));
-        }
-        // One that goes with its handles, and does not keep the scheduler for its hour.
-        with_timeout(&background(), LONG).1.cancel();
-        drop(with_timeout(&background(), LONG));
-    });
-    assert_eq!(AT_HOME.load(SeqCst), 3);
-}
-
-/// By a foreign thread, which the scheduler is waiting for.
+/// By a thread that is no worker.
 #[test]
 fn a_foreign_thread_cancels() {
     let _watchdog = Watchdog::new();
-    let scheduler = goroutine::Scheduler::new();
-    let outside = scheduler.keep_alive();
     let (ctx, cancel) = with_cancel(&background());
-    let called = Arc::new(AtomicBool::new(false));
+    let calls = Calls::default();
     thread::scope(|s| {
-        s.spawn(move || {
-            cancel.cancel();
-            drop(outside);
-        });
-        scheduler.run(|| {
-            let called = called.clone();
-            let home = thread::current().id();
-            after_func(&ctx, move || called.store(thread::current().id() == home, SeqCst));
+        s.spawn(move || cancel.cancel());
+        run(|| {
+            after_func(&ctx, calls.call());
             assert_eq!(ctx.wait(), Error::Canceled);
         });
     });
-    // It was there before the cancel, or it was started at once: at home in either case.
-    assert!(called.load(SeqCst));
-}
-
-/// Of a `run` that is over.
-#[test]
-fn a_function_whose_home_is_gone_is_dropped() {
-    let _watchdog = Watchdog::new();
-    let calls = Calls::default();
-    let (ctx, cancel) = with_cancel(&background());
-    let stop = support::kinds::run(|| after_func(&ctx, calls.call()));
-    cancel.cancel();
-    assert!(!stop.stop());
-    eventually(|| Arc::strong_count(&calls.0) == 1);
-    assert_eq!(calls.get(), 0);
-}
-
-/// Goroutines whose set is at rest are unwound out of their waits.
-#[test]
-fn an_unwound_wait_leaves_no_trace() {
-    let _watchdog = Watchdog::new();
-    static UNWOUND: AtomicUsize = AtomicUsize::new(0);
-    struct Count;
-    impl Drop for Count {
-        fn drop(&mut self) {
-            UNWOUND.fetch_add(1, SeqCst);
-        }
-    }
-    let (ctx, cancel) = with_cancel(&background());
-    run_local(|| {
-        let waiting = Arc::new(AtomicUsize::new(0));
-        for n in 0..4 {
-            let (ctx, waiting) = (if n == 0 { background() } else { ctx.clone() }, waiting.clone());
-            go(move || {
-                let _count = Count;
-                waiting.fetch_add(1, SeqCst);
-                if n == 1 {
-                    _ = context::sleep(&ctx, Duration::MAX);
-                } else {
-                    ctx.wait();
-                }
-                unreachable!("nobody has cancelled");
-            });
-        }
-        while waiting.load(SeqCst) < 4 {
-            gosched();
-        }
-    });
-    assert_eq!(UNWOUND.load(SeqCst), 4);
-    cancel.cancel(); // finds no waiter
+    eventually(|| calls.get() == 1);
 }

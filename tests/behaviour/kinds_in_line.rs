@@ -15,8 +15,9 @@ use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
 use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
-use sudog::{Scheduler, go, run_local, spawn, spawn_async};
+use sudog::{go, run, spawn, spawn_async};
 use sudog_runtime::goroutine;
+use support::goroutine::one_worker;
 use support::{Watchdog, eventually};
 
 /// One bucket: all semaphores collide.
@@ -46,12 +47,9 @@ fn all_kinds_are_served_in_the_order_in_which_they_came() {
         static SERVED: StdMutex<Vec<usize>> = StdMutex::new(Vec::new());
         let permits: &'static AtomicU32 = Box::leak(Box::default());
         let serve = |who| SERVED.lock().unwrap().push(who);
-        let scheduler = Scheduler::new();
-        let outside = scheduler.keep_alive();
         thread::scope(|s| {
-            let scheduler = &scheduler;
             s.spawn(move || {
-                scheduler.run(|| {
+                run(|| {
                     while TABLE.waiters(permits) == 0 {
                         gosched(); // behind the thread
                     }
@@ -79,7 +77,6 @@ fn all_kinds_are_served_in_the_order_in_which_they_came() {
                     _ => eventually(|| SERVED.lock().unwrap().len() > served),
                 }
             }
-            drop(outside);
         });
         assert_eq!(std::mem::take(&mut *SERVED.lock().unwrap()), [9, 0, 1, 2]);
         assert_eq!(permits.load(Relaxed), 0);
@@ -393,7 +390,7 @@ fn a_goroutine_that_hogs_a_mutex_gives_way() {
     fn check<P: Policy>(mutex: &'static GoMutex<RuntimeSema, P>) {
         let _watchdog = Watchdog::new();
         let over: &AtomicBool = Box::leak(Box::default());
-        run_local(|| {
+        one_worker(|| {
             go(|| {
                 mutex.lock();
                 over.store(true, Relaxed);
@@ -415,65 +412,6 @@ fn a_goroutine_that_hogs_a_mutex_gives_way() {
     static GO: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
     check(&THREADS);
     check(&GO);
-}
-
-/// A goroutine whose set is at rest is unwound out of its wait, and leaves no trace of it.
-#[test]
-fn an_unwound_lock_leaves_no_trace() {
-    static MUTEX: GoMutex = GoMutex::new();
-    let _watchdog = Watchdog::new();
-    MUTEX.lock();
-    run_local(|| {
-        for _ in 0..3 {
-            go(|| {
-                MUTEX.lock();
-                MUTEX.unlock();
-            });
-        }
-        while MUTEX.waiters() < 3 {
-            gosched();
-        }
-    });
-    assert_state(&MUTEX, true, false, false, 0);
-    MUTEX.unlock();
-    assert_state(&MUTEX, false, false, false, 0);
-}
-
-/// The mutex is unlocked from outside while its waiters are unwound; a thread waits behind them.
-#[test]
-fn an_unlock_while_others_are_unwound_goes_to_the_last_waiter() {
-    let _watchdog = Watchdog::new();
-    for round in 0..300 {
-        let mutex: &'static Bare = Box::leak(Box::default());
-        mutex.lock();
-        let go_on = AtomicBool::new(false);
-        let go_on = &go_on;
-        thread::scope(|s| {
-            s.spawn(move || {
-                run_local(|| {
-                    for _ in 0..2 {
-                        go(|| {
-                            mutex.lock();
-                            mutex.unlock();
-                        });
-                    }
-                    while !go_on.load(Relaxed) {
-                        gosched();
-                    }
-                });
-            });
-            eventually(|| mutex.waiters() == 2);
-            s.spawn(|| {
-                mutex.lock();
-                mutex.unlock();
-            });
-            eventually(|| mutex.waiters() == 3);
-            go_on.store(true, Relaxed);
-            (0..round % 50).for_each(|_| std::hint::spin_loop());
-            mutex.unlock();
-        });
-        assert_state(mutex, false, false, false, 0);
-    }
 }
 
 #[test]

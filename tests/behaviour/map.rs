@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use sudog::go;
 use sudog::runtime::gosched;
 use sudog::sync::Map;
-use sudog::{go, run_local};
 use support::Watchdog;
 use support::counting::without_allocating;
+use support::goroutine::one_worker;
 use support::kinds::Kind;
 
 support::over_threads_and_goroutines! {
@@ -200,7 +201,7 @@ fn memory_is_freed_though_ranges_overlap() {
         }
     }
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         let map = Arc::new(Map::new());
         map.store(0, Counted::new());
         map.store(1, Counted::new());
@@ -638,7 +639,7 @@ fn keys_and_values_may_use_the_map() {
         }
     }
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         let running = Arc::new(AtomicUsize::new(0));
         for worker in 0..4 {
             running.fetch_add(1, SeqCst);

@@ -16,11 +16,8 @@ use sudog::runtime::sema::{Wake, semacquire, semrelease, semrelease_many, try_se
 use sudog::runtime::{Goexit, goexit, gosched, max_procs, num_goroutine, set_max_blocking};
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::sleep;
-use sudog::{
-    Builder, JoinHandle, OnPanic, Placement, blocking, blocking_static, go, on_goroutine, run, run_local, spawn,
-    without_switching,
-};
-use support::goroutine::{Dropped, alone, here, text, until};
+use sudog::{Builder, JoinHandle, OnPanic, Placement, blocking, go, on_goroutine, run, spawn, without_switching};
+use support::goroutine::{Dropped, alone, here, one_worker, text, until};
 use support::{Watchdog, eventually};
 
 // ---- go -------------------------------------------------------------------------------------------------------------
@@ -61,7 +58,7 @@ fn on_goroutine_or_not() {
     assert!(!on_goroutine());
     assert!(spawn(on_goroutine).join().unwrap());
     assert!(run(on_goroutine));
-    assert!(run_local(on_goroutine));
+    assert!(one_worker(on_goroutine));
     assert!(run(|| without_switching(on_goroutine)), "it is one, though it may not switch");
     assert!(!run(|| blocking(on_goroutine)));
     assert!(!on_goroutine());
@@ -371,7 +368,7 @@ fn goexit_is_for_goroutines() {
 fn gosched_lets_others_run() {
     let _watchdog = Watchdog::new();
     gosched(); // as a thread
-    run_local(|| {
+    one_worker(|| {
         let turns = Arc::new(AtomicUsize::new(0));
         for _ in 0..10 {
             let turns = turns.clone();
@@ -389,7 +386,7 @@ fn gosched_lets_others_run() {
 #[test]
 fn num_goroutine_counts_those_that_have_not_ended() {
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         assert_eq!(num_goroutine(), 1);
         let gate = Arc::new(AtomicU32::new(0));
         for round in 1..4 {
@@ -415,22 +412,18 @@ fn num_goroutine_counts_those_that_have_not_ended() {
 // ---- run ------------------------------------------------------------------------------------------------------------
 
 #[test]
-fn run_returns_and_borrows_what_is_not_send() {
+fn run_returns_and_borrows() {
     let _alone = alone();
     let mut log = vec![1];
-    let caller = here();
-    let shared = Rc::new(Cell::new(0));
     let result = run(|| {
-        assert_eq!(here(), caller);
         log.push(2);
+        let worker = here();
         sleep(Duration::from_micros(1));
         spawn(|| ()).join().unwrap();
-        shared.set(3);
-        assert_eq!(here(), caller, "from beginning to end");
-        shared.clone()
+        assert_eq!(here(), worker, "from beginning to end");
+        3
     });
-    assert_eq!((result.get(), &log[..]), (3, &[1, 2][..]));
-    assert_eq!(Rc::strong_count(&shared), 2);
+    assert_eq!((result, &log[..]), (3, &[1, 2][..]));
 }
 
 #[test]
@@ -447,16 +440,12 @@ fn run_panics_as_its_main_does() {
 fn run_inside_a_goroutine_is_a_call() {
     let _alone = alone();
     run(|| {
-        let (me, before) = (here(), Rc::new(1));
-        let rc = run(|| {
-            assert_eq!(here(), me);
-            run(|| before.clone())
-        });
-        assert_eq!(Rc::strong_count(&rc), 2);
+        let me = here();
+        assert_eq!(run(|| run(|| here())), me);
         assert_eq!(Builder::new().name("inner").run(|| 4), 4);
         assert!(catch_unwind(|| run(|| resume_unwind(Box::new(())))).is_err());
     });
-    assert_eq!(run_local(|| run(|| 4)), 4);
+    assert_eq!(one_worker(|| run(|| 4)), 4);
 }
 
 #[test]
@@ -482,87 +471,12 @@ fn run_on_many_threads_at_once() {
                         }
                         helpers.into_iter().map(|helper| helper.join().unwrap()).sum::<usize>()
                     });
-                    assert_eq!(sum, 45); // none of them waits, so none is unwound with a `run` that has returned
+                    assert_eq!(sum, 45);
                 }
             });
         }
     });
     assert!(ring.iter().all(|permits| permits.load(Relaxed) == 0));
-}
-
-#[test]
-fn what_is_left_over_when_run_returns_is_unwound() {
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    static STARTED: AtomicUsize = AtomicUsize::new(0);
-    static NEVER: AtomicU32 = AtomicU32::new(0);
-    static BARE: GoMutex = GoMutex::const_new();
-    let _alone = alone();
-    struct Unlock;
-    impl Drop for Unlock {
-        fn drop(&mut self) {
-            BARE.unlock();
-        }
-    }
-    /// What has not begun is left to other workers.
-    fn begun() -> Dropped<'static> {
-        STARTED.fetch_add(1, Relaxed);
-        Dropped(&DROPS)
-    }
-    let guarded = Arc::new(Mutex::new(0));
-    let here = || Builder::new().on(Placement::Here);
-    run(|| {
-        for _ in 0..10 {
-            here().go(|| {
-                let _dropped = begun();
-                semacquire(&NEVER);
-            });
-        }
-        let mutex = guarded.clone();
-        here().go(move || {
-            let _dropped = begun();
-            let mut guard = mutex.lock();
-            BARE.lock();
-            let _unlock = Unlock;
-            *guard = 7;
-            sleep(Duration::from_secs(3600));
-        });
-        until(|| guarded.is_locked());
-        let mutex = guarded.clone();
-        here().go(move || {
-            let _dropped = begun();
-            drop(mutex.lock()); // waits for the one above
-        });
-        here().go(|| {
-            let _dropped = begun();
-            loop {
-                gosched();
-            }
-        });
-        until(|| STARTED.load(Relaxed) == 13);
-    });
-    assert_eq!(DROPS.load(Relaxed), 13);
-    assert_eq!(*guarded.try_lock().expect("its guard was dropped"), 7);
-    assert!(BARE.try_lock());
-    assert_eq!(Arc::strong_count(&guarded), 1);
-    semrelease(&NEVER, Wake::Normal);
-    assert!(try_semacquire(&NEVER), "nobody is left in line");
-}
-
-#[test]
-fn what_waits_for_a_panicking_or_finished_run_learns_of_its_end() {
-    static NEVER: AtomicU32 = AtomicU32::new(0);
-    let _alone = alone();
-    let handle = RefCell::new(None);
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        run(|| {
-            *handle.borrow_mut() = Some(Builder::new().on(Placement::Here).spawn(|| semacquire(&NEVER)));
-            until(|| waiters(&NEVER) == 1);
-            panic!("main")
-        })
-    }));
-    assert!(outcome.is_err());
-    assert!(handle.take().unwrap().join().unwrap_err().is::<Goexit>());
-    assert_eq!(waiters(&NEVER), 0);
 }
 
 #[test]
@@ -577,25 +491,6 @@ fn those_on_other_workers_go_on_when_run_returns() {
     run(|| spawn(|| ()).join().unwrap());
     semrelease(&GATE, Wake::Normal);
     assert_ne!(handle.join().unwrap(), here());
-}
-
-#[test]
-fn a_worker_is_used_again() {
-    let _alone = alone();
-    for round in 0..500 {
-        let left = Arc::new(());
-        let held = left.clone();
-        let sum = run(|| {
-            let (a, b) = (spawn(move || round), Builder::new().on(Placement::Here).spawn(|| 1));
-            Builder::new().on(Placement::Here).go(move || {
-                let _held = held;
-                sleep(Duration::from_secs(3600));
-            });
-            a.join().unwrap() + b.join().unwrap()
-        });
-        assert_eq!(sum, round + 1);
-        assert_eq!(Arc::strong_count(&left), 1);
-    }
 }
 
 // ---- blocking -------------------------------------------------------------------------------------------------------
@@ -619,13 +514,13 @@ fn blocking_borrows_and_returns() {
     assert_eq!(log, (0..100).collect::<Vec<_>>());
     let me = here();
     assert_eq!(blocking(here), me, "a thread makes the call itself");
-    assert_eq!(run(|| without_switching(|| blocking(here))), me, "and who may not switch");
+    assert_eq!(run(|| without_switching(|| (blocking(here) == here()))), true, "and a goroutine that may not switch");
 }
 
 #[test]
 fn blocking_lets_others_run() {
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         let (sender, receiver) = sync_channel(0);
         let (done, wait) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let (d, w) = (done.clone(), wait.clone());
@@ -672,34 +567,6 @@ fn a_thousand_blocking_calls() {
     assert_eq!(SUM.load(Relaxed), 499_500);
 }
 
-/// A goroutine that is unwound while its call is under way waits for it: the call borrows its frame.
-#[test]
-fn a_blocking_call_outlives_nothing_that_it_borrows() {
-    static ENDED: AtomicUsize = AtomicUsize::new(0);
-    let _alone = alone();
-    let (into_call, called) = channel();
-    let (sender, receiver) = channel();
-    run(|| {
-        Builder::new().on(Placement::Here).go(move || {
-            let mut frame = [0_u8; 64];
-            let _dropped = Dropped(&ENDED);
-            let frame = &mut frame;
-            blocking(move || {
-                into_call.send(()).unwrap();
-                receiver.recv().unwrap();
-                frame.fill(1);
-                ENDED.fetch_add(10, Relaxed);
-            });
-        });
-        blocking(move || called.recv().unwrap());
-        thread::spawn(move || {
-            thread::sleep(Duration::from_millis(5)); // most likely `run` has ended by then, but it does not matter
-            sender.send(()).unwrap();
-        });
-    });
-    assert_eq!(ENDED.load(Relaxed), 11);
-}
-
 /// In Go the process ends with main, whatever its goroutines read.
 #[test]
 fn a_run_ends_though_its_calls_do_not_return() {
@@ -707,36 +574,25 @@ fn a_run_ends_though_its_calls_do_not_return() {
     const CALLS: usize = 600; // more than threads
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    static DROPPED: AtomicUsize = AtomicUsize::new(0);
     let _alone = alone();
     let (reader, writer) = pipe().unwrap();
     let reader = Arc::new(reader);
-    let main_returned = run(move || {
+    run(move || {
         for _ in 0..CALLS {
             let reader = reader.clone();
             go(move || {
-                let _dropped = Dropped(&DROPPED);
-                let call = Dropped(&ENDED);
-                blocking_static(move || {
+                let _ended = Dropped(&ENDED);
+                blocking(|| {
                     BEGUN.fetch_add(1, Relaxed);
                     _ = (&*reader).read(&mut [0; 1]);
-                    call // a result that no goroutine wants
                 });
             });
         }
         until(|| BEGUN.load(Relaxed) == 512);
-        Instant::now()
     });
-    println!("run returned {:?} after main", main_returned.elapsed());
     assert_eq!(ENDED.load(Relaxed), 0);
     drop(writer);
-    eventually(|| ENDED.load(Relaxed) == DROPPED.load(Relaxed) && ENDED.load(Relaxed) >= 512);
-    // What comes after is as before.
-    assert_eq!(run(|| blocking_static(|| 7)), 7);
-    let panic = catch_unwind(|| run(|| blocking_static(|| panic!("of the call")))).unwrap_err();
-    assert_eq!(text(&*panic), "of the call");
-    assert_eq!(blocking_static(here), here(), "of a thread");
-    assert_eq!(run(|| without_switching(|| (blocking_static(here), here()))).0, here());
+    eventually(|| ENDED.load(Relaxed) == CALLS);
 }
 
 #[test]
@@ -784,7 +640,7 @@ static LOCAL_DROPS: AtomicUsize = AtomicUsize::new(0);
 fn a_local_is_the_goroutines_own() {
     let _watchdog = Watchdog::new();
     NUMBER.with(|n| n.set(1)); // the thread's
-    run_local(|| {
+    one_worker(|| {
         assert_eq!(NUMBER.with(Cell::get), 100);
         for round in 0..3 {
             let handles: Vec<_> = (0..20)
@@ -819,29 +675,28 @@ fn a_local_is_the_goroutines_own() {
 #[test]
 fn a_local_is_dropped_with_its_goroutine() {
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         for _ in 0..3 {
             go(|| COUNTED.with(|_| ()));
             go(|| COUNTED.with(|_| goexit()));
             spawn(|| COUNTED.with(|_| resume_unwind(Box::new(())))).join().unwrap_err();
         }
         until(|| LOCAL_DROPS.load(Relaxed) == 9);
-        go(|| COUNTED.with(|_| semacquire(&AtomicU32::new(0)))); // to be unwound
     });
-    assert_eq!(LOCAL_DROPS.load(Relaxed), 10);
+    assert_eq!(LOCAL_DROPS.load(Relaxed), 9);
     run(|| {
         COUNTED.with(|_| ());
         spawn(|| COUNTED.with(|_| ())).join().unwrap();
-        until(|| LOCAL_DROPS.load(Relaxed) == 11);
+        until(|| LOCAL_DROPS.load(Relaxed) == 10);
     });
-    assert_eq!(LOCAL_DROPS.load(Relaxed), 12, "main's too");
+    assert_eq!(LOCAL_DROPS.load(Relaxed), 11, "main's too");
 }
 
 #[test]
 fn no_other_runs_while_switching_is_forbidden() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         go(|| _ = RUNS.fetch_add(1, Relaxed));
         let permits = AtomicU32::new(0);
         without_switching(|| {

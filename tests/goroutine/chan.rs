@@ -387,94 +387,6 @@ fn each_value_is_dropped_once() {
     }
 }
 
-/// Goroutines that wait when their scheduler ends are unwound: what they had goes.
-#[test]
-fn goroutines_that_are_unwound_drop_their_values() {
-    let alone = alone();
-    for round in 0..100 {
-        alone.watchdog.pat();
-        let count = Count::default();
-        let ch = Chan::new(round % 3);
-        let never = Chan::<Counted>::new(0);
-        set_max_procs(1 + round % 3);
-        // A thread that is no part of it makes some of them ready as they are unwound.
-        let over = Arc::new(AtomicBool::new(false));
-        let outside = thread::spawn({
-            let (ch, count, over) = (ch.clone(), count.clone(), over.clone());
-            move || {
-                let mut n = 0;
-                while !over.load(SeqCst) {
-                    n += 1;
-                    if n % 2 == 0 {
-                        drop(ch.try_recv());
-                    } else {
-                        drop(ch.try_send(count.make(n)));
-                    }
-                }
-            }
-        });
-        run(|| {
-            for n in 0..40 {
-                let (ch, never, count) = (ch.clone(), never.clone(), count.clone());
-                go(move || {
-                    loop {
-                        match n % 4 {
-                            0 => drop(ch.recv()),
-                            1 => ch.send(count.make(n)),
-                            2 => select! {
-                                recv(ch) => {}
-                                recv(never) => {}
-                            },
-                            _ => select! {
-                                recv(never) => {}
-                                send(ch, count.make(n)) => {}
-                            },
-                        }
-                    }
-                });
-            }
-            for _ in 0..50 {
-                gosched();
-            }
-        });
-        over.store(true, SeqCst);
-        outside.join().unwrap();
-        // The other workers may still be at it.
-        eventually(|| (ch.waiting_receivers(), ch.waiting_senders(), never.waiting_receivers()) == (0, 0, 0));
-        eventually(|| count.alive() == ch.len());
-        drop(ch);
-        eventually(|| count.alive() == 0);
-    }
-}
-
-/// A receiver that has been given a value and is then unwound gives it back.
-#[test]
-fn a_value_that_was_given_to_a_goroutine_that_ends_goes_to_the_next() {
-    let _alone = alone();
-    let ch = Chan::new(0);
-    let patient = ch.clone();
-    set_max_procs(1);
-    for form in 0..2 {
-        run(|| {
-            let (receiver, never) = (ch.clone(), Chan::<u32>::new(0));
-            Builder::new().on(Placement::Here).go(move || {
-                let got = match form {
-                    0 => receiver.recv(),
-                    _ => select! {
-                        recv(receiver) -> value => value,
-                        recv(never) -> value => value,
-                    },
-                };
-                panic!("it is unwound, and not given {got:?}");
-            });
-            until(|| ch.waiting_receivers() == 1);
-            // It is ready now, but does not run before the scheduler ends.
-            ch.send(1);
-        });
-        assert_eq!((patient.len(), patient.recv()), (1, Some(1)), "form {form}");
-    }
-}
-
 // User code: destructors.
 
 /// Uses its channel as it is dropped.
@@ -961,14 +873,12 @@ fn a_timer_fires_once() {
         alone.watchdog.pat();
         if in_set { run(check) } else { check() }
     }
-    // Their goroutines end.
-    eventually(|| num_goroutine() == 0);
 }
 
 #[test]
 fn a_ticker_ticks() {
-    let _alone = alone();
-    run(|| {
+    let _watchdog = Watchdog::new();
+    one_worker(|| {
         let ticker = tick(Duration::from_micros(500));
         let times: Vec<_> = (0..5).map(|_| ticker.recv()).collect();
         assert!(times.is_sorted());

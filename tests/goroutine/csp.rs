@@ -1,28 +1,47 @@
-//! `sudog::csp`: the source's programs, the order in which partners run, and the reclamation of fibres.
+//! `sudog::csp`: the source's programs, the order in which partners run, the reclamation of fibres, and active sets. The
+//! fibres run in the background, so these tests take turns with those that need its workers (`alone`).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, mpsc};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use sudog::csp::{ActiveSet, End, Failed, Reclaimed, make_channel, make_ends, spawn_fibre};
-use sudog::runtime::sema::{Cancel, WaitLimit};
-use sudog::runtime::{Goexit, gosched};
-use sudog::{Builder, JoinHandle, Placement, Scheduler, go, run, run_local, scope, spawn, without_switching};
-use support::goroutine::{Dropped, here, until};
-use support::{Watchdog, eventually};
+use sudog::csp::{
+    self, ActiveSet, End, Failed, Reclaimed, Unwritten, make_channel, make_ends, spawn_fibre, spawn_fibre_on,
+};
+use sudog::runtime::sema::{Cancel, WaitLimit, Wake, semacquire, semrelease};
+use sudog::runtime::{Goexit, goexit, gosched, max_procs};
+use sudog::time::sleep;
+use sudog::{JoinHandle, Placement, blocking, go, run, spawn, without_switching};
+use support::eventually;
+use support::goroutine::{Dropped, alone, here, until};
 
-fn reclaimed<T>(handle: JoinHandle<T>) -> bool {
-    handle.join().is_err_and(|payload| payload.is::<Goexit>())
+/// Starts a fibre of the caller's set, and forgets its result.
+fn fibre<T: Send + 'static>(placement: Placement, f: impl FnOnce() -> T + Send + 'static) {
+    drop(spawn_fibre_on(placement, f));
 }
 
-/// Reads for ever.
-fn consumer<T: Send + 'static>(mut end: End<T>, mut f: impl FnMut(T) + Send + 'static) -> JoinHandle<()> {
-    spawn(move || {
+/// Starts a fibre of the caller's set on the caller's worker, after the caller.
+fn queued<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    spawn_fibre_on(Placement::Here, f)
+}
+
+/// Whether the fibre's last read has failed.
+fn reclaimed<T>(handle: JoinHandle<Result<T, Reclaimed>>) -> bool {
+    handle.join().unwrap().is_err()
+}
+
+/// Reads until no writer can come.
+fn consumer<T: Send + 'static>(
+    mut end: End<T>,
+    mut f: impl FnMut(T) + Send + 'static,
+) -> JoinHandle<Result<(), Reclaimed>> {
+    queued(move || {
         loop {
-            f(end.read().unwrap());
+            f(end.read()?);
         }
     })
 }
@@ -31,22 +50,22 @@ fn consumer<T: Send + 'static>(mut end: End<T>, mut f: impl FnMut(T) + Send + 's
 
 #[test]
 fn list_of_squares() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     let mut squares = Vec::new();
-    let (list, results) = mpsc::channel();
-    run_local(move || {
+    csp::run(|| {
         let [mut numbers, mut input] = make_channel::<u64, 2>();
-        let [mut output, results] = make_channel::<u64, 2>();
-        go(move || (0..20).for_each(|n| numbers.write(n).unwrap()));
-        go(move || {
+        let [mut output, mut results] = make_channel::<u64, 2>();
+        fibre(Placement::Any, move || (0..20).for_each(|n| numbers.write(n).unwrap()));
+        fibre(Placement::Any, move || -> Result<(), Reclaimed> {
             loop {
-                let n = input.read().unwrap();
-                output.write(n * n).unwrap();
+                let n = input.read()?;
+                output.write(n * n)?;
             }
         });
-        assert!(reclaimed(consumer(results, move |square| list.send(square).unwrap())));
+        while let Ok(square) = results.read() {
+            squares.push(square);
+        }
     });
-    squares.extend(results);
     assert_eq!(squares, (0..20).map(|n| n * n).collect::<Vec<_>>());
 }
 
@@ -58,11 +77,11 @@ type Transducer = Box<dyn FnOnce(End<u64>, End<u64>)>;
 fn transducer(name: &'static str, trace: &Trace, f: fn(u64) -> u64) -> Transducer {
     let trace = trace.clone();
     Box::new(move |mut from, mut to| {
-        go(move || {
+        fibre(Placement::Here, move || -> Result<(), Reclaimed> {
             loop {
-                let n = from.read().unwrap();
+                let n = from.read()?;
                 trace.lock().unwrap().push((name, n));
-                to.write(f(n)).unwrap();
+                to.write(f(n))?;
             }
         });
     })
@@ -78,11 +97,11 @@ fn connect(first: Transducer, second: Transducer) -> Transducer {
 
 #[test]
 fn pipelines_are_associative() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     let run_one = |left_first: bool| {
         let trace = Trace::default();
         let of = trace.clone();
-        run_local(move || {
+        csp::run(move || {
             let a = transducer("a", &of, |n| n + 1);
             let b = transducer("b", &of, |n| n * 10);
             let c = transducer("c", &of, |n| n + 7);
@@ -90,7 +109,7 @@ fn pipelines_are_associative() {
             let [mut numbers, input] = make_channel();
             let [output, results] = make_channel();
             all(input, output);
-            go(move || (0..10).for_each(|n| numbers.write(n).unwrap()));
+            fibre(Placement::Here, move || (0..10).for_each(|n| numbers.write(n).unwrap()));
             assert!(reclaimed(consumer(results, move |n| of.lock().unwrap().push(("consumer", n)))));
         });
         Arc::into_inner(trace).expect("all fibres have ended").into_inner().unwrap()
@@ -106,95 +125,75 @@ fn pipelines_are_associative() {
     });
 }
 
-/// k workers on one scheduler, and a ring of fibres that pass a token round.
+/// Several workers serve one set: a ring of fibres passes a token round.
 #[test]
 fn process_test() {
     const RING: usize = 50;
     const ROUNDS: usize = 20;
-    let watchdog = Watchdog::new();
-    for workers in 1..=4 {
-        let passed = AtomicUsize::new(0);
-        let (passed, scheduler) = (&passed, &Scheduler::new());
-        let ended = &AtomicUsize::new(0);
-        thread::scope(|s| {
-            // None of them is at rest before the work is there.
-            let outside = scheduler.keep_alive();
-            for _ in 1..workers {
-                s.spawn(|| scheduler.run(|| ()));
-            }
-            scheduler.run(move || {
-                scope(|fibres| {
-                    let (mut ins, mut outs): (Vec<_>, Vec<_>) =
-                        (0..RING).map(|_| make_channel::<usize, 2>()).map(|[to, from]| (from, to)).unzip();
-                    outs.rotate_left(1);
-                    for (i, (mut from, mut to)) in ins.drain(..).zip(outs).enumerate() {
-                        fibres.go(move || {
-                            let _ended = Dropped(ended);
-                            if i == 0 {
-                                to.write(0).unwrap();
-                            }
-                            // The last to have the token keeps it; its ends go, and so do all the others.
-                            loop {
-                                let n = from.read().unwrap();
-                                passed.fetch_add(1, Relaxed);
-                                if n == RING * ROUNDS {
-                                    return;
-                                }
-                                to.write(n + 1).unwrap();
-                            }
-                        });
+    let alone = alone();
+    for workers in 1..=max_procs() {
+        let passed = &*Box::leak(Box::new(AtomicUsize::new(0)));
+        let ended = &*Box::leak(Box::new(AtomicUsize::new(0)));
+        let threads = Arc::new(Mutex::new(BTreeSet::new()));
+        let of_set = threads.clone();
+        csp::run(move || {
+            let (mut ins, mut outs): (Vec<_>, Vec<_>) =
+                (0..RING).map(|_| make_channel::<usize, 2>()).map(|[to, from]| (from, to)).unzip();
+            outs.rotate_left(1);
+            for (i, (mut from, mut to)) in ins.drain(..).zip(outs).enumerate() {
+                let threads = of_set.clone();
+                fibre(Placement::Worker(i % workers), move || -> Result<(), Reclaimed> {
+                    let _ended = Dropped(ended);
+                    threads.lock().unwrap().insert(format!("{:?}", here()));
+                    if i == 0 {
+                        to.write(0)?;
+                    }
+                    // The last to have the token keeps it; its ends go, and so do all the others.
+                    loop {
+                        let n = from.read()?;
+                        passed.fetch_add(1, Relaxed);
+                        if n == RING * ROUNDS {
+                            return Ok(());
+                        }
+                        to.write(n + 1)?;
                     }
                 });
-                drop(outside);
-            });
+            }
         });
         assert_eq!(ended.load(Relaxed), RING, "{workers} workers");
         assert_eq!(passed.load(Relaxed), RING * ROUNDS + 1, "{workers} workers");
-        watchdog.pat();
+        assert_eq!(threads.lock().unwrap().len(), workers);
+        alone.watchdog.pat();
     }
 }
 
-/// Two schedulers and a thread: a value goes from one to the next, and each part stays on its own thread.
+/// Two sets and two threads: a value goes from one to the next, and each fibre stays on its own worker.
 #[test]
 fn foreign_threads_test() {
     const VALUES: usize = 200;
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     let [mut numbers, mut input] = make_channel::<usize, 2>();
     let [mut output, mut thirds] = make_channel::<usize, 2>();
     let [mut out, mut results] = make_channel::<usize, 2>();
-    let (first, second) = (Scheduler::new(), Scheduler::new());
+    let (mut first, mut second) = (ActiveSet::new(), ActiveSet::new());
+    first.run(move || -> Result<(), Reclaimed> {
+        let home = here();
+        loop {
+            let n = input.read()?;
+            assert_eq!(here(), home);
+            output.write(n + 1)?;
+            assert_eq!(here(), home);
+        }
+    });
+    second.run(move || -> Result<(), Reclaimed> {
+        let home = here();
+        loop {
+            let n = thirds.read()?;
+            assert_eq!(here(), home);
+            out.write(2 * n)?;
+        }
+    });
     thread::scope(|s| {
-        // The ends are of others: a scheduler does not know them, so it is told that work may come.
-        let (of_first, of_second) = (first.keep_alive(), second.keep_alive());
-        s.spawn(|| {
-            first.run(move || {
-                let home = here();
-                let fibre = spawn(move || {
-                    loop {
-                        let n = input.read().unwrap();
-                        assert_eq!(here(), home);
-                        output.write(n + 1).unwrap();
-                        assert_eq!(here(), home);
-                    }
-                });
-                assert!(reclaimed(fibre));
-                drop(of_first);
-            });
-        });
-        s.spawn(|| {
-            second.run(move || {
-                let home = here();
-                let fibre = spawn(move || {
-                    loop {
-                        let n = thirds.read().unwrap();
-                        assert_eq!(here(), home);
-                        out.write(2 * n).unwrap();
-                    }
-                });
-                assert!(reclaimed(fibre));
-                drop(of_second);
-            });
-        });
         s.spawn(move || (0..VALUES).for_each(|n| numbers.write(n).unwrap()));
         for n in 0..VALUES {
             assert_eq!(results.read(), Ok(2 * (n + 1)));
@@ -207,11 +206,11 @@ fn foreign_threads_test() {
 
 /// Runs `attempt` until it has shown what it should. A step may fall on the end of a time slice, and then the order is
 /// another.
-fn shows(expected: &[&str], attempt: impl Fn(&Log)) {
+fn shows(expected: &[&str], attempt: impl Fn(&Log) + Sync) {
     let mut last = Vec::new();
     for _ in 0..1000 {
         let log = Log::default();
-        run_local(|| attempt(&log));
+        csp::run(|| attempt(&log));
         last = std::mem::take(&mut *log.0.lock().unwrap());
         if last == expected {
             return;
@@ -231,16 +230,16 @@ impl Log {
 
 #[test]
 fn the_reader_runs_first_if_it_was_there() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     shows(&["write", "read", "another", "written"], |log| {
         let [mut ours, mut theirs] = make_channel::<u32, 2>();
         let (a, b) = (log.clone(), log.clone());
-        let reader = spawn(move || {
+        let reader = queued(move || {
             theirs.read().unwrap();
             a.note("read");
         });
         until(|| ours.readers() == 1);
-        go(move || b.note("another"));
+        fibre(Placement::Here, move || b.note("another"));
         log.note("write");
         ours.write(1).unwrap();
         log.note("written");
@@ -250,11 +249,11 @@ fn the_reader_runs_first_if_it_was_there() {
 
 #[test]
 fn the_reader_goes_on_if_the_writer_was_there() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     shows(&["read", "readers next", "written"], |log| {
         let [mut ours, mut theirs] = make_channel::<u32, 2>();
         let a = log.clone();
-        let writer = spawn(move || {
+        let writer = queued(move || {
             theirs.write(1).unwrap();
             a.note("written");
         });
@@ -269,40 +268,36 @@ fn the_reader_goes_on_if_the_writer_was_there() {
 /// The writer's worker has another fibre, which would run if the writer gave way.
 #[test]
 fn a_writer_goes_on_if_the_reader_is_foreign() {
-    let _watchdog = Watchdog::new();
-    let scheduler = Scheduler::new();
-    thread::scope(|s| {
-        let [mut ours, mut theirs] = make_channel::<u32, 2>();
-        let outside = scheduler.keep_alive();
-        s.spawn(move || {
-            for n in 0..1000 {
-                assert_eq!(theirs.read(), Ok(n));
-            }
-        });
-        scheduler.run(move || {
-            let mut went_on = false;
-            for n in 0..1000 {
-                until(|| ours.readers() == 1);
-                static OTHER_RAN: AtomicBool = AtomicBool::new(false);
-                OTHER_RAN.store(false, Relaxed);
-                let other = Builder::new().on(Placement::Here).spawn(|| OTHER_RAN.store(true, Relaxed));
-                ours.write(n).unwrap();
-                went_on |= !OTHER_RAN.load(Relaxed);
-                other.join().unwrap();
-            }
-            // The end of a time slice may have come in some rounds, not in all of them.
-            assert!(went_on);
-            drop(outside);
-        });
+    static OTHER_RAN: AtomicBool = AtomicBool::new(false);
+    let _alone = alone();
+    let [mut ours, mut theirs] = make_channel::<u32, 2>();
+    let reader = thread::spawn(move || {
+        for n in 0..1000 {
+            assert_eq!(theirs.read(), Ok(n));
+        }
     });
+    csp::run(move || {
+        let mut went_on = false;
+        for n in 0..1000 {
+            until(|| ours.readers() == 1);
+            OTHER_RAN.store(false, Relaxed);
+            let other = queued(|| OTHER_RAN.store(true, Relaxed));
+            ours.write(n).unwrap();
+            went_on |= !OTHER_RAN.load(Relaxed);
+            other.join().unwrap();
+        }
+        // The end of a time slice may have come in some rounds, not in all of them.
+        assert!(went_on);
+    });
+    reader.join().unwrap();
 }
 
 #[test]
 fn the_child_runs_first() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     shows(&["parent", "child", "grandchild", "queued before", "parent again"], |log| {
-        let queued = log.clone();
-        Builder::new().on(Placement::Here).go(move || queued.note("queued before"));
+        let before = log.clone();
+        fibre(Placement::Here, move || before.note("queued before"));
         log.note("parent");
         let of_child = log.clone();
         let child = spawn_fibre(move || {
@@ -317,21 +312,39 @@ fn the_child_runs_first() {
 
 #[test]
 fn a_child_of_a_thread_and_one_that_fails() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     assert_eq!(spawn_fibre(|| 5).join().unwrap(), 5);
-    assert!(spawn_fibre(|| std::panic::resume_unwind(Box::new(1))).join().is_err());
-    run_local(|| {
+    assert!(spawn_fibre(|| resume_unwind(Box::new(1))).join().is_err());
+    csp::run(|| {
         assert_eq!(without_switching(|| spawn_fibre(|| 6)).join().unwrap(), 6);
-        assert!(spawn_fibre(|| std::panic::resume_unwind(Box::new(1))).join().is_err());
+        assert!(spawn_fibre(|| resume_unwind(Box::new(1))).join().is_err());
     });
 }
 
-// ---- reclamation --------------------------------------------------------------------------------------------------
+// ---- reclamation by the count of ends -----------------------------------------------------------------------------
 
 #[test]
 fn a_reader_that_hangs() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
+        let [ours, mut theirs] = make_channel::<u32, 2>();
+        let reader = queued(move || theirs.read());
+        until(|| ours.readers() == 1);
+        drop(ours);
+        assert!(reclaimed(reader));
+    });
+}
+
+/// Goroutines of no set are reclaimed by the count all the same.
+#[test]
+fn goroutines_outside_of_sets() {
+    let _alone = alone();
+    let [ours, mut theirs] = make_channel::<u32, 2>();
+    let reader = spawn(move || theirs.read());
+    eventually(|| ours.readers() == 1);
+    drop(ours);
+    assert!(reclaimed(reader));
+    run(|| {
         let [ours, mut theirs] = make_channel::<u32, 2>();
         let reader = spawn(move || theirs.read());
         until(|| ours.readers() == 1);
@@ -343,25 +356,26 @@ fn a_reader_that_hangs() {
 #[test]
 fn a_writer_that_hangs_and_its_value() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
         let [ours, mut theirs] = make_channel::<Dropped<'static>, 2>();
-        let writer = spawn(move || theirs.write(Dropped(&DROPS)).is_ok());
+        let writer = queued(move || theirs.write(Dropped(&DROPS)).map_err(|Unwritten { value, why }| (value, why)));
         until(|| ours.writers() == 1);
-        assert_eq!(DROPS.load(Relaxed), 0);
         drop(ours);
-        assert!(reclaimed(writer));
+        let (value, Reclaimed) = writer.join().unwrap().unwrap_err();
+        assert_eq!(DROPS.load(Relaxed), 0);
+        drop(value);
         assert_eq!(DROPS.load(Relaxed), 1);
     });
 }
 
 #[test]
 fn three_readers_lose_the_last_writer() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
         let [writer, a, b, c] = make_channel::<u32, 4>();
         let second = writer.dup();
-        let readers = [a, b, c].map(|mut end| spawn(move || end.read()));
+        let readers = [a, b, c].map(|mut end| queued(move || end.read()));
         until(|| writer.readers() == 3);
         drop(writer);
         for _ in 0..10 {
@@ -375,10 +389,10 @@ fn three_readers_lose_the_last_writer() {
 
 #[test]
 fn an_only_end_that_is_used() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        assert!(reclaimed(spawn(|| make_channel::<u32, 1>()[0].read())));
-        assert!(reclaimed(spawn(|| make_channel::<u32, 1>()[0].write(1).is_ok())));
+    let _alone = alone();
+    csp::run(|| {
+        assert_eq!(make_channel::<u32, 1>()[0].read(), Err(Reclaimed));
+        assert_eq!(make_channel::<u32, 1>()[0].write(1).unwrap_err().value, 1);
         // With a limit it is not discounted, and comes back.
         let [mut end] = make_channel::<u32, 1>();
         assert_eq!(end.read_until(Instant::now() + Duration::from_millis(1)), Err(Failed::TimedOut));
@@ -389,26 +403,27 @@ fn an_only_end_that_is_used() {
 
 #[test]
 fn the_second_of_two_readers_ends_both() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        let readers = make_ends::<u32>(2).into_iter().map(|mut end| spawn(move || end.read())).collect::<Vec<_>>();
+    let _alone = alone();
+    csp::run(|| {
+        let readers = make_ends::<u32>(2).into_iter().map(|mut end| queued(move || end.read())).collect::<Vec<_>>();
         assert!(readers.into_iter().all(reclaimed));
     });
 }
 
 #[test]
 fn ends_in_values_in_a_frame() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
         let [ours, mut theirs] = make_channel::<Vec<End<Box<End<u32>>>>, 2>();
         let [inner, mut of_reader] = make_channel::<Box<End<u32>>, 2>();
         let [innermost, mut of_second] = make_channel::<u32, 2>();
-        let reader = spawn(move || of_reader.read().is_ok());
-        let second = spawn(move || of_second.read().is_ok());
+        let reader = queued(move || of_reader.read());
+        let second = queued(move || of_second.read());
         // Hangs with an end of the reader's channel in its value, and one of the second's in its frame.
-        let writer = spawn(move || {
+        let writer = queued(move || -> Result<(), Reclaimed> {
             let _held = innermost;
-            theirs.write(vec![inner]).is_ok()
+            theirs.write(vec![inner])?;
+            Ok(())
         });
         until(|| ours.writers() == 1);
         drop(ours);
@@ -422,17 +437,17 @@ fn a_cascade() {
     const STAGES: usize = 100_000;
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    let watchdog = Watchdog::new();
-    run_local(|| {
+    let alone = alone();
+    csp::run(|| {
         let [first, mut from] = make_channel::<u32, 2>();
         for _ in 0..STAGES {
             let [mut to, next] = make_channel::<u32, 2>();
-            go(move || {
+            fibre(Placement::Here, move || -> Result<(), Reclaimed> {
                 let _ended = Dropped(&ENDED);
                 BEGUN.fetch_add(1, Relaxed);
                 loop {
-                    let n = from.read().unwrap();
-                    to.write(n).unwrap();
+                    let n = from.read()?;
+                    to.write(n)?;
                 }
             });
             from = next;
@@ -441,11 +456,11 @@ fn a_cascade() {
         gosched(); // one whose time slice was over then hangs now
         assert_eq!(first.readers(), 1);
         assert_eq!(ENDED.load(Relaxed), 0);
-        watchdog.pat();
         drop(first);
-        assert!(reclaimed(spawn(move || from.read())), "the last one of the row");
+        assert_eq!(from.read(), Err(Reclaimed), "the last one of the row");
         assert_eq!(ENDED.load(Relaxed), STAGES);
     });
+    alone.watchdog.pat();
 }
 
 /// The same from the other side: all hang to write.
@@ -454,91 +469,48 @@ fn a_cascade_of_writers() {
     const STAGES: usize = 10_000;
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
         let [last, mut to] = make_channel::<u32, 2>();
         for _ in 0..STAGES {
             let [next, from] = make_channel::<u32, 2>();
-            go(move || {
+            fibre(Placement::Here, move || {
                 let (_ended, _from) = (Dropped(&ENDED), from);
                 BEGUN.fetch_add(1, Relaxed);
-                _ = to.write(1);
+                to.write(1)
             });
             to = next;
         }
         until(|| BEGUN.load(Relaxed) == STAGES);
-        gosched(); // as above
+        gosched(); // one whose time slice was over then hangs now
         assert_eq!((last.writers(), ENDED.load(Relaxed)), (1, 0));
         drop(last);
-        assert!(reclaimed(spawn(move || to.write(1).is_ok())));
+        assert!(to.write(1).is_err());
         assert_eq!(ENDED.load(Relaxed), STAGES);
     });
 }
 
-/// Neither count comes to zero; the scheduler is at rest, and unwinds both.
-#[test]
-fn a_crossing_cycle_at_rest() {
-    static ENDED: AtomicUsize = AtomicUsize::new(0);
-    static RAN_ON: AtomicBool = AtomicBool::new(false);
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        let [mut a, b] = make_channel::<u32, 2>();
-        let [mut c, d] = make_channel::<u32, 2>();
-        go(move || {
-            let (_ended, _d) = (Dropped(&ENDED), d);
-            _ = a.read();
-            RAN_ON.store(true, Relaxed);
-        });
-        go(move || {
-            let (_ended, _b) = (Dropped(&ENDED), b);
-            _ = c.write(1);
-            RAN_ON.store(true, Relaxed);
-        });
-        // Both ends in one fibre.
-        let [mut both, _ends] = make_channel::<u32, 2>();
-        go(move || {
-            let (_ended, _ends) = (Dropped(&ENDED), _ends);
-            _ = both.read();
-            RAN_ON.store(true, Relaxed);
-        });
-    });
-    assert_eq!(ENDED.load(Relaxed), 3);
-    assert!(!RAN_ON.load(Relaxed), "they are unwound where they hang");
-}
-
-/// The end that counts is dropped by a thread; the fibre unwinds on its own worker.
+/// The end that counts is dropped by a thread; the fibre returns on its own worker.
 #[test]
 fn a_drop_on_a_foreign_thread() {
-    let _watchdog = Watchdog::new();
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _alone = alone();
     let [ours, mut theirs] = make_channel::<u32, 2>();
-    let scheduler = Scheduler::new();
-    thread::scope(|s| {
-        let outside = scheduler.keep_alive();
-        s.spawn(move || {
-            eventually(|| ours.readers() == 1);
-            drop(ours);
-        });
-        scheduler.run(|| {
-            struct OnHome(thread::ThreadId);
-            impl Drop for OnHome {
-                fn drop(&mut self) {
-                    assert_eq!(here(), self.0);
-                }
-            }
-            let home = OnHome(here());
-            let reader = spawn(move || {
-                let _home = home;
-                theirs.read()
-            });
-            assert!(reclaimed(reader));
-            drop(outside);
-        });
+    let mut set = ActiveSet::new();
+    set.run(move || {
+        let home = here();
+        assert_eq!(theirs.read(), Err(Reclaimed));
+        assert_eq!(here(), home);
+        ENDED.store(1, Relaxed);
     });
+    assert_eq!(ours.readers(), 1);
+    drop(ours);
+    eventually(|| ENDED.load(Relaxed) == 1);
 }
 
 #[test]
 fn threads_are_told() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     let [ours, mut theirs] = make_channel::<String, 2>();
     let writer = thread::spawn(move || (theirs.write("value".into()), theirs));
     eventually(|| ours.writers() == 1);
@@ -552,279 +524,95 @@ fn threads_are_told() {
     assert_eq!((failed.value.as_str(), failed.why), ("again", Failed::Reclaimed));
 }
 
-/// A fibre that asks to be told goes on, and is not condemned.
+/// A fibre that swallows its end just goes on. Its dead channel stays dead, others work.
 #[test]
-fn fibres_that_are_told() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+fn a_swallowed_end() {
+    let _alone = alone();
+    csp::run(|| {
         let [ours, mut theirs] = make_channel::<u32, 2>();
-        let [other, mut end] = make_channel::<u32, 2>();
-        let [mut from, mut to] = make_channel::<u32, 2>();
-        let reader = spawn(move || {
-            assert_eq!(theirs.read_or_err(), Err(Reclaimed)); // it hangs
-            assert_eq!(theirs.read_or_err(), Err(Reclaimed)); // the channel is dead
+        let [mut to, mut from] = make_channel::<u32, 2>();
+        fibre(Placement::Here, move || {
+            assert_eq!(theirs.read(), Err(Reclaimed)); // it hangs
+            assert_eq!(theirs.read(), Err(Reclaimed));
+            assert_eq!(theirs.write(1).unwrap_err().value, 1);
+            assert_eq!(theirs.dup().read(), Err(Reclaimed));
             to.write(7).unwrap();
+            to.write(8).unwrap();
         });
-        let writer = spawn(move || end.write_or_err(8).unwrap_err().value);
-        until(|| (ours.readers(), other.writers()) == (1, 1));
-        drop((ours, other));
-        assert_eq!(from.read(), Ok(7));
-        reader.join().unwrap();
-        assert_eq!(writer.join().unwrap(), 8);
-    });
-}
-
-/// It gets its end again at its next operation, on whatever channel.
-#[test]
-fn a_swallowed_exit() {
-    static SWALLOWED: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        let [mut alive, mut partner] = make_channel::<u32, 2>();
-        let fibre = spawn(move || {
-            let [mut end] = make_channel::<u32, 1>();
-            for _ in 0..3 {
-                let caught = catch_unwind(AssertUnwindSafe(|| end.read()));
-                assert!(caught.is_err_and(|payload| payload.is::<Goexit>()));
-                SWALLOWED.fetch_add(1, Relaxed);
-            }
-            _ = alive.write(1); // there is a reader
-            unreachable!("a fibre that was reclaimed goes on");
-        });
-        // The fibre's end of the channel goes with the fibre, so the reader ends too.
-        let reader = spawn(move || partner.read());
-        assert!(reclaimed(fibre) && reclaimed(reader));
-        assert_eq!(SWALLOWED.load(Relaxed), 3);
-        // The next goroutine on that stack is not condemned.
-        let [mut a, mut b] = make_channel::<u32, 2>();
-        let next = spawn(move || a.write(1).is_ok());
-        assert_eq!(b.read(), Ok(1));
-        assert!(next.join().unwrap());
+        until(|| ours.readers() == 1);
+        drop(ours);
+        assert_eq!((from.read(), from.read()), (Ok(7), Ok(8)));
     });
 }
 
 #[test]
 fn an_end_goes_over_its_own_channel() {
     struct Carried(End<Carried>);
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
         let [mut writer, mut reader, cargo] = make_channel::<Carried, 3>();
-        let fibre = spawn(move || {
-            let Carried(cargo) = reader.read().unwrap();
+        let fibre = queued(move || -> Result<(), Reclaimed> {
+            let Carried(cargo) = reader.read()?;
             drop(cargo);
-            reader.read().is_ok() // the writer's end is the last one that counts
+            assert!(reader.read().is_err()); // the writer's end is the last one that counts
+            Err(Reclaimed)
         });
         writer.write(Carried(cargo)).unwrap();
         drop(writer);
         assert!(reclaimed(fibre));
-
-        // The end that is being written is the only other one. Nothing can take it out of the frame: that is a fibre
-        // with both ends, which waits until its scheduler is at rest.
-        let [mut writer, cargo] = make_channel::<Carried, 2>();
-        let ended = Arc::new(());
-        let witness = ended.clone();
-        go(move || {
-            let _witness = witness;
-            _ = writer.write(Carried(cargo));
-        });
-        gosched();
-        assert_eq!(Arc::strong_count(&ended), 2);
     });
-}
-
-/// A destructor that reads or writes, when its fibre is unwound.
-#[test]
-fn reads_and_writes_in_destructors() {
-    struct WritesOnDrop(End<u32>, Arc<Mutex<Vec<bool>>>);
-    impl Drop for WritesOnDrop {
-        fn drop(&mut self) {
-            let written = self.0.write(7).is_ok();
-            self.1.lock().unwrap().push(written);
-        }
-    }
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        let outcomes = Arc::new(Mutex::new(Vec::new()));
-        let [mut ours, theirs, spare, probe] = make_channel::<u32, 4>();
-        let (met, alone) = (WritesOnDrop(theirs, outcomes.clone()), WritesOnDrop(spare, outcomes.clone()));
-        let [hangs_on, mut end] = make_channel::<u32, 2>();
-        let fibre = spawn(move || {
-            // Dropped in the reverse order: the one of them that comes first meets the reader.
-            let (_second, _first) = (alone, met);
-            end.read()
-        });
-        until(|| hangs_on.readers() == 1);
-        let reader = spawn(move || (ours.read(), ours));
-        until(|| probe.readers() == 1);
-        drop(hangs_on);
-        assert!(reclaimed(fibre));
-        let (read, _ours) = reader.join().unwrap();
-        assert_eq!(read, Ok(7));
-        // The other one had no partner, and did not keep its worker waiting for one.
-        assert_eq!(*outcomes.lock().unwrap(), [true, false]);
+    // The end that is being written is the only other one. Nothing can take it out of the frame: that is a fibre with both
+    // ends, which hangs until its set is dropped.
+    let mut set = ActiveSet::new();
+    let ended = Arc::new(());
+    let witness = ended.clone();
+    let [mut writer, cargo] = make_channel::<Carried, 2>();
+    set.run(move || {
+        let _witness = witness;
+        writer.write(Carried(cargo))
     });
+    assert_eq!(Arc::strong_count(&ended), 2);
+    drop(set);
+    assert_eq!(Arc::strong_count(&ended), 1);
 }
 
-/// The same when the scheduler is at rest: the fibres that are unwound do not wait for each other.
-#[test]
-fn reads_in_destructors_at_rest() {
-    struct ReadsOnDrop(End<u32>);
-    impl Drop for ReadsOnDrop {
-        fn drop(&mut self) {
-            assert_eq!(self.0.read(), Err(Reclaimed));
-        }
-    }
-    static ENDED: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    // Through this end the second destructor could be served: so it would hang, and the scheduler would not end.
-    let [_outside, inside] = make_channel::<u32, 2>();
-    run_local(|| {
-        let [mut a, b] = make_channel::<u32, 2>();
-        let [mut c, d] = make_channel::<u32, 2>();
-        go(move || {
-            let (_ended, _reads) = (Dropped(&ENDED), ReadsOnDrop(d));
-            _ = a.read();
-        });
-        go(move || {
-            let (_ended, _reads, _too) = (Dropped(&ENDED), ReadsOnDrop(b), ReadsOnDrop(inside));
-            _ = c.read();
-        });
-    });
-    assert_eq!(ENDED.load(Relaxed), 2);
-}
-
-/// A thread meets a fibre while the fibre's scheduler comes to rest: the value has one owner, whichever is first.
-#[test]
-fn a_match_against_the_end_of_the_scheduler() {
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let watchdog = Watchdog::new();
-    for round in 1..=300 {
-        let [mut writer, mut reader] = make_channel::<Dropped<'static>, 2>();
-        let received = AtomicUsize::new(0);
-        let written = thread::scope(|s| {
-            let thread = s.spawn(move || {
-                // For a while only: the fibre may have been, and gone.
-                _ = (0..10_000).take_while(|_| round % 2 == 0 && writer.readers() == 0).count();
-                let far = Instant::now() + Duration::from_millis(1);
-                // Every other time with a limit, for the fibre's end may be gone before.
-                if round % 3 == 0 {
-                    writer.write_until(Dropped(&DROPS), far).is_ok()
-                } else {
-                    writer.write(Dropped(&DROPS)).is_ok()
-                }
-            });
-            run_local(|| {
-                scope(|fibres| {
-                    let received = &received;
-                    fibres.go(move || {
-                        if reader.read_until(Instant::now() + Duration::from_micros(round)).is_ok() {
-                            received.fetch_add(1, Relaxed);
-                        } else {
-                            _ = reader.read();
-                            received.fetch_add(1, Relaxed);
-                        }
-                    });
-                });
-            });
-            thread.join().unwrap()
-        });
-        assert_eq!(DROPS.load(Relaxed), round as usize, "dropped once, met or not");
-        assert!(received.load(Relaxed) <= usize::from(written));
-        watchdog.pat();
-    }
-}
-
-#[test]
-fn a_main_goroutine_is_reclaimed_too() {
-    let _watchdog = Watchdog::new();
-    let ended = catch_unwind(|| run_local(|| make_channel::<u32, 1>()[0].read()));
-    let payload = ended.expect_err("its main goroutine has no result");
-    assert!(support::goroutine::text(&*payload).contains("main goroutine"));
-}
-
-/// The ends of closures that are dropped, not run.
-#[test]
-fn fibres_that_never_began() {
-    let _watchdog = Watchdog::new();
-    let [mut ours, mut theirs] = make_channel::<u32, 2>();
-    run(|| {
-        Builder::new().on(Placement::Here).go(move || {
-            _ = theirs.write(1);
-            unreachable!("`run` has returned before");
-        });
-    });
-    assert_eq!(ours.read(), Err(Reclaimed));
-}
-
-/// A fibre that cannot be unwound where it hangs is told, as a thread is; and a frame of C is not passed.
+/// A fibre is told also where a panic would end the process.
 #[test]
 fn a_fibre_in_a_frame_of_c() {
     extern "C" fn reads(end: &mut End<u32>) -> bool {
         end.read() == Err(Reclaimed)
     }
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
         let [ours, mut theirs] = make_channel::<u32, 2>();
-        let told = Arc::new(AtomicBool::new(false));
-        let of_fibre = told.clone();
-        let fibre = spawn(move || {
-            of_fibre.store(reads(&mut theirs), Relaxed);
-            theirs.read()
-        });
+        let fibre = queued(move || reads(&mut theirs));
         until(|| ours.readers() == 1);
         drop(ours);
-        assert!(reclaimed(fibre));
-        assert!(told.load(Relaxed));
+        assert!(fibre.join().unwrap());
     });
 }
 
 #[test]
 fn a_fibre_that_may_not_switch() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     let [ours, mut theirs] = make_channel::<u32, 2>();
-    let dropper = thread::spawn(move || {
-        eventually(|| ours.readers() == 1);
-        drop(ours);
-    });
-    run_local(|| {
-        let fibre = spawn(move || without_switching(|| theirs.read()));
-        assert!(reclaimed(fibre));
-    });
-    dropper.join().unwrap();
-}
-
-/// A value whose destructor panics, of a writer that is unwound with its scheduler.
-#[test]
-fn a_value_that_panics_when_it_is_dropped_at_rest() {
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    struct Panics;
-    impl Drop for Panics {
-        fn drop(&mut self) {
-            DROPS.fetch_add(1, Relaxed);
-            std::panic::resume_unwind(Box::new(()));
-        }
-    }
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        let [mut a, b] = make_channel::<Panics, 2>();
-        go(move || {
-            let _b = b;
-            _ = a.write(Panics);
-        });
-    });
-    assert_eq!(DROPS.load(Relaxed), 1);
+    let mut set = ActiveSet::new();
+    set.run(move || assert_eq!(without_switching(|| theirs.read()), Err(Reclaimed)));
+    assert_eq!(ours.readers(), 1, "it hangs, and counts as a fibre that does");
+    drop(ours);
+    drop(set);
+    // The same, reclaimed by its set.
+    let [mut inside, _outside] = make_channel::<u32, 2>();
+    csp::run(move || assert_eq!(without_switching(|| inside.read()), Err(Reclaimed)));
 }
 
 /// A reader with a deadline keeps a writer's partner alive until then; afterwards its end counts as before.
 #[test]
 fn a_wait_with_a_deadline_is_not_discounted() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        let [a, mut b] = make_channel::<u32, 2>();
-        let reader = spawn({
-            let mut a = a;
-            move || a.read()
-        });
+    let _alone = alone();
+    csp::run(|| {
+        let [mut a, mut b] = make_channel::<u32, 2>();
+        let reader = queued(move || a.read());
         until(|| b.readers() == 1);
         // Both want to read. Without a deadline the second would end both.
         let soon = Instant::now() + Duration::from_millis(2);
@@ -836,15 +624,15 @@ fn a_wait_with_a_deadline_is_not_discounted() {
 
 #[test]
 fn a_wait_that_is_cancelled() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone();
+    csp::run(|| {
         let stop = Arc::new(Cancel::new());
         let [probe, mut reader] = make_channel::<u32, 2>();
         let [other, mut writer] = make_channel::<u32, 2>();
         let (of_reader, of_writer) = (stop.clone(), stop.clone());
         let reader =
-            spawn(move || reader.read_limited(&WaitLimit { cancel: Some(&of_reader), ..WaitLimit::default() }));
-        let writer = spawn(move || {
+            queued(move || reader.read_limited(&WaitLimit { cancel: Some(&of_reader), ..WaitLimit::default() }));
+        let writer = queued(move || {
             let far = Instant::now() + Duration::from_secs(3600);
             let limit = WaitLimit { cancel: Some(&of_writer), ..WaitLimit::until(far) };
             let failed = writer.write_limited(5, &limit).unwrap_err();
@@ -857,7 +645,7 @@ fn a_wait_that_is_cancelled() {
 
         // Cancelled before: a partner that is there is met all the same.
         let [mut ours, mut theirs] = make_channel::<u32, 2>();
-        let writer = spawn(move || theirs.write(6).is_ok());
+        let writer = queued(move || theirs.write(6).is_ok());
         until(|| ours.writers() == 1);
         let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
         assert_eq!(ours.read_limited(&limit), Ok(6));
@@ -865,93 +653,429 @@ fn a_wait_that_is_cancelled() {
     });
 }
 
-/// Fibres that wait for a cancel that never comes are unwound when their scheduler is at rest, and leave both lists.
+/// Both conversions by which a fibre ends.
 #[test]
-fn a_limited_wait_at_rest() {
-    static ENDED: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    let stop = Arc::new(Cancel::new());
-    let [outside, mut inside] = make_channel::<Dropped<'static>, 2>();
-    run_local(|| {
-        let stop = stop.clone();
-        go(move || {
-            let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-            _ = inside.write_limited(Dropped(&ENDED), &limit);
-            unreachable!("it is unwound where it hangs");
-        });
-    });
-    assert_eq!(ENDED.load(Relaxed), 1);
-    stop.cancel();
-    assert_eq!(outside.writers(), 0);
-    assert!(outside.same_channel(&outside.dup()));
+fn errors_convert() {
+    fn both(from: &mut End<u32>, to: &mut End<u32>) -> Result<(), Failed> {
+        let n = from.read_until(Instant::now() + Duration::from_secs(60))?;
+        Ok(to.write_until(n, Instant::now())?)
+    }
+    let _alone = alone();
+    let [mut from, mut to] = make_channel::<u32, 2>();
+    let [mut out, spare] = make_channel::<u32, 2>();
+    let writer = thread::spawn(move || to.write(1).is_ok());
+    assert_eq!(both(&mut from, &mut out), Err(Failed::TimedOut));
+    assert!(writer.join().unwrap());
+    assert_eq!(Failed::from(Reclaimed), Failed::Reclaimed);
+    drop(spare);
+    assert_eq!(Reclaimed::from(out.write(1).unwrap_err()), Reclaimed);
 }
 
-// ---- a scheduler that is run again --------------------------------------------------------------------------------
+// ---- active sets --------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_set_is_run_again_and_then_emptied() {
     static READ: AtomicUsize = AtomicUsize::new(0);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     let mut set = ActiveSet::new();
     let [writer, mut reader] = make_channel::<usize, 2>();
     let mut second = writer.dup();
-    set.run(move || {
+    set.run(move || -> Result<(), Reclaimed> {
         let _ended = Dropped(&ENDED);
         loop {
-            READ.fetch_add(reader.read().unwrap(), Relaxed);
+            READ.fetch_add(reader.read()?, Relaxed);
         }
     });
     for round in 1..=5 {
         let mut end = writer.dup();
         assert_eq!((writer.readers(), ENDED.load(Relaxed)), (1, 0), "it hangs");
         set.run(move || {
-            go(move || {
-                sudog::time::sleep(Duration::from_millis(1)); // a run does not return before
+            fibre(Placement::Any, move || {
+                sleep(Duration::from_millis(1)); // a run does not return before
                 end.write(1).unwrap();
             });
         });
         assert_eq!(READ.load(Relaxed), round);
     }
+    assert_eq!(format!("{set:?}"), "ActiveSet { fibres: 1, hanging: 1 }");
     // A partner outside meets it without a run.
     second.write(10).unwrap();
     eventually(|| READ.load(Relaxed) == 15 && writer.readers() == 1);
     drop(set);
     assert_eq!((ENDED.load(Relaxed), writer.readers()), (1, 0));
+    assert!(!writer.is_dead(), "the other ends live");
+}
+
+/// No count of ends comes to zero. Each fibre gets its end when the set is dropped, from its own read or write.
+#[test]
+fn a_crossing_cycle() {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _alone = alone();
+    let cycles = || {
+        let [mut a, b] = make_channel::<u32, 2>();
+        let [mut c, d] = make_channel::<u32, 2>();
+        fibre(Placement::Any, move || {
+            let _d = d;
+            assert_eq!(a.read(), Err(Reclaimed));
+            ENDED.fetch_add(1, Relaxed);
+        });
+        fibre(Placement::Any, move || {
+            let _b = b;
+            assert_eq!(c.write(1).unwrap_err().value, 1);
+            ENDED.fetch_add(1, Relaxed);
+        });
+        // Both ends in one fibre.
+        let [mut both, _ends] = make_channel::<u32, 2>();
+        assert_eq!(both.read(), Err(Reclaimed));
+        ENDED.fetch_add(1, Relaxed);
+    };
+    csp::run(cycles);
+    assert_eq!(ENDED.load(Relaxed), 3);
+    let mut set = ActiveSet::new();
+    set.run(cycles);
+    assert_eq!(ENDED.load(Relaxed), 3);
+    drop(set);
+    assert_eq!(ENDED.load(Relaxed), 6);
+}
+
+/// Two rows, each of which hangs on the end of the other: the drop of the set ends all.
+#[test]
+fn a_large_cycle() {
+    const FIBRES: usize = 20_000;
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _alone = alone();
+    csp::run(|| {
+        let [first, mut from] = make_channel::<u32, 2>();
+        let mut first = Some(first);
+        for i in 0..FIBRES {
+            let [to, next] = make_channel::<u32, 2>();
+            let to = if i == FIBRES - 1 { first.take().unwrap() } else { to };
+            fibre(Placement::Any, move || {
+                let (_ended, _to) = (Dropped(&ENDED), to);
+                from.read()
+            });
+            from = next;
+        }
+    });
+    assert_eq!(ENDED.load(Relaxed), FIBRES);
+}
+
+/// A fibre that waits elsewhere keeps its set awake.
+#[test]
+fn what_keeps_a_set_awake() {
+    static STEPS: AtomicUsize = AtomicUsize::new(0);
+    static PERMIT: AtomicU32 = AtomicU32::new(0);
+    let _alone = alone();
+    let mut set = ActiveSet::new();
+    let step = || _ = STEPS.fetch_add(1, Relaxed);
+    let pause = Duration::from_millis(1);
+    let waits: [(&str, fn()); 5] = [
+        ("sleeps", || sleep(Duration::from_millis(1))),
+        ("waits for a semaphore", || semacquire(&PERMIT)),
+        ("is in a blocking call", || blocking(|| thread::sleep(Duration::from_millis(1)))),
+        ("waits for a goroutine", || spawn(|| sleep(Duration::from_millis(1))).join().unwrap()),
+        ("reads with a deadline", || {
+            let [mut end, _other] = make_channel::<u32, 2>();
+            assert_eq!(end.read_until(Instant::now() + Duration::from_millis(1)), Err(Failed::TimedOut));
+        }),
+    ];
+    for (n, (what, wait)) in waits.into_iter().enumerate() {
+        let outside = thread::spawn(move || {
+            thread::sleep(pause);
+            if n == 1 {
+                semrelease(&PERMIT, Wake::Normal);
+            }
+        });
+        set.run(move || {
+            wait();
+            step();
+        });
+        assert_eq!(STEPS.load(Relaxed), n + 1, "a fibre that {what}");
+        outside.join().unwrap();
+    }
+}
+
+/// A goroutine that a fibre starts by `go` is outside of the set.
+#[test]
+fn goroutines_of_fibres_are_outside() {
+    static ENDED: AtomicBool = AtomicBool::new(false);
+    let _alone = alone();
+    let [mut ours, mut theirs] = make_channel::<u32, 2>();
+    let probe = ours.dup();
+    csp::run(move || {
+        go(move || {
+            assert_eq!(theirs.read(), Ok(1));
+            ENDED.store(true, Relaxed);
+        });
+    });
+    eventually(|| probe.readers() == 1);
+    assert!(!ENDED.load(Relaxed), "no set reclaims it");
+    ours.write(1).unwrap();
+    eventually(|| ENDED.load(Relaxed));
+}
+
+/// In a closed set a fibre that swallows its end goes on, and does not hang; the drop waits for it.
+#[test]
+fn a_swallowed_end_in_a_closed_set() {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _alone = alone();
+    let mut set = ActiveSet::new();
+    let [mut reads, outside] = make_channel::<u32, 2>();
+    let [mut met, mut partner] = make_channel::<u32, 2>();
+    let writer = thread::spawn(move || partner.write(7).is_ok());
+    eventually(|| met.writers() == 1);
+    set.run(move || {
+        assert_eq!(reads.read(), Err(Reclaimed)); // it hangs
+        assert_eq!(reads.read(), Err(Reclaimed));
+        assert_eq!(reads.read_until(Instant::now() + Duration::from_secs(3600)), Err(Failed::Reclaimed));
+        assert_eq!(met.read(), Ok(7), "a partner that is there is met");
+        // A child belongs to the closed set, too.
+        let [mut a, _b] = make_channel::<u32, 2>();
+        assert!(reclaimed(spawn_fibre(move || a.read())));
+        sleep(Duration::from_millis(2));
+        ENDED.store(1, Relaxed);
+    });
+    assert_eq!(outside.readers(), 1);
+    drop(set);
+    assert_eq!(ENDED.load(Relaxed), 1);
+    assert!(writer.join().unwrap());
+}
+
+/// Reads and writes in destructors, while the set is dropped, fail at once, and no fibre waits for another.
+#[test]
+fn reads_in_destructors_of_a_closed_set() {
+    struct ReadsOnDrop(End<u32>);
+    impl Drop for ReadsOnDrop {
+        fn drop(&mut self) {
+            assert_eq!(self.0.read(), Err(Reclaimed));
+        }
+    }
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let _alone = alone();
+    // Through this end the second destructor could be served.
+    let [_outside, inside] = make_channel::<u32, 2>();
+    csp::run(move || {
+        let [mut a, b] = make_channel::<u32, 2>();
+        let [mut c, d] = make_channel::<u32, 2>();
+        fibre(Placement::Any, move || {
+            let (_ended, _reads) = (Dropped(&ENDED), ReadsOnDrop(d));
+            a.read()
+        });
+        let (_ended, _reads, _too) = (Dropped(&ENDED), ReadsOnDrop(b), ReadsOnDrop(inside));
+        c.read()
+    })
+    .unwrap_err();
+    assert_eq!(ENDED.load(Relaxed), 2);
+}
+
+/// A thread meets a fibre while the fibre's set is dropped: the value has one owner, and both know alike.
+#[test]
+fn a_match_against_the_drop_of_a_set() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let alone = alone();
+    let mut met = 0;
+    for round in 1..=300 {
+        let [mut writer, mut reader] = make_channel::<Dropped<'static>, 2>();
+        let thread = thread::spawn(move || {
+            // For a while only: the fibre may have been, and gone.
+            _ = (0..10_000).take_while(|_| round % 2 == 0 && writer.readers() == 0).count();
+            let far = Instant::now() + Duration::from_millis(1);
+            // Every other time with a limit, for the fibre's end may be gone before.
+            if round % 3 == 0 {
+                writer.write_until(Dropped(&DROPS), far).is_ok()
+            } else {
+                writer.write(Dropped(&DROPS)).is_ok()
+            }
+        });
+        let received = csp::run(move || {
+            let soon = Instant::now() + Duration::from_micros(round);
+            reader.read_until(soon).is_ok() || reader.read().is_ok()
+        });
+        assert_eq!(thread.join().unwrap(), received);
+        assert_eq!(DROPS.load(Relaxed), round as usize, "dropped once, met or not");
+        met += u32::from(received);
+        alone.watchdog.pat();
+    }
+    assert!(met > 0);
+}
+
+/// Fibres that hang with a limit keep their set awake. They are reclaimed when the set is dropped all the same, by one of its
+/// fibres.
+#[test]
+fn a_limited_wait_and_the_drop_of_a_set() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _alone = alone();
+    let stop = Arc::new(Cancel::new());
+    let [outside, mut inside] = make_channel::<Dropped<'static>, 2>();
+    let [other, mut with_deadline] = make_channel::<Dropped<'static>, 2>();
+    let limits = stop.clone();
+    let mut set = ActiveSet::new();
+    let fibres = Arc::new(Mutex::new(Vec::new()));
+    let handles = fibres.clone();
+    let [mut to, mut from] = make_channel::<u32, 2>();
+    let runner = thread::spawn(move || {
+        set.run(move || {
+            let cancelled = spawn_fibre(move || {
+                let limit = WaitLimit { cancel: Some(&limits), ..WaitLimit::default() };
+                inside.write_limited(Dropped(&DROPS), &limit).unwrap_err().why
+            });
+            let times_out = spawn_fibre(move || {
+                let far = Instant::now() + Duration::from_millis(50);
+                with_deadline.read_until(far).map(drop).unwrap_err()
+            });
+            handles.lock().unwrap().extend([cancelled, times_out]);
+            from.read()
+        });
+        set
+    });
+    eventually(|| (outside.writers(), other.readers(), to.readers()) == (1, 1, 1));
+    assert!(!runner.is_finished(), "fibres with limits keep their set awake");
+    to.write(1).unwrap();
+    stop.cancel();
+    drop(runner.join().unwrap());
+    let whys = fibres.lock().unwrap().drain(..).map(|fibre| fibre.join().unwrap()).collect::<Vec<_>>();
+    assert_eq!(whys, [Failed::Cancelled, Failed::TimedOut]);
+    assert_eq!(DROPS.load(Relaxed), 1);
+
+    // A fibre of the set drops the set, while others wait with limits.
+    let [outside, mut inside] = make_channel::<u32, 2>();
+    let [other, mut with_deadline] = make_channel::<u32, 2>();
+    let [mut to, mut from] = make_channel::<ActiveSet, 2>();
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let mut set = ActiveSet::new();
+    set.run(move || {
+        let set = from.read().unwrap();
+        let never = Cancel::new();
+        let cancelled = spawn_fibre(move || {
+            let limit = WaitLimit { cancel: Some(&never), ..WaitLimit::default() };
+            inside.read_limited(&limit)
+        });
+        let times_out = spawn_fibre(move || with_deadline.read_until(Instant::now() + Duration::from_secs(3600)));
+        until(|| (outside.readers(), other.readers()) == (1, 1));
+        drop(set);
+        assert_eq!(cancelled.join().unwrap(), Err(Failed::Reclaimed));
+        assert_eq!(times_out.join().unwrap(), Err(Failed::Reclaimed));
+        DONE.store(true, Relaxed);
+    });
+    to.write(set).unwrap();
+    eventually(|| DONE.load(Relaxed));
 }
 
 #[test]
 fn a_set_that_a_fibre_of_its_own_drops() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
+    let _alone = alone();
     let mut set = ActiveSet::new();
     let [_writer, mut reader] = make_channel::<usize, 2>();
     set.run(move || {
         let _ended = Dropped(&ENDED);
-        _ = reader.read();
+        reader.read()
     });
     let [mut to, mut from] = make_channel::<ActiveSet, 2>();
-    set.run(move || drop(from.read().unwrap()));
+    set.run(move || {
+        let mut set = from.read().unwrap();
+        let payload = catch_unwind(AssertUnwindSafe(|| set.run(|| ()))).unwrap_err();
+        assert!(support::goroutine::text(&*payload).contains("a fibre of an active set has run the set"));
+        drop(set);
+        ENDED.fetch_add(1, Relaxed);
+    });
     to.write(set).unwrap();
-    eventually(|| ENDED.load(Relaxed) == 1);
+    eventually(|| ENDED.load(Relaxed) == 2);
 }
 
-/// One from a goroutine, whose worker goes on meanwhile.
+/// Sets that goroutines run, also those of a `run`; and a set in a fibre of another, whose number of fibres does not change.
 #[test]
 fn a_set_that_a_goroutine_runs() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    run(|| {
+    let _alone = alone();
+    let three = || {
         let mut set = ActiveSet::new();
         for _ in 0..3 {
             set.run(|| _ = RUNS.fetch_add(1, Relaxed));
         }
-        drop(set);
-        assert_eq!(RUNS.load(Relaxed), 3);
+    };
+    run(three);
+    assert_eq!(RUNS.load(Relaxed), 3);
+    csp::run(|| {
+        three();
+        let [mut a, mut b] = make_channel::<u32, 2>();
+        // The caller waits for a set of its own, so its set is awake, and nothing reclaims the reader.
+        let reader = queued(move || a.read());
+        assert_eq!(csp::run(|| 5), 5);
+        let [mut inner, _other] = make_channel::<u32, 2>();
+        assert_eq!(csp::run(move || inner.read()), Err(Reclaimed));
+        b.write(1).unwrap();
+        assert_eq!(reader.join().unwrap(), Ok(1));
+    });
+    assert_eq!(RUNS.load(Relaxed), 6);
+    drop(ActiveSet::default());
+}
+
+/// The main fibre of a single run borrows, is reclaimed, returns, panics, exits.
+#[test]
+fn the_main_fibre_of_a_run() {
+    let _alone = alone();
+    assert_eq!(csp::run(|| make_channel::<u32, 1>()[0].read()), Err(Reclaimed));
+    let mut borrowed = vec![1];
+    let [mut hangs, other] = make_channel::<u32, 2>();
+    let both = (&mut borrowed, &other);
+    assert_eq!(csp::run(|| (both.0.push(2), hangs.read()).1), Err(Reclaimed));
+    assert_eq!((borrowed, other.readers()), (vec![1, 2], 0));
+
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    let fails = |ends: fn()| {
+        let payload = catch_unwind(|| {
+            csp::run(move || {
+                fibre(Placement::Any, || {
+                    let _ended = Dropped(&ENDED);
+                    let [mut end, _other] = make_channel::<u32, 2>();
+                    end.read()
+                });
+                ends();
+            });
+        });
+        payload.unwrap_err()
+    };
+    assert!(fails(|| resume_unwind(Box::new(5))).is::<i32>());
+    assert!(fails(|| goexit()).is::<Goexit>());
+    assert_eq!(ENDED.load(Relaxed), 2, "the set is emptied first");
+}
+
+/// A closure that is dropped, not run, has been a fibre, and its ends go.
+#[test]
+fn fibres_that_never_began() {
+    let _alone = alone();
+    csp::run(|| {
+        let [mut ours, mut theirs] = make_channel::<u32, 2>();
+        let nowhere = Placement::Worker(usize::MAX);
+        let placed = catch_unwind(AssertUnwindSafe(|| drop(spawn_fibre_on(nowhere, move || theirs.read()))));
+        assert!(placed.is_err());
+        assert_eq!(ours.read(), Err(Reclaimed));
+        // The caller is a fibre of the set still.
+        let [mut hangs, _other] = make_channel::<u32, 2>();
+        assert_eq!(hangs.read(), Err(Reclaimed));
     });
 }
 
-/// Fibres of two workers do whatever they like with ends of a few channels. No value is lost or doubled, and all end.
+/// Fibres that panic are counted off, and the next goroutine on their stack belongs to no set.
+#[test]
+fn fibres_that_panic_and_the_next_on_their_stack() {
+    let _alone = alone();
+    for _ in 0..20 {
+        csp::run(|| {
+            assert!(queued(|| resume_unwind(Box::new(1))).join().is_err());
+            assert!(queued(|| goexit()).join().is_err());
+        });
+        let [mut ours, mut theirs] = make_channel::<u32, 2>();
+        let outside = spawn(move || theirs.read());
+        eventually(|| ours.readers() == 1);
+        ours.write(1).unwrap();
+        assert_eq!(outside.join().unwrap(), Ok(1));
+    }
+}
+
+/// Fibres of one set do whatever they like with ends of a few channels. No value is lost or doubled, and all end.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Read(usize),
@@ -992,27 +1116,21 @@ proptest! {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         static DROPPED: AtomicUsize = AtomicUsize::new(0);
         static ENDED: AtomicUsize = AtomicUsize::new(0);
-        let _watchdog = Watchdog::new();
+        let _alone = alone();
         [&MADE, &DROPPED, &ENDED].iter().for_each(|count| count.store(0, SeqCst));
         let count = programs.len();
-        let scheduler = Scheduler::new();
         let channels: Vec<_> = (0..4).map(|_| make_ends::<Cargo<'static>>(count)).collect();
         let mut hands: Vec<Vec<Option<End<_>>>> = (0..count).map(|_| Vec::new()).collect();
         for channel in channels {
             channel.into_iter().zip(&mut hands).for_each(|(end, hand)| hand.push(Some(end)));
         }
-        thread::scope(|s| {
-            let outside = scheduler.keep_alive();
-            s.spawn(|| scheduler.run(|| ()));
-            scheduler.run(move || {
-                for (program, hand) in programs.into_iter().zip(hands) {
-                    go(move || {
-                        let _ended = Dropped(&ENDED);
-                        play(program, hand);
-                    });
-                }
-                drop(outside);
-            });
+        csp::run(move || {
+            for (program, hand) in programs.into_iter().zip(hands) {
+                fibre(Placement::Any, move || {
+                    let _ended = Dropped(&ENDED);
+                    play(program, hand);
+                });
+            }
         });
         prop_assert_eq!(ENDED.load(SeqCst), count);
         prop_assert_eq!(MADE.load(SeqCst), DROPPED.load(SeqCst));

@@ -29,8 +29,8 @@ use sudog::sync::{
     ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith, WaitGroup,
 };
 use sudog::time::{sleep, sleep_async};
-use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, run_local, spawn};
-use support::goroutine::{alone, until};
+use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, spawn};
+use support::goroutine::{alone, one_worker, until};
 use support::{Watchdog, eventually};
 
 /// Runs a closure when it is dropped.
@@ -229,27 +229,6 @@ fn a_commit_may_wait() {
 
 // ---- alarms ---------------------------------------------------------------------------------------------------------
 
-/// A task that sleeps as its `run` ends is dropped when its alarm goes off; its destructor waits for the next alarm.
-#[test]
-fn a_task_that_its_alarm_drops_may_wait_for_the_clock() {
-    let _watchdog = Watchdog::new();
-    let (polled, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (is_polled, is_dropped) = (polled.clone(), dropped.clone());
-    run(move || {
-        go_async(async move {
-            let _goodbye = Then(|| {
-                block_on(sleep_async(Duration::from_millis(1)));
-                is_dropped.store(true, SeqCst);
-            });
-            is_polled.store(true, SeqCst);
-            sleep_async(Duration::from_millis(20)).await;
-        });
-        until(|| polled.load(SeqCst));
-    });
-    eventually(|| dropped.load(SeqCst));
-    block_on(sleep_async(Duration::from_millis(1)));
-}
-
 /// Blocks its thread until the sender is gone, and says that it does.
 struct Blocks(Receiver<()>, Arc<AtomicBool>);
 
@@ -301,58 +280,7 @@ fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
     }
 }
 
-/// A function of a context, dropped by an alarm, as its `run` is over: its destructor waits for the next alarm.
-#[test]
-fn a_function_that_an_alarm_drops_may_wait_for_the_clock() {
-    let _watchdog = Watchdog::new();
-    let dropped = Arc::new(AtomicBool::new(false));
-    let is_dropped = dropped.clone();
-    let _kept = run(move || {
-        let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_millis(20));
-        let goodbye = Then(move || {
-            block_on(sleep_async(Duration::from_millis(1)));
-            is_dropped.store(true, SeqCst);
-        });
-        let called = context::after_func(&ctx, move || drop(goodbye));
-        (ctx, cancel, called)
-    });
-    eventually(|| dropped.load(SeqCst));
-}
-
 // ---- destructors ----------------------------------------------------------------------------------------------------
-
-/// A task that waits when its scheduler ends: its destructor wants what a goroutine has, and has it once that is unwound.
-#[test]
-fn a_tasks_destructor_locks_what_a_goroutine_has() {
-    let watchdog = Watchdog::new();
-    for holder_is_older in [true, false] {
-        let mutex = Arc::new(Mutex::new(0));
-        let (held, wanted) = (mutex.clone(), mutex.clone());
-        let holds = move || {
-            go(move || {
-                let _guard = held.lock();
-                forever();
-            });
-        };
-        let wants = move || {
-            go_async(async move {
-                let _locks = Then(|| *wanted.lock() += 1);
-                pending::<()>().await;
-            });
-        };
-        run_local(move || {
-            if holder_is_older {
-                holds();
-                wants();
-            } else {
-                wants();
-                holds();
-            }
-        });
-        assert_eq!(*mutex.try_lock().expect("nobody has it"), 1);
-        watchdog.pat();
-    }
-}
 
 /// A reader of the same worker has been let in, and has not run yet. The writer's deadline counts all the same.
 #[test]
@@ -378,31 +306,6 @@ fn a_deadline_for_writing_counts_in_a_destructor_during_a_panic() {
         assert!(panics.join().is_err());
     });
     assert!(tried.load(SeqCst));
-}
-
-/// The thread panics; all the same its destructor may be a scheduler, and the goroutines switch.
-#[test]
-fn a_destructor_of_a_panicking_thread_may_run_goroutines() {
-    let watchdog = Watchdog::new();
-    let runs: [fn(); 2] = [
-        || run(|| assert_eq!(here().spawn(|| 42).join().unwrap(), 42)),
-        || run_local(|| assert_eq!(here().spawn(|| 42).join().unwrap(), 42)),
-    ];
-    for run in runs {
-        let done = AtomicBool::new(false);
-        caught(|| {
-            let _cleanup = Then(|| {
-                run();
-                done.store(true, SeqCst);
-            });
-            panic!("something went wrong");
-        });
-        assert!(done.load(SeqCst));
-        // It is over with the panic: another goroutine's panic keeps it from switching, as ever.
-        assert!(!thread::panicking());
-        run();
-        watchdog.pat();
-    }
 }
 
 // ---- wakers whose destructors panic ---------------------------------------------------------------------------------
@@ -448,26 +351,6 @@ fn a_future_whose_waker_panics_when_it_is_dropped_has_left() {
     assert!(state.contains("waiters: 0"), "a contender is left: {state}");
 }
 
-/// What a task captures that never begins is dropped before its group knows that it is over.
-#[test]
-fn a_task_that_never_begins_is_dropped_before_its_group_knows() {
-    struct Open(Arc<WaitGroup>, Arc<AtomicBool>);
-    impl Drop for Open {
-        fn drop(&mut self) {
-            self.1.store(!self.0.wait_until(Instant::now()), SeqCst);
-        }
-    }
-    let _watchdog = Watchdog::new();
-    let (group, was_open) = (Arc::new(WaitGroup::new()), Arc::new(AtomicBool::new(false)));
-    let captured = Open(group.clone(), was_open.clone());
-    run(|| {
-        set_max_procs(1);
-        group.go_with(here(), move || drop(captured));
-    });
-    group.wait();
-    assert!(was_open.load(SeqCst));
-}
-
 // ---- what cannot be unwound -----------------------------------------------------------------------------------------
 
 #[allow(improper_ctypes_definitions)] // it is Rust on both sides
@@ -475,268 +358,15 @@ extern "C" fn callback(permits: &AtomicU32) {
     semacquire(permits);
 }
 
-/// No panic may pass such a frame. It is given up, after a while.
-#[test]
-fn a_goroutine_in_a_frame_of_c_is_left_where_it_waits() {
-    let _watchdog = Watchdog::new();
-    let waits = Arc::new(AtomicBool::new(false));
-    let is_waiting = waits.clone();
-    let result = run(move || {
-        here().go(move || {
-            is_waiting.store(true, SeqCst);
-            callback(&AtomicU32::new(0));
-            unreachable!("nobody releases");
-        });
-        until(|| waits.load(SeqCst));
-        gosched();
-        "main's result"
-    });
-    assert_eq!(result, "main's result");
-    // The thread, and others, are workers as before.
-    run(|| here().spawn(|| ()).join().unwrap());
-}
-
-/// It may have lent out a thread-local of its worker's thread: that thread stays.
-#[test]
-fn the_thread_locals_of_a_goroutine_that_is_left_stay() {
-    static DROPPED: AtomicBool = AtomicBool::new(false);
-    struct Lent;
-    impl Drop for Lent {
-        fn drop(&mut self) {
-            DROPPED.store(true, SeqCst);
-        }
-    }
-    thread_local! {
-        static LENT: Lent = const { Lent };
-    }
-    let _watchdog = Watchdog::new();
-    run(|| {
-        set_max_procs(2);
-        let waits = Arc::new(AtomicBool::new(false));
-        let is_waiting = waits.clone();
-        Builder::new().on(Placement::Worker(1)).go(move || {
-            LENT.with(|_lent| {
-                is_waiting.store(true, SeqCst);
-                callback(&AtomicU32::new(0));
-            });
-        });
-        until(|| waits.load(SeqCst));
-    });
-    // The worker gives the goroutine up within a second. Were it later, this would test nothing.
-    thread::sleep(Duration::from_millis(1500));
-    assert!(!DROPPED.load(SeqCst));
-}
-
 /// A thread that must not switch begins a `run`: its goroutines may.
 #[test]
 fn a_run_within_without_switching_switches() {
     let _watchdog = Watchdog::new();
     sudog::without_switching(|| {
-        assert_eq!(sudog::run_local(|| spawn(|| 1).join().unwrap()), 1);
+        assert_eq!(one_worker(|| spawn(|| 1).join().unwrap()), 1);
         assert_eq!(run(|| spawn(|| 2).join().unwrap()), 2);
     });
     assert_eq!(run(|| spawn(|| 3).join().unwrap()), 3);
-}
-
-/// It goes on if it gets what it waits for, by another's destructor or from elsewhere, and is unwound where it can be.
-#[test]
-fn a_goroutine_in_a_frame_of_c_gets_what_it_waits_for() {
-    let watchdog = Watchdog::new();
-    for by_a_thread in [false, true] {
-        let permits = Arc::new(AtomicU32::new(0));
-        let log = Arc::new(StdMutex::new(Vec::new()));
-        let (waits, releases, says) = (permits.clone(), permits.clone(), log.clone());
-        let ended = Arc::new(AtomicBool::new(false));
-        let has_ended = ended.clone();
-        let releaser = by_a_thread.then(|| {
-            let permits = permits.clone();
-            thread::spawn(move || {
-                eventually(|| ended.load(SeqCst));
-                semrelease(&permits, Wake::Normal);
-            })
-        });
-        run(move || {
-            let ready = Arc::new(AtomicU32::new(0));
-            let is_ready = ready.clone();
-            here().go(move || {
-                let _then = Then(|| says.lock().unwrap().push("unwound"));
-                semrelease(&is_ready, Wake::Normal);
-                callback(&waits);
-                says.lock().unwrap().push("went on");
-                forever();
-                says.lock().unwrap().push("too far");
-            });
-            let is_ready = ready.clone();
-            here().go(move || {
-                let _then = Then(|| {
-                    has_ended.store(true, SeqCst);
-                    if !by_a_thread {
-                        semrelease(&releases, Wake::Normal);
-                    }
-                });
-                semrelease(&is_ready, Wake::Normal);
-                forever();
-            });
-            semacquire(&ready);
-            semacquire(&ready);
-            gosched();
-        });
-        if let Some(releaser) = releaser {
-            releaser.join().unwrap();
-        }
-        assert_eq!(*log.lock().unwrap(), ["went on", "unwound"]);
-        watchdog.pat();
-    }
-}
-
-/// What unlocks a lock for a while, and has it back after: `lock_api` ends the process if that is unwound.
-trait Unlocks: Sync + 'static {
-    /// Has the lock but while `f` runs.
-    fn unlocked(&self, f: &mut dyn FnMut());
-
-    /// Runs `f` with the lock.
-    fn locked(&self, f: &mut dyn FnMut());
-
-    fn is_free(&self) -> bool;
-}
-
-impl<R: ConstRawLock + 'static> Unlocks for MutexWith<R, u32>
-where
-    R::Guard: 'static,
-{
-    fn unlocked(&self, f: &mut dyn FnMut()) {
-        let mut guard = self.lock();
-        lock_api::MutexGuard::unlocked(&mut guard, f);
-    }
-
-    fn locked(&self, f: &mut dyn FnMut()) {
-        let _guard = self.lock();
-        f();
-    }
-
-    fn is_free(&self) -> bool {
-        self.try_lock().is_some()
-    }
-}
-
-struct Reads<R>(RwMutexWith<R, u32>);
-struct Writes<R>(RwMutexWith<R, u32>);
-
-impl<R: ConstRawRwLock + 'static> Unlocks for Reads<R> {
-    fn unlocked(&self, f: &mut dyn FnMut()) {
-        let mut guard = self.0.read();
-        RwLockReadGuard::unlocked(&mut guard, f);
-    }
-
-    fn locked(&self, f: &mut dyn FnMut()) {
-        let _guard = self.0.write();
-        f();
-    }
-
-    fn is_free(&self) -> bool {
-        self.0.try_write().is_some()
-    }
-}
-
-impl<R: ConstRawRwLock + 'static> Unlocks for Writes<R> {
-    fn unlocked(&self, f: &mut dyn FnMut()) {
-        let mut guard = self.0.write();
-        RwLockWriteGuard::unlocked(&mut guard, f);
-    }
-
-    fn locked(&self, f: &mut dyn FnMut()) {
-        let _guard = self.0.read();
-        f();
-    }
-
-    fn is_free(&self) -> bool {
-        self.0.try_write().is_some()
-    }
-}
-
-fn both<R: ConstRawRwLock + 'static>() -> [Arc<dyn Unlocks + Send>; 2] {
-    [Arc::new(Reads::<R>(RwMutexWith::new(0))), Arc::new(Writes::<R>(RwMutexWith::new(0)))]
-}
-
-/// A goroutine waits to have a lock back, of which another is the holder, when the `run` of both is over.
-fn relocks_at_the_end_of_a_run(lock: Arc<dyn Unlocks + Send>, holder: Placement) {
-    let (relocks, holds) = (lock.clone(), lock.clone());
-    run(move || {
-        set_max_procs(2);
-        let [unlocked, held] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
-        let [is_unlocked, is_held] = [unlocked.clone(), held.clone()];
-        let waits = Arc::new(AtomicBool::new(false));
-        let is_waiting = waits.clone();
-        here().go(move || {
-            relocks.unlocked(&mut || {
-                semrelease(&is_unlocked, Wake::Normal);
-                semacquire(&held);
-                is_waiting.store(true, SeqCst);
-            });
-            forever();
-        });
-        semacquire(&unlocked);
-        Builder::new().on(holder).go(move || {
-            holds.locked(&mut || {
-                semrelease(&is_held, Wake::Normal);
-                forever();
-            });
-        });
-        until(|| waits.load(SeqCst));
-        (0..10).for_each(|_| gosched());
-    });
-    eventually(|| lock.is_free());
-}
-
-#[test]
-fn an_unlocked_guard_has_its_lock_back_at_the_end_of_a_run() {
-    let alone = alone();
-    for holder in [Placement::Here, Placement::Worker(1)] {
-        let mut locks: Vec<Arc<dyn Unlocks + Send>> = vec![
-            Arc::new(Mutex::new(0)),
-            Arc::new(MutexWith::<FifoMutex, u32>::new(0)),
-            Arc::new(MutexWith::<V2, u32>::new(0)),
-            Arc::new(MutexWith::<V7, u32>::new(0)),
-            Arc::new(MutexWith::<Sliding<GoMutex>, u32>::new(0)),
-            Arc::new(MutexWith::<Capacitor<FifoMutex>, u32>::new(0)),
-        ];
-        locks.extend(both::<GoRwMutex>());
-        locks.extend(both::<PhaseFairRwMutex>());
-        locks.extend(both::<ShardedRwMutex>());
-        for lock in locks {
-            relocks_at_the_end_of_a_run(lock, holder);
-            alone.watchdog.pat();
-        }
-    }
-}
-
-/// Unwound inside of `unlocked`, it has the lock back first, of which another goroutine is the holder.
-#[test]
-fn what_is_unwound_while_it_is_unlocked_has_its_lock_back() {
-    let _watchdog = Watchdog::new();
-    let lock = Arc::new(Mutex::new(0));
-    let (relocks, holds) = (lock.clone(), lock.clone());
-    run(move || {
-        let unlocked = Arc::new(AtomicU32::new(0));
-        let is_unlocked = unlocked.clone();
-        here().go(move || {
-            let mut guard = relocks.lock();
-            let _then = Then(|| ());
-            MutexGuard::unlocked(&mut guard, || {
-                semrelease(&is_unlocked, Wake::Normal);
-                forever();
-            });
-        });
-        semacquire(&unlocked);
-        let held = unlocked.clone();
-        here().go(move || {
-            let _guard = holds.lock();
-            semrelease(&held, Wake::Normal);
-            forever();
-        });
-        semacquire(&unlocked);
-    });
-    assert!(lock.is_free());
 }
 
 // ---- the waker of a handle ------------------------------------------------------------------------------------------
@@ -774,24 +404,6 @@ fn a_waker_of_a_handle_may_panic() {
         assert_eq!(handle.join().unwrap(), 42);
         here().spawn(|| ()).join().unwrap();
     });
-    // At the end of a set a destructor wakes: of a goroutine that has begun, and of one that has not.
-    for begun in [true, false] {
-        let dropped = Arc::new(AtomicBool::new(false));
-        let is_dropped = dropped.clone();
-        run(move || {
-            let captured = Then(move || is_dropped.store(true, SeqCst));
-            let mut handle = here().spawn(move || {
-                let _captured = captured;
-                forever();
-            });
-            poll_early(&mut handle, &waker(|| panic!("a waker")));
-            if begun {
-                gosched();
-            }
-            std::mem::forget(handle);
-        });
-        assert!(dropped.load(SeqCst));
-    }
 }
 
 /// For a goroutine of the same worker: that has its turn.
@@ -822,117 +434,3 @@ fn a_waker_of_a_handle_may_wait() {
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A goroutine that is unwound as it has been given a permit passes it on, to a task. Its waker panics in that panic.
-#[test]
-fn a_permit_that_is_passed_on_to_a_waker_that_panics() {
-    let _watchdog = Watchdog::new();
-    let permits = Arc::new(AtomicU32::new(0));
-    let tasks: Arc<StdMutex<Vec<Task>>> = Arc::default();
-    let woken = Arc::new(AtomicBool::new(false));
-    let (waits, queue, is_woken) = (permits.clone(), tasks.clone(), woken.clone());
-    run(move || {
-        let first = waits.clone();
-        here().go(move || semacquire(&first));
-        until(|| waiters(&waits) == 1);
-        let permits = waits.clone();
-        let mut task: Task = Box::pin(async move { semacquire_async(&permits).await });
-        let panics = waker(move || {
-            is_woken.store(true, SeqCst);
-            panic!("a waker");
-        });
-        assert!(task.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
-        queue.lock().unwrap().push(task);
-        semrelease(&waits, Wake::Grant); // the goroutine has it, and is not resumed before its end
-    });
-    assert!(woken.load(SeqCst));
-    assert!(tasks.lock().unwrap()[0].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
-    assert_eq!((permits.load(SeqCst), waiters(&permits)), (0, 0));
-}
-
-/// A goroutine is given up while it makes a blocking call, which panics then: with a value whose destructor does, too.
-#[test]
-fn a_panic_of_a_blocking_call_that_is_given_up() {
-    struct Bomb(Arc<AtomicBool>);
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            self.0.store(true, SeqCst);
-            panic!("a destructor that panics");
-        }
-    }
-    let _watchdog = Watchdog::new();
-    let dropped = Arc::new(AtomicBool::new(false));
-    let bomb = Bomb(dropped.clone());
-    run(move || {
-        let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (is_begun, is_over) = (begun.clone(), over.clone());
-        here().go(move || {
-            blocking(|| {
-                is_begun.store(true, SeqCst);
-                eventually(|| is_over.load(SeqCst));
-                resume_unwind(Box::new(bomb));
-            });
-        });
-        here().go(move || {
-            let _then = Then(|| over.store(true, SeqCst));
-            forever();
-        });
-        until(|| begun.load(SeqCst));
-    });
-    assert!(dropped.load(SeqCst));
-}
-
-// ---- what outlives a goroutine that is unwound ----------------------------------------------------------------------
-
-/// Runs `starts` in a scheduler in which a goroutine has a mutex as it ends, with what wants that mutex in a destructor.
-fn wants_a_lock_at_the_end_of_its_scheduler(starts: impl Fn(Box<dyn FnMut() + Send>)) {
-    for holder_is_older in [true, false] {
-        let mutex = Arc::new(Mutex::new(0));
-        let (held, wanted) = (mutex.clone(), mutex.clone());
-        run_local(|| {
-            let holds = move || {
-                let _guard = held.lock();
-                forever();
-            };
-            if holder_is_older {
-                go(holds);
-                starts(Box::new(move || *wanted.lock() += 1));
-            } else {
-                starts(Box::new(move || *wanted.lock() += 1));
-                go(holds);
-            }
-        });
-        assert_eq!(*mutex.try_lock().expect("nobody has it"), 1);
-    }
-}
-
-/// A goroutine-local's destructor may wait, though its goroutine has been unwound.
-#[test]
-fn a_locals_destructor_may_wait_at_the_end_of_a_scheduler() {
-    type Wants = Then<Box<dyn FnMut() + Send>>;
-    goroutine_local! {
-        static LOCAL: Cell<Option<Wants>> = Cell::new(None);
-    }
-    let _watchdog = Watchdog::new();
-    wants_a_lock_at_the_end_of_its_scheduler(|wants| {
-        go(move || {
-            LOCAL.with(|local| local.set(Some(Then(wants))));
-            forever();
-        });
-    });
-}
-
-/// What a future holds may wait as it is dropped, though its poll has been unwound.
-#[test]
-fn a_futures_destructor_may_wait_at_the_end_of_a_scheduler() {
-    struct Blocks<T>(#[allow(dead_code)] T);
-    impl<T> Future for Blocks<T> {
-        type Output = ();
-        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-            forever();
-            unreachable!()
-        }
-    }
-    let _watchdog = Watchdog::new();
-    wants_a_lock_at_the_end_of_its_scheduler(|wants| go_async(Blocks(Then(wants))));
-}

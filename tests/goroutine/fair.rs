@@ -12,8 +12,8 @@ use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::{sleep, sleep_async};
-use sudog::{Builder, Placement, Scheduler, block_on, go, go_async, run, run_local, spawn};
-use support::goroutine::{alone, here, until};
+use sudog::{Builder, Placement, block_on, go, go_async, run, scope, spawn};
+use support::goroutine::{alone, alone_with, here, one_worker, until};
 use support::{Watchdog, eventually};
 
 /// What hogs and victims share.
@@ -149,12 +149,12 @@ const HOGS: [(&str, Hogs); 9] = [
     ("nappers", nappers),
 ];
 
-/// Runs the test with each of the hogs on one worker of a scheduler of its own.
-fn against_all_hogs(victim: impl Fn(&Arc<World>)) {
-    let watchdog = Watchdog::new();
+/// Runs the test with each of the hogs on one worker.
+fn against_all_hogs(victim: impl Fn(&Arc<World>) + Sync) {
+    let alone = alone_with(1);
     for (name, hogs) in HOGS {
         println!("{name}");
-        run_local(|| {
+        run(|| {
             let world = Arc::new(World::default());
             hogs(&world);
             for _ in 0..100 {
@@ -164,7 +164,7 @@ fn against_all_hogs(victim: impl Fn(&Arc<World>)) {
             semacquire(&world.gate);
             world.done.store(true, Relaxed);
         });
-        watchdog.pat();
+        alone.watchdog.pat();
     }
 }
 
@@ -279,8 +279,8 @@ fn one_that_waits_for_a_mutex() {
 /// One that computes, and calls into the runtime once in a while.
 #[test]
 fn a_victim_of_one_that_computes() {
-    let _watchdog = Watchdog::new();
-    run_local(|| {
+    let _alone = alone_with(1);
+    run(|| {
         let world = Arc::new(World::default());
         let victim = world.clone();
         go(move || {
@@ -345,19 +345,18 @@ fn busy_workers_all_over() {
     }
 }
 
-/// Several workers of one scheduler.
+/// Several workers.
 #[test]
-fn hogs_on_every_worker_of_a_scheduler() {
-    let watchdog = Watchdog::new();
+fn hogs_on_every_worker() {
+    let alone = alone_with(2);
     for (name, hogs) in HOGS {
         println!("{name}");
-        let scheduler = Scheduler::new();
         let world = Arc::new(World::default());
-        thread::scope(|s| {
-            for n in 0..2 {
-                let (scheduler, world) = (&scheduler, world.clone());
-                s.spawn(move || {
-                    scheduler.run(|| {
+        run(|| {
+            scope(|s| {
+                for n in 0..2 {
+                    let world = world.clone();
+                    Builder::new().on(Placement::Worker(n)).go_scoped(s, move || {
                         hogs(&world);
                         spawn(gosched).join().unwrap();
                         let done = world.clone();
@@ -368,10 +367,10 @@ fn hogs_on_every_worker_of_a_scheduler() {
                             world.done.store(true, Relaxed);
                         }
                     });
-                });
-            }
+                }
+            });
         });
-        watchdog.pat();
+        alone.watchdog.pat();
     }
 }
 
@@ -395,12 +394,12 @@ fn a_mutex_that_is_never_left_alone() {
             shared.0.unlock();
         }
     };
-    run_local(hog_and_victim);
+    one_worker(hog_and_victim);
     alone.watchdog.pat();
     run(hog_and_victim);
 }
 
-/// The watcher looks at active sets too: a goroutine that has run for a tick gives way at its next call, long before the
+/// The watcher looks at bubbles too: a goroutine that has run for a tick gives way at its next call, long before the
 /// 64th, which asks the clock anyway.
 #[test]
 fn the_watcher_asks_in_every_kind_of_scheduler() {
@@ -417,8 +416,7 @@ fn the_watcher_asks_in_every_kind_of_scheduler() {
         calls
     }
     let _alone = alone();
-    let scheduler = Scheduler::new();
-    for calls in [run(calls_until_the_other_runs), scheduler.run(calls_until_the_other_runs)] {
+    for calls in [run(calls_until_the_other_runs), one_worker(calls_until_the_other_runs)] {
         assert!(calls < 60, "{calls}");
     }
 }

@@ -28,8 +28,8 @@ use sudog::sync::{
 };
 use sudog::time::{AfterFunc, Ticker, Timer, after_func};
 use sudog::x::{SingleFlight, Weighted};
-use sudog::{Builder, Placement, block_on, go, run, run_local, spawn, without_switching};
-use support::goroutine::{alone, until};
+use sudog::{Builder, Placement, block_on, go, run, spawn, without_switching};
+use support::goroutine::{alone, one_worker, until};
 
 /// More than a slice takes, 64 times over: a neighbour that has not begun may be looked for at every 64th choice only.
 const ROUNDS: usize = 4_000_000;
@@ -40,28 +40,23 @@ const SOME_ROUNDS: usize = 100_000;
 enum Set {
     /// A `run` with so many workers.
     Run(usize),
-    /// An active set.
-    Local,
-    Background,
+    /// A bubble.
+    Bubble,
 }
 
-/// Runs `main` as a goroutine of such a scheduler.
+/// Runs `main` as a goroutine among such workers. By a test that has the workers to itself.
 fn in_set<T: Send + 'static>(set: Set, main: impl FnOnce() -> T + Send + 'static) -> T {
     match set {
         Set::Run(workers) => {
             set_max_procs(workers);
             run(main)
         }
-        Set::Local => run_local(main),
-        Set::Background => {
-            set_max_procs(2);
-            spawn(main).join().unwrap_or_else(|panic| resume_unwind(panic))
-        }
+        Set::Bubble => one_worker(main),
     }
 }
 
-/// The hog makes rounds until its neighbour has run.
-fn lets_others_run<S: 'static>(set: Set, make: fn() -> S, round: fn(&S)) {
+/// The hog makes rounds until its neighbour has run. Nothing is lost at a switch in between.
+fn lets_others_run<S: 'static>(set: Set, make: fn() -> S, round: fn(&S), is_whole: fn(&S) -> bool) {
     let _alone = alone();
     let ran = in_set(set, move || {
         let primitive = make();
@@ -75,38 +70,14 @@ fn lets_others_run<S: 'static>(set: Set, make: fn() -> S, round: fn(&S)) {
         }
         let ran = neighbour.load(Relaxed);
         until(|| neighbour.load(Relaxed));
+        assert!(is_whole(&primitive), "something was lost");
         ran
     });
     assert!(ran, "the neighbour has not run for {ROUNDS} rounds");
 }
 
-/// Each hog is unwound at a safepoint, as it switches nowhere else: what it gave back must be there.
-fn loses_nothing<S: Send + Sync + 'static>(make: fn() -> S, round: fn(&S), is_whole: fn(&S) -> bool) {
-    let _alone = alone();
-    set_max_procs(1);
-    let (begun, returned) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let primitive = run(|| {
-        let primitive = Arc::new(make());
-        for _ in 0..2 {
-            let (primitive, begun, returned) = (primitive.clone(), begun.clone(), returned.clone());
-            Builder::new().on(Placement::Here).go(move || {
-                begun.fetch_add(1, Relaxed);
-                for _ in 0..ROUNDS {
-                    round(&primitive);
-                }
-                returned.fetch_add(1, Relaxed);
-            });
-        }
-        until(|| begun.load(Relaxed) == 2);
-        primitive
-    });
-    assert_eq!(returned.load(Relaxed), 0, "a hog that has not been unwound");
-    assert_eq!(Arc::strong_count(&primitive), 1, "the hogs have ended");
-    assert!(is_whole(&primitive), "something was lost");
-}
-
 /// Nothing switches in `f`: a neighbour that is ready does not run.
-fn keeps_others_out(f: impl FnOnce()) {
+fn keeps_others_out(f: impl FnOnce() + Send) {
     set_max_procs(1);
     run(|| {
         let turns = Arc::new(AtomicUsize::new(0));
@@ -132,33 +103,23 @@ macro_rules! safepoints {
 
             #[test]
             fn in_a_run_with_one_worker() {
-                lets_others_run(Set::Run(1), || $make, $round);
+                lets_others_run(Set::Run(1), || $make, $round, $is_whole);
             }
 
             #[test]
             fn in_a_run_with_two_workers() {
-                lets_others_run(Set::Run(2), || $make, $round);
+                lets_others_run(Set::Run(2), || $make, $round, $is_whole);
             }
 
             #[test]
-            fn in_an_active_set() {
-                lets_others_run(Set::Local, || $make, $round);
-            }
-
-            #[test]
-            fn in_the_background() {
-                lets_others_run(Set::Background, || $make, $round);
-            }
-
-            #[test]
-            fn unwound_there_nothing_is_lost() {
-                loses_nothing(|| $make, $round, $is_whole);
+            fn in_a_bubble() {
+                lets_others_run(Set::Bubble, || $make, $round, $is_whole);
             }
 
             #[test]
             fn not_without_switching() {
-                fn rounds<S>(primitive: S, round: fn(&S)) {
-                    keeps_others_out(|| without_switching(|| (0..SOME_ROUNDS).for_each(|_| round(&primitive))));
+                fn rounds<S: Send>(primitive: S, round: fn(&S)) {
+                    keeps_others_out(move || without_switching(|| (0..SOME_ROUNDS).for_each(|_| round(&primitive))));
                 }
                 let _alone = alone();
                 rounds($make, $round);
@@ -173,8 +134,8 @@ macro_rules! exceptions {
         $(#[$cfg])*
         #[test]
         fn $name() {
-            fn rounds<S>(primitive: S, round: fn(&S)) {
-                keeps_others_out(|| (0..SOME_ROUNDS).for_each(|_| round(&primitive)));
+            fn rounds<S: Send>(primitive: S, round: fn(&S)) {
+                keeps_others_out(move || (0..SOME_ROUNDS).for_each(|_| round(&primitive)));
             }
             let _alone = alone();
             rounds($make, $round);
@@ -455,12 +416,17 @@ fn read_locked() -> (GoRwMutex, ShardedRwMutex) {
 /// What the exceptions are told to do.
 #[test]
 fn gosched_is_the_remedy() {
-    for set in [Set::Run(1), Set::Run(2), Set::Local, Set::Background] {
-        lets_others_run(set, GoMutex::new, |mutex| {
-            mutex.lock();
-            mutex.unlock();
-            gosched();
-        });
+    for set in [Set::Run(1), Set::Run(2), Set::Bubble] {
+        lets_others_run(
+            set,
+            GoMutex::new,
+            |mutex| {
+                mutex.lock();
+                mutex.unlock();
+                gosched();
+            },
+            |_| true,
+        );
     }
 }
 
@@ -471,8 +437,8 @@ fn a_turn_is_not_lost_without_switching() {
         without_switching(|| semrelease_many(s, 0));
         semrelease_many(s, 0);
     }
-    for set in [Set::Run(1), Set::Local] {
-        lets_others_run(set, || AtomicU32::new(0), round);
+    for set in [Set::Run(1), Set::Bubble] {
+        lets_others_run(set, || AtomicU32::new(0), round, |_| true);
         lets_others_run(
             set,
             || {
@@ -481,6 +447,7 @@ fn a_turn_is_not_lost_without_switching() {
                 s
             },
             round,
+            |_| true,
         );
     }
 }
@@ -509,7 +476,7 @@ fn not_in_a_panic() {
 
 /// The owner locks and unlocks until its neighbour, which waits for the lock, has had it.
 fn lets_waiters_have_it<L: Send + Sync + 'static>(make: fn() -> L, lock: fn(&L), unlock: fn(&L), wait: fn(&L)) {
-    for set in [Set::Run(1), Set::Run(2), Set::Local, Set::Background] {
+    for set in [Set::Run(1), Set::Run(2), Set::Bubble] {
         let _alone = alone();
         let had_it = in_set(set, move || {
             let (mutex, begun, had_it) = (Arc::new(make()), Arc::new(AtomicBool::new(false)), Arc::default());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use sudog::chan::Chan;
 use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
 use sudog::sync::WaitGroup;
-use sudog::{Builder, Scheduler, ScopedJoinHandle, block_on, go, run, scope, spawn};
+use sudog::{Builder, ScopedJoinHandle, block_on, go, run, scope, spawn};
 use support::Watchdog;
 use support::goroutine::{text, until};
 
@@ -217,90 +217,6 @@ impl Drop for Uses<'_> {
         gosched();
         self.0.use_it();
     }
-}
-
-/// The scheduler ends while goroutines of a scope wait, run, or have not begun: each use of the borrowed value, and the
-/// end of each closure, comes before the end of the owner's frame.
-#[test]
-fn the_end_of_a_scheduler_keeps_the_frame() {
-    let watchdog = Watchdog::new();
-    for round in 0..200_usize {
-        watchdog.pat();
-        static USES: AtomicUsize = AtomicUsize::new(0);
-        let before = USES.load(SeqCst);
-        let owner = move || {
-            let frame = Frame { alive: AtomicBool::new(true), uses: &USES };
-            let never = Chan::<()>::new(0);
-            scope(|s| {
-                for i in 0..4 {
-                    let (uses, never) = (Uses(&frame), &never);
-                    s.go(move || {
-                        uses.0.use_it();
-                        if i % 2 == 0 {
-                            never.recv();
-                        } else {
-                            loop {
-                                gosched();
-                            }
-                        }
-                    });
-                }
-                if round % 2 == 0 {
-                    never.recv();
-                }
-            });
-        };
-        if round % 4 < 2 {
-            run(move || {
-                set_max_procs(2);
-                go(owner);
-                until(|| USES.load(SeqCst) > before || round % 8 > 3);
-            });
-        } else {
-            // At rest: no goroutine that yields for ever.
-            Scheduler::new().run(|| {
-                let frame = Frame { alive: AtomicBool::new(true), uses: &USES };
-                let never = Chan::<()>::new(0);
-                scope(|s| {
-                    for _ in 0..4 {
-                        let (uses, never) = (Uses(&frame), &never);
-                        s.go(move || {
-                            uses.0.use_it();
-                            never.recv();
-                        });
-                    }
-                });
-            });
-        }
-    }
-}
-
-/// What has not begun when the scheduler ends is dropped, and uses what it borrows then.
-#[test]
-fn what_never_starts_is_dropped_before_the_frame_ends() {
-    static USES: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    run(|| {
-        set_max_procs(1);
-        let started = Chan::<()>::new(0);
-        let theirs = started.clone();
-        go(move || {
-            let frame = Frame { alive: AtomicBool::new(true), uses: &USES };
-            scope(|s| {
-                for _ in 0..4 {
-                    let uses = Uses(&frame);
-                    s.go(move || {
-                        let _uses = uses;
-                        unreachable!("main is before it in the queue");
-                    });
-                }
-                theirs.send(());
-                Chan::<()>::new(0).recv();
-            });
-        });
-        started.recv();
-    });
-    assert_eq!(USES.load(SeqCst), 4);
 }
 
 /// A scope inside goroutines that end in all ways at once.

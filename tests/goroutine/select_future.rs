@@ -14,9 +14,9 @@ use sudog::chan::{Chan, Select, channel, select, select_async};
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit, Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::runtime::{goexit, gosched};
 use sudog::sync::{LockAsync, Mutex, WaitGroup};
-use sudog::{Scheduler, block_on, block_on_limited, context, go, run, spawn, spawn_async};
+use sudog::{block_on, block_on_limited, context, go, run, spawn, spawn_async, synctest};
 use support::Watchdog;
-use support::goroutine::until;
+use support::goroutine::{text, until};
 
 /// Runs the test as a goroutine, and on a thread without one.
 fn both(test: impl Fn() + Clone + Send + 'static) {
@@ -461,33 +461,6 @@ fn a_select_in_a_poll() {
     });
 }
 
-/// The run ends while goroutines wait in a select with futures: they leave all queues.
-#[test]
-fn goroutines_that_are_unwound() {
-    let _watchdog = Watchdog::new();
-    let (permits, ch) = (Arc::new(AtomicU32::new(0)), Chan::<u32>::new(0));
-    let waiting = Arc::new(AtomicUsize::new(0));
-    run({
-        let (permits, ch, waiting) = (permits.clone(), ch.clone(), waiting.clone());
-        move || {
-            for _ in 0..10 {
-                let (permits, ch, waiting) = (permits.clone(), ch.clone(), waiting.clone());
-                go(move || {
-                    waiting.fetch_add(1, SeqCst);
-                    select! {
-                        recv(ch) => unreachable!(),
-                        future(semacquire_async(&permits)) => unreachable!(),
-                    }
-                });
-            }
-            until(|| waiting.load(SeqCst) == 10 && waiters(&permits) == 10);
-        }
-    });
-    // Those of other workers are unwound beside us.
-    until(|| waiters(&permits) == 0);
-    until(|| ch.try_send(1).is_err());
-}
-
 /// In tasks; and the deadlock report names the wait.
 #[test]
 fn in_tasks() {
@@ -512,13 +485,13 @@ fn in_tasks() {
     });
     assert_eq!(sum, 10);
     let report = catch_unwind(|| {
-        Scheduler::new().run(|| {
+        synctest::test(|| {
             select! {
                 future(pending::<()>()) => {}
             }
         })
     });
-    assert!(report.is_err());
+    assert!(text(&*report.unwrap_err()).contains("[select"));
     assert_eq!(block_on(async { 1 }), 1);
 }
 

@@ -16,8 +16,8 @@ use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::sleep;
-use sudog::{Builder, Placement, go, run, run_local, spawn};
-use support::goroutine::{alone, until};
+use sudog::{Builder, Placement, go, run, spawn};
+use support::goroutine::{alone, one_worker, until};
 use support::{Watchdog, eventually};
 
 const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
@@ -239,10 +239,12 @@ fn a_crowd_at_a_semaphore() {
 // ---- deadlines ------------------------------------------------------------------------------------------------------
 
 /// Deadlines that fall together with releases, on whatever worker: each permit has an owner in the end.
-fn hammer_deadlines(run: impl Fn(&mut dyn FnMut()), goroutines: u64) {
+fn hammer_deadlines(run: impl Fn(Box<dyn FnOnce() + Send>), goroutines: u64) {
     let sema = Arc::new(AtomicU32::new(2));
     let (got, gave_up) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    run(&mut || {
+    let theirs = (sema.clone(), got.clone(), gave_up.clone());
+    run(Box::new(move || {
+        let (sema, got, gave_up) = theirs;
         let crowd: Vec<_> = (0..goroutines)
             .map(|n| {
                 let (sema, got, gave_up) = (sema.clone(), got.clone(), gave_up.clone());
@@ -270,7 +272,7 @@ fn hammer_deadlines(run: impl Fn(&mut dyn FnMut()), goroutines: u64) {
             .collect();
         crowd.into_iter().for_each(|one| one.join().unwrap());
         assert_eq!((sema.load(Relaxed), waiters(&sema)), (2, 0));
-    });
+    }));
     assert_eq!(got.load(Relaxed) + gave_up.load(Relaxed), goroutines * 300);
     assert!(got.load(Relaxed) > 0);
 }
@@ -288,7 +290,7 @@ fn deadlines_against_releases() {
 fn deadlines_against_releases_on_one_worker() {
     let watchdog = Watchdog::new();
     for _ in 0..5 {
-        hammer_deadlines(|main| run_local(main), 50);
+        hammer_deadlines(|main| one_worker(main), 50);
         watchdog.pat();
     }
 }
@@ -464,7 +466,7 @@ fn on_one_worker_the_waiter_runs_first() {
     let _alone = alone();
     let first = run(|| first_of(ROUNDS, || hand_off_once(Placement::Here, 0)));
     assert!(first * 100 >= ROUNDS * 99, "{first} of {ROUNDS}");
-    let first = run_local(|| first_of(ROUNDS, || hand_off_once(Placement::Any, 2)));
+    let first = one_worker(|| first_of(ROUNDS, || hand_off_once(Placement::Any, 2)));
     assert!(first * 100 >= ROUNDS * 99, "{first} of {ROUNDS}");
 }
 

@@ -28,7 +28,7 @@ fn for_ever() {
 }
 
 #[track_caller]
-fn panics(wanted: &str, f: impl FnOnce()) -> String {
+fn panics(wanted: &str, f: impl FnOnce() + Send + 'static) -> String {
     let payload = catch_unwind(AssertUnwindSafe(|| synctest::test(f))).expect_err("a panic");
     let text = text(&*payload);
     assert!(text.starts_with(wanted), "{text}");
@@ -440,39 +440,4 @@ fn a_panic_of_main_goes_first() {
     });
     assert!(!now().elapsed().is_zero() || now() <= Instant::now(), "the thread has left the bubble");
     panics("synctest: the main goroutine of the bubble called goexit", || goexit());
-}
-
-/// What is left is unwound, and may wait as it is.
-#[test]
-fn those_left_are_unwound() {
-    static UNWOUND: AtomicBool = AtomicBool::new(false);
-    struct Sleeps;
-    impl Drop for Sleeps {
-        fn drop(&mut self) {
-            sleep(MS);
-            synctest::wait(); // nothing to wait for any more
-            UNWOUND.store(true, Relaxed);
-        }
-    }
-    let _watchdog = Watchdog::new();
-    panics("deadlock: main", || {
-        go(|| {
-            let _sleeps = Sleeps;
-            for_ever();
-        });
-    });
-    assert!(UNWOUND.load(Relaxed));
-}
-
-/// A waiter in `synctest::wait` is unwound, as its goroutine ends.
-#[test]
-fn a_waiter_is_unwound() {
-    panics("of main", || {
-        go(|| {
-            // While this call is under way it is not woken.
-            synctest::wait();
-        });
-        panic!("of main");
-    });
-    synctest::test(synctest::wait);
 }

@@ -16,8 +16,8 @@ use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, semre
 use sudog::runtime::{Goexit, goexit, gosched, num_goroutine};
 use sudog::sync::{GoMutex, LockAsync, Mutex};
 use sudog::time::{sleep, sleep_async};
-use sudog::{Scheduler, block_on, blocking, go, go_async, on_goroutine, run, run_local, spawn, spawn_async};
-use support::goroutine::{Dropped, alone, here, text, until};
+use sudog::{block_on, blocking, go, go_async, on_goroutine, run, spawn, spawn_async};
+use support::goroutine::{Dropped, alone, here, one_worker, text, until};
 use support::{Watchdog, eventually};
 
 /// Pending once.
@@ -94,7 +94,7 @@ fn a_future_is_dropped_when_it_is_ready() {
 #[test]
 fn tasks_are_counted() {
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         let gate = Arc::new(AtomicU32::new(0));
         for _ in 0..10 {
             let gate = gate.clone();
@@ -112,7 +112,7 @@ fn tasks_are_counted() {
 #[test]
 fn a_task_may_block() {
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         let gate = Arc::new(AtomicU32::new(0));
         let tasks: Vec<_> = (0..50)
             .map(|n| {
@@ -244,7 +244,7 @@ fn locals_of_a_poll() {
     }
     let _alone = alone();
     // On one worker; else another may begin the next poll before the locals of the last one have been dropped.
-    run_local(|| {
+    one_worker(|| {
         let task = spawn_async(async {
             LOCAL.with(|_| ());
             assert_eq!(DROPS.load(Relaxed), 0);
@@ -367,15 +367,20 @@ fn block_on_anywhere() {
     assert_eq!(run(|| spawn(move || block_on(future())).join().unwrap()), 5);
     assert_eq!(block_on(async { block_on(future()) }), 5);
     // It need not be Send, and may borrow.
-    let local = std::rc::Rc::new(1);
-    let (rc, me) = (&local, here());
-    assert_eq!(run(|| block_on(async { if here() == me { **rc } else { 0 } })), 1);
+    let local = 1;
+    assert_eq!(
+        run(|| {
+            let rc = std::rc::Rc::new(&local);
+            block_on(async { **rc })
+        }),
+        1
+    );
 }
 
 #[test]
 fn block_on_lets_others_run() {
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         let sema = Arc::new(AtomicU32::new(0));
         let post = sema.clone();
         go(move || semrelease(&post, Wake::Handoff));
@@ -421,48 +426,12 @@ fn wakers_that_outlive_their_tasks() {
             handle.join().unwrap();
         }
     });
-    let scheduler = Scheduler::new();
-    let outside = scheduler.keep_alive();
-    thread::scope(|s| {
-        let (scheduler, sender) = (&scheduler, &sender);
-        s.spawn(move || {
-            scheduler.run(|| {
-                let handles: Vec<_> = (0..300).map(|_| spawn_async(waker_of(sender.clone()))).collect();
-                handles.into_iter().for_each(|handle| handle.join().unwrap());
-                drop(outside);
-            });
-        });
+    run(|| {
+        let handles: Vec<_> = (0..300).map(|_| spawn_async(waker_of(sender.clone()))).collect();
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
     });
-    drop((scheduler, sender));
+    drop(sender);
     let kept = foreign.join().unwrap();
     assert!(kept.len() >= 900);
     kept.into_iter().for_each(Waker::wake);
-}
-
-/// A task without a waker goes with its last waker, or with its scheduler.
-#[test]
-fn tasks_without_a_waker() {
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        for _ in 0..10 {
-            let dropped = Dropped(&DROPS);
-            go_async(async move {
-                let _dropped = dropped;
-                std::future::pending::<()>().await;
-            });
-        }
-        let dropped = Dropped(&DROPS);
-        let handle = spawn_async(async move {
-            let _dropped = dropped;
-            semacquire_async(&AtomicU32::new(0)).await;
-        });
-        let waits = spawn_async(handle);
-        for _ in 0..10 {
-            gosched();
-        }
-        drop(waits);
-    });
-    assert_eq!(DROPS.load(Relaxed), 11);
-    drop(ready(()));
 }

@@ -13,8 +13,8 @@ use sudog::context;
 use sudog::runtime::sema::{Wake, semacquire, semrelease};
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::time::{SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
-use sudog::{Builder, Placement, block_on, go, go_async, run, run_local, spawn, spawn_async};
-use support::goroutine::{Dropped, alone, text, until};
+use sudog::{Builder, Placement, block_on, go, go_async, run, spawn, spawn_async};
+use support::goroutine::{Dropped, alone, one_worker, text, until};
 use support::{Watchdog, eventually};
 
 const MS: Duration = Duration::from_millis(1);
@@ -49,7 +49,7 @@ fn a_sleep_is_never_short() {
 fn others_run_while_one_sleeps() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let _watchdog = Watchdog::new();
-    run_local(|| {
+    one_worker(|| {
         for n in 0..1000 {
             go(move || {
                 sleep(Duration::from_micros(n % 50 * 10));
@@ -60,23 +60,6 @@ fn others_run_while_one_sleeps() {
             sleep(Duration::from_micros(50));
         }
     });
-}
-
-#[test]
-fn those_that_sleep_for_ever_are_unwound() {
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _alone = alone();
-    run(|| {
-        for d in [HOUR, Duration::MAX] {
-            spawn_here(move || {
-                let _dropped = Dropped(&DROPS);
-                sleep(d);
-            });
-        }
-        gosched();
-        until(|| num_sleepers() == 2);
-    });
-    assert_eq!(DROPS.load(Relaxed), 2);
 }
 
 static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
@@ -260,14 +243,15 @@ fn after_func_calls_or_is_stopped() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     const ROUNDS: usize = 1000;
     let _watchdog = Watchdog::new();
-    let mut stopped = 0;
-    run_local(|| {
+    let stopped = one_worker(|| {
+        let mut stopped = 0;
         for round in 0..ROUNDS {
             let timer = after_func(Duration::from_micros(20), || _ = CALLS.fetch_add(1, Relaxed));
             sleep(Duration::from_micros(10 + round as u64 % 20));
             stopped += usize::from(timer.stop());
         }
         until(|| num_goroutine() == 1);
+        stopped
     });
     assert_eq!(CALLS.load(Relaxed) + stopped, ROUNDS);
 }

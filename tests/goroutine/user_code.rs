@@ -8,7 +8,6 @@
 //! | `Reenters` | calls the very object that runs it |
 //! | `Exits` | ends its goroutine |
 //! | `Yields` | |
-//! | `Outlives` | waits for ever, and its scheduler ends meanwhile |
 //!
 //! A place that is to be added is one entry: what makes its object, and has the user code run. What a place does not
 //! support is named with the reason; `docs/design.md`, "Where user code runs", has the same.
@@ -33,7 +32,7 @@ use sudog::locks::spin_lock::WaitPolicy;
 use sudog::locks::waiting_array::{Ticket, TwaChain, TwaLocation};
 use sudog::low_level::G;
 use sudog::runtime::sema::{NotifyList, Wake, semacquire, semacquire_async, semrelease, semrelease_many};
-use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
+use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::atomic::Value;
 use sudog::sync::{Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceValue, Pool, RwMutex, WaitGroup};
 use sudog::sync::{MutexWith, Order, Semaphore};
@@ -42,10 +41,10 @@ use sudog::x::{ErrGroup, SingleFlight};
 use sudog::{
     Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go_async, run, spawn_async, without_switching,
 };
-use support::goroutine::until;
+use support::goroutine::{alone_with, until};
 use support::{Watchdog, eventually};
 
-use Deed::{Exits, Outlives, Panics, Reenters, Waits, Yields};
+use Deed::{Exits, Panics, Reenters, Waits, Yields};
 
 // ---- the table's machine --------------------------------------------------------------------------------------------
 
@@ -56,10 +55,9 @@ enum Deed {
     Reenters,
     Exits,
     Yields,
-    Outlives,
 }
 
-const DEEDS: [Deed; 6] = [Panics, Waits, Reenters, Exits, Yields, Outlives];
+const DEEDS: [Deed; 5] = [Panics, Waits, Reenters, Exits, Yields];
 
 /// Does its deed, once, after it has been armed.
 #[derive(Clone)]
@@ -69,15 +67,14 @@ struct State {
     deed: Deed,
     armed: AtomicBool,
     acted: AtomicBool,
-    waits: AtomicBool,
     /// Calls the object.
     reenters: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl User {
     fn new(deed: Deed) -> Self {
-        let [armed, acted, waits] = [(); 3].map(|()| AtomicBool::new(false));
-        Self(Arc::new(State { deed, armed, acted, waits, reenters: OnceLock::new() }))
+        let [armed, acted] = [(); 2].map(|()| AtomicBool::new(false));
+        Self(Arc::new(State { deed, armed, acted, reenters: OnceLock::new() }))
     }
 
     fn reenters(&self, f: impl Fn() + Send + Sync + 'static) {
@@ -104,10 +101,6 @@ impl User {
             Reenters => (self.0.reenters.get().expect("a place says how it is called again"))(),
             Exits => goexit(),
             Yields => (0..3).for_each(|_| gosched()),
-            Outlives => {
-                self.0.waits.store(true, SeqCst);
-                semacquire(&AtomicU32::new(0));
-            }
         }
     }
 
@@ -122,7 +115,7 @@ impl User {
     }
 }
 
-/// Releases a permit, be it as its goroutine runs or as that is dropped, as its scheduler is over.
+/// Releases a permit when it is dropped.
 struct Releases(Arc<AtomicU32>);
 
 impl Drop for Releases {
@@ -170,21 +163,12 @@ fn here() -> Builder {
     Builder::new().on(Placement::Here).on_panic(OnPanic::Unwind)
 }
 
-/// One pair: in a `run` of its own, of one worker.
+/// One pair, on one worker.
 fn pair(place: &Place, deed: Deed) {
-    let _watchdog = Watchdog::new();
+    let _alone = alone_with(1);
     let user = User::new(deed);
     let Scene { act, check } = (place.scene)(&user);
-    let acts = user.clone();
-    run(move || {
-        set_max_procs(1);
-        let driver = here().spawn(act);
-        if deed == Outlives {
-            until(|| acts.0.waits.load(SeqCst));
-        } else {
-            assert_is_the_users(driver.join());
-        }
-    });
+    run(move || assert_is_the_users(here().spawn(act).join()));
     eventually(|| user.0.acted.load(SeqCst));
     check();
     run(|| here().spawn(check).join().unwrap());
@@ -229,8 +213,6 @@ fn noop() -> Context<'static> {
 }
 
 const NO_SWITCH: &str = "documented: whatever waits in there blocks the worker";
-const DESTRUCTOR_FOR_EVER: &str = "documented: a destructor that waits without end keeps its worker from ending";
-const NOT_UNWOUND: &str = "documented: it is no goroutine, and `run` waits for it";
 
 // ---- the runtime ----------------------------------------------------------------------------------------------------
 
@@ -337,7 +319,7 @@ const RUNTIME: &[Place] = &[
             };
             scene(act, goroutines_work)
         },
-        except: &[(Outlives, DESTRUCTOR_FOR_EVER)],
+        except: &[],
     },
     Place {
         name: "the destructor of a result that nobody wants",
@@ -460,31 +442,6 @@ const RUNTIME: &[Place] = &[
         except: &[(Panics, "documented: a panic in a task that nobody joins ends the process")],
     },
     Place {
-        name: "the destructor of a future whose waker is used when its run is over",
-        scene: |user| {
-            user.reenters(|| go_async(async {}));
-            let user = user.clone();
-            let act = move || {
-                let polled = Arc::new(AtomicBool::new(false));
-                let (is_polled, held) = (polled.clone(), user.drops());
-                go_async(async move {
-                    let _held = held;
-                    is_polled.store(true, SeqCst);
-                    sleep_async(Duration::from_millis(5)).await;
-                    std::future::pending::<()>().await;
-                });
-                until(|| polled.load(SeqCst));
-                user.arm();
-            };
-            scene(act, || block_on(sleep_async(Duration::from_millis(1))))
-        },
-        except: &[
-            (Panics, "documented: a panic in a task that nobody joins ends the process"),
-            (Exits, "it runs on the thread of an alarm, where goexit is a panic"),
-            (Outlives, "it runs when the scheduler is over"),
-        ],
-    },
-    Place {
         name: "the waker of an alarm",
         scene: |user| {
             user.reenters(|| block_on(sleep_async(Duration::from_millis(1))));
@@ -494,10 +451,8 @@ const RUNTIME: &[Place] = &[
                 poll_early(sleeps.as_mut(), &user);
                 user.arm();
                 until(|| user.0.acted.load(SeqCst));
-                if user.0.deed != Outlives {
-                    while sleeps.as_mut().poll(&mut noop()).is_pending() {
-                        gosched();
-                    }
+                while sleeps.as_mut().poll(&mut noop()).is_pending() {
+                    gosched();
                 }
             };
             scene(act, || block_on(sleep_async(Duration::from_millis(1))))
@@ -576,10 +531,7 @@ const RUNTIME: &[Place] = &[
             };
             scene(act, move || permits_work(&checked))
         },
-        except: &[
-            (Waits, "documented: what waits while its thread panics blocks the worker"),
-            (Outlives, "documented: what waits while its thread panics blocks the worker"),
-        ],
+        except: &[(Waits, "documented: what waits while its thread panics blocks the worker")],
     },
     Place {
         name: "the poll of block_on",
@@ -613,7 +565,7 @@ const RUNTIME: &[Place] = &[
             };
             scene(act, || assert_eq!(blocking(|| 42), 42))
         },
-        except: &[(Outlives, NOT_UNWOUND)],
+        except: &[],
     },
     Place {
         name: "the function of after_func",
@@ -668,7 +620,7 @@ const RUNTIME: &[Place] = &[
             };
             scene(act, goroutines_work)
         },
-        except: &[(Waits, NO_SWITCH), (Outlives, NO_SWITCH)],
+        except: &[(Waits, NO_SWITCH)],
     },
     Place {
         name: "the panic hook",
@@ -679,7 +631,6 @@ const RUNTIME: &[Place] = &[
             (Reenters, "fatal: a panic in the hook is one within a panic"),
             (Exits, "fatal: a panic in the hook is one within a panic"),
             (Yields, "it is the thread that yields, as it panics"),
-            (Outlives, "documented: it blocks the worker, as its thread panics"),
         ],
     },
 ];
@@ -702,11 +653,7 @@ fn local(user: &User, uses: fn()) -> Scene {
         *LOCAL_USERS.lock().unwrap() = Some(user.clone());
         user.arm();
         let used = here().spawn(uses);
-        if user.0.deed == Outlives {
-            until(|| user.0.waits.load(SeqCst));
-        } else {
-            let _ = used.join();
-        }
+        let _ = used.join();
         until(|| user.0.acted.load(SeqCst));
         *LOCAL_USERS.lock().unwrap() = None;
     };
@@ -930,10 +877,8 @@ fn context_of(user: &User, follows: fn(&context::Context, User) -> Box<dyn Send>
         }
         user.arm();
         let cancelled = catch_unwind(AssertUnwindSafe(|| cancel.cancel()));
-        if user.0.deed != Outlives {
-            (0..2).for_each(|_| semacquire(&told));
-            drop(kept);
-        }
+        (0..2).for_each(|_| semacquire(&told));
+        drop(kept);
         cancelled.unwrap_or_else(|payload| resume_unwind(payload));
     };
     scene(act, move || {
@@ -1100,7 +1045,6 @@ const SYNC: &[Place] = &[
             (Reenters, OWN_LOCK),
             (Exits, "fatal: documented: a line cannot be left"),
             (Yields, "it is the thread that yields"),
-            (Outlives, NO_SWITCH),
         ],
     },
     Place {
@@ -1146,7 +1090,7 @@ const SYNC: &[Place] = &[
             assert!(again.set(Box::new(move || assert_eq!(inner.get_until(Instant::now()), None))).is_ok());
             user.reenters(move || again.get().unwrap()());
             let user = user.clone();
-            let fails = matches!(user.0.deed, Panics | Exits | Outlives);
+            let fails = matches!(user.0.deed, Panics | Exits);
             let act = move || {
                 user.arm();
                 value.get();
@@ -1510,7 +1454,7 @@ const SYNC: &[Place] = &[
                 user.arm();
                 group.go(|| Err("an error"));
                 let ended = catch_unwind(AssertUnwindSafe(|| group.wait()));
-                assert_eq!(ended.is_err(), matches!(user.0.deed, Panics | Outlives), "a panic goes on in wait");
+                assert_eq!(ended.is_err(), user.0.deed == Panics, "a panic goes on in wait");
                 assert!(done.as_mut().poll(&mut noop()).is_ready());
             };
             scene(act, move || _ = catch_unwind(AssertUnwindSafe(|| checked.wait())))

@@ -1,4 +1,4 @@
-//! Goroutines in the waiting arrays: they wait without their workers, beside threads, and are unwound out of there.
+//! Goroutines in the waiting arrays: they wait without their workers, beside threads.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +16,8 @@ use sudog::locks::waiting_array::{
 use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::{ConstSemaphore, Order, Semaphore, WaitGroup, Wake};
 use sudog::time::sleep;
-use sudog::{Builder, go, run, run_local, spawn, without_switching};
-use support::goroutine::{Alone, alone, until};
+use sudog::{Builder, go, run, spawn, without_switching};
+use support::goroutine::{Alone, alone, one_worker, until};
 use support::{Watchdog, eventually};
 
 /// All waiters in one bucket.
@@ -51,8 +51,6 @@ macro_rules! over_every_form {
 over_every_form! {
     many_on_one_worker
     many_on_two_workers_beside_threads
-    given_up_while_they_wait
-    given_up_in_one_chain_with_waiters_that_stay
     a_goroutine_that_may_not_switch
 }
 
@@ -60,7 +58,9 @@ fn many_on_one_worker<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) 
     let _watchdog = Watchdog::new();
     let sema = Arc::new(new());
     let inside = Arc::new(AtomicU32::new(0));
-    run_local(|| {
+    let theirs = (sema.clone(), inside.clone());
+    one_worker(move || {
+        let (sema, inside) = theirs;
         let group = Arc::new(WaitGroup::new());
         for n in 0..50u64 {
             group.add(1);
@@ -122,77 +122,6 @@ fn many_on_two_workers_beside_threads<W: TicketWait, D: Doorway>(new: fn() -> Ti
     assert_eq!((sema.available(), sema.wanted()), (1, 0));
 }
 
-/// `run` returns while goroutines wait: they are unwound, and leave neither their tickets nor what these had got.
-fn given_up_while_they_wait<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
-    let Alone { watchdog, .. } = &alone();
-    for workers in [1, 2] {
-        let before = set_max_procs(workers);
-        for permits in [0, 1, 2, 5] {
-            let sema = Arc::new(new());
-            let theirs = sema.clone();
-            run(move || {
-                for n in 0..6 {
-                    let sema = theirs.clone();
-                    go(move || {
-                        let _ = match n % 3 {
-                            0 => sema.acquire_many(1).is_ok(),
-                            1 => sema.acquire_many(2).is_ok(),
-                            _ => sema.acquire_many_until(2, Instant::now() + Duration::from_secs(3600)).is_ok(),
-                        };
-                        // Those that were served give back, unless they are given up here.
-                        sema.post(if n % 3 == 0 { 1 } else { 2 });
-                    });
-                }
-                until(|| theirs.wanted() == 10);
-                theirs.post(permits);
-            });
-            eventually(|| (sema.available(), sema.wanted()) == (u64::from(permits), 0));
-            watchdog.pat();
-        }
-        set_max_procs(before);
-    }
-}
-
-/// Not `run_local`, which goes on while any goroutine does, be it that it spins.
-///
-/// Threads wait in the same line, in front of goroutines that are given up, between them, and behind.
-fn given_up_in_one_chain_with_waiters_that_stay<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
-    let Alone { watchdog: _watchdog, .. } = &alone();
-    for _ in 0..10 {
-        let (sema, served) = (Arc::new(new()), AtomicU32::new(0));
-        let ended = AtomicBool::new(false);
-        thread::scope(|s| {
-            let stay = || {
-                sema.acquire_many(1).unwrap();
-                served.fetch_add(1, Relaxed);
-            };
-            let theirs = sema.clone();
-            s.spawn(stay);
-            eventually(|| sema.wanted() == 1);
-            s.spawn(|| {
-                run(move || {
-                    for more in 0..2 {
-                        let sema = theirs.clone();
-                        go(move || sema.acquire_many(1).unwrap());
-                        until(|| theirs.wanted() >= 2 + more);
-                    }
-                    until(|| theirs.wanted() == 4); // a thread has come, behind
-                });
-                ended.store(true, Relaxed);
-            });
-            eventually(|| sema.wanted() == 3);
-            s.spawn(stay);
-            eventually(|| ended.load(Relaxed));
-            eventually(|| sema.wanted() == 2); // other workers unwind theirs in their time
-            sema.post(1);
-            eventually(|| served.load(Relaxed) == 1);
-            sema.post(1);
-        });
-        assert_eq!(served.into_inner(), 2);
-        assert_eq!((sema.available(), sema.wanted()), (0, 0));
-    }
-}
-
 fn a_goroutine_that_may_not_switch<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
     let _watchdog = Watchdog::new();
     let sema = Arc::new(new());
@@ -202,7 +131,7 @@ fn a_goroutine_that_may_not_switch<W: TicketWait, D: Doorway>(new: fn() -> Ticke
             sema.post(1);
         });
         let theirs = sema.clone();
-        run_local(move || without_switching(|| theirs.acquire_many(1).unwrap()));
+        one_worker(move || without_switching(|| theirs.acquire_many(1).unwrap()));
     });
 }
 
@@ -212,7 +141,9 @@ fn primitives() {
     let _watchdog = Watchdog::new();
     const KEY: usize = 0x91;
     let x = Arc::new(AtomicU32::new(0));
-    run_local(|| {
+    let theirs = x.clone();
+    one_worker(move || {
+        let x = theirs;
         let waiters: Vec<_> = (0..9)
             .map(|n| {
                 let x = x.clone();
@@ -258,7 +189,9 @@ fn a_condition_that_panics() {
     let _watchdog = Watchdog::new();
     const KEY: usize = 0x92;
     let ready = Arc::new(AtomicBool::new(false));
-    run_local(|| {
+    let theirs = ready.clone();
+    one_worker(move || {
+        let ready = theirs;
         let waiters: Vec<_> = (0..6)
             .map(|n| {
                 let ready = ready.clone();
@@ -290,7 +223,9 @@ fn a_condition_that_panics() {
 fn deadlines_on_one_worker() {
     let _watchdog = Watchdog::new();
     let sema = Arc::new(Benaphore::<ChainWait<SpinThenPark, 1, One>>::with_permits(0));
-    run_local(|| {
+    let theirs = sema.clone();
+    one_worker(move || {
+        let sema = theirs;
         let hasty: Vec<_> = (0..10)
             .map(|n| {
                 let sema = sema.clone();
@@ -311,7 +246,7 @@ type Colliding = Benaphore<ChainWait<SpinThenPark, 1, One>>;
 
 /// In one bucket with a goroutine whose worker is busy, on top of the chain: `between` runs on that worker. One that
 /// waits no longer than it is told is told to wait longer, if it has gone before it was seen.
-fn beneath_a_busy_worker(waits: fn(&Colliding, Duration), between: impl FnOnce(&Colliding, &dyn Fn())) {
+fn beneath_a_busy_worker(waits: fn(&Colliding, Duration), between: impl FnOnce(&Colliding, &dyn Fn()) + Send) {
     let Alone { watchdog: _watchdog, .. } = &alone();
     let before = set_max_procs(1);
     let (sema, other) = (Colliding::with_permits(0), Arc::new(Colliding::with_permits(0)));
@@ -364,60 +299,4 @@ fn a_deadline_does_not_hang_on_strangers() {
         },
         |_, until_it_is_gone| until_it_is_gone(),
     );
-}
-
-// ---- unwinding during an abort -----------------------------------------------------------------------------
-
-/// One beneath a thread that looks at its condition: `waits` gets into the state in which it is given up, on a small
-/// stack that is unmapped then. The thread, when it goes on, opens the gate that was there.
-fn given_up_beneath_a_caller_that_looks(address: usize, waits: fn(usize, &'static AtomicU32)) {
-    let _watchdog = Watchdog::new();
-    let over = AtomicBool::new(false);
-    let below: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
-    let above = AtomicU32::new(0);
-    thread::scope(|s| {
-        s.spawn(|| {
-            eventually(|| below.load(Relaxed) >= 2);
-            address_wait_until(address, || {
-                if above.fetch_add(1, Relaxed) == 1 {
-                    // Should the scheduler wait for us, we would wait for it.
-                    let patience = Instant::now() + Duration::from_millis(300);
-                    while !over.load(Relaxed) && Instant::now() < patience {
-                        thread::yield_now();
-                    }
-                }
-                above.load(Relaxed) > 1
-            });
-        });
-        run(|| {
-            Builder::new().stack_size(64 << 10).go(move || waits(address, below));
-            until(|| above.load(Relaxed) >= 2 && below.load(Relaxed) >= 2);
-            sleep(Duration::from_millis(40));
-        });
-        over.store(true, Relaxed);
-    });
-}
-
-#[test]
-fn given_up_in_an_abort() {
-    given_up_beneath_a_caller_that_looks(0x7001, |address, looked| {
-        let soon = Instant::now() + Duration::from_millis(20);
-        let never = || {
-            looked.fetch_add(1, Relaxed);
-            false
-        };
-        sudog::locks::waiting_array::address_wait_until_deadline(address, never, soon);
-    });
-}
-
-#[test]
-fn given_up_in_a_condition() {
-    given_up_beneath_a_caller_that_looks(0x7002, |address, looked| {
-        address_wait_until(address, || {
-            if looked.fetch_add(1, Relaxed) > 0 {
-                sleep(Duration::from_secs(3600));
-            }
-            false
-        });
-    });
 }

@@ -18,7 +18,7 @@ use sudog::runtime::set_max_procs;
 use sudog::sync::WaitGroup;
 use sudog::time::sleep;
 use sudog::{go, run};
-use sudog_runtime::goroutine::census;
+use sudog_runtime::goroutine::spread_so_far;
 use support::goroutine::here;
 use support::{Watchdog, pat, test_command, turn};
 
@@ -94,9 +94,9 @@ fn until_in_a_row<T>(
         set_max_procs(workers);
         let (mut row, mut longest) = (0, 0);
         while row < length {
-            let before = census().spread;
+            let before = spread_so_far();
             let result = attempt();
-            row = match outcome(result, census().spread - before) {
+            row = match outcome(result, spread_so_far() - before) {
                 Some(true) => row + 1,
                 Some(false) => 0,
                 None => row,
@@ -113,9 +113,9 @@ fn never<T>(attempt: fn() -> T) {
     run(move || {
         set_max_procs(2);
         for _ in 0..30 {
-            let before = census().spread;
+            let before = spread_so_far();
             attempt();
-            assert_eq!(census().spread, before);
+            assert_eq!(spread_so_far(), before);
             sleep(Duration::from_millis(1)); // the other worker is idle
         }
     });

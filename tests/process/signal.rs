@@ -18,7 +18,7 @@ use signal_hook::low_level::raise;
 use sudog::chan::{Chan, TryRecvError, select, select_async};
 use sudog::context::{self, Error};
 use sudog::time::{now, sleep};
-use sudog::{Scheduler, go, run, run_local, spawn, spawn_async, synctest};
+use sudog::{go, run, spawn, spawn_async, synctest};
 use sudog_sync::signal::{Received, Signal, ignore, ignored, notify, notify_context, reset, stop};
 use support::goroutine::Dropped;
 use support::{Watchdog, eventually, test_command};
@@ -564,76 +564,6 @@ fn a_waker_may_notify_and_stop() {
     send(Signal::USR2);
     assert_eq!(ch.recv(), Some(Signal::USR2));
     stop(&ch);
-}
-
-// ---- schedulers ----------------------------------------------------------------------------------------------------
-
-/// Gives a scheduler that is judged to be at rest, by mistake, the time to end: the result does not depend on it.
-fn time_for_a_mistake() {
-    thread::sleep(Duration::from_millis(20));
-}
-
-#[test]
-fn run_local_waits_for_a_signal() {
-    let _turn = alone();
-    let (ch, unwound) = (Chan::new(1), AtomicUsize::new(0));
-    let received = thread::scope(|s| {
-        let local = s.spawn(|| {
-            run_local(|| {
-                let _unwound = Dropped(&unwound);
-                notify(&ch, &[Signal::USR1, Signal::USR2]);
-                notify(&ch, &[Signal::USR1]); // holds it once
-                let received = ch.recv();
-                stop(&ch);
-                received
-            })
-        });
-        eventually(|| ch.waiting_receivers() == 1);
-        time_for_a_mistake();
-        assert_eq!(unwound.load(SeqCst), 0);
-        send(Signal::USR1);
-        local.join().unwrap()
-    });
-    assert_eq!(received, Some(Signal::USR1));
-}
-
-/// Its main goroutine has ended; another waits, and stops from a thread.
-#[test]
-fn a_scheduler_is_at_rest_after_the_stop() {
-    let _turn = alone();
-    let ends: [fn(&Chan<Signal>); 3] = [stop, |_| reset(&[Signal::USR1]), |_| ignore(&[Signal::USR1])];
-    for end in ends {
-        let (ch, scheduler) = (Chan::new(1), Scheduler::new());
-        let unwound = Arc::new(AtomicBool::new(false));
-        thread::scope(|s| {
-            let worker = s.spawn(|| {
-                let (ch, unwound) = (ch.clone(), unwound.clone());
-                scheduler.run(move || {
-                    notify(&ch, &[Signal::USR1]);
-                    go(move || {
-                        struct Unwound(Arc<AtomicBool>);
-                        impl Drop for Unwound {
-                            fn drop(&mut self) {
-                                self.0.store(true, SeqCst);
-                            }
-                        }
-                        let _unwound = Unwound(unwound);
-                        ch.recv();
-                        ch.recv();
-                    });
-                });
-            });
-            eventually(|| ch.waiting_receivers() == 1);
-            send(Signal::USR1);
-            eventually(|| ch.waiting_receivers() == 1 && ch.is_empty());
-            time_for_a_mistake();
-            assert!(!unwound.load(SeqCst) && !worker.is_finished());
-            end(&ch);
-            worker.join().unwrap();
-            assert!(unwound.load(SeqCst));
-        });
-    }
-    reset(&[]);
 }
 
 /// `run` ends with its main goroutine, and what has not been stopped goes on.

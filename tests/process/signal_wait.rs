@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sudog::chan::Chan;
-use sudog::{go, run, run_local};
-use sudog_sync::signal::{Signal, notify, notify_context, stop};
+use sudog::{go, run};
+use sudog_sync::signal::{Signal, notify, notify_context};
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
@@ -46,23 +46,6 @@ const TESTS: &[(&str, fn())] = &[
             let (ctx, _stop) = notify_context(&sudog::context::background(), &[Signal::USR1]);
             ready();
             ctx.wait();
-        });
-    }),
-    ("the main goroutine of run_local", || {
-        run_local(|| {
-            let ch = Chan::new(1);
-            notify(&ch, &[Signal::USR1]);
-            ready();
-            assert_eq!(ch.recv(), Some(Signal::USR1));
-            stop(&ch);
-        });
-    }),
-    ("a context in run_local", || {
-        run_local(|| {
-            let (ctx, stop) = notify_context(&sudog::context::background(), &[Signal::USR1]);
-            ready();
-            ctx.wait();
-            stop.stop();
         });
     }),
 ];

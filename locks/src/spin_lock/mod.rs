@@ -27,9 +27,8 @@
 //!
 //! # Limits
 //!
-//! * **Waiting blocks the thread.** A contender cannot be taken out of these queues, but a goroutine can be unwound
-//!   wherever it yields. So a goroutine that waits counts as its thread, and blocks its worker, with all goroutines
-//!   that are there. So an owner that is a goroutine **must neither wait nor yield**: a contender may then keep the
+//! * **Waiting blocks the thread.** A goroutine that waits counts as its thread, and blocks its worker, with all
+//!   goroutines that are there. So an owner that is a goroutine **must neither wait nor yield**: a contender may then keep the
 //!   owner from its worker, or keep other goroutines, that the owner waits for, from theirs, and none of them would
 //!   ever run again. Every call that releases something may yield, except the few that `docs/goroutines.md` lists: on
 //!   goroutines, do not make such calls while one of these locks is held. The locks and unlocks of this module never
@@ -93,8 +92,8 @@ use sudog_runtime::goroutine::without_switching;
 
 /// Runs a step that must not be left halfway: from joining the queue to the acquisition, or a release.
 ///
-/// A goroutine that may not switch is not unwound; and the wait of a thread contains nothing that panics, except a
-/// user's policy. Then the queue would lead through a frame that does not exist any more, so the process ends.
+/// The step contains nothing that panics, except a user's policy. Then the queue would lead through a frame that does not
+/// exist any more, so the process ends.
 fn without_unwinding<T>(f: impl FnOnce() -> T) -> T {
     struct AbortOnUnwind;
     impl Drop for AbortOnUnwind {

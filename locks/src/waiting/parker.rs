@@ -78,8 +78,6 @@ impl OneShotParker {
     }
 
     /// Waits until it is open (true) or until the deadline (false). For its owner.
-    ///
-    /// A goroutine that is unwound leaves this by a panic; no thread has a reference to its G then.
     pub(crate) fn wait<P: WaitPolicy>(&self, deadline: Option<Instant>) -> bool {
         let mut iter = 0;
         while !self.is_open() {
@@ -102,14 +100,7 @@ impl OneShotParker {
         if self.state.compare_exchange(SHUT, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return true;
         }
-        let guard = AwaitReadyOnUnwind { parker: self, g: &g };
-        let mut open = g.park(deadline, || ()) == ParkResult::Unparked;
-        if !open && !self.withdraw() {
-            g.park(None, || ()); // it is being opened
-            open = true;
-        }
-        std::mem::forget(guard);
-        open
+        g.park_queued(deadline, || (), || self.withdraw()) == ParkResult::Unparked
     }
 
     /// PARKED → SHUT, unless it is open.
@@ -123,19 +114,4 @@ impl OneShotParker {
 #[inline]
 pub(crate) fn is_over(deadline: Option<Instant>, iter: u32) -> bool {
     iter % 8 == 7 && deadline.is_some_and(|deadline| system::now() >= deadline)
-}
-
-/// A goroutine that sleeps here. Dropped when it is unwound.
-struct AwaitReadyOnUnwind<'a> {
-    parker: &'a OneShotParker,
-    g: &'a G,
-}
-
-impl Drop for AwaitReadyOnUnwind<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        if !self.parker.withdraw() {
-            self.g.await_ready();
-        }
-    }
 }

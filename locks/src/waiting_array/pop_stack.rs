@@ -172,28 +172,12 @@ impl PushedElement<'_> {
             // It may be `e` itself by now: those above it have undone their pushes.
             self.stack.flush();
         }
-        UntilOpen(&self.e.gate).wait();
+        self.e.gate.wait::<SpinThenPark>(None);
     }
 }
 
 impl Drop for PushedElement<'_> {
     fn drop(&mut self) {
         self.abort();
-    }
-}
-
-/// Waits for a gate, even if it is unwound: until its gate is opened, the element must not die.
-struct UntilOpen<'a>(&'a OneShotParker);
-
-impl UntilOpen<'_> {
-    /// A goroutine that is unwound here leaves this by a panic, and waits on in the drop, in which it is not unwound.
-    fn wait(&self) {
-        self.0.wait::<SpinThenPark>(None);
-    }
-}
-
-impl Drop for UntilOpen<'_> {
-    fn drop(&mut self) {
-        self.wait();
     }
 }

@@ -341,13 +341,13 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     }
 
     /// Waits until `n` tickets from `first` on have been granted. At a deadline they are given up; `give_back` returns
-    /// those that had been granted, as it does if this is left by a panic (a goroutine's end).
+    /// those that had been granted, as it does if the user's policy panics.
     #[cold]
     pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
         if n > 1 && end(first, n).wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
             fatal("sema: more than 2^60 permits asked for");
         }
-        let guard = LeaveOnUnwind { queue: self, first, n, give_back };
+        let guard = LeaveOnPanic { queue: self, first, n, give_back };
         let in_time = W::wait(&self.turn(first, n), deadline);
         std::mem::forget(guard);
         if !in_time {
@@ -520,15 +520,15 @@ impl<W, D> Drop for TicketQueue<W, D> {
     }
 }
 
-/// A goroutine that waits with tickets. Dropped when it is unwound.
-struct LeaveOnUnwind<'a, W: TicketWait, D: Doorway> {
+/// A waiter with tickets. Dropped when the user's policy panics.
+struct LeaveOnPanic<'a, W: TicketWait, D: Doorway> {
     queue: &'a TicketQueue<W, D>,
     first: u64,
     n: u32,
     give_back: &'a dyn Fn(u64),
 }
 
-impl<W: TicketWait, D: Doorway> Drop for LeaveOnUnwind<'_, W, D> {
+impl<W: TicketWait, D: Doorway> Drop for LeaveOnPanic<'_, W, D> {
     #[cold]
     fn drop(&mut self) {
         if self.queue.leave(self.first, self.n, self.give_back) == Outcome::Granted {

@@ -413,7 +413,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         }
     }
 
-    /// Returns what a waiter that gives up had been granted. No safepoint: it may be unwinding already, or is about to
+    /// Returns what a waiter that gives up had been granted. No safepoint: the waiter may be unwinding, or is about to
     /// return an error.
     fn give_back(&self, n: u64) {
         // SAFETY: alive, as it is borrowed.

@@ -5,8 +5,7 @@
 //! | start one | [`go`](fn@go), [`go!`](crate::go), [`spawn`], [`Builder`] |
 //! | start some that borrow from the caller, and wait for them | [`scope`](fn@scope) |
 //! | start one without a stack | [`go_async`], [`spawn_async`] |
-//! | be one | [`run`](fn@run) makes the calling thread a worker, and runs your `main` as a goroutine |
-//! | run some until nothing is left to do | [`run_local`], [`Scheduler`] |
+//! | run `main` as a goroutine, and wait for its result | [`run`](fn@run) |
 //! | give way, end, count | [`gosched`], [`goexit`], [`num_goroutine`] |
 //! | wait | [`sleep`], [`Timer`], [`Ticker`], [`after_func`], [`block_on`]; in a task [`sleep_async`] |
 //! | make a call that blocks its thread | [`blocking`](fn@blocking) |
@@ -16,6 +15,9 @@
 //! A goroutine is stackful: any function it calls may wait. It costs nanoseconds to start and to switch, and a page of
 //! memory while it waits. Until it first runs, any worker may take it; from then on it stays on its worker. So it may
 //! hold what is not `Send`, and need not be told from a thread by anything it calls.
+//!
+//! Goroutines run on the workers of the process, threads that start when there is work and never end. A goroutine that
+//! waits for what never comes stays where it is, as a thread does; the process ends with its `main`.
 //!
 //! Whatever in this project waits, waits through [`G`](crate::G), and so blocks the goroutine and not the thread. What
 //! else blocks (`std`'s locks, files, sockets) blocks the worker, and with it all goroutines that have started there:
@@ -32,7 +34,7 @@
 //! Some libraries, too, keep raw pointers in thread-locals by saving the old value and restoring it, and rely on the
 //! frames of a thread being strictly nested; goroutines of one worker interleave. Wrap such a scope into
 //! [`without_switching`]. `docs/goroutines.md` has the argument, and more of what to mind: `std`'s locks across a wait,
-//! waiting in destructors, unwinding.
+//! waiting in destructors.
 //!
 //! # Environment
 //!

@@ -82,3 +82,20 @@ pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 pub(crate) fn id() -> u64 {
     0
 }
+
+/// Returns null, as there are no goroutines; in a model, what the calling thread has set.
+#[must_use]
+pub fn active_set() -> *const () {
+    #[cfg(sudog_loom)]
+    return crate::shim::model::active_set();
+    #[cfg(not(sudog_loom))]
+    std::ptr::null()
+}
+
+/// Sets the [`active_set`] of the calling thread, in a model. Else nothing.
+pub fn set_active_set(set: *const ()) {
+    #[cfg(sudog_loom)]
+    crate::shim::model::set_active_set(set);
+    #[cfg(not(sudog_loom))]
+    _ = set;
+}

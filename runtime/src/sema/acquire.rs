@@ -5,7 +5,7 @@
 //! | [`Bucket::join`]: steps 1 to 4 | it has a permit, or is queued and holds the lock |
 //! | unlocks and waits: a thread or a goroutine by `park`, a task by `poll_ready` | another G has unlinked and readied it |
 //! | [`wait_result`] | it has a permit; or a newcomer took it, and the waiter joins again, at the front |
-//! | [`UnlinkOnUnwind`]: unwound, or dropped, while it waits | it is in no queue, and the next waiter gets what it had been given |
+//! | [`Bucket::abandon`]: its future is dropped while it waits | it is in no queue, and the next waiter gets what it had been given |
 
 use std::pin::pin;
 
@@ -34,22 +34,15 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
     loop {
         // SAFETY:
         // - it is in no queue: new, or unlinked by the waker that has just readied it;
-        // - it lives on this stack frame, which is not left while it is queued: every way out below comes after an
-        //   unlinking;
+        // - `sudog` lives on this stack frame, which is not left while `sudog` is queued: every way out below comes after
+        //   an unlinking;
         // - only the bucket's queue and the cancel reach its links, both under the bucket's lock.
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
-        // A goroutine that is unwound leaves `park` by a panic.
-        let guard = UnlinkOnUnwind { bucket, count, sudog: &sudog };
         let look = |parker: &Parker| stand_by(&|| parker.is_ready());
-        if sudog.g.park_standing_by(limit.deadline, || drop(queue), look) == ParkResult::TimedOut {
-            if bucket.leave(&sudog) {
-                std::mem::forget(guard);
-                return Err(WaitError::TimedOut);
-            }
-            // A waker unlinked this waiter and will ready it, if it has not yet. Until then this frame must stay.
-            sudog.g.park(None, || ());
+        let parked = sudog.g.park_standing_by(limit.deadline, || drop(queue), look);
+        if sudog.g.leave_or_await(parked, || bucket.leave(&sudog)) == ParkResult::TimedOut {
+            return Err(WaitError::TimedOut);
         }
-        std::mem::forget(guard);
         if let Some(result) = wait_result(count, &sudog) {
             return result;
         }
@@ -99,6 +92,30 @@ impl<Q: BucketQueue> Bucket<Q> {
         }
         queued
     }
+
+    /// Gives up a waiter that may be queued, or unlinked by another G, and loses nothing: a permit or a wake-up that the
+    /// waiter has just been given goes to the next waiter.
+    #[cold]
+    pub(super) fn abandon(&self, count: &AtomicU32, sudog: &Sudog) {
+        if self.leave(sudog) {
+            mark("a waiter that is dropped leaves the queue");
+            return;
+        }
+        sudog.g.await_ready();
+        match sudog.outcome.get() {
+            WaitOutcome::Granted => {
+                mark("a waiter that is dropped hands on a permit");
+                self.hand_off(count);
+            }
+            // The permit is in the counter, or a newcomer has it, whose release will wake the next.
+            WaitOutcome::Woken => {
+                mark("a waiter that is dropped passes on a wake-up");
+                self.wake_one(key(count));
+            }
+            WaitOutcome::Cancelled => {}
+            WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.outcome.get()),
+        }
+    }
 }
 
 /// The result of a wait whose waiter was readied. `None`: a newcomer took its permit.
@@ -114,38 +131,5 @@ pub(super) fn wait_result(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(),
         // there.
         WaitOutcome::Woken => None,
         WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.outcome.get()),
-    }
-}
-
-/// A waiter that may be queued, or unlinked by another G. Dropped, it gives up and loses nothing: a permit or a wake-up
-/// that it has just been given goes to the next waiter.
-pub(super) struct UnlinkOnUnwind<'a, Q: BucketQueue> {
-    pub(super) bucket: &'a Bucket<Q>,
-    pub(super) count: &'a AtomicU32,
-    pub(super) sudog: &'a Sudog,
-}
-
-impl<Q: BucketQueue> Drop for UnlinkOnUnwind<'_, Q> {
-    #[cold]
-    fn drop(&mut self) {
-        let Self { bucket, count, sudog } = *self;
-        if bucket.leave(sudog) {
-            mark("a waiter that is unwound or dropped leaves the queue");
-            return;
-        }
-        sudog.g.await_ready();
-        match sudog.outcome.get() {
-            WaitOutcome::Granted => {
-                mark("a waiter that is unwound or dropped hands on a permit");
-                bucket.hand_off(count);
-            }
-            // The permit is in the counter, or a newcomer has it, whose release will wake the next.
-            WaitOutcome::Woken => {
-                mark("a waiter that is unwound or dropped passes on a wake-up");
-                bucket.wake_one(key(count));
-            }
-            WaitOutcome::Cancelled => {}
-            WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.outcome.get()),
-        }
     }
 }

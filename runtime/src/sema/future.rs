@@ -16,7 +16,7 @@ use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::acquire::{UnlinkOnUnwind, wait_result};
+use super::acquire::wait_result;
 use super::queue::BucketQueue;
 use super::table::{Bucket, WaitLimit, key, take};
 use super::{Global, Order, Sudog, Table};
@@ -113,7 +113,7 @@ impl<Q: BucketQueue> Future for Acquire<'_, Q> {
 impl<Q: BucketQueue> Drop for Acquire<'_, Q> {
     fn drop(&mut self) {
         if self.stage.get() == Stage::Queued {
-            drop(UnlinkOnUnwind { bucket: self.bucket, count: self.count, sudog: &self.sudog });
+            self.bucket.abandon(self.count, &self.sudog);
         }
     }
 }

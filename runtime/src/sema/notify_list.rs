@@ -11,7 +11,7 @@
 //!
 //! A signal is for the first ticket in the list, and unlinks it: a later ticket cannot steal it. In Go a ticket is a
 //! number, and a signal names the next number, whether its holder has parked or not. Here a ticket is a place in the
-//! list, because holders may give up: by a deadline, or because their goroutine is unwound. A number whose holder has
+//! list, because holders may give up, by a deadline. A number whose holder has
 //! left would swallow a signal.
 //!
 //! A cancel unlinks the node of one ticket, as a signal would, and marks it.
@@ -112,8 +112,7 @@ impl NotifyList {
 
     /// Takes a ticket, and runs `f` with it, which should wait.
     ///
-    /// If `f` does not wait, or is unwound, the ticket is given up when `f` ends; a signal that has come for it goes to
-    /// the next ticket.
+    /// If `f` does not wait, the ticket is given up when `f` ends; a signal that has come for that ticket goes to the next.
     #[inline]
     pub fn with_ticket<T>(&self, f: impl FnOnce(&Ticket<'_>) -> T) -> T {
         let node = Node {
@@ -338,19 +337,10 @@ impl Ticket<'_> {
         if self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return Ok(());
         }
-        // A goroutine that is unwound leaves `park` by a panic.
-        let guard = GiveUpOnUnwind { ticket: self, g: &g };
-        let over = match g.park(deadline, || ()) {
+        match g.park_queued(deadline, || (), || self.leave()) {
             ParkResult::Unparked => Ok(()),
-            ParkResult::TimedOut if self.leave() => Err(WaitError::TimedOut),
-            ParkResult::TimedOut => {
-                // A notifier unlinked this node and will ready `g`, if it has not yet. Until then `g` must stay.
-                g.park(None, || ());
-                Ok(())
-            }
-        };
-        std::mem::forget(guard);
-        over
+            ParkResult::TimedOut => Err(WaitError::TimedOut),
+        }
     }
 
     /// Unlinks the node. Returns false if a notifier has done so.
@@ -365,13 +355,14 @@ impl Ticket<'_> {
         listed
     }
 
-    /// Leaves the list, or passes on the signal that has come for this ticket. `await_notifier` must return when the
-    /// notifier that unlinked the node does not use it any more.
+    /// Leaves the list, or passes on the signal that has come for this ticket, which has not waited.
     #[cold]
-    fn give_up(&self, await_notifier: impl FnOnce()) {
-        self.over.set(Some(Err(WaitError::Cancelled)));
+    fn give_up(&self) {
         if !self.leave() {
-            await_notifier();
+            // Acquire: the notifier's use of the node is over.
+            while self.node.state.load(Ordering::Acquire) != NOTIFIED {
+                shim::yield_now();
+            }
             // Not after a broadcast: that notified all tickets. Nor after a cancel: that was no signal.
             if !self.node.listed.get() && !self.node.cancelled.get() {
                 shim::mark("a ticket that is given up passes on its signal");
@@ -383,30 +374,11 @@ impl Ticket<'_> {
     }
 }
 
-/// Dropped before it has waited: it was never parked.
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         if self.over.get().is_none() {
-            // Acquire: the notifier's use of the node is over.
-            self.give_up(|| {
-                while self.node.state.load(Ordering::Acquire) != NOTIFIED {
-                    shim::yield_now()
-                }
-            });
+            self.give_up();
         }
-    }
-}
-
-/// Gives up a parked ticket if its goroutine is unwound.
-struct GiveUpOnUnwind<'a> {
-    ticket: &'a Ticket<'a>,
-    g: &'a G,
-}
-
-impl Drop for GiveUpOnUnwind<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        self.ticket.give_up(|| self.g.await_ready());
     }
 }
 

@@ -93,6 +93,15 @@ pub mod model {
 
     loom::thread_local! {
         static GOROUTINE: Cell<bool> = Cell::new(false);
+        static ACTIVE_SET: Cell<*const ()> = Cell::new(std::ptr::null());
+    }
+
+    pub(crate) fn active_set() -> *const () {
+        ACTIVE_SET.with(Cell::get)
+    }
+
+    pub(crate) fn set_active_set(set: *const ()) {
+        ACTIVE_SET.with(|place| place.set(set));
     }
 
     /// From now on this thread behaves like a goroutine where the two behave differently; it parks as a thread.

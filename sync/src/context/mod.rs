@@ -159,8 +159,8 @@ pub fn with_cancel_cause(parent: &Context) -> (Context, CancelCauseFunc) {
 /// [`with_cancel`] that is also done at `deadline`, with [`Error::DeadlineExceeded`]; at once, if that has passed. Go's
 /// `context.WithDeadline`.
 ///
-/// If the parent's deadline is earlier, that one holds. Until the deadline, unless the context is done or dropped before,
-/// no deadlock is reported.
+/// If the parent's deadline is earlier, that deadline holds. Until the deadline, unless the context is done or dropped
+/// before, no deadlock is reported.
 ///
 /// # Examples
 ///

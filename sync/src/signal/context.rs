@@ -74,8 +74,7 @@ impl fmt::Debug for StopFunc {
 /// Go's `signal.NotifyContext`; its `Stringer` is left out.
 ///
 /// If a signal was the first, [`Context::cause`] is a [`Received`]: `interrupt signal received`. The signals go nowhere
-/// else until the stop: a second interrupt does not end the process either. As with [`notify`], no deadlock is reported until
-/// then. A goroutine waits for the signal.
+/// else until the stop: a second interrupt does not end the process either.
 ///
 /// # Panics
 ///

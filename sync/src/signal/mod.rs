@@ -13,8 +13,8 @@
 //!
 //! # Deadlocks
 //!
-//! Goroutines that wait for a signal are no deadlock: once a program has called [`notify`], none is reported any more, as in
-//! Go. In a bubble of [`synctest`](sudog_runtime::goroutine::synctest) such goroutines do not hold the clock, and are a
+//! Once a program has called [`notify`], no deadlock is reported any more, as in Go: a signal may end each wait. In a bubble
+//! of [`synctest`](sudog_runtime::goroutine::synctest) goroutines that wait for a signal do not hold the clock, and are a
 //! deadlock when nothing else can come, as in Go: a signal comes from outside.
 //!
 //! # Other handlers

@@ -1,4 +1,4 @@
-//! Go's tests of its condition variable, over threads and over goroutines; and what is not in Go: deadlines, unwinding.
+//! Go's tests of its condition variable, over threads and over goroutines; and what is not in Go: deadlines.
 //!
 //! Go's `TestCondCopy` has no like: a `Cond` cannot be moved while it has a waiter.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use sudog::runtime::gosched;
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::sync::mutex::policy;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexWith, RwMutex, lock_api};
-use sudog::{Builder, Placement, go, run_local, without_switching};
+use support::Watchdog;
 use support::kinds::Kind;
-use support::{Watchdog, eventually};
 
 support::over_threads_and_goroutines! {
     cond_signal cond_signal_generations cond_broadcast race cond_signal_stealing
@@ -399,142 +397,4 @@ fn it_goes_with_any_mutex() {
     ping_pong(Mutex::new(0));
     ping_pong(MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(0));
     ping_pong(MutexWith::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
-}
-
-/// Says that it has been dropped, and so that the goroutine's stack was unwound; and looks at the mutex meanwhile.
-struct Dropped<'a>(&'a AtomicUsize, &'a Mutex<u32>);
-
-impl Drop for Dropped<'_> {
-    fn drop(&mut self) {
-        assert!(self.1.is_locked(), "its guard is older than this, and the mutex free");
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
-/// Goroutines whose set is at rest are unwound: they leave the line, one after the other with the mutex.
-#[test]
-fn an_unwound_wait_leaves_the_line_and_has_the_mutex() {
-    static MUTEX: Mutex<u32> = Mutex::new(0);
-    static COND: Cond = Cond::new();
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _watchdog = Watchdog::new();
-    run_local(|| {
-        for _ in 0..3 {
-            go(|| {
-                let mut guard = MUTEX.lock();
-                let _dropped = Dropped(&DROPS, &MUTEX);
-                COND.wait(&mut guard);
-                *guard += 1;
-            });
-        }
-        while COND.waiters() < 3 {
-            gosched();
-        }
-    });
-    assert_eq!((DROPS.load(SeqCst), COND.waiters()), (3, 0));
-    assert_eq!(*MUTEX.try_lock().expect("unlocked by the unwinding"), 0);
-}
-
-/// A signal wakes one of the scheduler's goroutines or the thread that waits behind them, while the former are unwound.
-#[test]
-fn a_signal_for_an_unwound_waiter_goes_to_the_next() {
-    let _watchdog = Watchdog::new();
-    for _ in 0..200 {
-        let w: &'static World = Box::leak(Box::default());
-        let go_on = Arc::new(AtomicBool::new(false));
-        let set = {
-            let go_on = go_on.clone();
-            std::thread::spawn(move || {
-                run_local(|| {
-                    go(|| {
-                        let mut guard = w.mutex.lock();
-                        w.cond.wait(&mut guard);
-                        // Notified, and not unwound: then there is an item for the next.
-                        w.cond.signal();
-                    });
-                    while !go_on.load(SeqCst) {
-                        gosched();
-                    }
-                });
-            })
-        };
-        eventually(|| w.cond.waiters() == 1);
-        let thread = std::thread::spawn(|| {
-            let mut guard = w.mutex.lock();
-            w.cond.wait(&mut guard);
-        });
-        eventually(|| w.cond.waiters() == 2);
-        go_on.store(true, SeqCst);
-        w.cond.signal();
-        // If the goroutine was unwound before the signal, the thread has it; if after, or while, it has been passed on.
-        set.join().unwrap();
-        thread.join().unwrap();
-        assert_eq!(w.cond.waiters(), 0);
-    }
-}
-
-/// The same, when the goroutine has been signalled, but waits for the mutex still.
-#[test]
-fn a_signal_for_a_waiter_unwound_on_its_way_to_the_mutex_goes_to_the_next() {
-    let _watchdog = Watchdog::new();
-    let w: &'static World = Box::leak(Box::default());
-    let go_on = Arc::new(AtomicBool::new(false));
-    let theirs = go_on.clone();
-    let set = std::thread::spawn(move || {
-        run_local(|| {
-            go(|| w.cond.wait(&mut w.mutex.lock()));
-            while !theirs.load(SeqCst) {
-                gosched();
-            }
-        });
-    });
-    eventually(|| w.cond.waiters() == 1);
-    let thread = std::thread::spawn(|| w.cond.wait(&mut w.mutex.lock()));
-    eventually(|| w.cond.waiters() == 2);
-    let held = w.mutex.lock();
-    w.cond.signal();
-    assert_eq!(w.cond.waiters(), 1);
-    go_on.store(true, SeqCst); // when the goroutine has come to the mutex, nothing is left to do in its scheduler
-    eventually(|| w.cond.waiters() == 0);
-    drop(held);
-    set.join().unwrap();
-    thread.join().unwrap();
-}
-
-/// An unwound waiter passes on a signal that has come for it; but a cancel is no signal. A thread that waits behind one
-/// that is cancelled, and unwound before it goes on, is left alone.
-#[test]
-fn a_cancel_of_an_unwound_waiter_wakes_no_other() {
-    const WAITERS: usize = 4;
-    let watchdog = Watchdog::new();
-    for _ in 0..20 {
-        watchdog.pat();
-        let w: &'static (World, Cancel) = Box::leak(Box::default());
-        let thread = support::kinds::run(|| {
-            for _ in 0..WAITERS {
-                Builder::new().on(Placement::Here).go(|| {
-                    let limit = WaitLimit { cancel: Some(&w.1), deadline: None };
-                    let mut guard = w.0.mutex.lock();
-                    let _ = w.0.cond.wait_limited(&mut guard, &limit);
-                    w.0.running.fetch_add(1, SeqCst);
-                });
-            }
-            while w.0.cond.waiters() < WAITERS {
-                gosched();
-            }
-            let thread = std::thread::spawn(|| {
-                let mut guard = w.0.mutex.lock();
-                w.0.cond.wait(&mut guard);
-                w.0.awake.fetch_add(1, SeqCst);
-            });
-            eventually(|| w.0.cond.waiters() == WAITERS + 1);
-            without_switching(|| w.1.cancel()); // it is a safepoint
-            thread // and the end of the run finds them readied, and not on their way
-        });
-        assert_eq!(w.0.running.load(SeqCst), 0, "they went on: this test is about nothing");
-        // Were it woken it would leave the list first.
-        assert_eq!((w.0.cond.waiters(), w.0.awake.load(SeqCst)), (1, 0));
-        w.0.cond.signal();
-        thread.join().unwrap();
-    }
 }

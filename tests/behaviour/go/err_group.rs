@@ -7,7 +7,7 @@ use std::error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use sudog::context::{self, Cause, Context, background, with_cancel, with_timeout};
@@ -15,10 +15,7 @@ use sudog::runtime::{goexit, gosched};
 use sudog::sync::WaitGroup;
 use sudog::time::sleep;
 use sudog::x::ErrGroup;
-use sudog::{go, run_local};
-use sudog_runtime::goroutine;
 use support::kinds::Kind;
-use support::{Watchdog, eventually};
 
 support::over_threads_and_goroutines! {
     just_errors parallel zero_group with_context try_go go_limit cancel_cause
@@ -375,56 +372,4 @@ fn a_limit_is_lifted<K: Kind>() {
     group.wait().unwrap();
     assert!(group.try_go(fine));
     group.wait().unwrap();
-}
-
-/// Of a scheduler that is over: goroutines of the group that were unwound, or never began, have ended.
-#[test]
-fn goroutines_that_are_given_up_have_ended() {
-    let _watchdog = Watchdog::new();
-    let (group, ctx) = ErrGroup::with_context(&background());
-    let began = Arc::new(AtomicBool::new(false));
-    run_local(|| {
-        let (group, ctx, began) = (group.clone(), ctx.clone(), began.clone());
-        group.go(move || {
-            began.store(true, SeqCst);
-            Err(ctx.wait())
-        });
-    });
-    assert!(began.load(SeqCst));
-    group.wait().unwrap();
-    assert_eq!(ctx.cause().unwrap().to_string(), "context canceled", "by the wait");
-    let never = ErrGroup::new();
-    support::kinds::run(|| {
-        goroutine::set_max_procs(1);
-        never.go(fine);
-    });
-    never.wait().unwrap();
-}
-
-/// Unwound while it waits for room, or for the group.
-#[test]
-fn an_unwound_wait_leaves_no_trace() {
-    let _watchdog = Watchdog::new();
-    let group = ErrGroup::new();
-    group.set_limit(Some(1));
-    let (stop, cancel) = with_cancel(&background());
-    group.go(move || {
-        stop.wait();
-        fine()
-    });
-    run_local(|| {
-        let waiter = group.clone();
-        go(move || _ = waiter.wait());
-        let waiter = group.clone();
-        go(move || waiter.go(|| -> Result<(), Infallible> { unreachable!() }));
-        while !format!("{group:?}").contains("waiters: 1") {
-            gosched();
-        }
-    });
-    assert!(format!("{group:?}").contains("counter: 1, waiters: 0"), "{group:?}");
-    cancel.cancel();
-    group.wait().unwrap();
-    assert!(group.try_go(fine));
-    group.wait().unwrap();
-    eventually(|| format!("{group:?}").contains("counter: 0"));
 }

@@ -1,5 +1,5 @@
 //! Go's tests of `Once`, `OnceFunc`, `OnceValue` and `OnceValues`, over threads and over goroutines; and what is not in
-//! Go: limits, unwinding, what panics carry.
+//! Go: limits, what panics carry.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::backtrace::Backtrace;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use sudog::context;
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{Goexit, goexit, gosched};
-use sudog::sync::{Once, OnceFunc, OnceValue, OnceValues, SharedPanic, WaitGroup, once_func, once_value, once_values};
-use sudog::{JoinHandle, go, run_local, spawn};
+use sudog::spawn;
+use sudog::sync::{Once, OnceFunc, OnceValue, OnceValues, SharedPanic, once_func, once_value, once_values};
 use support::counting::without_allocating;
 use support::kinds::{Kind, Threads};
 use support::{Watchdog, eventually};
@@ -245,28 +245,7 @@ fn the_once_may_be_freed_when_it_is_done<K: Kind>() {
     }
 }
 
-/// A goroutine whose set is at rest is unwound out of its wait, and leaves no trace of it; a function that is unwound so
-/// has ended. The one that it waits for is itself.
-#[test]
-fn a_once_in_itself_ends_with_its_goroutine() {
-    let _watchdog = Watchdog::new();
-    let once = Arc::new(Once::new());
-    run_local(|| {
-        let runner = once.clone();
-        go(move || runner.do_(|| runner.do_(|| unreachable!())));
-        for _ in 0..3 {
-            let once = once.clone();
-            go(move || once.do_(|| unreachable!()));
-        }
-        while debug(&once) != waiting(4) {
-            gosched();
-        }
-    });
-    assert_eq!(debug(&once), DONE);
-    once.do_(|| unreachable!());
-}
-
-/// The function is unwound while a thread outside waits for it.
+/// The function ends its goroutine while a thread waits for it.
 #[test]
 fn a_goexit_has_done_it() {
     let _watchdog = Watchdog::new();
@@ -283,37 +262,6 @@ fn a_goexit_has_done_it() {
     eventually(|| debug(&once) == waiting(0));
     outside.do_(|| unreachable!());
     assert!(goroutine.join().unwrap_err().is::<Goexit>());
-}
-
-/// A thread makes it done while the goroutines that wait for it are given up: each takes its permit, or leaves the count.
-#[test]
-fn given_up_at_the_moment_it_is_done() {
-    let watchdog = Watchdog::new();
-    for _ in 0..200 {
-        watchdog.pat();
-        let w = World::new();
-        w.start::<Threads>(|| ());
-        let set = {
-            let w = w.clone();
-            thread::spawn(move || {
-                run_local(|| {
-                    for _ in 0..3 {
-                        let w = w.clone();
-                        go(move || w.once.do_(|| unreachable!()));
-                    }
-                    while debug(&w.once) != waiting(3) && !w.once.is_done() {
-                        gosched();
-                    }
-                });
-            })
-        };
-        eventually(|| debug(&w.once) == waiting(3) || set.is_finished());
-        w.go_on.store(true, SeqCst);
-        set.join().unwrap();
-        w.once.do_(|| unreachable!());
-        eventually(|| w.returned.load(SeqCst) > 0);
-        assert_eq!(debug(&w.once), DONE);
-    }
 }
 
 #[test]
@@ -648,39 +596,4 @@ fn drops() {
     let captured = counted.clone();
     drop(OnceFunc::new(move || drop(captured)));
     assert_eq!(Arc::strong_count(&counted), 1);
-}
-
-/// The goroutine that makes the value is given up; one of another scheduler, which waits for it, panics.
-#[test]
-fn a_value_whose_maker_is_given_up() {
-    let _watchdog = Watchdog::new();
-    let value = Arc::new(OnceValue::new(|| -> u32 {
-        let never = WaitGroup::new();
-        never.add(1);
-        never.wait();
-        unreachable!()
-    }));
-    let maker = value.clone();
-    run_local(|| go(move || _ = maker.get()));
-    assert!(catch_unwind(AssertUnwindSafe(|| _ = value.get())).is_err());
-}
-
-/// When `run` ends, one goroutine is in the function, others wait for it.
-#[test]
-fn a_run_ends_with_waits_under_way() {
-    let _watchdog = Watchdog::new();
-    static VALUE: OnceValue<u32> = OnceValue::new(|| {
-        loop {
-            gosched();
-        }
-    });
-    let handles: Vec<JoinHandle<u32>> = support::kinds::run(|| {
-        let handles = (0..5).map(|_| spawn(|| *VALUE.get())).collect();
-        while !format!("{VALUE:?}").contains("not made") {
-            gosched();
-        }
-        (0..100).for_each(|_| gosched());
-        handles
-    });
-    handles.into_iter().for_each(|handle| assert!(handle.join().is_err()));
 }

@@ -366,22 +366,6 @@ fn waiters_are_served_in_the_order_of_their_calls() {
     });
 }
 
-/// A goroutine that is unwound in its wait gives back what it has reserved.
-#[test]
-fn an_unwound_waiter_gives_its_tokens_back() {
-    let limiter = Arc::new(limiter(1.0, 1));
-    let theirs = limiter.clone();
-    let end = std::panic::catch_unwind(|| {
-        synctest::test(move || {
-            theirs.wait(&context::background()).unwrap();
-            go(move || theirs.wait(&context::background()).unwrap());
-            synctest::wait();
-        });
-    });
-    assert!(end.is_err(), "time stands still after main, so the second never gets its token");
-    assert!(limiter.tokens() >= 0.0);
-}
-
 // ---- sometimes ------------------------------------------------------------------------------------------------------
 
 #[test]

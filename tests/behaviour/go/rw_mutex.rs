@@ -1,9 +1,8 @@
 //! The readers-writer mutexes: Go's tests, over each lock, over threads and over goroutines; the order of admission;
-//! deadlines, unwinding, downgrades; misuse word by word.
+//! deadlines, downgrades; misuse word by word.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::Mutex as StdMutex;
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::
 use std::time::{Duration, Instant};
 
 use sudog::context;
+use sudog::go;
 use sudog::locks::waiting_array::Benaphore;
 use sudog::runtime::gosched;
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
@@ -19,8 +19,8 @@ use sudog::sync::mutex::policy;
 use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwLimited, RwMutex, RwMutexWith};
-use sudog::{Builder, Placement, go, run_local};
 use sudog_runtime::goroutine;
+use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Watchdog, test_command};
 
@@ -290,7 +290,7 @@ fn downgrade<K: Kind, L: ConstRawRwLock + 'static>() {
 fn writers_in_turn() {
     let _watchdog = Watchdog::new();
     static RW: PhaseFairRwMutex = PhaseFairRwMutex::const_new();
-    let order = run_local(|| {
+    let order = one_worker(|| {
         let order = Arc::new(StdMutex::new(Vec::new()));
         RW.lock();
         for n in 0..10 {
@@ -463,85 +463,7 @@ fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
     assert_at_rest(&rw);
 }
 
-// ---- unwinding ------------------------------------------------------------------------------------------------------
-
-/// Goroutines whose set has ended are unwound out of their waits, and leave no trace.
-fn unwound<L: ConstRawRwLock + 'static>(_: PhantomData<L>) {
-    let _watchdog = Watchdog::new();
-    // While a writer writes: a reader and a writer wait.
-    let rw = new::<L>();
-    let guard = rw.write();
-    run_local(|| {
-        for n in 0..4 {
-            let rw = rw.clone();
-            go(move || if n % 2 == 0 { drop(rw.read()) } else { drop(rw.write()) });
-        }
-    });
-    drop(guard);
-    assert_at_rest(&rw);
-    // While a reader reads: a writer waits for it, and those that came later wait for the writer.
-    let guard = rw.read();
-    run_local(|| {
-        for n in 0..4 {
-            let rw = rw.clone();
-            go(move || if n % 2 == 0 { drop(rw.write()) } else { drop(rw.read()) });
-        }
-    });
-    assert!(rw.try_read().is_some(), "the writer is still there");
-    drop(guard);
-    assert_at_rest(&rw);
-}
-
-#[test]
-fn unwound_waits_leave_no_trace() {
-    unwound(PhantomData::<GoRwMutex>);
-    unwound(PhantomData::<PhaseFairRwMutex>);
-    unwound(PhantomData::<ShardedRwMutex>);
-    unwound(PhantomData::<ShardedRwMutex<1, sudog::sync::mutex::FifoMutex>>);
-}
-
-/// A goroutine whose time slice is over gives way as it lets readers in, at the end of its write; and is unwound there,
-/// as its `run` ends meanwhile. The next writer goes on all the same.
-#[test]
-fn a_writer_is_given_up_as_it_unlocks() {
-    let watchdog = Watchdog::new();
-    for downgrades in [false, true, false, true] {
-        watchdog.pat();
-        let w = Arc::new((RwMutex::new(0), AtomicUsize::new(0)));
-        let mut others = Vec::new();
-        support::kinds::run(|| {
-            let writer = w.clone();
-            Builder::new().on(Placement::Here).go(move || {
-                let mut guard = writer.0.write();
-                *guard = 1;
-                writer.1.store(1, SeqCst);
-                while writer.1.load(SeqCst) == 1 {
-                    std::hint::spin_loop(); // does not give way
-                }
-                let begun = Instant::now();
-                while begun.elapsed() < Duration::from_millis(50) {
-                    std::hint::spin_loop();
-                }
-                writer.1.store(3, SeqCst);
-                if downgrades { drop(RwLockWriteGuard::downgrade(guard)) } else { drop(guard) }
-            });
-            let (reader, thread) = (w.clone(), w.clone());
-            others.push(std::thread::spawn(move || {
-                support::eventually(|| reader.1.load(SeqCst) == 1);
-                let waits = std::thread::spawn(move || drop(thread.0.read()));
-                support::eventually(|| waiting_readers(&reader.0) == 1);
-                reader.1.store(2, SeqCst);
-                waits.join().unwrap();
-            }));
-            while w.1.load(SeqCst) != 3 {
-                gosched();
-            }
-        });
-        others.into_iter().for_each(|t| t.join().unwrap());
-        assert_eq!(*w.0.write(), 1);
-        assert_at_rest(&w.0);
-    }
-}
+// ---- guards ---------------------------------------------------------------------------------------------------------
 
 /// Guards may be forgotten: the lock stays as it is, and may go.
 #[test]

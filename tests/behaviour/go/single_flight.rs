@@ -1,8 +1,7 @@
-//! The tests of Go's `x/sync/singleflight`, over threads and over goroutines; and what is not in Go: limits, unwinding.
+//! The tests of Go's `x/sync/singleflight`, over threads and over goroutines; and what is not in Go: limits.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -15,7 +14,7 @@ use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::{SharedPanic, WaitGroup};
 use sudog::time::sleep;
 use sudog::x::{Flight, SingleFlight};
-use sudog::{Scheduler, go, spawn};
+use sudog::{go, spawn};
 use support::counting::without_allocating;
 use support::kinds::{Kind, Threads};
 use support::{Watchdog, eventually, test_command};
@@ -141,18 +140,12 @@ fn do_chan_shares() {
     }
 }
 
-/// A function that ends its goroutine leaves the channel closed, and so does a scheduler that ends before it runs.
+/// A function that ends its goroutine leaves the channel closed.
 #[test]
 fn goexit_do_chan() {
     let _watchdog = Watchdog::new();
     let group = Arc::new(Group::new());
     assert!(group.do_chan("key", || goexit()).recv().is_err());
-    let theirs = group.clone();
-    let flights = sudog::run(move || {
-        sudog::runtime::set_max_procs(1);
-        theirs.do_chan("key", || unreachable!("main returns first"))
-    });
-    assert!(flights.recv().is_err());
     eventually(|| format!("{group:?}").contains("calls: 0"));
 }
 
@@ -484,145 +477,4 @@ fn a_share_allocates_nothing() {
         eventually(|| waiting(&w.group, 3));
         w.go_on.store(true, SeqCst);
     });
-}
-
-/// The caller's scheduler comes to rest, and the caller is given up: callers outside are told.
-#[test]
-fn a_caller_that_is_given_up() {
-    let _watchdog = Watchdog::new();
-    let w = Arc::new((Group::new(), AtomicBool::new(false)));
-    let mut thread = None;
-    let scheduler = Scheduler::new();
-    // The group is locked by the thread, too: it is waited for.
-    let thread_is_busy = scheduler.keep_alive();
-    scheduler.run(|| {
-        let caller = w.clone();
-        go(move || {
-            let f = || {
-                let never = WaitGroup::new();
-                never.add(1);
-                never.wait();
-                unreachable!()
-            };
-            caller.0.do_("key", f);
-        });
-        let sharer = w.clone();
-        go(move || _ = sharer.0.do_("key", || unreachable!()));
-        while !waiting(&w.0, 1) {
-            gosched();
-        }
-        let outside = w.clone();
-        thread = Some(thread::spawn(move || outside.0.do_("key", || unreachable!())));
-        while !waiting(&w.0, 2) {
-            gosched();
-        }
-        drop(thread_is_busy);
-    });
-    assert!(thread.unwrap().join().is_err());
-    assert_at_rest(&w.0);
-}
-
-/// A `run` ends while its goroutines call, share and land: whatever they were at, no flight is left, and no thread
-/// outside waits for one.
-#[test]
-fn a_run_ends_in_the_midst() {
-    let watchdog = Watchdog::new();
-    for _ in 0..20 {
-        watchdog.pat();
-        let w = Arc::new((SingleFlight::<u32, u32, ()>::new(), AtomicUsize::new(0), AtomicBool::new(false)));
-        let outside: Vec<_> = (0..2)
-            .map(|_| {
-                let w = w.clone();
-                thread::spawn(move || {
-                    while !w.2.load(Relaxed) {
-                        // If it shares the flight of one that is given up, it panics.
-                        let f = || w.0.do_(1, || Ok(1));
-                        if let Ok(flight) = catch_unwind(AssertUnwindSafe(f)) {
-                            assert_eq!(flight.result, Ok(1));
-                        }
-                    }
-                })
-            })
-            .collect();
-        support::kinds::run(|| {
-            for _ in 0..12 {
-                let w = w.clone();
-                go(move || {
-                    loop {
-                        let flight = w.0.do_(1, || {
-                            gosched();
-                            Ok(1)
-                        });
-                        assert_eq!(flight.result, Ok(1));
-                        w.1.fetch_add(1, Relaxed);
-                    }
-                });
-            }
-            while w.1.load(Relaxed) < 300 {
-                gosched();
-            }
-        });
-        w.2.store(true, Relaxed);
-        outside.into_iter().for_each(|t| t.join().unwrap());
-        // Those of other workers may be unwound after the `run`.
-        eventually(|| format!("{:?}", w.0) == "SingleFlight { calls: 0, waiters: 0 }");
-    }
-}
-
-/// The caller is given up while another key is hashed, which takes until then: it lands all the same.
-#[test]
-fn a_landing_while_another_key_is_hashed() {
-    static LOCKED: AtomicBool = AtomicBool::new(false);
-    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-
-    /// Hashing 0 takes until the goroutine is given up, and a while longer.
-    #[derive(Clone, PartialEq, Eq)]
-    struct Key(u32);
-    impl Hash for Key {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            if self.0 == 0 && !LOCKED.swap(true, SeqCst) {
-                eventually(|| GIVEN_UP.load(SeqCst));
-                thread::sleep(Duration::from_millis(50));
-            }
-            self.0.hash(state);
-        }
-    }
-
-    struct GivenUp;
-    impl Drop for GivenUp {
-        fn drop(&mut self) {
-            GIVEN_UP.store(true, SeqCst);
-        }
-    }
-
-    let _watchdog = Watchdog::new();
-    let group = Arc::new(SingleFlight::<Key, u32, ()>::new());
-    let threads = support::kinds::run(|| {
-        let caller = group.clone();
-        go(move || {
-            caller.do_(Key(1), || {
-                let _given_up = GivenUp;
-                loop {
-                    gosched();
-                }
-            });
-        });
-        while !waiting(&group, 0) {
-            gosched();
-        }
-        let sharer = group.clone();
-        let sharer = thread::spawn(move || sharer.do_(Key(1), || unreachable!()));
-        while !waiting(&group, 1) {
-            gosched();
-        }
-        let locker = group.clone();
-        let locker = thread::spawn(move || locker.do_(Key(0), || Ok(0)));
-        while !LOCKED.load(SeqCst) {
-            gosched();
-        }
-        (sharer, locker)
-    });
-    assert!(threads.0.join().is_err());
-    assert_eq!(threads.1.join().unwrap().result, Ok(0));
-    assert_at_rest(&group);
 }

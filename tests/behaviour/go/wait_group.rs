@@ -1,4 +1,4 @@
-//! Go's tests of its wait group, over threads and over goroutines; misuse word by word; and unwinding.
+//! Go's tests of its wait group, over threads and over goroutines; misuse word by word.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::io::Write;
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{goexit, gosched};
 use sudog::sync::WaitGroup;
-use sudog::{go, run_local, spawn, without_switching};
+use sudog::{spawn, without_switching};
+use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Watchdog, test_command};
 
@@ -215,7 +216,7 @@ fn wait_group_misuse() {
 #[test]
 fn a_round_begun_before_the_last_wait_has_returned() {
     let _watchdog = Watchdog::new();
-    let text = run_local(|| {
+    let text = one_worker(|| {
         let group = Arc::new(WaitGroup::new());
         group.add(1);
         let waiter = group.clone();
@@ -232,27 +233,6 @@ fn a_round_begun_before_the_last_wait_has_returned() {
         })
     });
     assert_eq!(text, "sync: WaitGroup is reused before previous Wait has returned");
-}
-
-/// A goroutine whose set is at rest is unwound out of its wait, and leaves no trace of it; one that was never started
-/// is done.
-#[test]
-fn an_unwound_wait_leaves_no_trace() {
-    let _watchdog = Watchdog::new();
-    let group = Arc::new(WaitGroup::new());
-    group.add(1);
-    run_local(|| {
-        for _ in 0..3 {
-            let group = group.clone();
-            go(move || group.wait());
-        }
-        while format!("{group:?}") != "WaitGroup { counter: 1, waiters: 3 }" {
-            gosched();
-        }
-    });
-    assert_eq!(format!("{group:?}"), "WaitGroup { counter: 1, waiters: 0 }");
-    group.done();
-    group.wait();
 }
 
 /// Go: `TestIssue76126`. In a process of its own: this same test, told to be the child.

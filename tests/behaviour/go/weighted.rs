@@ -1,5 +1,4 @@
-//! The tests of Go's `x/sync/semaphore`, over threads and over goroutines; and what is not in Go: deadlines, guards,
-//! unwinding.
+//! The tests of Go's `x/sync/semaphore`, over threads and over goroutines; and what is not in Go: deadlines, guards.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::panic::catch_unwind;
@@ -9,11 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::context::{Error, background, with_cancel, with_timeout};
+use sudog::runtime::max_procs;
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
-use sudog::runtime::{gosched, max_procs, set_max_procs};
 use sudog::time::sleep;
 use sudog::x::Weighted;
-use sudog::{Builder, Placement, go, run, run_local};
 use support::counting::without_allocating;
 use support::kinds::Kind;
 use support::{Watchdog, eventually};
@@ -395,163 +393,6 @@ fn waiting_allocates_nothing() {
         });
     });
     assert_eq!(debug(&semaphore), state(2, 0, 0));
-}
-
-/// Goroutines whose set is at rest are unwound: they leave the line, and those behind them go.
-#[test]
-fn an_unwound_wait_leaves_the_line() {
-    let _watchdog = Watchdog::new();
-    let w = Arc::new((Weighted::new(2), AtomicBool::new(false)));
-    assert!(w.0.try_acquire(1));
-    let behind = w.clone();
-    run_local(|| {
-        for tokens in [2, 1, 3] {
-            let w = w.clone();
-            go(move || w.0.acquire(&background(), tokens).unwrap());
-        }
-        while w.0.waiters() < 2 {
-            gosched();
-        }
-        thread::spawn(move || {
-            behind.0.acquire(&background(), 1).unwrap();
-            behind.1.store(true, SeqCst);
-        });
-        eventually(|| w.0.waiters() == 3);
-    });
-    eventually(|| w.1.load(SeqCst));
-    assert_eq!(debug(&w.0), state(2, 2, 0));
-}
-
-/// Tokens are granted to a goroutine while it is given up: they go to the thread behind it.
-#[test]
-fn granted_at_the_moment_it_is_given_up() {
-    let watchdog = Watchdog::new();
-    for _ in 0..300 {
-        watchdog.pat();
-        let w = Arc::new((Weighted::new(1), AtomicBool::new(false)));
-        assert!(w.0.try_acquire(1));
-        let set = {
-            let w = w.clone();
-            thread::spawn(move || {
-                run_local(|| {
-                    let waiter = w.clone();
-                    go(move || drop(waiter.0.hold(&background(), 1).unwrap()));
-                    while !w.1.load(SeqCst) {
-                        gosched();
-                    }
-                });
-            })
-        };
-        eventually(|| w.0.waiters() == 1);
-        let behind = w.clone();
-        let thread = thread::spawn(move || drop(behind.0.hold(&background(), 1).unwrap()));
-        eventually(|| w.0.waiters() == 2);
-        w.1.store(true, SeqCst);
-        w.0.release(1);
-        set.join().unwrap();
-        thread.join().unwrap();
-        assert_eq!(debug(&w.0), state(1, 0, 0));
-    }
-}
-
-/// Tokens are granted to a goroutine, released by another caller by mistake, and wanted back as the goroutine is unwound:
-/// they are gone, and that is no second panic.
-#[test]
-fn an_unwound_wait_whose_tokens_were_released_by_mistake() {
-    let _watchdog = Watchdog::new();
-    let w = Arc::new(Weighted::new(1));
-    run(|| {
-        set_max_procs(1);
-        assert!(w.try_acquire(1));
-        let waiter = w.clone();
-        go(move || waiter.acquire(&background(), 1).unwrap());
-        while w.waiters() < 1 {
-            gosched();
-        }
-        w.release(1);
-        w.release(1);
-    });
-    assert_eq!(debug(&w), state(1, 0, 0));
-}
-
-/// A `run` ends while its goroutines take, wait and give: whatever they were at, all tokens are there at the end, and
-/// threads outside were served meanwhile.
-#[test]
-fn a_run_ends_in_the_midst() {
-    let watchdog = Watchdog::new();
-    for round in 0..20 {
-        const SIZE: u64 = 5;
-        watchdog.pat();
-        let w = Arc::new((Weighted::new(SIZE), AtomicU64::new(0)));
-        let over = Arc::new(AtomicBool::new(false));
-        let outside: Vec<_> = (0..2)
-            .map(|thread| {
-                let (w, over, mut random) = (w.clone(), over.clone(), Random(thread));
-                thread::spawn(move || {
-                    while !over.load(Relaxed) {
-                        drop(w.0.hold(&background(), random.below(SIZE + 1)).unwrap());
-                    }
-                })
-            })
-            .collect();
-        support::kinds::run(|| {
-            for goroutine in 0..12 {
-                let (w, mut random) = (w.clone(), Random(goroutine + 100 * round));
-                go(move || {
-                    loop {
-                        let held = w.0.hold(&background(), random.below(SIZE + 1)).unwrap();
-                        if random.below(2) == 0 {
-                            gosched();
-                        }
-                        drop(held);
-                        w.1.fetch_add(1, Relaxed);
-                    }
-                });
-            }
-            while w.1.load(Relaxed) < 300 {
-                gosched();
-            }
-        });
-        over.store(true, Relaxed);
-        outside.into_iter().for_each(|t| t.join().unwrap());
-        // Those of other workers may be unwound after the `run`.
-        eventually(|| debug(&w.0) == state(SIZE, 0, 0));
-    }
-}
-
-/// A goroutine whose time slice is over gives way as it releases; and is unwound there, as its `run` ends meanwhile.
-/// All that it serves have been served by then.
-#[test]
-fn a_releaser_is_given_up() {
-    let watchdog = Watchdog::new();
-    for _ in 0..3 {
-        watchdog.pat();
-        let w = Arc::new((Weighted::new(3), AtomicBool::new(false)));
-        assert!(w.0.try_acquire(3));
-        let threads: Vec<_> = (0..3)
-            .map(|_| {
-                let w = w.clone();
-                thread::spawn(move || w.0.acquire(&background(), 1).unwrap())
-            })
-            .collect();
-        eventually(|| w.0.waiters() == 3);
-        support::kinds::run(|| {
-            let releaser = w.clone();
-            Builder::new().on(Placement::Here).go(move || {
-                let begun = Instant::now();
-                while begun.elapsed() < Duration::from_millis(50) {
-                    std::hint::spin_loop();
-                }
-                releaser.1.store(true, SeqCst);
-                releaser.0.release(3);
-            });
-            while !w.1.load(SeqCst) {
-                gosched();
-            }
-        });
-        threads.into_iter().for_each(|t| t.join().unwrap());
-        assert_eq!(debug(&w.0), state(3, 3, 0));
-    }
 }
 
 /// Tokens are conserved: never more held than there are, all there at the end.

@@ -307,43 +307,11 @@ fn a_panic_in_the_critical_section_leaves_it_unlocked() {
     check(&FRACTIONAL);
 }
 
-/// Goroutines whose scheduler is over are unwound: waiters for the capacitor, and waiters for the lock.
-#[cfg(unix)]
-#[test]
-fn unwound_waits_leave_no_trace() {
-    use sudog::{go, run_local};
-    let _watchdog = Watchdog::new();
-
-    fn check<C: ArriveDepart + 'static>() {
-        let lock = Arc::new(Gate::<GoMutex, C>::new());
-        for _ in 0..3 {
-            let held = lock.lock();
-            run_local(|| {
-                for _ in 0..50 {
-                    let lock = lock.clone();
-                    go(move || {
-                        let pass = lock.lock();
-                        // SAFETY: the guard of this lock, which has not been released.
-                        unsafe { lock.unlock(pass) };
-                    });
-                }
-            });
-            // SAFETY: as above.
-            unsafe { lock.unlock(held) };
-            at_rest(&lock);
-        }
-    }
-    check::<SlidingWindow>();
-    check::<Platoon<Benaphore>>();
-    check::<Platoon<Twa>>();
-    check::<Platoon<RuntimeSema>>();
-}
-
-/// Lanes have no line that can be left: an unwound waiter waits until it is let through. Others of its worker go on.
+/// A thread lets goroutines through that wait in lanes.
 #[cfg(unix)]
 #[test]
 fn goroutines_in_lanes() {
-    use sudog::{Scheduler, go, spawn};
+    use sudog::{run, spawn};
     let _watchdog = Watchdog::new();
 
     let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
@@ -352,32 +320,20 @@ fn goroutines_in_lanes() {
         // SAFETY: the guard of this lock, which has not been released.
         unsafe { lock.unlock(pass) };
     };
-    for unwound in [false, true] {
+    for _ in 0..2 {
         let pass = lock.lock();
         let theirs = lock.clone();
-        let scheduler = Scheduler::new();
-        // This thread unlocks.
-        let outside = (!unwound).then(|| scheduler.keep_alive());
         thread::scope(|s| {
-            let scheduler = s.spawn(|| {
-                scheduler.run(|| {
+            let goroutines = s.spawn(move || {
+                run(|| {
                     let visits = |lock: Arc<_>| move || visit(&lock);
-                    if unwound {
-                        (0..20).for_each(|_| go(visits(theirs.clone())));
-                    } else {
-                        let goroutines = [(); 20].map(|()| spawn(visits(theirs.clone())));
-                        goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
-                    }
+                    let goroutines = [(); 20].map(|()| spawn(visits(theirs.clone())));
+                    goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
                 });
             });
-            if unwound {
-                // They are at rest, so they are unwound; waiters that were not let through wait for its owner.
-                eventually(|| lock.capacitor().dealt() >= 2 * 21);
-            }
-            // SAFETY: as above.
+            // SAFETY: the guard of this lock, which has not been released.
             unsafe { lock.unlock(pass) };
-            drop(outside);
-            scheduler.join().unwrap();
+            goroutines.join().unwrap();
         });
     }
     // Two rounds of 21, and platoons of 4: two have gone of the last.
@@ -394,7 +350,8 @@ fn goroutines_in_lanes() {
 #[test]
 fn an_unlocking_owner_has_departed_before_it_gives_way() {
     use sudog::runtime::gosched;
-    use sudog::{run_local, spawn};
+    use sudog::spawn;
+    use support::goroutine::one_worker;
     let _watchdog = Watchdog::new();
 
     // The first gives way as it hands over, the second blocks the worker.
@@ -405,7 +362,7 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
         // SAFETY: the guard of this lock, which has not been released.
         unsafe { lock.unlock(pass) };
     };
-    run_local(|| {
+    one_worker(move || {
         let pass = lock.lock();
         let shared = Arc::new((lock.clone(), AtomicBool::new(false)));
         let theirs = shared.clone();

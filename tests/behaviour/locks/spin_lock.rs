@@ -54,7 +54,6 @@ over_all! {
 #[cfg(unix)]
 over_all! {
     goroutines_and_threads_exclude_each_other
-    a_goroutine_in_line_stays_there
 }
 
 // ---- releases ------------------------------------------------------------------------------------------------
@@ -464,50 +463,6 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
     });
     assert_eq!(shared.1.load(Relaxed), 2 * 2_000 + 8 * 500);
     assert!(!shared.0.is_locked());
-}
-
-/// Whose `run` has ended while it waits in line: it is not taken out, but has the lock, and gives it back.
-#[cfg(unix)]
-fn a_goroutine_in_line_stays_there<L: Seen + 'static>(_: &Watchdog) {
-    use std::sync::atomic::AtomicBool;
-    use sudog::runtime::{gosched, set_max_procs};
-    use sudog::{Builder, Placement, run};
-
-    let shared = Arc::new((L::new(), [false; 3].map(AtomicBool::new)));
-    let (lock, [waits, over, had_it]) = &*shared;
-    thread::scope(|s| {
-        let guard = lock.lock();
-        let alone = lock.seen();
-        let theirs = Arc::clone(&shared);
-        s.spawn(move || {
-            let ours = Arc::clone(&theirs);
-            run(move || {
-                set_max_procs(2); // of this `run` alone
-                let shared = Arc::clone(&theirs);
-                // Not the worker of this one, which goes on.
-                Builder::new().on(Placement::Worker(1)).go(move || {
-                    let (lock, [waits, _, had_it]) = &*shared;
-                    waits.store(true, Relaxed);
-                    let guard = lock.lock();
-                    had_it.store(true, Relaxed);
-                    // SAFETY: locked above, on this thread.
-                    unsafe { lock.unlock(guard) };
-                });
-                let (_, [waits, ..]) = &*theirs;
-                while !waits.load(Relaxed) {
-                    gosched();
-                }
-            });
-            // Which does not wait for a worker that is blocked.
-            ours.1[1].store(true, Relaxed);
-        });
-        eventually(|| waits.load(Relaxed) && (lock.seen() != alone || alone.is_none()));
-        eventually(|| over.load(Relaxed));
-        assert!(!had_it.load(Relaxed));
-        // SAFETY: locked above, on this thread.
-        unsafe { lock.unlock(guard) };
-    });
-    eventually(|| had_it.load(Relaxed) && !lock.is_locked());
 }
 
 /// Waits in such a way that it panics.

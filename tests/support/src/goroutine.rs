@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
-use sudog_runtime::goroutine::gosched;
+use sudog_runtime::goroutine::{gosched, set_max_procs, synctest};
 
 use crate::Watchdog;
 
-/// A test that sets the number of workers, or counts goroutines in the background, has them to itself.
+/// A test that sets the number of workers, or counts goroutines, has the workers to itself; the number is restored at the
+/// end.
 pub struct Alone {
     /// The watchdog of the test.
     pub watchdog: Watchdog,
+    /// The number of workers before.
+    procs: usize,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -20,7 +23,26 @@ pub struct Alone {
 pub fn alone() -> Alone {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = crate::turn(&TURN);
-    Alone { watchdog: Watchdog::new(), _turn: turn }
+    Alone { watchdog: Watchdog::new(), procs: sudog_runtime::goroutine::max_procs(), _turn: turn }
+}
+
+/// [`alone`], with so many workers.
+pub fn alone_with(procs: usize) -> Alone {
+    let alone = alone();
+    set_max_procs(procs);
+    alone
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        set_max_procs(self.procs);
+    }
+}
+
+/// Runs `main` with goroutines that have one worker to themselves, which other tests do not touch: those of a bubble. All
+/// of them must end.
+pub fn one_worker<T: Send + 'static>(main: impl FnOnce() -> T + Send + 'static) -> T {
+    synctest::test(main)
 }
 
 /// Waits for a state as a goroutine, and lets the others of its worker bring it about.

@@ -1,7 +1,7 @@
 //! A check over threads, and over goroutines.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use sudog_runtime::goroutine;
@@ -14,7 +14,7 @@ pub trait Kind: 'static {
     const MANY: usize;
 
     /// Runs the check.
-    fn run(check: impl FnOnce());
+    fn run(check: impl FnOnce() + Send);
     /// Starts another thread or goroutine.
     fn go(f: impl FnOnce() + Send + 'static);
 
@@ -31,7 +31,7 @@ pub enum Threads {}
 impl Kind for Threads {
     const MANY: usize = 64;
 
-    fn run(check: impl FnOnce()) {
+    fn run(check: impl FnOnce() + Send) {
         check();
     }
 
@@ -54,8 +54,8 @@ pub enum Goroutines {}
 impl Kind for Goroutines {
     const MANY: usize = 200;
 
-    fn run(check: impl FnOnce()) {
-        run(check);
+    fn run(check: impl FnOnce() + Send) {
+        goroutine::run(check);
     }
 
     fn go(f: impl FnOnce() + Send + 'static) {
@@ -71,13 +71,6 @@ impl Kind for Goroutines {
             goroutine::gosched();
         }
     }
-}
-
-/// [`goroutine::run`], one at a time in a process: at its end it ends all goroutines of its worker, of any origin.
-pub fn run<T>(main: impl FnOnce() -> T) -> T {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = crate::turn(&TURN);
-    goroutine::run(main)
 }
 
 /// Runs `f` in `n` threads or goroutines, with their numbers, and waits for all of them.

@@ -12,7 +12,7 @@ use sudog_locks::capacitor::{Capacitor, Sliding};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_runtime::chan::{Chan, channel as channel_of, select, select_async};
-use sudog_runtime::goroutine::{Builder, OnPanic, block_on, go, goexit, gosched, run, run_local, sleep, spawn};
+use sudog_runtime::goroutine::{Builder, OnPanic, block_on, go, goexit, gosched, run, sleep, spawn};
 use sudog_runtime::goroutine_local;
 use sudog_runtime::shim::system::atomic::AtomicU32;
 use sudog_runtime::shim::{now, system::thread};
@@ -92,7 +92,6 @@ programs! {
     "goroutines-deadlines": goroutines_deadlines,
     "goroutines-commits": goroutines_commits,
     "goroutines-locals": goroutines_locals,
-    "goroutines-relock": goroutines_relock,
 }
 
 /// Runs `body` on so many threads, one of them the caller's.
@@ -288,7 +287,7 @@ fn cond_unwound() {
             *shared.0.lock() = true;
             shared.1.signal();
         }
-        1 => run_local(|| {
+        1 => run(|| {
             let shared = shared.clone();
             go(move || wait(&shared));
             gosched();
@@ -641,25 +640,4 @@ fn goroutines_locals() {
         let handles: Vec<_> = (0..3).map(|_| spawn(use_local)).collect();
         handles.into_iter().for_each(|handle| assert_eq!(handle.join().expect("it does not panic"), 1));
     });
-}
-
-/// Goroutines that a run ends while they wait to have their unlocked mutex back, of which another is the holder, have it back
-/// before they end. All are on one worker: while a goroutine is unwound, those of other simulated threads look as if they panicked.
-fn goroutines_relock() {
-    let mutex = Arc::new(Mutex::new(0));
-    let theirs = mutex.clone();
-    run_local(move || {
-        // The last has the mutex while the others give way.
-        for n in [2, 1, 0] {
-            let mutex = theirs.clone();
-            go(move || {
-                let mut guard = mutex.lock();
-                MutexGuard::unlocked(&mut guard, || (0..n).for_each(|_| gosched()));
-                *guard += 1;
-                RuntimeSema::new(0).acquire(Order::Fifo); // until the run ends
-            });
-        }
-        (0..6).for_each(|_| gosched());
-    });
-    assert!(mutex.try_lock().is_some(), "it is locked, and its owner is gone");
 }

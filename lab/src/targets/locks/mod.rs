@@ -294,14 +294,14 @@ mod tests {
         use std::sync::Arc;
         use std::sync::atomic::{AtomicBool, Ordering};
         use std::time::{Duration, Instant};
-        use sudog_runtime::goroutine::{Builder, Placement, gosched, run_local};
+        use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
 
         /// Whether the waiter gets the lock, which it can only if the holder can run meanwhile. Else it is out of time.
         struct Wait(Duration);
         impl Job for Wait {
             type Out = bool;
             fn run<L: RawLock + 'static>(self) -> bool {
-                run_local(|| {
+                run(|| {
                     let (lock, waits) = (Arc::new(L::new()), Arc::new(AtomicBool::new(false)));
                     let guard = lock.lock();
                     let theirs = (Arc::clone(&lock), Arc::clone(&waits));

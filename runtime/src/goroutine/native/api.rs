@@ -3,6 +3,7 @@
 use crate::G;
 use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Placement};
+use crate::goroutine::native::exit::Goexit;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::stack;
@@ -144,30 +145,27 @@ pub fn gosched() {
 /// ```
 pub fn goexit() -> ! {
     assert!(current::on_goroutine(), "goexit was called outside of a goroutine");
-    current::unwind()
+    std::panic::resume_unwind(Box::new(Goexit))
 }
 
-/// How many goroutines have not ended, stackful and stackless ones: of the [`run`](fn@crate::goroutine::run) or the
-/// [`Scheduler`](crate::goroutine::Scheduler) that the caller belongs to; for a thread that is no worker, of those in
-/// the background. Go's `runtime.NumGoroutine`.
+/// Returns the number of goroutines of the process, stackful and stackless ones, that have not ended; in a bubble of
+/// [`synctest`](crate::goroutine::synctest), of those in the bubble. Go's `runtime.NumGoroutine`.
 #[must_use]
 pub fn num_goroutine() -> usize {
     Sched::here().live()
 }
 
-/// How many workers run goroutines at a time, at most: those of the caller's [`run`](fn@crate::goroutine::run), or
-/// those in the background. In a [`Scheduler`](crate::goroutine::Scheduler) its workers are the threads that call
-/// `run_local`, 256 at most. Go's `runtime.GOMAXPROCS(0)`.
+/// Returns how many workers run goroutines at a time, at most: 1 in a bubble of
+/// [`synctest`](crate::goroutine::synctest). Go's `runtime.GOMAXPROCS(0)`.
 #[must_use]
 pub fn max_procs() -> usize {
     Sched::here().procs()
 }
 
-/// Sets [`max_procs`], and returns what it was. Go's `runtime.GOMAXPROCS`.
+/// Sets [`max_procs`] of the process, and returns the number before. Go's `runtime.GOMAXPROCS`.
 ///
-/// If it becomes less, goroutines that have started on a worker which is now too many stay there, and it runs them, but
-/// takes no others. More than 256 counts as 256. Called by a thread that is no worker, it is for each
-/// [`run`](fn@crate::goroutine::run) to come, too.
+/// If the number becomes less, goroutines that have started on a worker which is now too many stay there: that worker
+/// runs them, but takes no others. More than 256 counts as 256. In a bubble the call changes nothing.
 ///
 /// # Panics
 ///

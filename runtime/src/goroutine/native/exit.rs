@@ -27,8 +27,7 @@ pub enum OnPanic {
     Unwind,
 }
 
-/// What [`goexit`](crate::goroutine::goexit) unwinds with; and what `join` returns for a goroutine whose scheduler
-/// ended before it.
+/// The payload with which [`goexit`](crate::goroutine::goexit) unwinds a goroutine, and which `join` returns then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goexit;
 

@@ -44,9 +44,9 @@ pub use tracing::PerGoroutine;
 
 // For the crates of this project.
 #[doc(hidden)]
-pub use alarm::alarms::Awaited;
-#[doc(hidden)]
 pub use alarm::deferred::{Alarm, alarm};
+#[doc(hidden)]
+pub use fibre::current::{active_set, set_active_set};
 #[doc(hidden)]
 pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]

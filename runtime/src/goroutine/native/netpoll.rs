@@ -13,16 +13,16 @@
 //!
 //! So there is no thread in between, as a rule. A worker takes the place of the holder, if it is free, before it sleeps,
 //! and leaves it when it wakes: so if all workers of a program sleep, the last to do so is the holder, or found one that
-//! still sleeps. One exception: a holder whose scheduler ends leaves with its thread, while workers of other schedulers
-//! sleep. The watcher sees that there is no holder, though something is awaited, and wakes one of them.
+//! still sleeps. One exception: the holder is the worker of a bubble, and ends with the bubble, while other workers sleep.
+//! The watcher sees that there is no holder, though something is awaited, and wakes one of them.
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
 use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::goroutine::native::alarm::alarms::Awaited;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::sched::scheduler::Sched;
 
 /// What polls.
 pub trait NetPoller: Sync {
@@ -47,9 +47,10 @@ pub fn set_net_poller(poller: &'static dyn NetPoller) {
     _ = POLLER.set(poller);
 }
 
-/// While it lives, its maker waits for an event: somebody polls, no deadlock is reported, and no scheduler is at rest.
+/// While it lives, its maker waits for an event: somebody polls, no deadlock is reported, and no bubble is at rest.
 pub struct NetWait {
-    _awaited: Option<Awaited>,
+    /// The bubble that waits for the event.
+    bubble: Option<&'static Sched>,
 }
 
 impl NetWait {
@@ -59,10 +60,16 @@ impl NetWait {
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
             // A bubble waits for the event; the scheduler of the process is looked at by `is_awaited`.
-            Some(worker) => Self { _awaited: worker.sched().is_bubble().then(|| Awaited::of(worker.sched())) },
+            Some(worker) => {
+                let bubble = Some(worker.sched()).filter(|sched| sched.is_bubble());
+                if let Some(sched) = bubble {
+                    sched.idle.external_begins();
+                }
+                Self { bubble }
+            }
             None => {
                 poll_by_thread();
-                Self { _awaited: None }
+                Self { bubble: None }
             }
         }
     }
@@ -71,6 +78,9 @@ impl NetWait {
 impl Drop for NetWait {
     fn drop(&mut self) {
         WAITERS.fetch_sub(1, Ordering::Relaxed);
+        if let Some(sched) = self.bubble {
+            sched.idle.external_ends();
+        }
     }
 }
 

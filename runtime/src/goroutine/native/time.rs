@@ -220,7 +220,7 @@ impl Timer {
 
     /// `what`: for reports.
     fn wait_in(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
-        current::safepoint(); // before it takes anything: a goroutine may be unwound there
+        current::safepoint();
         loop {
             let mut state = lock(&self.when);
             let Some(when) = *state else { return Ok(false) };
@@ -330,7 +330,7 @@ impl Ticker {
     /// assert_eq!(ticker.tick_limited(&soon), Err(WaitError::TimedOut));
     /// ```
     pub fn tick_limited(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
-        current::safepoint(); // before it takes a tick: a goroutine may be unwound there
+        current::safepoint();
         loop {
             // The next tick is set from the time of this one, so that they do not drift; those that were missed are
             // left out.

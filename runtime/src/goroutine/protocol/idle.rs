@@ -623,6 +623,49 @@ mod model {
         });
     }
 
+    /// The deadlock report finds a scheduler at rest only when all work has been done: none is queued, or under way on a
+    /// worker that counts as asleep.
+    #[test]
+    fn nothing_is_under_way_at_rest() {
+        const BEFORE: &str = "the scheduler is not at rest";
+        const AFTER: &str = "the scheduler is at rest, and its work is done";
+        check(3, &[FINDS_WORK, FINDS_WORK_UNLISTED, SLEPT, BEFORE, AFTER], || {
+            let (idle, queue, done) = (Arc::new(Idle::new()), Queue::new(), Arc::new(AtomicBool::new(false)));
+            let sleeper = Arc::new(Sleeper::new());
+            idle.external_begins();
+            idle.join();
+            let source = {
+                let (idle, queue, sleeper) = (idle.clone(), queue.clone(), sleeper.clone());
+                thread::spawn(move || {
+                    queue.0.fetch_add(1, Ordering::Relaxed);
+                    idle.wake(&sleeper);
+                    idle.external_ends();
+                })
+            };
+            let watcher = {
+                let (idle, done) = (idle.clone(), done.clone());
+                thread::spawn(move || {
+                    let mut seen = BEFORE;
+                    idle.if_quiescent(|| {
+                        assert!(done.load(Ordering::Relaxed), "a deadlock is reported, and there is none");
+                        seen = AFTER;
+                    });
+                    mark(seen);
+                })
+            };
+            while !queue.take() {
+                idle.prepare(&sleeper, false, true, false);
+                look_and_sleep(&idle, &queue, &sleeper, false);
+            }
+            done.store(true, Ordering::Relaxed);
+            // Sleep for a moment: the time is always up in a model.
+            idle.prepare(&sleeper, false, true, false);
+            idle.sleep(&sleeper, Some(Instant::now()));
+            source.join().unwrap();
+            watcher.join().unwrap();
+        });
+    }
+
     /// A clock that jumps when nothing can run does not jump past what a source outside has brought and ended.
     #[test]
     fn what_ends_outside_has_left_its_work() {

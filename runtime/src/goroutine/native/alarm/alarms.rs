@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::{bubble, clock, sysmon};
 use crate::panics::drop_payload;
 
@@ -80,35 +79,6 @@ struct State {
     seen: u64,
     /// When the watcher looks next, if it sleeps. None: when it is roused.
     look: Option<Instant>,
-}
-
-/// While it lives, something from outside may bring work: no deadlock is reported. A signal, for instance.
-pub struct Awaited(&'static Sched);
-
-impl Awaited {
-    /// Something that may bring work to the scheduler of the process.
-    #[must_use]
-    pub fn begin() -> Self {
-        Self::of(Sched::process())
-    }
-
-    /// Something that may bring work to this scheduler.
-    pub(crate) fn of(sched: &'static Sched) -> Self {
-        sched.idle.external_begins();
-        Self(sched)
-    }
-}
-
-impl std::fmt::Debug for Awaited {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad("Awaited { .. }")
-    }
-}
-
-impl Drop for Awaited {
-    fn drop(&mut self) {
-        self.0.idle.external_ends();
-    }
 }
 
 const SHARDS: usize = 16;

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{Fibre, State, Wait};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock};
@@ -44,6 +43,24 @@ pub(crate) fn set_worker(worker: Option<&'static Worker>) {
 #[inline]
 pub(crate) fn fibre() -> Option<&'static Fibre> {
     CURRENT.with(|here| here.fibre.get())
+}
+
+/// Returns the active set (of `sudog-csp`) that the calling goroutine belongs to: what the goroutine has set, else null.
+/// Null for a thread.
+///
+/// A goroutine-local would cost a hash lookup at each wait on a channel, and an allocation in each goroutine that waits.
+#[inline]
+#[must_use]
+pub fn active_set() -> *const () {
+    fibre().map_or(ptr::null(), |fibre| fibre.active_set.get())
+}
+
+/// Sets the [`active_set`] of the calling goroutine, which must reset it to null before it ends. Does nothing on a thread.
+#[inline]
+pub fn set_active_set(set: *const ()) {
+    if let Some(fibre) = fibre() {
+        fibre.active_set.set(set);
+    }
 }
 
 /// Runs a fibre on this thread until it suspends.
@@ -241,11 +258,6 @@ fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult
         shim::yield_now();
     }
     ParkResult::Unparked
-}
-
-/// Ends the calling goroutine by unwinding it.
-pub(crate) fn unwind() -> ! {
-    std::panic::resume_unwind(Box::new(Goexit))
 }
 
 /// The end of a release that has handed over: the others go first.

@@ -88,6 +88,9 @@ pub(crate) struct Fibre {
     /// What to run when it is resumed as a spare one. None: end.
     pub(crate) work: Cell<Option<Work>>,
     pub(crate) id: Cell<u64>,
+    /// The active set of `sudog-csp` that its goroutine belongs to, or null. Written by the goroutine only, which resets it
+    /// before it ends.
+    pub(crate) active_set: Cell<*const ()>,
     pub(crate) name: Cell<Option<Arc<str>>>,
     /// Tells the type of the closure, if stalls are reported.
     pub(crate) origin: Cell<fn() -> &'static str>,
@@ -172,6 +175,7 @@ impl Fibre {
             timer: Cell::new(NONE),
             work: Cell::new(None),
             id: Cell::new(0),
+            active_set: Cell::new(ptr::null()),
             name: Cell::new(None),
             origin: Cell::new(|| ""),
             wait: Cell::new(Wait::NONE),

@@ -31,8 +31,8 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::alarm::alarms;
-use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::fibre::current::FibreRef;
+use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::run::as_main;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::scheduler::Sched;

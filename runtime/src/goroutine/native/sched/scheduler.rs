@@ -7,8 +7,8 @@ use crate::shim::system::{Mutex, MutexGuard, OnceLock};
 use std::ptr;
 use std::sync::PoisonError;
 
-use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{procs, sysmon};
 use crate::goroutine::native::stack::overflow;

@@ -42,7 +42,9 @@ pub(crate) enum Rest {
 /// The end of a search.
 enum Search {
     /// The worker was woken to search, or by the end of a nap.
-    Again { napped: bool },
+    Again {
+        napped: bool,
+    },
     Ended(Rest),
 }
 
