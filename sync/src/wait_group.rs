@@ -114,6 +114,7 @@ impl WaitGroup {
     ///
     /// With Go's words, when it notices [misuse](WaitGroup#misuse).
     #[inline]
+    #[track_caller]
     pub fn add(&self, delta: i32) {
         let change = u64::from(delta as u32) << 32;
         let state = self.state.fetch_add(change, Release).wrapping_add(change);
@@ -132,6 +133,7 @@ impl WaitGroup {
     ///
     /// As [`WaitGroup::add`].
     #[inline]
+    #[track_caller]
     pub fn done(&self) {
         self.add(-1);
     }
@@ -142,6 +144,7 @@ impl WaitGroup {
     ///
     /// With Go's words, when it notices [misuse](WaitGroup#misuse).
     #[inline]
+    #[track_caller]
     pub fn wait(&self) {
         let state = self.state.load(Acquire);
         if counter(state) != 0 {
@@ -169,6 +172,7 @@ impl WaitGroup {
     /// ```
     #[inline]
     #[must_use = "false: tasks are left"]
+    #[track_caller]
     pub fn wait_until(&self, deadline: Instant) -> bool {
         self.wait_limited(&WaitLimit::until(deadline)).is_ok()
     }
@@ -183,6 +187,7 @@ impl WaitGroup {
     ///
     /// As [`WaitGroup::wait`].
     #[inline]
+    #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let state = self.state.load(Acquire);
         if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
@@ -211,14 +216,17 @@ impl WaitGroup {
     /// assert_eq!(group.wait_ctx(&ctx), Err(context::Error::Canceled));
     /// ```
     #[cfg(all(unix, not(sudog_loom)))]
+    #[track_caller]
     pub fn wait_ctx(&self, ctx: &crate::context::Context) -> Result<(), crate::context::Error> {
-        if counter(self.state.load(Acquire)) == 0 {
-            return Ok(());
+        let state = self.state.load(Acquire);
+        if counter(state) != 0 && ctx.limited(|limit| self.sleep(state, limit))? {
+            self.assert_over();
         }
-        ctx.limited(|limit| self.wait_limited(limit))
+        Ok(())
     }
 
     #[cold]
+    #[track_caller]
     fn add_slow(&self, state: u64, delta: i32) {
         let (left, waiters) = (counter(state), waiters(state));
         assert!(left >= 0, "{NEGATIVE}");
@@ -246,6 +254,7 @@ impl WaitGroup {
 
     /// A wait without limit: in the place of the first waiter if that is free.
     #[cold]
+    #[track_caller]
     fn wait_first(&self, state: u64) {
         let g = G::current();
         let place = ptr::from_ref(&g).cast_mut();
@@ -264,14 +273,25 @@ impl WaitGroup {
         let woken = g.park(None, || ());
         std::mem::forget(unwound);
         debug_assert_eq!(woken, ParkResult::Unparked);
-        // Relaxed: the word became 0 before the `ready`.
-        assert!(self.state.load(Relaxed) == 0, "{REUSED}");
+        self.assert_over();
     }
 
+    /// A wait that stands in the line.
     #[cold]
+    #[track_caller]
     fn wait_slow(&self, state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        if self.sleep(state, limit)? {
+            self.assert_over();
+        }
+        Ok(())
+    }
+
+    /// Sleeps in the line until the counter is 0: true. False if no task is left before the caller sleeps. The caller has
+    /// read `state`, which has tasks.
+    #[cold]
+    fn sleep(&self, state: u64, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         if !self.count_waiter(state, 1) {
-            return Ok(());
+            return Ok(false);
         }
         let unwound = LeaveOnUnwind(self);
         // SAFETY: null.
@@ -279,12 +299,14 @@ impl WaitGroup {
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
         let left = over.is_err() && self.leave();
         std::mem::forget(unwound);
-        if left {
-            return over;
-        }
-        // Relaxed: the word became 0 before our permit was released.
+        if left { over.map(|()| true) } else { Ok(true) }
+    }
+
+    /// Asserts that no new round has begun before a woken waiter returns.
+    #[track_caller]
+    fn assert_over(&self) {
+        // Relaxed: the word became 0 before the waiter's `ready`, or before its permit was released.
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
-        Ok(())
     }
 
     /// Counts one waiter more, or sets `FIRST`, unless no task is left. The caller has read `state`, which has tasks.
@@ -423,6 +445,7 @@ mod go {
         /// group.wait();
         /// assert_eq!(SUM.load(Ordering::Relaxed), 10);
         /// ```
+        #[track_caller]
         pub fn go<F: FnOnce() + Send + 'static>(self: &Arc<Self>, f: F) {
             self.go_with(Builder::new(), f);
         }
@@ -444,6 +467,7 @@ mod go {
         /// group.go_with(Builder::new().name("worker"), || ());
         /// group.wait();
         /// ```
+        #[track_caller]
         pub fn go_with<F: FnOnce() + Send + 'static>(self: &Arc<Self>, builder: Builder, f: F) {
             start(self.clone(), builder, f);
         }
@@ -464,11 +488,13 @@ mod go {
         /// TASKS.go_static(|| ());
         /// TASKS.wait();
         /// ```
+        #[track_caller]
         pub fn go_static<F: FnOnce() + Send + 'static>(&'static self, f: F) {
             start(self, Builder::new(), f);
         }
     }
 
+    #[track_caller]
     fn start<G, F>(group: G, builder: Builder, f: F)
     where
         G: Deref<Target = WaitGroup> + Send + 'static,

@@ -142,6 +142,7 @@ pub fn gosched() {
 /// let result = spawn(|| goexit()).join();
 /// assert!(result.unwrap_err().is::<Goexit>());
 /// ```
+#[track_caller]
 pub fn goexit() -> ! {
     assert!(current::on_goroutine(), "goexit was called outside of a goroutine");
     current::unwind()
@@ -184,6 +185,7 @@ pub fn max_procs() -> usize {
 ///     assert_eq!(max_procs(), 1);
 /// });
 /// ```
+#[track_caller]
 pub fn set_max_procs(n: usize) -> usize {
     assert!(n > 0, "at least one worker is needed");
     Sched::here().set_procs(n.min(MAX_WORKERS))
@@ -219,6 +221,7 @@ pub fn set_max_procs(n: usize) -> usize {
 /// assert_eq!(run(|| spawn(|| depth(1000)).join().unwrap()), 1000);
 /// assert!(set_stack_size(1 << 20).is_err());
 /// ```
+#[track_caller]
 pub fn set_stack_size(bytes: usize) -> Result<(), StackSizeIsFixed> {
     match stack::set_default_size(bytes) {
         Ok(true) => Ok(()),

@@ -186,6 +186,7 @@ unsafe fn run_owned(frame: *mut ()) {
 /// let before = set_max_blocking(10_000);
 /// assert_eq!(set_max_blocking(before), 10_000);
 /// ```
+#[track_caller]
 pub fn set_max_blocking(n: usize) -> usize {
     assert!(n > 0, "the number of threads for blocking calls must not be 0");
     let before = MAX_BLOCKING.swap(n, Ordering::Relaxed);

@@ -92,6 +92,7 @@ impl Builder {
     /// # Panics
     ///
     /// If the size is absurd: more than 64 GiB.
+    #[track_caller]
     pub fn stack_size(mut self, bytes: usize) -> Self {
         if let Err(error) = stack::check(bytes) {
             panic!("{error}");
@@ -119,6 +120,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
         let details = self.any_details.then(|| Box::new(self.details));
         start(f, details, self.placement);
@@ -129,6 +131,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn spawn<T, F>(self, f: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -173,6 +176,7 @@ impl std::fmt::Debug for Builder {
 const LARGE: usize = 1024;
 
 #[inline]
+#[track_caller]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
     if const { size_of::<F>() > LARGE } {
         // On the way to its call a closure is moved a few times, on a stack that is not large.
@@ -189,6 +193,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 }
 
 #[cold]
+#[track_caller]
 fn start_elsewhere(work: Work, placement: Placement) {
     let home = Home::here();
     let sched = home.sched;

@@ -147,6 +147,7 @@ pub struct KeepAlive<'a> {
 /// });
 /// assert_eq!(receiver.into_iter().sum::<i32>(), 3); // run_local has waited for all three
 /// ```
+#[track_caller]
 pub fn run_local<T>(main: impl FnOnce() -> T) -> T {
     Scheduler::new().run(main)
 }
@@ -164,6 +165,7 @@ impl Scheduler {
     ///
     /// When all is done: as `main` does, or because `main` waited for what could no longer come. At once, if the caller
     /// is a goroutine: its worker has other things to do.
+    #[track_caller]
     pub fn run<T>(&self, main: impl FnOnce() -> T) -> T {
         assert!(current::worker().is_none(), "run_local was called from a goroutine");
         let worker = self.sched.enter();

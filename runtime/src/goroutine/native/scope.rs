@@ -210,6 +210,7 @@ impl<'scope> Scope<'scope, '_> {
         Builder::new().spawn_scoped(self, f)
     }
 
+    #[track_caller]
     fn start(&'scope self, builder: Builder, f: impl FnOnce() + Send + 'scope) {
         let mut child = Child { f: Some(f), pending: Pending::new(&self.state) };
         let body = move || {
@@ -231,6 +232,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn go_scoped<'scope, F: FnOnce() + Send + 'scope>(self, scope: &'scope Scope<'scope, '_>, f: F) {
         let state = &scope.state;
         scope.start(self, move || {
@@ -253,6 +255,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn spawn_scoped<'scope, T, F>(self, scope: &'scope Scope<'scope, '_>, f: F) -> ScopedJoinHandle<'scope, T>
     where
         T: Send + 'scope,

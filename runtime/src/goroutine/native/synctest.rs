@@ -90,6 +90,7 @@ use crate::goroutine::native::time;
 ///
 /// synctest::test(|| Builder::new().name("forgotten").go(|| semacquire(&NEVER)));
 /// ```
+#[track_caller]
 pub fn test<T>(f: impl FnOnce() -> T) -> T {
     assert!(current::worker().is_none(), "synctest: test was called from a goroutine");
     let scheduler = Scheduler::new();
@@ -129,6 +130,7 @@ pub fn test<T>(f: impl FnOnce() -> T) -> T {
 ///     assert!(DONE.load(Ordering::Relaxed));
 /// });
 /// ```
+#[track_caller]
 pub fn wait() {
     bubble::wait();
 }
@@ -139,6 +141,7 @@ pub fn wait() {
 /// # Panics
 ///
 /// As [`wait`].
+#[track_caller]
 pub fn sleep(d: Duration) {
     time::sleep(d);
     wait();

@@ -132,6 +132,7 @@ pub(crate) fn main_has_ended() {
 // ---- waiting for the others -----------------------------------------------------------------------------------------
 
 /// Blocks the calling goroutine until no other goroutine of the bubble can run without the clock.
+#[track_caller]
 pub(crate) fn wait() {
     if current::fibre().is_some_and(Fibre::is_unwinding) {
         return; // a destructor: the bubble has ended
