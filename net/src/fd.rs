@@ -112,7 +112,8 @@ impl<S: AsFd> NetFd<S> {
 
     pub(crate) fn set_deadline(&self, sides: &[Side], deadline: Option<Instant>) -> io::Result<()> {
         let _in_use = self.mutex.refer().ok_or_else(closed)?; // the direction is this socket's, as long as it is open
-        let _must_return = MustReturn::begin();
+        // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+        let _must_return = unsafe { MustReturn::begin() };
         sides.iter().for_each(|&side| self.desc.direction(side).set_deadline(deadline));
         Ok(())
     }
@@ -125,7 +126,8 @@ impl<S: AsFd> NetFd<S> {
 
     pub(crate) fn close(&self) -> io::Result<()> {
         // A goroutine is not unwound between the close and the nudges.
-        let _must_return = MustReturn::begin();
+        // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+        let _must_return = unsafe { MustReturn::begin() };
         if !self.mutex.close() {
             return Err(closed());
         }

@@ -208,7 +208,8 @@ impl<T> FdMutex<T> {
                 let counted = |state: u64| (state & side.waiters() != 0).then(|| state - side.waiter());
                 if mutex.step(counted).is_err() {
                     // Counted off by another: its permit is there, or on its way.
-                    let _must_return = MustReturn::begin();
+                    // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+                    let _must_return = unsafe { MustReturn::begin() };
                     semacquire(mutex.permits(side));
                 }
             }
@@ -226,7 +227,9 @@ impl<T> FdMutex<T> {
         });
         let before = before.unwrap_or_else(|state| state);
         if before & side.waiters() != 0 {
-            let _must_return = MustReturn::begin(); // a goroutine is not unwound here, and the rest left out
+            // A goroutine is not unwound here: the rest of the unlock would be left out.
+            // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+            let _must_return = unsafe { MustReturn::begin() };
             semrelease(self.permits(side), Wake::Normal);
         }
         self.drop_if_last(before);
@@ -259,7 +262,8 @@ impl<T> FdMutex<T> {
         };
         // Dropped at the end: the value may go then.
         let _closing = FdRef { mutex: self };
-        let _must_return = MustReturn::begin();
+        // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+        let _must_return = unsafe { MustReturn::begin() };
         for side in [Side::Read, Side::Write] {
             let n = (before & side.waiters()) / side.waiter();
             semrelease_many(self.permits(side), n as u32);

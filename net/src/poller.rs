@@ -176,7 +176,8 @@ impl Poller {
                 POLLER.get_or_init(|| made) // or another caller's: then this one is closed
             }
         };
-        set_net_poller(poller);
+        // SAFETY: `poll` and `interrupt` call the system, and wake; neither panics, nor waits elsewhere.
+        unsafe { set_net_poller(poller) };
         Ok(poller)
     }
 

@@ -36,7 +36,8 @@ mod told {
     pub fn wait<T>(slow: impl FnOnce() -> T) -> T {
         let is_relock = G::is_goroutine() && is_relock(Location::caller());
         // `slow` is in one place, so that the compiler inlines it.
-        let _held = if is_relock { MustReturn::begin() } else { MustReturn::no() };
+        // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+        let _held = if is_relock { unsafe { MustReturn::begin() } } else { MustReturn::no() };
         slow()
     }
 

@@ -65,7 +65,11 @@ pub struct MustReturn;
 
 impl MustReturn {
     /// The same.
-    pub fn begin() -> Self {
+    ///
+    /// # Safety
+    ///
+    /// None here; see the one of goroutines.
+    pub unsafe fn begin() -> Self {
         Self
     }
 

@@ -236,7 +236,8 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, fibre: &'sta
     let sched = Sched::here();
     sched.idle.external_begins();
     // The call uses our frames: before it has returned, the wait is not unwound, and the goroutine is not left.
-    let must_return = MustReturn::begin();
+    // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+    let must_return = unsafe { MustReturn::begin() };
     loans::during(Some(fibre), What::ToCall, |_| {
         pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
         current::note_wait(pool.what, ptr::null());

@@ -143,7 +143,8 @@ impl State {
         if self.borrowers.pending.fetch_sub(1, Ordering::Acquire) == 1 {
             return;
         }
-        let _must_return = MustReturn::begin();
+        // SAFETY: the guard is a local of this call, so the calling goroutine drops it as the call ends.
+        let _must_return = unsafe { MustReturn::begin() };
         current::note_wait("scope", std::ptr::null());
         waits(&|| sema::semacquire(&self.done));
     }

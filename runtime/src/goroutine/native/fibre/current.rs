@@ -429,9 +429,14 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
 pub struct MustReturn(Option<&'static Fibre>);
 
 impl MustReturn {
-    /// From here on.
+    /// Begins here, and ends when the result is dropped.
+    ///
+    /// # Safety
+    ///
+    /// The goroutine that has called this drops the result, before it ends: the result points to its fibre, whose memory
+    /// is freed then.
     #[cold]
-    pub fn begin() -> Self {
+    pub unsafe fn begin() -> Self {
         let fibre = fibre();
         if let Some(fibre) = fibre {
             fibre.must_return.set(fibre.must_return.get() + 1);
