@@ -95,7 +95,7 @@ impl Bubble {
         for (place, waker) in ours {
             let left = place.1.unwrap_or(now).saturating_duration_since(now);
             // One at the end of time is never due.
-            let when = begun.checked_add(left).unwrap_or(begun + FAR);
+            let when = begun.checked_add(left).unwrap_or_else(|| begun + FAR);
             let waker = Waker::from(Arc::new(Moved { place, waker }));
             moved.insert(place, alarms::set_for_none(when, waker));
         }
