@@ -5,8 +5,9 @@
 //! * [`stack`]: memory for stacks, and the report of an overflow;
 //! * [`mod@alarm`]: threads that run users' code when its time comes.
 //!
-//! Eleven files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler starts
-//! workers and the watcher, and the watcher reads schedulers, alarms and blocking calls to prove a deadlock.
+//! Most of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
+//! starts workers and the watcher, and the watcher reads schedulers, alarms and blocking calls to prove a deadlock; all of
+//! them report who waits, and start goroutines.
 
 mod alarm;
 mod api;
