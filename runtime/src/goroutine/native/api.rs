@@ -39,6 +39,9 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 ///
 /// Unlike in Go, arguments are evaluated in the goroutine too: Go's `go f(g())` is `let x = g(); go!(f(x))`.
 ///
+/// `go!(clone a, b; f(a, b, c))` gives the goroutine clones of the variables `a` and `b`, which the caller goes on using:
+/// channels, `Arc`s, contexts. The caller makes the clones, before the goroutine starts.
+///
 /// # Examples
 ///
 /// ```
@@ -52,12 +55,31 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 /// assert_eq!(receiver.into_iter().sum::<i32>(), 3);
 /// ```
 ///
+/// A loop that starts goroutines, all of which use the same channel:
+///
+/// ```
+/// use sudog::chan::Chan;
+/// use sudog::{go, run};
+///
+/// run(|| {
+///     let squares = Chan::new(0);
+///     for n in 1..=3 {
+///         go!(clone squares; squares.send(n * n));
+///     }
+///     assert_eq!((0..3).filter_map(|_| squares.recv()).sum::<i32>(), 14);
+/// });
+/// ```
+///
 /// ```compile_fail
 /// fn worker() {}
 /// sudog::go!(worker); // calls nothing: refused
 /// ```
 #[macro_export]
 macro_rules! go {
+    (clone $($variable:ident),+; $($body:tt)+) => {{
+        $(let $variable = ::core::clone::Clone::clone(&$variable);)+
+        $crate::go!($($body)+)
+    }};
     (move || $body:expr) => {
         $crate::goroutine::go(move || {
             $body;
