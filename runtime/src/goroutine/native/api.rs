@@ -217,7 +217,7 @@ pub fn set_max_procs(n: usize) -> usize {
 /// 256 KiB at first. To be called before the first goroutine starts.
 ///
 /// Stacks are addresses: memory comes when it is touched. So a larger one costs nothing until it is used, but for
-/// addresses, of which there are 4 TiB for all stacks together. The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB
+/// addresses, of which there are 4 TiB for all stacks together (on 32-bit systems 512 MiB: 1,900 stacks of 256 KiB). The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB
 /// in any case. Go's stacks grow to 1 GB; here the limit of the deepest goroutine must be known beforehand.
 ///
 /// # Errors
