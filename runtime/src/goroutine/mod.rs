@@ -60,6 +60,7 @@
 //! | `std`'s and `parking_lot`'s locks | a goroutine that waits for one blocks the others, and perhaps the owner | this project's locks |
 //! | `RefCell` in a thread-local, borrowed across a wait | others find it borrowed, and panic | as the first |
 //! | `thread::current()`: its id, its name, its parker | `park` blocks the worker; ids are not the goroutine's | `JoinHandle`, channels |
+//! | the name in the message of `std`'s panic hook | the message names the worker's thread, perhaps `main` | [`current_goroutine`], in a hook of one's own |
 //! | the count of panics (`thread::panicking`) | while a goroutine unwinds its worker runs no other | |
 //! | the signal mask, the errno, the floating-point mode, the locale of the thread | a change is seen by all | [`without_switching`], or change it back before a wait |
 //! | the seed of `rand::rng()` and the like | nothing: they lend no borrow across a wait | |

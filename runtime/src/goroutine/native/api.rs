@@ -153,7 +153,7 @@ pub fn gosched() {
 /// # Panics
 ///
 /// If the caller is no goroutine (inside [`blocking`](fn@crate::goroutine::blocking), for instance). Where panics abort
-/// the process, this does.
+/// the process, this ends it with a fatal error.
 ///
 /// # Examples
 ///
@@ -167,7 +167,39 @@ pub fn gosched() {
 #[track_caller]
 pub fn goexit() -> ! {
     assert!(current::on_goroutine(), "goexit was called outside of a goroutine");
+    if cfg!(panic = "abort") {
+        crate::fatal("sudog: goexit unwinds the goroutine, and this program is built with panic = \"abort\"");
+    }
     current::unwind()
+}
+
+/// Returns the number and the name of the calling goroutine, as reports print them: `17 "worker"`. `None` on a thread
+/// that runs no goroutine. While a worker polls an async task, the number is that of the poll.
+///
+/// For a panic hook: `std`'s hook knows threads only, and names the worker's, perhaps `main`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog::runtime::current_goroutine;
+/// use sudog::{Builder, run};
+///
+/// let before = std::panic::take_hook();
+/// std::panic::set_hook(Box::new(move |panic| {
+///     if let Some(goroutine) = current_goroutine() {
+///         eprintln!("goroutine {goroutine}:");
+///     }
+///     before(panic);
+/// }));
+///
+/// run(|| {
+///     let handle = Builder::new().name("worker").spawn(|| current_goroutine().unwrap());
+///     assert!(handle.join().unwrap().ends_with("\"worker\""));
+/// });
+/// ```
+#[must_use]
+pub fn current_goroutine() -> Option<String> {
+    current::describe()
 }
 
 /// How many goroutines have not ended, stackful and stackless ones: of the [`run`](fn@crate::goroutine::run) or the

@@ -251,10 +251,12 @@ struct Packet<T> {
     on_panic: OnPanic,
     waker: Mutex<Option<Waker>>,
     result: UnsafeCell<Option<thread::Result<T>>>,
+    /// Number and name of a goroutine that has panicked, for the report. Written and read as `result` is.
+    panicked: UnsafeCell<Option<Box<str>>>,
 }
 
-// SAFETY: the result is written by the sender before the permit is released, and read by the taker of the permit, or by
-// the last owner.
+// SAFETY: `result` and `panicked` are written by the sender before the permit is released, and read by the taker of the
+// permit, or by the last owner.
 unsafe impl<T: Send> Sync for Packet<T> {}
 
 const DETACHED: u32 = 1;
@@ -272,6 +274,7 @@ pub(crate) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
         on_panic,
         waker: Mutex::new(None),
         result: UnsafeCell::new(None),
+        panicked: UnsafeCell::new(None),
     });
     (Sender { packet: Some(packet.clone()) }, JoinHandle { packet: Some(packet) })
 }
@@ -300,10 +303,14 @@ impl<T> Packet<T> {
         let panicked = matches!(&result, Err(payload) if !payload.is::<Goexit>());
         // SAFETY: the one sender writes, once, and no reader comes before the permit below.
         unsafe { *self.result.get() = Some(result) };
+        if panicked {
+            // SAFETY: as for `result`: one writer, and no reader yet.
+            unsafe { *self.panicked.get() = current::describe().map(String::into_boxed_str) };
+        }
         // AcqRel: whichever of us comes second sees what the other did.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
-            // SAFETY: the handle is gone, so there is no other reader.
-            self.die(unsafe { &*self.result.get() });
+            // SAFETY: the handle is gone, and this is the sender, which writes no more.
+            unsafe { self.die() };
         }
         // The goroutine that joins is woken before another has a turn here.
         current::without_switching(|| sema::semrelease(&self.done, Wake::Normal));
@@ -316,9 +323,16 @@ impl<T> Packet<T> {
         }
     }
 
-    fn die(&self, result: &Option<thread::Result<T>>) {
+    /// Ends the process with the report of the panic, unless the [`Builder`] said otherwise.
+    ///
+    /// # Safety
+    ///
+    /// The sender has written the result, and no other call reads or writes it meanwhile.
+    unsafe fn die(&self) {
+        // SAFETY: by the contract.
+        let (result, goroutine) = unsafe { (&*self.result.get(), &*self.panicked.get()) };
         if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result) {
-            job::die_of_panic(&**payload);
+            job::die_of_panic(&**payload, goroutine.as_deref());
         }
     }
 
@@ -408,7 +422,7 @@ impl<T> Drop for JoinHandle<T> {
             && packet.fate.fetch_or(DETACHED, Ordering::AcqRel) & PANICKED != 0
         {
             // SAFETY: the sender has written and will not write again, and this was the only handle.
-            packet.die(unsafe { &*packet.result.get() });
+            unsafe { packet.die() };
         }
     }
 }

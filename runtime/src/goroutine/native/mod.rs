@@ -28,7 +28,10 @@ mod time;
 #[cfg(feature = "tracing")]
 mod tracing;
 
-pub use api::{StackSizeIsFixed, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size, spawn};
+pub use api::{
+    StackSizeIsFixed, current_goroutine, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size,
+    spawn,
+};
 pub use blocking::{blocking, blocking_static, compute, set_max_blocking};
 pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};
