@@ -7,7 +7,7 @@
 //!
 //! Most of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
 //! starts workers and the watcher, and the watcher reads schedulers, alarms and blocking calls to prove a deadlock; all of
-//! them report who waits, and start goroutines.
+//! them report what waits, and start goroutines.
 
 mod alarm;
 mod api;
