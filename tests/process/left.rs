@@ -7,15 +7,16 @@
 
 use std::cell::OnceCell;
 use std::panic::catch_unwind;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
 use sudog::runtime::sema::{Cancel, NotifyList, WaitLimit, semacquire};
-use sudog::runtime::{gosched, set_max_procs};
+use sudog::runtime::{goexit, gosched, set_max_procs};
 use sudog::sync::{Map, Mutex};
-use sudog::{Builder, Placement, blocking, go, run, scope};
+use sudog::{Builder, Placement, blocking, go, run, scope, spawn};
 use support::{Watchdog, eventually};
 
 /// What the threads of one test share.
@@ -385,7 +386,7 @@ fn what_has_lent_nothing_does_not_keep_a_run() {
     });
 }
 
-const TESTS: [(&str, fn()); 11] = [
+const TESTS: [(&str, fn()); 12] = [
     // First: places are given to threads in their order.
     (
         "what_a_map_lends_stays_after_a_goroutine_was_left_in_it",
@@ -410,10 +411,29 @@ const TESTS: [(&str, fn()); 11] = [
         goroutines_of_a_scope_have_been_left_before_its_owner_is,
     ),
     ("what_has_lent_nothing_does_not_keep_a_run", what_has_lent_nothing_does_not_keep_a_run),
+    ("a_goexit_says_why_it_ends_the_process", a_goexit_says_why_it_ends_the_process),
 ];
+
+/// Where panics abort, a `goexit` says why it ends the process; elsewhere it ends its goroutine.
+fn a_goexit_says_why_it_ends_the_process() {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program).env(GOEXIT, "1").output().expect("a child");
+    let words = String::from_utf8_lossy(&output.stderr);
+    if cfg!(panic = "abort") {
+        assert!(!output.status.success() && words.contains("fatal error: sudog: goexit unwinds"), "{words}");
+    } else {
+        assert!(output.status.success(), "{words}");
+    }
+}
+
+/// Set in a child process that is to call `goexit`.
+const GOEXIT: &str = "SUDOG_TEST_GOEXIT";
 
 /// One test, if an argument names it; else all.
 fn main() {
+    if std::env::var_os(GOEXIT).is_some() {
+        return run(|| _ = spawn(|| goexit()).join());
+    }
     let only = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
     let panics = if cfg!(panic = "abort") { "abort" } else { "unwind" };
     let wanted = |name: &str| only.as_ref().is_none_or(|only| name.contains(only.as_str()));
