@@ -2,6 +2,7 @@
 
 use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::thread;
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -250,13 +251,19 @@ struct Packet<T> {
     fate: AtomicU32,
     on_panic: OnPanic,
     waker: Mutex<Option<Waker>>,
+    /// The payload of a panic is inside a [`Panicked`].
     result: UnsafeCell<Option<thread::Result<T>>>,
-    /// Number and name of a goroutine that has panicked, for the report. Written and read as `result` is.
-    panicked: UnsafeCell<Option<Box<str>>>,
 }
 
-// SAFETY: `result` and `panicked` are written by the sender before the permit is released, and read by the taker of the
-// permit, or by the last owner.
+/// A panic, in the place of its payload: only what panics pays for the name of its goroutine.
+struct Panicked {
+    payload: Box<dyn Any + Send>,
+    /// Number and name, for the report.
+    goroutine: Option<String>,
+}
+
+// SAFETY: the result is written by the sender before the permit is released, and read by the taker of the permit, or by
+// the last owner.
 unsafe impl<T: Send> Sync for Packet<T> {}
 
 const DETACHED: u32 = 1;
@@ -274,7 +281,6 @@ pub(crate) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
         on_panic,
         waker: Mutex::new(None),
         result: UnsafeCell::new(None),
-        panicked: UnsafeCell::new(None),
     });
     (Sender { packet: Some(packet.clone()) }, JoinHandle { packet: Some(packet) })
 }
@@ -299,14 +305,13 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Packet<T> {
-    fn complete(&self, result: thread::Result<T>) {
+    fn complete(&self, mut result: thread::Result<T>) {
         let panicked = matches!(&result, Err(payload) if !payload.is::<Goexit>());
+        if panicked {
+            result = result.map_err(|payload| Box::new(Panicked { payload, goroutine: current::describe() }) as _);
+        }
         // SAFETY: the one sender writes, once, and no reader comes before the permit below.
         unsafe { *self.result.get() = Some(result) };
-        if panicked {
-            // SAFETY: as for `result`: one writer, and no reader yet.
-            unsafe { *self.panicked.get() = current::describe().map(String::into_boxed_str) };
-        }
         // AcqRel: whichever of us comes second sees what the other did.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
             // SAFETY: the handle is gone, and this is the sender, which writes no more.
@@ -330,8 +335,10 @@ impl<T> Packet<T> {
     /// The sender has written the result, and no other call reads or writes it meanwhile.
     unsafe fn die(&self) {
         // SAFETY: by the contract.
-        let (result, goroutine) = unsafe { (&*self.result.get(), &*self.panicked.get()) };
-        if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result) {
+        let result = unsafe { &*self.result.get() };
+        if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result)
+            && let Some(Panicked { payload, goroutine }) = payload.downcast_ref()
+        {
             job::die_of_panic(&**payload, goroutine.as_deref());
         }
     }
@@ -339,7 +346,11 @@ impl<T> Packet<T> {
     /// The result, for the taker of the permit.
     fn take(&self) -> thread::Result<T> {
         // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
-        unsafe { (*self.result.get()).take() }.expect("a permit means a result")
+        let result = unsafe { (*self.result.get()).take() }.expect("a permit means a result");
+        result.map_err(|payload| match payload.downcast::<Panicked>() {
+            Ok(panicked) => panicked.payload,
+            Err(goexit) => goexit,
+        })
     }
 }
 
