@@ -48,9 +48,8 @@ fn main() {
     let sum: u64 = sudog::run(|| {
         let queue = Arc::new(BoundedQueue::new(4));
         for first in [1, 2] {
-            let queue = queue.clone();
             // One producer makes the odd numbers, the other the even ones.
-            sudog::go(move || (first..=100).step_by(2).for_each(|n| queue.push(n)));
+            go!(clone queue; (first..=100).step_by(2).for_each(|n| queue.push(n)));
         }
         let consumers = [0; 2].map(|_| {
             let queue = queue.clone();

@@ -22,16 +22,15 @@ struct Write {
 fn main() {
     let (reads, writes) = (Chan::<Read>::new(0), Chan::<Write>::new(0));
     let done = sudog::run(|| {
-        let (read, write) = (reads.clone(), writes.clone());
-        go!({
+        go!(clone reads, writes; {
             let mut state = HashMap::new();
             loop {
                 select! {
-                    recv(read) -> request => match request {
+                    recv(reads) -> request => match request {
                         Some(Read { key, answer }) => answer.send(state.get(&key).copied().unwrap_or(0)),
                         None => return,
                     },
-                    recv(write) -> request => match request {
+                    recv(writes) -> request => match request {
                         Some(Write { key, value, answer }) => {
                             state.insert(key, value);
                             answer.send(true);

@@ -45,10 +45,9 @@ fn tickers() {
 
 fn timeouts() {
     let results = Chan::new(1);
-    let slow = results.clone();
-    go!({
+    go!(clone results; {
         sleep(2 * SECOND);
-        slow.send("a result");
+        results.send("a result");
     });
     let early = select! {
         recv(results) -> result => result,

@@ -27,8 +27,7 @@ fn main() {
         for n in 0..32 {
             // Waits until one of the workers has ended, and only then starts another.
             semaphore.acquire(&ctx, 1).expect("the context is never done");
-            let (semaphore, out) = (semaphore.clone(), out.clone());
-            go!({
+            go!(clone semaphore, out; {
                 out.lock()[n] = collatz_steps(n as u64 + 1);
                 semaphore.release(1);
             });

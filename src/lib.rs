@@ -84,8 +84,8 @@ pub mod runtime {
     pub use sudog_runtime::goroutine::PerGoroutine;
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{
-        Entering, Goexit, Leaving, StackSizeIsFixed, SwitchHooks, TooManySwitchHooks, add_switch_hooks, goexit,
-        gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs, set_stack_size,
+        Entering, Goexit, Leaving, StackSizeIsFixed, SwitchHooks, TooManySwitchHooks, add_switch_hooks,
+        current_goroutine, goexit, gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs, set_stack_size,
     };
     pub use sudog_runtime::sema;
 }

@@ -157,6 +157,13 @@ const BATCH: usize = 128;
 /// The interrupt's; no `Desc` is there.
 const INTERRUPT: u64 = 0;
 
+/// The time that `epoll_pwait2` reads: 64-bit fields on 32-bit systems too, where the C library's `timespec` is narrower.
+#[repr(C)]
+struct KernelTimespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
 impl Poller {
     /// The process's. It is made when it is first asked for; if that fails, as no descriptors are left, when it is asked
     /// for again.
@@ -169,7 +176,8 @@ impl Poller {
                 POLLER.get_or_init(|| made) // or another caller's: then this one is closed
             }
         };
-        set_net_poller(poller);
+        // SAFETY: `poll` and `interrupt` call the system, and wake; neither panics, nor waits elsewhere.
+        unsafe { set_net_poller(poller) };
         Ok(poller)
     }
 
@@ -206,9 +214,9 @@ impl Poller {
         let n = match timeout {
             // Nanoseconds, for the timers of goroutines; Linux 5.11.
             Some(timeout) if !timeout.is_zero() => {
-                let left = libc::timespec {
-                    tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-                    tv_nsec: timeout.subsec_nanos().into(),
+                let left = KernelTimespec {
+                    seconds: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+                    nanoseconds: timeout.subsec_nanos().into(),
                 };
                 let no_mask = std::ptr::null::<libc::sigset_t>();
                 // SAFETY: the buffer has room for BATCH events; the time is alive.

@@ -317,11 +317,12 @@ pub fn wait_limited<T>(
         if cancel.is_cancelled() {
             return Err(WaitError::Cancelled);
         }
-        let look = now() + LOOK;
+        let now = now();
+        let look = now.checked_add(LOOK).unwrap_or(now); // a bubble's clock may be at its end
         if let Some(got) = wait_until(limit.deadline.map_or(look, |deadline| deadline.min(look))) {
             return Ok(got);
         }
-        if limit.deadline.is_some_and(|deadline| deadline <= now()) {
+        if limit.deadline.is_some_and(|deadline| deadline <= crate::now()) {
             return Err(WaitError::TimedOut);
         }
     }

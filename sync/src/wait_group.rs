@@ -112,6 +112,7 @@ impl WaitGroup {
     ///
     /// With Go's words, when it notices [misuse](WaitGroup#misuse).
     #[inline]
+    #[track_caller]
     pub fn add(&self, delta: i32) {
         let change = u64::from(delta as u32) << 32;
         let state = self.state.fetch_add(change, Release).wrapping_add(change);
@@ -130,6 +131,7 @@ impl WaitGroup {
     ///
     /// As [`WaitGroup::add`].
     #[inline]
+    #[track_caller]
     pub fn done(&self) {
         self.add(-1);
     }
@@ -140,6 +142,7 @@ impl WaitGroup {
     ///
     /// With Go's words, when it notices [misuse](WaitGroup#misuse).
     #[inline]
+    #[track_caller]
     pub fn wait(&self) {
         let state = self.state.load(Acquire);
         if counter(state) != 0 {
@@ -167,6 +170,7 @@ impl WaitGroup {
     /// ```
     #[inline]
     #[must_use = "false: tasks are left"]
+    #[track_caller]
     pub fn wait_until(&self, deadline: Instant) -> bool {
         self.wait_limited(&WaitLimit::until(deadline)).is_ok()
     }
@@ -181,6 +185,7 @@ impl WaitGroup {
     ///
     /// As [`WaitGroup::wait`].
     #[inline]
+    #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let state = self.state.load(Acquire);
         if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
@@ -209,14 +214,17 @@ impl WaitGroup {
     /// assert_eq!(group.wait_ctx(&ctx), Err(context::Error::Canceled));
     /// ```
     #[cfg(all(unix, not(sudog_loom)))]
+    #[track_caller]
     pub fn wait_ctx(&self, ctx: &crate::context::Context) -> Result<(), crate::context::Error> {
-        if counter(self.state.load(Acquire)) == 0 {
-            return Ok(());
+        let state = self.state.load(Acquire);
+        if counter(state) != 0 && ctx.limited(|limit| self.sleep(state, limit))? {
+            self.assert_over();
         }
-        ctx.limited(|limit| self.wait_limited(limit))
+        Ok(())
     }
 
     #[cold]
+    #[track_caller]
     fn add_slow(&self, state: u64, delta: i32) {
         let (left, waiters) = (counter(state), waiters(state));
         assert!(left >= 0, "{NEGATIVE}");
@@ -244,6 +252,7 @@ impl WaitGroup {
 
     /// A wait without limit: in the place of the first waiter if that is free.
     #[cold]
+    #[track_caller]
     fn wait_first(&self, state: u64) {
         let g = G::current();
         let place = ptr::from_ref(&g).cast_mut();
@@ -260,24 +269,37 @@ impl WaitGroup {
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let woken = g.park(None, || ());
         debug_assert_eq!(woken, ParkResult::Unparked);
-        // Relaxed: the word became 0 before the `ready`.
-        assert!(self.state.load(Relaxed) == 0, "{REUSED}");
+        self.assert_over();
     }
 
+    /// A wait that stands in the line.
     #[cold]
+    #[track_caller]
     fn wait_slow(&self, state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        if self.sleep(state, limit)? {
+            self.assert_over();
+        }
+        Ok(())
+    }
+
+    /// Sleeps in the line until the counter is 0: true. False if no task is left before the caller sleeps. The caller has
+    /// read `state`, which has tasks.
+    #[cold]
+    fn sleep(&self, state: u64, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         if !self.count_waiter(state, 1) {
-            return Ok(());
+            return Ok(false);
         }
         // SAFETY: the pointer is null.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
-        if over.is_err() && self.leave() {
-            return over;
-        }
-        // Relaxed: the word became 0 before our permit was released.
+        if over.is_err() && self.leave() { over.map(|()| true) } else { Ok(true) }
+    }
+
+    /// Asserts that no new round has begun before a woken waiter returns.
+    #[track_caller]
+    fn assert_over(&self) {
+        // Relaxed: the word became 0 before the waiter's `ready`, or before its permit was released.
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
-        Ok(())
     }
 
     /// Counts one waiter more, or sets `FIRST`, unless no task is left. The caller has read `state`, which has tasks.
@@ -356,6 +378,7 @@ mod go {
         /// group.wait();
         /// assert_eq!(SUM.load(Ordering::Relaxed), 10);
         /// ```
+        #[track_caller]
         pub fn go<F: FnOnce() + Send + 'static>(self: &Arc<Self>, f: F) {
             self.go_with(Builder::new(), f);
         }
@@ -377,6 +400,7 @@ mod go {
         /// group.go_with(Builder::new().name("worker"), || ());
         /// group.wait();
         /// ```
+        #[track_caller]
         pub fn go_with<F: FnOnce() + Send + 'static>(self: &Arc<Self>, builder: Builder, f: F) {
             start(self.clone(), builder, f);
         }
@@ -397,11 +421,13 @@ mod go {
         /// TASKS.go_static(|| ());
         /// TASKS.wait();
         /// ```
+        #[track_caller]
         pub fn go_static<F: FnOnce() + Send + 'static>(&'static self, f: F) {
             start(self, Builder::new(), f);
         }
     }
 
+    #[track_caller]
     fn start<G, F>(group: G, builder: Builder, f: F)
     where
         G: Deref<Target = WaitGroup> + Send + 'static,

@@ -22,6 +22,20 @@ use support::{Watchdog, eventually};
 
 // ---- go -------------------------------------------------------------------------------------------------------------
 
+/// The caller makes the clones, and keeps its own.
+#[test]
+fn go_with_clones() {
+    let (count, values) = (Arc::new(AtomicUsize::new(0)), Arc::new([1, 2, 3]));
+    run(|| {
+        for _ in 0..3 {
+            go!(clone count, values; count.fetch_add(values.iter().sum(), Relaxed));
+            go!(clone count; move || _ = count.fetch_add(1, Relaxed));
+        }
+        until(|| count.load(Relaxed) == 3 * (6 + 1));
+    });
+    assert_eq!(values.len(), 3);
+}
+
 #[test]
 fn go_from_a_thread_and_from_a_goroutine() {
     static DONE: AtomicU32 = AtomicU32::new(0);

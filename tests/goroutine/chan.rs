@@ -1150,3 +1150,63 @@ fn a_stream_that_is_dropped_gives_back() {
     let mut nil = pin!(RecvStream::new(None::<Receiver<u32>>));
     assert!(futures_core::Stream::poll_next(nil.as_mut(), cx).is_pending());
 }
+
+/// As many arms as Go's programs have, and more: expansions nest, and a crate's recursion limit is 128.
+#[test]
+fn a_select_of_64_arms() {
+    macro_rules! select_of {
+        ($select:ident, $channels:ident, [$($i:literal)*], $($default:tt)*) => {
+            $select! {
+                $(recv($channels[$i]) -> value => ($i, value),)*
+                $($default)*
+            }
+        };
+    }
+    macro_rules! select_of_64 {
+        ($select:ident, $channels:ident, $($default:tt)*) => {
+            select_of!($select, $channels, [
+                0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+                32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
+            ], $($default)*)
+        };
+    }
+    let channels: Vec<_> = (0..64).map(|_| Chan::new(1)).collect();
+    for (i, channel) in channels.iter().enumerate() {
+        channel.send(i);
+        assert_eq!(select_of_64!(select, channels,), (i, Some(i)));
+        channel.send(i);
+        assert_eq!(select_of_64!(select, channels, default => (64, None)), (i, Some(i)));
+        channel.send(i);
+        let of_a_task = async { select_of_64!(select_async, channels, default(Duration::MAX) -> _ => (64, None)) };
+        assert_eq!(block_on(of_a_task), (i, Some(i)));
+    }
+    assert_eq!(select_of_64!(select, channels, default => (64, None)), (64, None));
+}
+
+/// Arms with and without a comma after their block, in one select, and the default anywhere.
+#[test]
+fn the_grammar_of_arms() {
+    let (a, b) = (Chan::<u32>::new(1), Chan::<u32>::new(1));
+    let mut value = Some(3);
+    for round in 0..4 {
+        let did = select! {
+            default => { "nothing" }
+            recv(a) -> got => match got {
+                Some(1) => "one",
+                _ => "another",
+            },
+            send_from(b, &mut value) => { "sent" }
+            recv(b) => { "received" },
+            recv(Chan::<u32>::nil()) -> Some(_) | None => "never"
+        };
+        match round {
+            0 => assert_eq!(did, "sent"),
+            1 => assert_eq!(did, "received"),
+            2 => {
+                assert_eq!(did, "nothing");
+                a.send(1);
+            }
+            _ => assert_eq!(did, "one"),
+        }
+    }
+}

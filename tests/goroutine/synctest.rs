@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use sudog::chan::{self, Chan, select};
 use sudog::context::{self, Error};
-use sudog::runtime::sema::{WaitError, WaitLimit, semacquire};
+use sudog::locks::waiting_array::Benaphore;
+use sudog::runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire};
 use sudog::runtime::{goexit, gosched};
-use sudog::sync::{Cond, Mutex, WaitGroup};
+use sudog::sync::{Cond, Mutex, Semaphore, WaitGroup};
 use sudog::time::{self, Ticker, Timer, after_func, now, sleep};
 use sudog::{Builder, blocking, go, go_async, run, spawn, spawn_async, synctest, without_switching};
 use support::Watchdog;
@@ -47,6 +48,32 @@ fn now_is_the_bubble_s() {
         assert_eq!(child.join().unwrap(), start);
         sleep(SECOND);
         assert_eq!(now(), start + SECOND);
+    });
+}
+
+/// Waits that look at the clock again and again do so at its end, too.
+#[test]
+fn the_end_of_the_clock() {
+    let _watchdog = Watchdog::new();
+    synctest::test(|| {
+        let (mut left, begun) = (Duration::MAX, now());
+        while begun.checked_add(left).is_none() {
+            left /= 2;
+        }
+        // As late as can be: each second that is left halves.
+        sleep(left);
+        let mut step = left;
+        while !step.is_zero() {
+            match now().checked_add(step) {
+                Some(_) => sleep(step),
+                None => step /= 2,
+            }
+        }
+        assert_eq!(now().checked_add(Duration::from_nanos(1)), None);
+        let cancel = Cancel::new();
+        let limit = WaitLimit { deadline: None, cancel: Some(&cancel) };
+        let permits = Benaphore::new(1);
+        assert_eq!(permits.acquire_limited(Order::Fifo, &limit), Ok(()));
     });
 }
 

@@ -38,6 +38,10 @@ fn main() {
     let tests: &[(&str, fn())] = &[
         ("a_panic_ends_the_process", a_panic_ends_the_process),
         ("a_panic_whose_handle_is_dropped_ends_the_process", a_panic_whose_handle_is_dropped_ends_the_process),
+        (
+            "the_report_of_a_dropped_handle_names_the_goroutine_that_panicked",
+            the_report_of_a_dropped_handle_names_the_goroutine_that_panicked,
+        ),
         ("a_joined_panic_does_not", a_joined_panic_does_not),
         ("goroutines_of_groups_have_names", goroutines_of_groups_have_names),
         ("the_size_of_stacks", the_size_of_stacks),
@@ -138,6 +142,22 @@ fn a_panic_whose_handle_is_dropped_ends_the_process() {
         });
     });
     assert_says(&output, 2, &["panic: nobody asked"]);
+}
+
+/// Whichever of the two ends first: the panic, or the handle.
+fn the_report_of_a_dropped_handle_names_the_goroutine_that_panicked() {
+    let output = in_a_child("the_report_of_a_dropped_handle_names_the_goroutine_that_panicked", &[], || {
+        run(|| {
+            let handle = Builder::new().name("unlucky").spawn(|| panic!("boom"));
+            while !handle.is_finished() {
+                gosched();
+            }
+            let dropper = Builder::new().name("dropper").spawn(move || drop(handle));
+            dropper.join().unwrap();
+        });
+    });
+    assert_says(&output, 2, &["panic: boom\n\ngoroutine ", "\"unlucky\" [running]"]);
+    assert!(!words(&output).contains("dropper"), "{}", words(&output));
 }
 
 fn goroutines_of_groups_have_names() {
@@ -323,6 +343,7 @@ fn a_stack_overflow_has_a_name() {
     let words = words(&output);
     assert!(words.contains("goroutine stack exceeds 262144-byte limit"), "{words}");
     assert!(words.contains("\"diver\""), "{words}");
+    assert!(words.contains("set_stack_size") && words.contains("Builder::stack_size"), "{words}");
 }
 
 fn libc_sigabrt() -> i32 {

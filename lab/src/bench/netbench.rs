@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
 use clap::{Args, ValueEnum};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 use sudog_runtime::goroutine::{go, run as run_goroutines};
@@ -227,7 +227,7 @@ fn measure(args: &NetbenchArgs, server: &Running) -> io::Result<Reading> {
 fn raise_limit(connections: usize) -> Result<(), Failure> {
     let fail = |error| Failure::Run(format!("the limit of descriptors: {error}"));
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(fail)?;
-    let wanted = connections as u64 + 100;
+    let wanted = connections as rlim_t + 100;
     if wanted > hard {
         return Err(Failure::Usage(format!("{connections} connections need more descriptors than the limit, {hard}")));
     }

@@ -9,7 +9,7 @@
 //!   | target | admissions, shared generator | stop | tick |      each contender's own on its own stack
 //! ```
 //!
-//! Through an target that lets in several there is no shared generator: see the table in `critical_section.rs`. What is a matter
+//! Through a target that lets in several there is no shared generator: see the table in `critical_section.rs`. What is a matter
 //! of the section is known when the loop is compiled, so sections without readers do not pay for readers.
 //!
 //! A run that logs every admission has a loop of its own, in `logged.rs`, so this one does not pay for it either.

@@ -85,7 +85,7 @@ pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     unsafe fn leave(&self, me: usize, guard: Self::Guard);
 }
 
-/// Something to do with an target, whichever it is.
+/// Something to do with a target, whichever it is.
 pub trait LockableJob {
     /// What it comes to.
     type Out;

@@ -27,7 +27,7 @@ pub enum Target {
     Floor(FloorName),
 }
 
-/// An target job that is done on the target of a lock, of a readers-writer lock, of a semaphore, or on a floor.
+/// A job that is done on the target of a lock, of a readers-writer lock, of a semaphore, or on a floor.
 struct Through<J>(J);
 
 impl<J: LockableJob> Job for Through<J> {

@@ -119,6 +119,7 @@ impl Fractional {
     ///
     /// Unless it is from 0 to 1.
     #[must_use]
+    #[track_caller]
     pub const fn new(through: f64) -> Self {
         assert!(through >= 0.0 && through <= 1.0, "a part is from 0 to 1");
         Self { through: (through * u32::MAX as f64) as u32 }

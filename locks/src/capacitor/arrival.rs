@@ -47,6 +47,7 @@ pub trait ArriveDepart: Send + Sync + Sized {
     /// # Panics
     ///
     /// If it cannot have that limit. All capacitors can have 1 to 31.
+    #[track_caller]
     fn with_limit(limit: u32) -> Self;
 
     /// The bypass limit, `B`.

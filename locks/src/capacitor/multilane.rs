@@ -76,6 +76,7 @@ impl Multilane {
     ///
     /// If `lanes` is 0, or too large for the limit.
     #[must_use]
+    #[track_caller]
     pub fn with_lanes(lanes: u32, limit: u32) -> Self {
         assert!(lanes >= 1, "there must be at least one lane");
         checked(limit.saturating_mul(lanes), 1 << 20);
@@ -231,9 +232,12 @@ impl<S: Semaphore> SeparateLanes<S> {
     ///
     /// If `lanes` is 0, or a platoon cannot have this limit.
     #[must_use]
+    #[track_caller]
     pub fn with_lanes(lanes: u32, limit: u32, lane_choice: LaneChoice) -> Self {
         assert!(lanes >= 1, "there must be at least one lane");
-        let lanes = (0..lanes).map(|_| Platoon::with_limit(limit)).collect();
+        // Outside of the closure, to which `#[track_caller]` does not reach.
+        let first = Platoon::with_limit(limit);
+        let lanes = std::iter::once(first).chain((1..lanes).map(|_| Platoon::with_limit(limit))).collect();
         Self { lanes, lane_choice, dealt: CachePadded::new(AtomicU64::new(0)) }
     }
 

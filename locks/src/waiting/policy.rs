@@ -4,7 +4,7 @@ use sudog_runtime::shim::num_cpus;
 use sudog_runtime::{G, spin};
 
 /// Rounds of 30 pauses, with a check after each pause. Go has 4, with a check after each round. On threads a sleep
-/// costs more, and a waiter that sleeps too soon makes the next one sleep too: `docs/performance.md`, "Waiting arrays".
+/// costs more, and a waiter that sleeps too soon makes the next one sleep too: `docs/journal.md`, "Waiting arrays".
 const ROUNDS: u32 = 13;
 
 /// What a waiter does between two checks of its condition.

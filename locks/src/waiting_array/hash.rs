@@ -11,7 +11,7 @@
 //!
 //! A table has [`MAX_BUCKETS`] = 4096 buckets, as the listings have. The hashes use 2048 of them by default: a walk then
 //! touches half the memory (16 KiB of 8-byte buckets instead of 32 KiB, the first-level cache of many processors). A
-//! collision costs a futile wake-up only, and `docs/performance.md` has how many there are with 2048 buckets. Use
+//! collision costs a futile wake-up only, and `docs/journal.md`, "Collisions", has how many there are with 2048 buckets. Use
 //! `MixedHash<4096>` for the listings' size.
 
 /// A hash from tickets to buckets.

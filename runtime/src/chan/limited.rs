@@ -50,9 +50,5 @@ pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T
 
 /// A limit so far away; none if that is further than the clock can count.
 pub(super) fn within(d: Duration) -> WaitLimit<'static> {
-    #[cfg(not(sudog_loom))]
-    let deadline = now().checked_add(d);
-    #[cfg(sudog_loom)]
-    let deadline = Some(now() + d);
-    WaitLimit { deadline, cancel: None }
+    WaitLimit { deadline: now().checked_add(d), cancel: None }
 }

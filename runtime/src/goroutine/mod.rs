@@ -25,11 +25,14 @@
 //!
 //! # What a goroutine may not do
 //!
-//! Safe Rust cannot cause undefined behaviour here, with one exception, which all stackful coroutines in Rust share:
-//! **the initialiser of a lazy `std::thread_local!` must not wait** (lock a mutex of ours, sleep, yield). Another
+//! Safe Rust cannot cause undefined behaviour here, with two exceptions, which all stackful coroutines in Rust share. The
+//! one: **the initialiser of a lazy `std::thread_local!` must not wait** (lock a mutex of ours, sleep, yield). Another
 //! goroutine of the worker may initialise the value and borrow it meanwhile; `std` then drops it, borrowed. Use a
 //! `const` initialiser, or [`goroutine_local!`](crate::goroutine_local). Initialisers of `std`'s `LazyLock`, `OnceLock`
 //! and `Once` must not wait either: that hangs. `SUDOG_CHECK_WAITS` (below) finds both.
+//!
+//! The other: a `thread_local!` that a goroutine lends to the threads of `std::thread::scope` must not be in use when the
+//! worker's thread ends. That can happen only to a goroutine that is left where it cannot be unwound.
 //!
 //! Some libraries, too, keep raw pointers in thread-locals by saving the old value and restoring it, and rely on the
 //! frames of a thread being strictly nested; goroutines of one worker interleave. Wrap such a scope into
@@ -59,6 +62,7 @@
 //! | `std`'s and `parking_lot`'s locks | a goroutine that waits for one blocks the others, and perhaps the owner | this project's locks |
 //! | `RefCell` in a thread-local, borrowed across a wait | others find it borrowed, and panic | as the first |
 //! | `thread::current()`: its id, its name, its parker | `park` blocks the worker; ids are not the goroutine's | `JoinHandle`, channels |
+//! | the name in the message of `std`'s panic hook | the message names the worker's thread, perhaps `main` | [`current_goroutine`], in a hook of one's own |
 //! | the count of panics (`thread::panicking`) | while a goroutine unwinds its worker runs no other | |
 //! | the signal mask, the errno, the floating-point mode, the locale of the thread | a change is seen by all | [`without_switching`], or change it back before a wait |
 //! | the seed of `rand::rng()` and the like | nothing: they lend no borrow across a wait | |

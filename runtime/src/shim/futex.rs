@@ -3,7 +3,27 @@
 //! For locks that must not use the semaphore table. It blocks the operating-system thread, whatever runs on it.
 
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The time that `SYS_futex` reads: two longs, or two 64-bit words on each ABI of x86-64. The C library's `timespec`
+/// has wider fields on some 32-bit systems.
+#[repr(C)]
+struct Timeout {
+    seconds: Word,
+    nanoseconds: Word,
+}
+
+#[cfg(target_arch = "x86_64")]
+type Word = i64;
+#[cfg(not(target_arch = "x86_64"))]
+type Word = libc::c_long;
+
+impl From<Duration> for Timeout {
+    /// Converts, and shortens to the longest time that the kernel can count.
+    fn from(time: Duration) -> Self {
+        Self { seconds: time.as_secs().try_into().unwrap_or(Word::MAX), nanoseconds: time.subsec_nanos() as Word }
+    }
+}
 
 /// Sleeps while `*word == expected`, until a [`wake`] or until `deadline`; may return spuriously.
 ///
@@ -11,17 +31,13 @@ use std::time::Instant;
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
     let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
         Some(None) => return false,
-        Some(Some(left)) => Some(libc::timespec {
-            // A deadline further away than the kernel can count is treated as none: the caller's loop waits again.
-            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: left.subsec_nanos() as _,
-        }),
+        Some(Some(left)) => Some(Timeout::from(left)),
         None => None,
     };
     let timeout = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY:
     // - `word` is a live, aligned u32 for the whole call, by its reference;
-    // - `timeout` is null or points to a timespec that outlives the call.
+    // - `timeout` is null or points to a `Timeout` that outlives the call.
     let failed = unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected, timeout)
     } < 0;

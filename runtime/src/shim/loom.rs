@@ -53,6 +53,12 @@ impl Instant {
         Self(model::tick())
     }
 
+    /// As `std`'s; a model's clock does not end.
+    #[allow(clippy::unnecessary_wraps)]
+    pub fn checked_add(self, later: std::time::Duration) -> Option<Self> {
+        Some(self + later)
+    }
+
     /// As of `std`.
     pub fn saturating_duration_since(self, earlier: Self) -> std::time::Duration {
         std::time::Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -111,7 +111,7 @@ impl ThreadClock {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` can be written to; an unknown clock is an error.
         (clock != Self::NONE && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0)
-            .then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))
+            .then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
 
     #[cfg(not(target_os = "linux"))]

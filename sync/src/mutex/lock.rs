@@ -225,7 +225,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 mark("a waiter that gives up must take a permit");
                 // The releaser is between its step on the state and its step on the semaphore. Sleep meanwhile, as it
                 // may need this processor. If a newcomer has registered and taken the permit, unregister in its place.
-                if self.sema.acquire_until(Order::Lifo, now() + Duration::from_millis(1)) {
+                let now = now();
+                let soon = now.checked_add(Duration::from_millis(1)).unwrap_or(now); // a bubble's clock may be at its end
+                if self.sema.acquire_until(Order::Lifo, soon) {
                     return false;
                 }
                 G::yield_now();

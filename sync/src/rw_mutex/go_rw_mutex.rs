@@ -810,8 +810,9 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// A goroutine that has run for long gives way here, after the lock is free.
     #[inline]
     pub fn unlock(&self) {
-        // SAFETY: the guard is nothing. `end_write` notices if the lock is not locked for writing, as Go does. If another
-        // one has locked it that one is misused, which a `UnguardedLock` lock allows; no data hang on it.
+        // SAFETY: the guard of an `UnguardedLock` is `()`, so no guard is forged. `end_write` notices if this mutex is not
+        // locked for writing. If another caller has locked it, that caller loses the lock, which Go allows; this type
+        // guards no data.
         unsafe { self.end_write((), 0) };
     }
 

@@ -114,6 +114,7 @@ impl ErrGroup {
     /// # Panics
     ///
     /// As [`WaitGroup::add`].
+    #[track_caller]
     pub fn go<F, E>(&self, f: F)
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
@@ -165,6 +166,7 @@ impl ErrGroup {
     /// # Panics
     ///
     /// As [`WaitGroup::add`].
+    #[track_caller]
     pub fn go_limited<F, E>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError>
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
@@ -193,6 +195,7 @@ impl ErrGroup {
     /// group.go_with(Builder::new().name("worker"), || Ok::<_, Infallible>(()));
     /// group.wait().unwrap();
     /// ```
+    #[track_caller]
     pub fn go_with<F, E>(&self, builder: Builder, f: F)
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
@@ -224,6 +227,7 @@ impl ErrGroup {
     /// # group.go(|| Err("stop"));
     /// ```
     #[must_use = "it says whether the function will run"]
+    #[track_caller]
     pub fn try_go<F, E>(&self, f: F) -> bool
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
@@ -259,6 +263,7 @@ impl ErrGroup {
     /// }
     /// group.wait().unwrap();
     /// ```
+    #[track_caller]
     pub fn set_limit(&self, n: Option<usize>) {
         let new = n.map(|n| {
             let all = u32::try_from(n).unwrap_or(u32::MAX);
@@ -286,6 +291,7 @@ impl ErrGroup {
     ///
     /// If one of them has: the first panic goes on here, in the first call; another call panics too. And as
     /// [`WaitGroup::wait`].
+    #[track_caller]
     pub fn wait(&self) -> Result<(), Cause> {
         self.inner.tasks.wait();
         self.inner.result()
@@ -317,8 +323,10 @@ impl ErrGroup {
     /// cancel.cancel();
     /// assert_eq!(group.wait().unwrap_err().to_string(), "context canceled");
     /// ```
+    #[track_caller]
     pub fn wait_ctx(&self, ctx: &Context) -> Result<Result<(), Cause>, context::Error> {
-        ctx.limited(|limit| self.wait_limited(limit))
+        ctx.limited(|limit| self.inner.tasks.wait_limited(limit))?;
+        Ok(self.inner.result())
     }
 
     /// [`ErrGroup::wait`] that gives up at a [`WaitLimit`].
@@ -330,11 +338,13 @@ impl ErrGroup {
     /// # Panics
     ///
     /// As [`ErrGroup::wait`].
+    #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<Result<(), Cause>, WaitError> {
         self.inner.tasks.wait_limited(limit)?;
         Ok(self.inner.result())
     }
 
+    #[track_caller]
     fn start<F, E>(&self, token: Option<Token>, builder: Builder, f: F)
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
@@ -442,6 +452,7 @@ impl Inner {
     }
 
     /// What has come of the goroutines, all of which have ended.
+    #[track_caller]
     fn result(&self) -> Result<(), Cause> {
         let mut failure = self.failure();
         let panic = match &failure.panic {

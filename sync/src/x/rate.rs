@@ -49,6 +49,7 @@ impl Limit {
     ///
     /// If it is negative, or no number.
     #[must_use]
+    #[track_caller]
     pub const fn per_second(events: f64) -> Self {
         assert!(events >= 0.0, "rate: a limit must not be negative");
         Self(events)

@@ -98,6 +98,7 @@ impl Weighted {
         ///
         /// If they are more than [`MAX_SIZE`](Self::MAX_SIZE).
         #[must_use]
+        #[track_caller]
         pub const fn new(size: u64) -> Self {
             assert!(size <= Self::MAX_SIZE, "semaphore: larger than Weighted::MAX_SIZE");
             Self { size, state: AtomicU64::new(0), line: Mutex::new(Line::new()) }

@@ -66,7 +66,7 @@ pub trait CriticalSection: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// The contender has been let in, by an target that lets in as many at a time as this section is for.
+    /// The contender has been let in, by a target that lets in as many at a time as this section is for.
     unsafe fn visit(&self, contender: &mut ContenderState, access: Access, stays: bool, cs: u32) -> u64;
 
     /// The longest run of admissions of one contender, if that has been counted. There have been this many in all.

@@ -22,9 +22,11 @@ impl SemT {
     /// How many wait, or are about to. For tests.
     #[must_use]
     pub fn waiters(&self) -> usize {
-        // Where glibc and musl keep it on 64-bit machines, the only ones that this is asked on: the second of the
-        // words. SAFETY: a sem_t has at least two aligned 32-bit words, which are only changed atomically.
-        let waiters = unsafe { std::sync::atomic::AtomicU32::from_ptr(self.sem.cast::<u32>().add(1)) };
+        // Where glibc keeps the number: in the second of four words; in the last on a machine without 64-bit atomics, or
+        // which glibc takes for one, as i686.
+        let word = if cfg!(target_pointer_width = "64") { 1 } else { 3 };
+        // SAFETY: a sem_t has at least four aligned 32-bit words, which are only changed atomically.
+        let waiters = unsafe { std::sync::atomic::AtomicU32::from_ptr(self.sem.cast::<u32>().add(word)) };
         waiters.load(std::sync::atomic::Ordering::Relaxed) as usize
     }
 }

@@ -26,6 +26,8 @@
 /// The arms are evaluated after the select, in its place: they may `return`, `break` and `continue`, and use what the
 /// select has used.
 ///
+/// There may be some 90 arms. A crate with more raises its `recursion_limit`, or uses a [`Select`](crate::chan::Select).
+///
 /// # Examples
 ///
 /// ```
@@ -112,85 +114,58 @@ macro_rules! select_async {
     };
 }
 
-/// Reads the head of an arm.
+/// Reads an arm: its head, then what it does, which is a block, or an expression and a comma, as in a `match`.
+///
+/// One expansion for each arm, as all of them nest, and a crate's `recursion_limit` is 128 unless it says otherwise. What
+/// the head's kinds are is for `__select_case!`, which nests in none of them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_arm {
-    ($how:tt $cases:tt $default:tt recv($rx:expr) -> $value:pat => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (recv {$rx} {} {$value}) $($rest)+)
-    };
-    ($how:tt $cases:tt $default:tt recv($rx:expr) => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (recv {$rx} {} {_}) $($rest)+)
-    };
-    ($how:tt $cases:tt $default:tt send($tx:expr, $value:expr) -> $sent:pat => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (send {$tx} {$value} {$sent}) $($rest)+)
-    };
-    ($how:tt $cases:tt $default:tt send($tx:expr, $value:expr) => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (send {$tx} {$value} {_}) $($rest)+)
-    };
-    ($how:tt $cases:tt $default:tt send_from($tx:expr, $from:expr) -> $sent:pat => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (send_from {$tx} {$from} {$sent}) $($rest)+)
-    };
-    ($how:tt $cases:tt $default:tt send_from($tx:expr, $from:expr) => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (send_from {$tx} {$from} {_}) $($rest)+)
-    };
-    ($how:tt $cases:tt $default:tt future($future:expr) -> $output:pat => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (future {$future} {} {$output}) $($rest)+)
-    };
-    ($how:tt $cases:tt $default:tt future($future:expr) => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases $default (future {$future} {} {_}) $($rest)+)
-    };
-    ($how:tt $cases:tt [] default($limit:expr) -> $why:pat => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases [] (default {$limit} {$why}) $($rest)+)
-    };
-    ($how:tt $cases:tt [] default($limit:expr) => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases [] (default {$limit} {_}) $($rest)+)
-    };
-    ($how:tt $cases:tt [] default => $($rest:tt)+) => {
-        $crate::__select_body!($how $cases [] (default) $($rest)+)
+    ($how:tt $cases:tt $default:tt) => {
+        $crate::__select_emit!($how $cases $default)
     };
     ($how:tt $cases:tt [$($default:tt)+] default $($rest:tt)*) => {
         ::core::compile_error!("a select has one `default` at most")
     };
-    ($how:tt $cases:tt $default:tt) => {
-        $crate::__select_emit!($how $cases $default)
+    ($how:tt $cases:tt [] default $(($limit:expr))? $(-> $why:pat)? => $body:block, $($rest:tt)*) => {
+        $crate::__select_arm!($how $cases [{$body} ($($limit)?) ($($why)?)] $($rest)*)
+    };
+    ($how:tt $cases:tt [] default $(($limit:expr))? $(-> $why:pat)? => $body:block $($rest:tt)*) => {
+        $crate::__select_arm!($how $cases [{$body} ($($limit)?) ($($why)?)] $($rest)*)
+    };
+    ($how:tt $cases:tt [] default $(($limit:expr))? $(-> $why:pat)? => $body:expr, $($rest:tt)*) => {
+        $crate::__select_arm!($how $cases [{$body} ($($limit)?) ($($why)?)] $($rest)*)
+    };
+    ($how:tt $cases:tt [] default $(($limit:expr))? $(-> $why:pat)? => $body:expr) => {
+        $crate::__select_arm!($how $cases [{$body} ($($limit)?) ($($why)?)])
+    };
+    ($how:tt [$($cases:tt)*] $default:tt $kind:ident $args:tt $(-> $value:pat)? => $body:block, $($rest:tt)*) => {
+        $crate::__select_arm!($how [$($cases)* ($kind $args {$($value)?} {$body})] $default $($rest)*)
+    };
+    ($how:tt [$($cases:tt)*] $default:tt $kind:ident $args:tt $(-> $value:pat)? => $body:block $($rest:tt)*) => {
+        $crate::__select_arm!($how [$($cases)* ($kind $args {$($value)?} {$body})] $default $($rest)*)
+    };
+    ($how:tt [$($cases:tt)*] $default:tt $kind:ident $args:tt $(-> $value:pat)? => $body:expr, $($rest:tt)*) => {
+        $crate::__select_arm!($how [$($cases)* ($kind $args {$($value)?} {$body})] $default $($rest)*)
+    };
+    ($how:tt [$($cases:tt)*] $default:tt $kind:ident $args:tt $(-> $value:pat)? => $body:expr) => {
+        $crate::__select_arm!($how [$($cases)* ($kind $args {$($value)?} {$body})] $default)
     };
     ($how:tt $cases:tt $default:tt $($rest:tt)+) => {
+        $crate::__select_error!($($rest)+)
+    };
+}
+
+/// What is no arm.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_error {
+    ($($found:tt)+) => {
         ::core::compile_error!(::core::concat!(
             "expected `recv(rx) -> value => ..`, `send(tx, value) -> result => ..`, `send_from(tx, &mut option) => ..`, ",
             "`future(f) -> output => ..`, `default => ..` or `default(limit) => ..`, found: ",
-            ::core::stringify!($($rest)+)
+            ::core::stringify!($($found)+)
         ))
-    };
-}
-
-/// Reads what an arm does: a block, or an expression and a comma, as in a `match`.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __select_body {
-    ($how:tt $cases:tt $default:tt $head:tt $body:block, $($rest:tt)*) => {
-        $crate::__select_push!($how $cases $default $head {$body} $($rest)*)
-    };
-    ($how:tt $cases:tt $default:tt $head:tt $body:block $($rest:tt)*) => {
-        $crate::__select_push!($how $cases $default $head {$body} $($rest)*)
-    };
-    ($how:tt $cases:tt $default:tt $head:tt $body:expr, $($rest:tt)*) => {
-        $crate::__select_push!($how $cases $default $head {$body} $($rest)*)
-    };
-    ($how:tt $cases:tt $default:tt $head:tt $body:expr) => {
-        $crate::__select_push!($how $cases $default $head {$body})
-    };
-}
-
-/// Puts an arm to the others.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __select_push {
-    ($how:tt $cases:tt [] (default $($limit:tt)*) $body:tt $($rest:tt)*) => {
-        $crate::__select_arm!($how $cases [$body $($limit)*] $($rest)*)
-    };
-    ($how:tt [$($cases:tt)*] $default:tt ($($case:tt)+) $body:tt $($rest:tt)*) => {
-        $crate::__select_arm!($how [$($cases)* ($($case)+ $body)] $default $($rest)*)
     };
 }
 
@@ -211,7 +186,7 @@ macro_rules! __select_emit {
         .await;
         $crate::__select_match!(chosen $($case)*)
     }};
-    ($how:tt [$($case:tt)*] [{$default:expr}]) => {{
+    ($how:tt [$($case:tt)*] [{$default:expr} () ()]) => {{
         let chosen = $crate::chan::macros::Static::<{ 0 $(+ $crate::__select_one!($case))* }, _>::try_now(
             $crate::__select_list!($($case)*)
         );
@@ -220,7 +195,10 @@ macro_rules! __select_emit {
             ::core::option::Option::None => $default,
         }
     }};
-    (wait [$($case:tt)*] [{$default:expr} {$limit:expr} {$why:pat}]) => {{
+    ($how:tt $cases:tt [$default:tt ($limit:expr) ()]) => {
+        $crate::__select_emit!($how $cases [$default ($limit) (_)])
+    };
+    (wait [$($case:tt)*] [{$default:expr} ($limit:expr) ($why:pat)]) => {{
         let chosen = $crate::chan::macros::Static::<{ 0 $(+ $crate::__select_one!($case))* }, _>::wait_limited(
             $crate::__select_list!($($case)*),
             &$crate::chan::macros::IntoLimit::into_limit($limit),
@@ -230,7 +208,7 @@ macro_rules! __select_emit {
             ::core::result::Result::Err($why) => $default,
         }
     }};
-    (await [$($case:tt)*] [{$default:expr} {$limit:expr} {$why:pat}]) => {{
+    (await [$($case:tt)*] [{$default:expr} ($limit:expr) ($why:pat)]) => {{
         let chosen = $crate::chan::SelectFuture::<$crate::chan::macros::StaticCases<{ 0 $(+ $crate::__select_one!($case))* }, _>>::new(
             $crate::__select_list!($($case)*)
         )
@@ -252,34 +230,86 @@ macro_rules! __select_one {
     };
 }
 
-/// The cases as pairs.
+/// The cases as pairs. Four at a time, as these expansions nest in those of the arms.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_list {
     () => { () };
-    ((recv {$rx:expr} {} $value:tt $body:tt) $($rest:tt)*) => {
-        ($crate::chan::macros::RecvCase::new(&$rx), $crate::__select_list!($($rest)*))
+    ($a:tt $b:tt $c:tt $d:tt $($rest:tt)*) => {
+        ($crate::__select_case!($a), ($crate::__select_case!($b), ($crate::__select_case!($c), ($crate::__select_case!($d),
+            $crate::__select_list!($($rest)*)))))
     };
-    ((send {$tx:expr} {$value:expr} $sent:tt $body:tt) $($rest:tt)*) => {
-        ($crate::chan::macros::SendCase::new(&$tx, $value), $crate::__select_list!($($rest)*))
-    };
-    ((future {$future:expr} {} $output:tt $body:tt) $($rest:tt)*) => {
-        ($crate::chan::macros::FutureCase::new($future), $crate::__select_list!($($rest)*))
-    };
-    ((send_from {$tx:expr} {$from:expr} $sent:tt $body:tt) $($rest:tt)*) => {
-        ($crate::chan::macros::SendFromCase::new(&$tx, $from), $crate::__select_list!($($rest)*))
+    ($a:tt $($rest:tt)*) => {
+        ($crate::__select_case!($a), $crate::__select_list!($($rest)*))
     };
 }
 
-/// The arm of the chosen case.
+/// One case, by its kind.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_case {
+    ((recv ($rx:expr) $value:tt $body:tt)) => {
+        $crate::chan::macros::RecvCase::new(&$rx)
+    };
+    ((send ($tx:expr, $value:expr) $sent:tt $body:tt)) => {
+        $crate::chan::macros::SendCase::new(&$tx, $value)
+    };
+    ((send_from ($tx:expr, $from:expr) $sent:tt $body:tt)) => {
+        $crate::chan::macros::SendFromCase::new(&$tx, $from)
+    };
+    ((future ($future:expr) $output:tt $body:tt)) => {
+        $crate::chan::macros::FutureCase::new($future)
+    };
+    (($kind:ident $args:tt $value:tt $body:tt)) => {
+        $crate::__select_error!($kind $args => ..)
+    };
+}
+
+/// The arm of the chosen case. Four at a time, as `__select_list!`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_match {
     ($chosen:ident) => { $chosen.never() };
-    ($chosen:ident ($kind:tt {$port:expr} $value:tt {$pattern:pat} {$body:expr}) $($rest:tt)*) => {
+    ($chosen:ident $a:tt $b:tt $c:tt $d:tt $($rest:tt)*) => {
         match $chosen {
-            $crate::chan::macros::Either::First($pattern) => $body,
+            $crate::chan::macros::Either::First($crate::__select_pattern!($a)) => $crate::__select_body!($a),
+            $crate::chan::macros::Either::Rest(rest) => match rest {
+                $crate::chan::macros::Either::First($crate::__select_pattern!($b)) => $crate::__select_body!($b),
+                $crate::chan::macros::Either::Rest(rest) => match rest {
+                    $crate::chan::macros::Either::First($crate::__select_pattern!($c)) => $crate::__select_body!($c),
+                    $crate::chan::macros::Either::Rest(rest) => match rest {
+                        $crate::chan::macros::Either::First($crate::__select_pattern!($d)) => $crate::__select_body!($d),
+                        $crate::chan::macros::Either::Rest(rest) => $crate::__select_match!(rest $($rest)*),
+                    },
+                },
+            },
+        }
+    };
+    ($chosen:ident $a:tt $($rest:tt)*) => {
+        match $chosen {
+            $crate::chan::macros::Either::First($crate::__select_pattern!($a)) => $crate::__select_body!($a),
             $crate::chan::macros::Either::Rest(rest) => $crate::__select_match!(rest $($rest)*),
         }
+    };
+}
+
+/// What a case gives to its arm.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_pattern {
+    (($kind:ident $args:tt {} $body:tt)) => {
+        _
+    };
+    (($kind:ident $args:tt {$pattern:pat} $body:tt)) => {
+        $pattern
+    };
+}
+
+/// What an arm does.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_body {
+    (($kind:ident $args:tt $pattern:tt {$body:expr})) => {
+        $body
     };
 }

@@ -40,6 +40,9 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 ///
 /// Unlike in Go, arguments are evaluated in the goroutine too: Go's `go f(g())` is `let x = g(); go!(f(x))`.
 ///
+/// `go!(clone a, b; f(a, b, c))` gives the goroutine clones of the variables `a` and `b`, which the caller goes on using:
+/// channels, `Arc`s, contexts. The caller makes the clones, before the goroutine starts.
+///
 /// # Examples
 ///
 /// ```
@@ -53,12 +56,31 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
 /// assert_eq!(receiver.into_iter().sum::<i32>(), 3);
 /// ```
 ///
+/// A loop that starts goroutines, all of which use the same channel:
+///
+/// ```
+/// use sudog::chan::Chan;
+/// use sudog::{go, run};
+///
+/// run(|| {
+///     let squares = Chan::new(0);
+///     for n in 1..=3 {
+///         go!(clone squares; squares.send(n * n));
+///     }
+///     assert_eq!((0..3).filter_map(|_| squares.recv()).sum::<i32>(), 14);
+/// });
+/// ```
+///
 /// ```compile_fail
 /// fn worker() {}
 /// sudog::go!(worker); // calls nothing: refused
 /// ```
 #[macro_export]
 macro_rules! go {
+    (clone $($variable:ident),+; $($body:tt)+) => {{
+        $(let $variable = ::core::clone::Clone::clone(&$variable);)+
+        $crate::go!($($body)+)
+    }};
     (move || $body:expr) => {
         $crate::goroutine::go(move || {
             $body;
@@ -132,7 +154,7 @@ pub fn gosched() {
 /// # Panics
 ///
 /// If the caller is no goroutine (inside [`blocking`](fn@crate::goroutine::blocking), for instance). Where panics abort
-/// the process, this does.
+/// the process, this ends it with a fatal error.
 ///
 /// # Examples
 ///
@@ -143,9 +165,42 @@ pub fn gosched() {
 /// let result = spawn(|| goexit()).join();
 /// assert!(result.unwrap_err().is::<Goexit>());
 /// ```
+#[track_caller]
 pub fn goexit() -> ! {
     assert!(current::on_goroutine(), "goexit was called outside of a goroutine");
+    if cfg!(panic = "abort") {
+        crate::fatal("sudog: goexit unwinds the goroutine, and this program is built with panic = \"abort\"");
+    }
     std::panic::resume_unwind(Box::new(Goexit))
+}
+
+/// Returns the number and the name of the calling goroutine, as reports print them: `17 "worker"`. `None` on a thread
+/// that runs no goroutine. While a worker polls an async task, the number is that of the poll.
+///
+/// For a panic hook: `std`'s hook knows threads only, and names the worker's, perhaps `main`.
+///
+/// # Examples
+///
+/// ```
+/// use sudog::runtime::current_goroutine;
+/// use sudog::{Builder, run};
+///
+/// let before = std::panic::take_hook();
+/// std::panic::set_hook(Box::new(move |panic| {
+///     if let Some(goroutine) = current_goroutine() {
+///         eprintln!("goroutine {goroutine}:");
+///     }
+///     before(panic);
+/// }));
+///
+/// run(|| {
+///     let handle = Builder::new().name("worker").spawn(|| current_goroutine().unwrap());
+///     assert!(handle.join().unwrap().ends_with("\"worker\""));
+/// });
+/// ```
+#[must_use]
+pub fn current_goroutine() -> Option<String> {
+    current::describe()
 }
 
 /// Returns the number of goroutines of the process, stackful and stackless ones, that have not ended; in a bubble of
@@ -182,6 +237,7 @@ pub fn max_procs() -> usize {
 ///     assert_eq!(max_procs(), 1);
 /// });
 /// ```
+#[track_caller]
 pub fn set_max_procs(n: usize) -> usize {
     assert!(n > 0, "at least one worker is needed");
     Sched::here().set_procs(n.min(MAX_WORKERS))
@@ -191,7 +247,7 @@ pub fn set_max_procs(n: usize) -> usize {
 /// 256 KiB at first. To be called before the first goroutine starts.
 ///
 /// Stacks are addresses: memory comes when it is touched. So a larger one costs nothing until it is used, but for
-/// addresses, of which there are 4 TiB for all stacks together. The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB
+/// addresses, of which there are 4 TiB for all stacks together (on 32-bit systems 512 MiB: 1,900 stacks of 256 KiB). The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB
 /// in any case. Go's stacks grow to 1 GB; here the limit of the deepest goroutine must be known beforehand.
 ///
 /// # Errors
@@ -217,6 +273,7 @@ pub fn set_max_procs(n: usize) -> usize {
 /// assert_eq!(run(|| spawn(|| depth(1000)).join().unwrap()), 1000);
 /// assert!(set_stack_size(1 << 20).is_err());
 /// ```
+#[track_caller]
 pub fn set_stack_size(bytes: usize) -> Result<(), StackSizeIsFixed> {
     match stack::set_default_size(bytes) {
         Ok(true) => Ok(()),

@@ -115,6 +115,7 @@ pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 /// let before = set_max_blocking(10_000);
 /// assert_eq!(set_max_blocking(before), 10_000);
 /// ```
+#[track_caller]
 pub fn set_max_blocking(n: usize) -> usize {
     assert!(n > 0, "the number of threads for blocking calls must not be 0");
     let before = MAX_BLOCKING.swap(n, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::thread;
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -91,6 +92,7 @@ impl Builder {
     /// # Panics
     ///
     /// If the size is absurd: more than 64 GiB.
+    #[track_caller]
     pub fn stack_size(mut self, bytes: usize) -> Self {
         if let Err(error) = stack::check(bytes) {
             panic!("{error}");
@@ -118,6 +120,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
         let details = self.any_details.then(|| Box::new(self.details));
         start(f, details, self.placement);
@@ -128,6 +131,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn spawn<T, F>(self, f: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -172,6 +176,7 @@ impl std::fmt::Debug for Builder {
 const LARGE: usize = 1024;
 
 #[inline]
+#[track_caller]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
     if const { size_of::<F>() > LARGE } {
         // On the way to its call a closure is moved a few times, on a stack that is not large.
@@ -206,6 +211,7 @@ impl Place {
     ///
     /// If there is no such worker.
     #[cold]
+    #[track_caller]
     fn of(placement: Placement) -> Self {
         match (placement, current::worker()) {
             (Placement::Here, Some(worker)) => Self::Here(worker),
@@ -257,7 +263,15 @@ struct Packet<T> {
     fate: AtomicU32,
     on_panic: OnPanic,
     waker: Mutex<Option<Waker>>,
+    /// The payload of a panic is inside a [`Panicked`].
     result: UnsafeCell<Option<thread::Result<T>>>,
+}
+
+/// A panic, in the place of its payload: only what panics pays for the name of its goroutine.
+struct Panicked {
+    payload: Box<dyn Any + Send>,
+    /// Number and name, for the report.
+    goroutine: Option<String>,
 }
 
 // SAFETY: the result is written by the sender before the permit is released, and read by the taker of the permit, or by
@@ -302,14 +316,17 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Packet<T> {
-    fn complete(&self, result: thread::Result<T>) {
+    fn complete(&self, mut result: thread::Result<T>) {
         let panicked = matches!(&result, Err(payload) if !payload.is::<Goexit>());
+        if panicked {
+            result = result.map_err(|payload| Box::new(Panicked { payload, goroutine: current::describe() }) as _);
+        }
         // SAFETY: the one sender writes, once, and no reader comes before the permit below.
         unsafe { *self.result.get() = Some(result) };
         // AcqRel: whichever of us comes second sees what the other did.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
-            // SAFETY: the handle is gone, so there is no other reader.
-            self.die(unsafe { &*self.result.get() });
+            // SAFETY: the handle is gone, and this is the sender, which writes no more.
+            unsafe { self.die() };
         }
         // The goroutine that joins is woken before another has a turn here.
         current::without_switching(|| sema::semrelease(&self.done, Wake::Normal));
@@ -322,16 +339,29 @@ impl<T> Packet<T> {
         }
     }
 
-    fn die(&self, result: &Option<thread::Result<T>>) {
-        if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result) {
-            job::die_of_panic(&**payload);
+    /// Ends the process with the report of the panic, unless the [`Builder`] said otherwise.
+    ///
+    /// # Safety
+    ///
+    /// The sender has written the result, and no other call reads or writes it meanwhile.
+    unsafe fn die(&self) {
+        // SAFETY: by the contract.
+        let result = unsafe { &*self.result.get() };
+        if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result)
+            && let Some(Panicked { payload, goroutine }) = payload.downcast_ref()
+        {
+            job::die_of_panic(&**payload, goroutine.as_deref());
         }
     }
 
     /// The result, for the taker of the permit.
     fn take(&self) -> thread::Result<T> {
         // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
-        unsafe { (*self.result.get()).take() }.expect("a permit means a result")
+        let result = unsafe { (*self.result.get()).take() }.expect("a permit means a result");
+        result.map_err(|payload| match payload.downcast::<Panicked>() {
+            Ok(panicked) => panicked.payload,
+            Err(goexit) => goexit,
+        })
     }
 }
 
@@ -413,7 +443,7 @@ impl<T> Drop for JoinHandle<T> {
             && packet.fate.fetch_or(DETACHED, Ordering::AcqRel) & PANICKED != 0
         {
             // SAFETY: the sender has written and will not write again, and this was the only handle.
-            packet.die(unsafe { &*packet.result.get() });
+            unsafe { packet.die() };
         }
     }
 }

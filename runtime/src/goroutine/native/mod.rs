@@ -5,8 +5,9 @@
 //! * [`stack`]: memory for stacks, and the report of an overflow;
 //! * [`mod@alarm`]: threads that run users' code when its time comes.
 //!
-//! Eleven files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler starts
-//! workers and the watcher, and the watcher reads schedulers, alarms and blocking calls to prove a deadlock.
+//! Most of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
+//! starts workers and the watcher, and the watcher reads schedulers, alarms and blocking calls to prove a deadlock; all of
+//! them report what waits, and start goroutines.
 
 mod alarm;
 mod api;
@@ -27,7 +28,10 @@ mod time;
 #[cfg(feature = "tracing")]
 mod tracing;
 
-pub use api::{StackSizeIsFixed, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size, spawn};
+pub use api::{
+    StackSizeIsFixed, current_goroutine, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size,
+    spawn,
+};
 pub use blocking::{blocking, compute, set_max_blocking};
 pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};

@@ -43,7 +43,12 @@ static BY_THREAD: AtomicBool = AtomicBool::new(false);
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets what polls, for the rest of the process. Once.
-pub fn set_net_poller(poller: &'static dyn NetPoller) {
+///
+/// # Safety
+///
+/// `poll` and `interrupt` do not panic, and do not wait otherwise than in the system. A worker calls them outside of all
+/// goroutines: a panic would free the stacks of the goroutines that it runs, while others refer to them.
+pub unsafe fn set_net_poller(poller: &'static dyn NetPoller) {
     _ = POLLER.set(poller);
 }
 
@@ -189,7 +194,8 @@ mod tests {
     /// A caller that finds the place taken leaves it to its holder.
     #[test]
     fn there_is_one_holder() {
-        set_net_poller(&Nothing);
+        // SAFETY: the two methods do nothing.
+        unsafe { set_net_poller(&Nothing) };
         let holder = Holder::take_place().expect("the place");
         for _ in 0..3 {
             assert!(Holder::take_place().is_none());

@@ -174,6 +174,7 @@ impl<'scope> Scope<'scope, '_> {
         Builder::new().spawn_scoped(self, f)
     }
 
+    #[track_caller]
     fn start(&'scope self, builder: Builder, f: impl FnOnce() + Send + 'scope) {
         let pending = Pending::new(&self.state);
         let body = move || {
@@ -196,6 +197,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn go_scoped<'scope, F: FnOnce() + Send + 'scope>(self, scope: &'scope Scope<'scope, '_>, f: F) {
         let state = &scope.state;
         scope.start(self, move || {
@@ -218,6 +220,7 @@ impl Builder {
     /// # Panics
     ///
     /// If it is placed on a worker that does not exist.
+    #[track_caller]
     pub fn spawn_scoped<'scope, T, F>(self, scope: &'scope Scope<'scope, '_>, f: F) -> ScopedJoinHandle<'scope, T>
     where
         T: Send + 'scope,

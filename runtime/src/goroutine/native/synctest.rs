@@ -89,6 +89,7 @@ use crate::goroutine::native::time;
 ///
 /// synctest::test(|| Builder::new().name("forgotten").go(|| semacquire(&NEVER)));
 /// ```
+#[track_caller]
 pub fn test<T, F>(f: F) -> T
 where
     T: Send + 'static,
@@ -129,6 +130,7 @@ where
 ///     assert!(DONE.load(Ordering::Relaxed));
 /// });
 /// ```
+#[track_caller]
 pub fn wait() {
     bubble::wait();
 }
@@ -139,6 +141,7 @@ pub fn wait() {
 /// # Panics
 ///
 /// As [`wait`].
+#[track_caller]
 pub fn sleep(d: Duration) {
     time::sleep(d);
     wait();

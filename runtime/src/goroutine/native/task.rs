@@ -120,7 +120,7 @@ impl<F, D> Drop for Body<F, D> {
 
 fn die_of(payload: Box<dyn Any + Send>) {
     if !payload.is::<Goexit>() {
-        job::die_of_panic(&*payload);
+        job::die_of_panic(&*payload, current::describe().as_deref());
     }
     drop_payload(payload);
 }

@@ -358,6 +358,12 @@ pub(crate) fn id() -> u64 {
     fibre().map_or(0, |fibre| fibre.id.get())
 }
 
+/// Number and name of the calling goroutine, as reports print them.
+#[cold]
+pub(crate) fn describe() -> Option<String> {
+    fibre().map(Fibre::describe)
+}
+
 pub(crate) fn set_name(name: Option<Arc<str>>) {
     if let Some(fibre) = fibre() {
         fibre.name.set(name);

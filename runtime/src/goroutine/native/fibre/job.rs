@@ -229,23 +229,23 @@ fn is_running<F>() {
 #[cold]
 fn ended_by_panic(payload: Box<dyn Any + Send>, on_panic: OnPanic) {
     if !payload.is::<Goexit>() && on_panic == OnPanic::Abort {
-        die_of_panic(&*payload);
+        die_of_panic(&*payload, current::describe().as_deref());
     }
     drop_payload(payload);
 }
 
-/// A goroutine without a handle has panicked: prints Go's report, and ends the process with Go's
-/// status, 2.
+/// A goroutine without a handle has panicked: prints Go's report, which names the goroutine, and ends the process with
+/// Go's status, 2.
 #[cold]
-pub(crate) fn die_of_panic(payload: &(dyn Any + Send)) -> ! {
+pub(crate) fn die_of_panic(payload: &(dyn Any + Send), goroutine: Option<&str>) -> ! {
     let what = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text.as_str(),
         _ => "(a value that is no text)",
     };
     let mut text = format!("panic: {what}\n\n");
-    if let Some(fibre) = current::fibre() {
-        _ = writeln!(text, "goroutine {} [running]", fibre.describe());
+    if let Some(goroutine) = goroutine {
+        _ = writeln!(text, "goroutine {goroutine} [running]");
     }
     say(&text);
     std::process::exit(2)

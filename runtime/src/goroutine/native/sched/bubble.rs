@@ -104,7 +104,7 @@ impl Bubble {
         for (place, waker) in ours {
             let left = place.1.unwrap_or(now).saturating_duration_since(now);
             // One at the end of time is never due.
-            let when = begun.checked_add(left).unwrap_or(begun + FAR);
+            let when = begun.checked_add(left).unwrap_or_else(|| begun + FAR);
             let waker = Waker::from(Arc::new(Moved { place, waker }));
             moved.insert(place, alarms::set_by_system(when, waker));
         }
@@ -226,6 +226,7 @@ where
 // ---- waiting for the others -----------------------------------------------------------------------------------------
 
 /// Blocks the calling goroutine until no other goroutine of the bubble can run without the clock.
+#[track_caller]
 pub(crate) fn wait() {
     assert!(is_here(), "goroutine is not in a bubble");
     let Some(me) = current::current() else { panic!("synctest: wait where the goroutine may not switch") };

@@ -110,6 +110,9 @@ fn die(running: &Running) -> ! {
         text.write(b"\"");
     }
     text.write(b" [running]\nfatal error: stack overflow\n");
+    text.write(
+        b"For larger stacks: sudog::runtime::set_stack_size, or sudog::Builder::stack_size for one goroutine.\n",
+    );
     text.flush();
     // SAFETY: does not return.
     unsafe { libc::abort() }
