@@ -60,5 +60,6 @@ pub(crate) use fibre::loans::RegistrationLoan;
 pub(crate) use sched::bubble::of_the_system;
 
 pub(crate) use fibre::current::{
-    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint, yield_now,
+    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint,
+    safepoint_is_asked_for, yield_now,
 };

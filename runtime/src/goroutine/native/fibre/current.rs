@@ -15,7 +15,7 @@ use crate::goroutine::native::sched::{bubble, clock};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::inbox::Chain;
-use crate::{Instant, ParkResult, shim};
+use crate::{Instant, ParkResult, fatal, shim};
 
 struct Current {
     worker: Cell<Option<&'static Worker>>,
@@ -366,15 +366,21 @@ pub(crate) fn safepoint() {
     if let Some(fibre) = fibre()
         && fibre.worker.count_call()
     {
-        at_times(fibre);
+        look_at_clock(fibre);
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn at_times(fibre: &Fibre) {
-        if fibre.worker.ask_clock() {
-            give_way();
-        }
+/// Whether the watcher has asked for a [`safepoint`]. For calls that are too frequent to be counted.
+#[inline(always)]
+pub(crate) fn safepoint_is_asked_for() -> bool {
+    fibre().is_some_and(|fibre| fibre.worker.is_asked())
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_clock(fibre: &Fibre) {
+    if fibre.worker.ask_clock() {
+        give_way();
     }
 }
 
@@ -434,7 +440,8 @@ impl MustReturn {
     pub fn begin() -> Self {
         let fibre = fibre();
         if let Some(fibre) = fibre {
-            fibre.must_return.set(fibre.must_return.get() + 1);
+            let Some(more) = fibre.must_return.get().checked_add(1) else { fatal("too many nested scopes") };
+            fibre.must_return.set(more);
         }
         Self(fibre)
     }

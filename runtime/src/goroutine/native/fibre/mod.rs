@@ -79,7 +79,9 @@ pub(crate) struct Fibre {
     pub(crate) token: Cell<bool>,
     pub(crate) dying: Cell<Unwinding>,
     /// How many [`MustReturn`](crate::goroutine::MustReturn) there are.
-    pub(crate) must_return: Cell<u32>,
+    pub(crate) must_return: Cell<u16>,
+    /// The tail of its worker's ring when it came into the run queue: see `Ring::holds_older_than`.
+    pub(crate) behind: Cell<u16>,
     /// What its frames have lent, and borrowed: the newest. See [`loans`].
     loans: Cell<*const Loan<'static>>,
     pub(crate) extent: Extent,
@@ -179,6 +181,7 @@ impl Fibre {
             routine: UnsafeCell::new(MaybeUninit::uninit()),
             yielder: Cell::new(ptr::null()),
             next: Cell::new(None),
+            behind: Cell::new(0),
             older: Cell::new(None),
             younger: Cell::new(None),
             state: Cell::new(State::Spare),

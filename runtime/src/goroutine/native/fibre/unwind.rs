@@ -213,6 +213,7 @@ impl Worker {
             self.take_inbox();
         }
         self.own.next.set(None);
+        self.own.yielder.set(None);
         while self.own.run_queue.pop().is_some() {}
     }
 }
