@@ -65,10 +65,8 @@ pub fn safepoint() {
 
 /// Whether the watcher has asked the worker of the calling goroutine for a [`safepoint`]. Cheaper than one, for calls that
 /// are too frequent to be safepoints each.
-///
-/// Never inlined: the address of a thread-local would be computed on the caller's fast path, too.
 #[doc(hidden)]
-#[inline(never)]
+#[inline]
 #[must_use]
 pub fn safepoint_is_asked_for() -> bool {
     goroutine::safepoint_is_asked_for()
