@@ -63,6 +63,15 @@ pub fn safepoint() {
     goroutine::safepoint();
 }
 
+/// Whether the watcher has asked the worker of the calling goroutine for a [`safepoint`]. Cheaper than one, for calls that
+/// are too frequent to be safepoints each.
+#[doc(hidden)]
+#[inline]
+#[must_use]
+pub fn safepoint_is_asked_for() -> bool {
+    goroutine::safepoint_is_asked_for()
+}
+
 /// What a model may set, and which states it must reach.
 #[cfg(sudog_loom)]
 pub use shim::{model, reached};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
 use sudog::runtime::{gosched, set_max_procs};
@@ -397,6 +397,36 @@ fn a_mutex_that_is_never_left_alone() {
     one_worker(hog_and_victim);
     alone.watchdog.pat();
     run(hog_and_victim);
+}
+
+/// An owner that computes between two unlocks, and locks the mutex again before the waiter that it has woken has run: the
+/// waiter has its turn when the watcher asks, every 10 ms, and not at the 64th unlock.
+#[test]
+fn a_mutex_whose_owner_computes() {
+    let _alone = alone_with(1);
+    run(|| {
+        let shared = Arc::new((GoMutex::<RuntimeSema>::const_new(), AtomicBool::new(false)));
+        let victim = shared.clone();
+        shared.0.lock();
+        Builder::new().on(Placement::Here).go(move || {
+            victim.0.lock();
+            victim.1.store(true, Relaxed);
+            victim.0.unlock();
+        });
+        until(|| shared.0.waiters() == 1);
+        shared.0.unlock();
+        let mut unlocks = 0;
+        while !shared.1.load(Relaxed) {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(1) {
+                std::hint::spin_loop();
+            }
+            shared.0.lock();
+            shared.0.unlock();
+            unlocks += 1;
+        }
+        assert!(unlocks < 40, "{unlocks}");
+    });
 }
 
 /// The watcher looks at bubbles too: a goroutine that has run for a tick gives way at its next call, long before the

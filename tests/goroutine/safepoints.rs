@@ -31,7 +31,7 @@ use sudog::x::{SingleFlight, Weighted};
 use sudog::{Builder, Placement, block_on, go, run, spawn, without_switching};
 use support::goroutine::{alone, one_worker, until};
 
-/// More than a slice takes, 64 times over: a neighbour that has not begun may be looked for at every 64th choice only.
+/// Far more than a slice takes, or a tick of the watcher.
 const ROUNDS: usize = 4_000_000;
 /// Some slices, and some hundred safepoints in each.
 const SOME_ROUNDS: usize = 100_000;

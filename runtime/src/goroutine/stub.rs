@@ -63,6 +63,10 @@ pub(crate) fn yield_now() -> bool {
 
 pub(crate) fn safepoint() {}
 
+pub(crate) fn safepoint_is_asked_for() -> bool {
+    false
+}
+
 /// Just calls `f`: no goroutine switches.
 pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()

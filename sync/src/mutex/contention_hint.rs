@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use sudog_runtime::shim::system;
-use sudog_runtime::{G, Instant, safepoint};
+use sudog_runtime::{G, Instant, safepoint, safepoint_is_asked_for};
 
 use super::policy::{Policy, SpinStrategy};
 use super::state::State;
@@ -174,7 +174,21 @@ pub(super) fn yield_occasionally<P: Policy>(state: State) {
         });
         if streak.is_multiple_of(SAFEPOINT_INTERVAL) {
             yield_after::<P>(streak, state);
+        } else {
+            yield_if_asked();
         }
+    }
+}
+
+/// An owner that computes between two unlocks takes long for so many: the watcher asks every 10 ms.
+///
+/// Cold, though each unlock beside an awake contender comes here: the unlock without contenders must not save registers
+/// for this call.
+#[cold]
+#[inline(never)]
+fn yield_if_asked() {
+    if safepoint_is_asked_for() {
+        safepoint();
     }
 }
 

@@ -121,10 +121,13 @@ where
 
 /// Lets the other goroutines of this worker run first. For a thread, gives up its processor. Go's `runtime.Gosched`.
 ///
+/// When this returns, each goroutine and each task that was ready on this worker has had a turn, or has been taken by
+/// another worker. That goes for goroutines whose timers were due as well, unless calls follow each other fast: then every
+/// 16th looks at the clock.
+///
 /// Different from Go: there the caller goes to the end of the global queue, and any worker may run it next. Here a
-/// started goroutine stays on its worker, so it goes to the end of that worker's run queue. Work of the global queue is
-/// not starved by goroutines that call this in a loop: a worker looks there at every 64th choice, as Go's does at every
-/// 61st.
+/// started goroutine stays on its worker, so it goes to the end of that worker's queue, behind the worker's share of the
+/// global queue. What finds no room in the queue of a worker, which holds 256, stays in the global queue for any worker.
 ///
 /// # Examples
 ///

@@ -59,5 +59,6 @@ pub use sched::spread::spread_so_far;
 pub(crate) use sched::bubble::of_the_system;
 
 pub(crate) use fibre::current::{
-    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint, yield_now,
+    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint,
+    safepoint_is_asked_for, yield_now,
 };

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | a worker without work | while it looks for some | no |
 //! | one of the workers that sleep: the *holder* | in place of its parker | until an event, its timer, or an interrupt by a waker |
-//! | a busy worker | at every 64th choice | no |
+//! | a busy worker | at every 64th choice, and at the first after a tick of the watcher | no |
 //! | the watcher | each tick, if there is no holder | no |
 //! | a thread of its own | from the first wait of a thread that is no worker on | yes; it is the holder from then on |
 //!

@@ -50,7 +50,7 @@ pub(crate) struct Ring<const N: usize = 256> {
 }
 
 impl<const N: usize> Ring<N> {
-    const FITS: () = assert!(N.is_power_of_two() && N >= 2 && N / 2 <= BATCH);
+    const FITS: () = assert!(N.is_power_of_two() && N >= 2 && N / 2 <= BATCH && N < 1 << 15);
 
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
@@ -165,6 +165,32 @@ impl<const N: usize> Ring<N> {
     #[inline]
     pub(crate) fn tail(&self) -> u32 {
         self.tail.load(Ordering::Relaxed) as u32
+    }
+
+    /// For the owner: where the next one is taken, or was, if a thief has been there since. All that is queued is younger.
+    #[cfg(not(sudog_loom))]
+    #[inline]
+    pub(crate) fn head(&self) -> u16 {
+        self.head.load(Ordering::Relaxed) as u16
+    }
+
+    /// For the owner: whether something is queued that was put in before [`tail`](Self::tail) said `tail`, of which the
+    /// caller has kept 16 bits. A thief may have taken it by the time the caller looks.
+    ///
+    /// Should the head have passed `tail` by almost 2^16, the answer is wrong, until the owner has taken `N` more.
+    #[cfg(not(sudog_loom))]
+    #[inline]
+    pub(crate) fn holds_older_than(&self, tail: u16) -> bool {
+        // Such work is one of the `N` after the head. Relaxed: thieves move the head forward only, and a head of earlier
+        // finds the ring empty, or newer work, once.
+        let ahead = tail.wrapping_sub(self.head());
+        ahead.wrapping_sub(1) < N as u16
+    }
+
+    /// For the owner: how much can be put in, at least.
+    #[cfg(not(sudog_loom))]
+    pub(crate) fn room(&self) -> usize {
+        N - self.len()
     }
 
     /// How much was queued at some moment during the call, if the caller is the owner; else about that.

@@ -99,6 +99,28 @@ mod alone {
         }
     }
 
+    #[test]
+    fn what_is_older_is_known_until_it_is_taken() {
+        for start in [0, (1 << 16) - 3, u32::MAX as usize - 2, usize::MAX - 2] {
+            let ring = Ring::<16>::starting_at(start);
+            let holds_older = |mark| ring.holds_older_than(mark);
+            let at_first = ring.tail() as u16;
+            assert!((1..=16).all(|i| push(&ring, i).is_ok()));
+            let full = ring.tail() as u16;
+            assert_eq!(ring.room(), 0);
+            for i in 1..=16 {
+                assert!(holds_older(full) && !holds_older(at_first) && !holds_older(ring.head()));
+                assert_eq!(pop(&ring), Some(i));
+            }
+            assert!(!holds_older(full));
+            // Younger work comes and goes, until the head has passed the mark by almost 2^16.
+            for _ in 0..(1 << 16) - 16 - 1 {
+                assert_eq!((push(&ring, 1), pop(&ring), holds_older(full)), (Ok(()), Some(1), false));
+            }
+            assert_eq!(ring.room(), 16);
+        }
+    }
+
     /// The owner keeps the ring near full, so that it overflows while it is stolen from.
     #[test]
     fn every_word_comes_out_once_at_any_taker() {

@@ -13,7 +13,7 @@ use crate::goroutine::native::sched::{bubble, clock};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::inbox::Chain;
-use crate::{Instant, ParkResult, shim};
+use crate::{Instant, ParkResult, fatal, shim};
 
 struct Current {
     worker: Cell<Option<&'static Worker>>,
@@ -285,15 +285,21 @@ pub(crate) fn safepoint() {
     if let Some(fibre) = fibre()
         && fibre.worker.count_call()
     {
-        at_times(fibre);
+        look_at_clock(fibre);
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn at_times(fibre: &Fibre) {
-        if fibre.worker.ask_clock() {
-            give_way();
-        }
+/// Whether the watcher has asked for a [`safepoint`]. For calls that are too frequent to be counted.
+#[inline(always)]
+pub(crate) fn safepoint_is_asked_for() -> bool {
+    fibre().is_some_and(|fibre| fibre.worker.is_asked())
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_clock(fibre: &Fibre) {
+    if fibre.worker.ask_clock() {
+        give_way();
     }
 }
 

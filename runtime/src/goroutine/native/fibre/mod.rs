@@ -68,14 +68,16 @@ pub(crate) struct Fibre {
     /// Among all fibres of its worker.
     pub(crate) older: Cell<Option<&'static Fibre>>,
     pub(crate) younger: Cell<Option<&'static Fibre>>,
+    /// Where the caller of `run` waits, once the main goroutine on this fibre has its result: see `run`.
+    pub(crate) caller: Cell<Option<NonNull<AtomicU32>>>,
+    pub(crate) extent: Extent,
     pub(crate) state: Cell<State>,
     /// Why it goes on.
     pub(crate) unparked: Cell<ParkResult>,
     /// A `ready` that came when it was not parked: after its deadline.
     pub(crate) token: Cell<bool>,
-    /// Where the caller of `run` waits, once the main goroutine on this fibre has its result: see `run`.
-    pub(crate) caller: Cell<Option<NonNull<AtomicU32>>>,
-    pub(crate) extent: Extent,
+    /// The tail of its worker's ring when it came into the run queue: see `Ring::holds_older_than`.
+    pub(crate) behind: Cell<u16>,
     /// Its stack is of the usual size: it may be used again.
     pub(crate) usual: bool,
     /// It has run since its stack was last trimmed.
@@ -161,6 +163,7 @@ impl Fibre {
             routine: UnsafeCell::new(MaybeUninit::uninit()),
             yielder: Cell::new(ptr::null()),
             next: Cell::new(None),
+            behind: Cell::new(0),
             older: Cell::new(None),
             younger: Cell::new(None),
             state: Cell::new(State::Spare),

@@ -1,9 +1,19 @@
 //! The clock of a worker: goroutines that wait with a deadline, and the time slice of the one that runs.
 //!
-//! A slice begins at the first choice that is not `next`, and is measured from the 64th call after that, or the first
-//! after the watcher has asked: the clock is read once in 64 calls. It ends only if another goroutine is there to have
-//! the next one; and later if an idle worker may take that one: see `waits_for_thief`.
+//! A slice begins at the first choice that is not `next`, and is measured from the first call after that which reads the
+//! clock. It ends only if another goroutine is there to have the next one; and later if an idle worker may take that one:
+//! see `waits_for_thief`.
+//!
+//! | what reads the clock, and fires timers that are due | when |
+//! |---|---|
+//! | a call into the runtime | the first after the watcher has asked, the next, the second, fourth, .. after it; each 64th of a slice |
+//! | a yield, if timers are set | each; each 16th, if they follow each other fast |
+//! | a choice (timers only) | the first after the watcher has asked; each 64th; each that finds nothing else |
+//!
+//! The watcher asks every 10 ms, whatever the worker does. So a timer is late by 10 ms at most, and by the time between two
+//! calls or choices; beside goroutines that yield, by that between two yields.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,7 +22,7 @@ use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
 use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
-use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::sched::worker::{FibreQueue, Worker};
 use crate::goroutine::native::switch_hooks;
 use crate::shim::system;
 use crate::{Instant, ParkResult};
@@ -22,6 +32,79 @@ const SLICE: Duration = Duration::from_micros(100);
 /// The same, beside goroutines that have not started, while another worker is idle: that one may have to be woken first,
 /// and it takes what has waited for [`AGE`](super::worker::AGE).
 const LONG_SLICE: Duration = Duration::from_millis(1);
+
+/// Every how many calls of a slice the clock is read.
+const MOST_CALLS: u32 = 64;
+/// Every how many yields beside timers the clock is read, if they follow each other fast.
+const MOST_YIELDS: u32 = 16;
+/// Yields do not, if two that have read the clock are so far apart.
+const FAST: Duration = Duration::from_micros(50);
+
+/// When calls and yields read the clock: to read it takes longer than most of them.
+pub(crate) struct Pace {
+    /// Calls since the slice has begun, or the last look.
+    calls: Cell<u32>,
+    /// Every how many calls there is a look: 1 when the watcher has asked, and twice as many after each look.
+    every_calls: Cell<u32>,
+    /// Yields beside timers since the last that has looked.
+    yields: Cell<u32>,
+    /// Every how many of these there is a look: twice as many after each look that comes fast.
+    every_yields: Cell<u32>,
+    /// When a yield has looked last.
+    looked: Cell<Option<Instant>>,
+}
+
+impl Pace {
+    pub(crate) const fn new() -> Self {
+        Self {
+            calls: Cell::new(0),
+            every_calls: Cell::new(MOST_CALLS),
+            yields: Cell::new(0),
+            every_yields: Cell::new(1),
+            looked: Cell::new(None),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn slice_begins(&self) {
+        self.calls.set(0);
+    }
+
+    /// Counts a call. True if it is to look at the clock.
+    #[inline(always)]
+    fn count_call(&self) -> bool {
+        let calls = self.calls.get() + 1;
+        self.calls.set(calls);
+        calls >= self.every_calls.get()
+    }
+
+    /// The watcher has asked: the next call looks at the clock, and the next yield. Goroutines may compute for long between
+    /// two calls, so the next looks come soon after, too.
+    pub(crate) fn look_soon(&self) {
+        self.every_calls.set(1);
+        self.every_yields.set(1);
+    }
+
+    /// A call looks at the clock.
+    fn call_looks(&self) {
+        self.calls.set(0);
+        self.every_calls.set((2 * self.every_calls.get()).min(MOST_CALLS));
+    }
+
+    /// Counts a yield. Returns the time if it is to look for timers.
+    fn count_yield(&self) -> Option<Instant> {
+        let yields = self.yields.get() + 1;
+        self.yields.set(yields);
+        if yields < self.every_yields.get() {
+            return None;
+        }
+        self.yields.set(0);
+        let now = system::now();
+        let is_fast = self.looked.replace(Some(now)).is_some_and(|looked| now.saturating_duration_since(looked) < FAST);
+        self.every_yields.set(if is_fast { (2 * self.every_yields.get()).min(MOST_YIELDS) } else { 1 });
+        Some(now)
+    }
+}
 
 impl Worker {
     fn timers<R>(&self, f: impl FnOnce(&mut TimerHeap<&'static Fibre>) -> R) -> R {
@@ -44,18 +127,31 @@ impl Worker {
         self.timers(|timers| timers.next())
     }
 
+    /// Readies the goroutines whose timers are due. They run before all others that are queued here, as in Go: they have
+    /// waited for long enough.
     pub(crate) fn fire_timers(&'static self) {
         if self.next_timer().is_none() {
             return;
         }
         let now = bubble::now();
+        let due = FibreQueue::new();
         while let Some(fibre) = self.timers(|timers| timers.pop_due(now)) {
-            self.enqueue(fibre, ParkResult::TimedOut, false);
+            self.set_queued(fibre, ParkResult::TimedOut);
+            fibre.behind.set(self.ring.head());
+            due.push(fibre);
+        }
+        self.own.run_queue.prepend(&due);
+    }
+
+    /// Readies the goroutines whose timers are due. A goroutine yields, and timers are set.
+    #[inline(never)]
+    pub(crate) fn yields_beside_timers(&'static self) {
+        if self.own.pace.count_yield().is_some_and(|now| self.is_timer_due(now)) {
+            self.fire_timers();
         }
     }
 
-    /// Whether the running goroutine has had its slice, and another goroutine is there to have one. Asks the clock only
-    /// at every 64th call.
+    /// Whether the running goroutine has had its slice, and another goroutine is there to have one. Counts as a call.
     #[inline]
     pub(crate) fn is_slice_over(&'static self) -> bool {
         self.count_call() && self.ask_clock()
@@ -64,14 +160,20 @@ impl Worker {
     /// Whether the clock is to be asked.
     #[inline(always)]
     pub(crate) fn count_call(&self) -> bool {
-        let calls = self.own.calls.get().wrapping_add(1);
-        self.own.calls.set(calls);
-        calls.is_multiple_of(64) || self.preempt.load(Ordering::Relaxed)
+        self.own.pace.count_call() || self.is_asked()
+    }
+
+    /// Whether the watcher has asked since the last look at the clock.
+    #[inline(always)]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
     }
 
     #[cold]
     pub(crate) fn ask_clock(&'static self) -> bool {
         let now = system::now();
+        let asked = self.is_asked();
+        self.own.pace.call_looks();
         let over = match self.own.slice.get() {
             None => {
                 self.own.slice.set(Some(now));
@@ -79,23 +181,25 @@ impl Worker {
             }
             Some(since) => now - since > SLICE,
         };
-        // The watcher has seen it run for many slices, whatever this clock says.
-        let preempted = self.preempt.load(Ordering::Relaxed);
-        if preempted {
-            self.preempt.store(false, Ordering::Relaxed);
+        if asked {
+            self.asked.store(false, Ordering::Relaxed);
+            self.own.pace.look_soon();
             if switch_hooks::observes_stalls()
                 && let Some(fibre) = current::fibre()
             {
                 stall::gives_up(fibre);
             }
         }
-        let due = || self.next_timer().is_some_and(|when| when <= now);
-        let gives_way =
-            (over || preempted) && (self.has_work() || due()) && (preempted || !self.waits_for_thief(now, due));
+        if self.is_timer_due(now) {
+            self.fire_timers();
+        }
+        // Once in a tick of the watcher the turn ends before its slice: what has just become due does not wait for the next
+        // tick.
+        let gives_way = (over || asked) && self.has_work() && !self.waits_for_thief(now);
         if gives_way && current::fibre().is_some() && current::current().is_none() {
             // Inside `without_switching`. The next call is asked, too: a round of two calls, of which each 64th is this
             // one, would else never give way.
-            self.preempt.store(true, Ordering::Relaxed);
+            self.asked.store(true, Ordering::Relaxed);
         }
         gives_way
     }
@@ -103,11 +207,11 @@ impl Worker {
     /// All that waits here has not started, and another worker has nothing to do. If this worker began it, it would stay
     /// here: two goroutines that compute would share one worker, beside one that sleeps, until they end. So the slice goes
     /// on for a while, and a thief is woken.
-    fn waits_for_thief(&'static self, now: Instant, due: impl FnOnce() -> bool) -> bool {
+    fn waits_for_thief(&'static self, now: Instant) -> bool {
         let sched = self.sched();
         let only_unstarted = || !self.has_started_work() && self.inbox.is_empty() && !sched.has_global_work();
         let in_time = self.own.slice.get().is_some_and(|since| now - since <= LONG_SLICE);
-        let waits = in_time && sched.has_idle_worker() && only_unstarted() && !due();
+        let waits = in_time && sched.has_idle_worker() && only_unstarted();
         if waits {
             sched.wake_for_work();
         }

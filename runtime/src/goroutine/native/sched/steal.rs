@@ -174,7 +174,8 @@ impl Worker {
         !self.inbox.is_empty() || !self.ring.is_empty() || self.has_started_work() || self.is_timer_due(now)
     }
 
-    fn is_timer_due(&self, now: Instant) -> bool {
+    /// Whether a timer is due at `now`, by the system's clock; in a bubble, by the bubble's.
+    pub(crate) fn is_timer_due(&self, now: Instant) -> bool {
         let now = if bubble::is_here() { bubble::now() } else { now };
         self.next_timer().is_some_and(|when| when <= now)
     }

@@ -1,9 +1,12 @@
 //! The watcher: a thread that sees what the workers do not. Go's `sysmon`.
 //!
-//! Every [`TICK`], while a worker is awake, it asks goroutines that have run for a whole tick to give way at their next
-//! call into the runtime, and wakes a worker for queued work. When all workers sleep it looks whether they can
-//! ever wake ([`deadlock`]), and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also sees
-//! to it that no waker holds up the [`alarms`]. No user code runs here.
+//! Every [`TICK`] it asks each worker that is awake to look at the clock: at the worker's next choice, or at the next call
+//! of its goroutine into the runtime, timers that are due fire, and the goroutine gives way to others ([`preempt`]). For
+//! queued work the watcher wakes a worker. When all workers sleep it looks whether they can ever wake ([`deadlock`]), and
+//! then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also sees to it that no waker holds up
+//! the [`alarms`]. No user code runs here.
+//!
+//! [`preempt`]: crate::goroutine::native::sched::preempt
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, Ordering};
@@ -73,8 +76,8 @@ fn watch() {
             if let Some(before) = before.get(&name).filter(|before| before.seen == seen) {
                 turn = *before;
                 stalls.look(worker, &mut turn, now);
-                worker.preempt.store(true, Ordering::Relaxed);
             }
+            worker.asked.store(true, Ordering::Relaxed);
             turns.insert(name, turn);
         }
         if netpoll::lacks_holder() {

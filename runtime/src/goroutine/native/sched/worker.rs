@@ -4,15 +4,24 @@
 //! |---|---|---|---|
 //! | `next` | a goroutine that was readied on this worker | the owner | the owner |
 //! | `run_queue` | started goroutines | the owner | the owner |
+//! | `yielder` | the goroutine that has just yielded: in `run_queue` after the next choice | the owner | the owner |
 //! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once it is old |
 //! | `inbox` | started goroutines, | readied elsewhere | any thread | the owner |
 //! | `placed` | goroutines not started: they asked for this worker, elsewhere; or another one has spread them | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
 //! | the scheduler's global queue | what found no room in a ring, or came from outside | any thread | any worker |
 //!
-//! Order of choice: `next`, on what is left of the time slice of the one before it; then `run_queue` and `ring` by
-//! turns. Every 64th choice looks at the rest first, so that nothing waits for ever. Go has the same in `schedule` and
-//! `findRunnable` of `runtime/proc.go`. The inbox is emptied before each choice; `placed`, when a note in it says so.
+//! Order of choice: `next`, on the rest of the time slice of the goroutine that has readied it; then the oldest of
+//! `run_queue` and `ring`. Together these are one queue, as Go's `runq` is: a fibre that is queued notes the tail of the
+//! ring, and its turn comes when the head of the ring has passed that tail. Goroutines whose timers have fired go first.
+//!
+//! A goroutine that yields is queued at the next choice, when the inbox has been emptied, the timers that are due have
+//! fired, and this worker's share of the global queue is in the ring. So each goroutine that was ready here when it yielded
+//! runs first. (Go's `Gosched` puts its caller into the global queue.)
+//!
+//! Every choice empties the inbox; `placed`, when a note in the inbox says so. Every 64th choice, and the first choice
+//! after the watcher has asked, looks at timers, network and global queue. Go has the same in `schedule` and
+//! `findRunnable` of `runtime/proc.go`.
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,6 +39,7 @@ use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::locals;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::ids;
+use crate::goroutine::native::sched::preempt::Pace;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::steal::Rest;
@@ -51,10 +61,8 @@ pub(crate) const AGE: Duration = Duration::from_micros(10);
 pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
 /// The longest sleep of a worker that has found only work too fresh to be stolen.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
-/// Poll timers, pinned jobs and the global queue at every 64th choice.
+/// Poll timers, network and the global queue at every 64th choice.
 const GLOBAL_POLL_INTERVAL: u32 = 64;
-/// A worker that is never idle trims its spare stacks at every 65,536th choice.
-const TRIM_INTERVAL: u32 = 1 << 16;
 /// See the top of this file. Workers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Worker {
     pub(crate) ring: Ring,
@@ -64,13 +72,13 @@ pub(crate) struct Worker {
     sched: &'static Sched,
     /// The worker's place among those of its scheduler.
     pub(crate) index: usize,
-    /// The watcher asks the running goroutine to give way.
-    pub(crate) preempt: AtomicBool,
+    /// The watcher asks the worker to look at the clock. Set at each of the watcher's ticks while the worker is awake.
+    pub(crate) asked: AtomicBool,
     /// What the watcher wants to know of a goroutine that does not give way.
     pub(crate) stall: Stall,
     /// Its thread's processor time.
     pub(crate) clock: ThreadClock,
-    /// How many choices it has made: by this the watcher sees a goroutine that runs for long.
+    /// How many choices it has made: by this the watcher sees a goroutine that holds its worker.
     pub(crate) turns: CachePadded<AtomicU32>,
     /// Goroutines and tasks made and ended here. Written by the owner only.
     pub(crate) made: AtomicU64,
@@ -86,14 +94,14 @@ pub(crate) struct Worker {
 pub(crate) struct Own {
     pub(crate) next: Cell<Option<&'static Fibre>>,
     pub(crate) run_queue: FibreQueue,
+    /// The goroutine that has yielded, until `pick` queues it.
+    pub(crate) yielder: Cell<Option<&'static Fibre>>,
     /// What `pick` has chosen for a fibre that could not run it itself.
     pub(crate) chosen: Cell<Option<Chosen>>,
     pub(crate) timers: UnsafeCell<TimerHeap<&'static Fibre>>,
     /// Since when the slice runs: looked up at the first call that asks.
     pub(crate) slice: Cell<Option<Instant>>,
-    pub(crate) calls: Cell<u32>,
-    /// Whose turn it is: the ring's, or the run queue's.
-    ring_first: Cell<bool>,
+    pub(crate) pace: Pace,
     /// The youngest of all fibres.
     pub(crate) fibres: Cell<Option<&'static Fibre>>,
     pub(crate) spare: Cell<Option<&'static Fibre>>,
@@ -146,7 +154,7 @@ pub(crate) struct FibreQueue {
 }
 
 impl FibreQueue {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { first: Cell::new(None), last: Cell::new(None) }
     }
 
@@ -155,12 +163,27 @@ impl FibreQueue {
         self.first.get().is_none()
     }
 
+    /// The fibre that `pop` would take.
     #[inline]
-    fn push(&self, fibre: &'static Fibre) {
+    fn first(&self) -> Option<&'static Fibre> {
+        self.first.get()
+    }
+
+    #[inline]
+    pub(crate) fn push(&self, fibre: &'static Fibre) {
         fibre.next.set(None);
         match self.last.replace(Some(fibre)) {
             Some(last) => last.next.set(Some(fibre)),
             None => self.first.set(Some(fibre)),
+        }
+    }
+
+    /// Puts all of another queue before all of this one.
+    pub(crate) fn prepend(&self, others: &Self) {
+        let (first, Some(last)) = (others.first.take(), others.last.take()) else { return };
+        last.next.set(self.first.replace(first));
+        if last.next.get().is_none() {
+            self.last.set(Some(last));
         }
     }
 
@@ -185,7 +208,7 @@ impl Worker {
             sleeper: CachePadded::new(Sleeper::new()),
             sched,
             index,
-            preempt: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             stall: Stall::default(),
             clock: ThreadClock::new(),
             turns: CachePadded::new(AtomicU32::new(0)),
@@ -196,11 +219,11 @@ impl Worker {
             own: CachePadded::new(Own {
                 next: Cell::new(None),
                 run_queue: FibreQueue::new(),
+                yielder: Cell::new(None),
                 chosen: Cell::new(None),
                 timers: UnsafeCell::new(TimerHeap::new()),
                 slice: Cell::new(None),
-                calls: Cell::new(0),
-                ring_first: Cell::new(false),
+                pace: Pace::new(),
                 fibres: Cell::new(None),
                 spare: Cell::new(None),
                 spares: Cell::new(0),
@@ -276,7 +299,7 @@ impl Worker {
     }
 
     /// What runs next here, if anything waits that this worker knows of.
-    #[inline]
+    #[inline(always)]
     fn pick(&'static self) -> Option<Chosen> {
         let own = &*self.own;
         // A plain load and store: the owner alone writes, the watcher reads.
@@ -285,28 +308,55 @@ impl Worker {
         if !self.inbox.is_empty() {
             self.take_inbox();
         }
-        if tick.is_multiple_of(GLOBAL_POLL_INTERVAL) {
+        if tick.is_multiple_of(GLOBAL_POLL_INTERVAL) || self.is_asked() {
             self.poll_slow_sources();
         }
-        if let Some(next) = own.next.take() {
+        let mut next = own.next.take();
+        if let Some(fibre) = next {
             // It inherits the slice. Two goroutines that ready each other would keep all others out, were it without
             // end.
-            if !self.is_slice_over() {
-                return Some(Chosen::Fibre(next));
+            if self.is_slice_over() {
+                self.queue(fibre);
+                next = None;
             }
-            own.run_queue.push(next);
+        }
+        self.queue_yielder();
+        if let Some(next) = next {
+            return Some(Chosen::Fibre(next));
         }
         own.slice.set(None);
-        own.calls.set(0);
-        let from_ring = || self.next_work().map(Chosen::Work);
-        let from_queue = || own.run_queue.pop().map(Chosen::Fibre);
-        // Not by the parity of `tick`, which choices of `next` advance too.
-        let ring_first = !own.ring_first.replace(!own.ring_first.get());
-        let chosen = if ring_first { from_ring().or_else(from_queue) } else { from_queue().or_else(from_ring) };
-        chosen.or_else(|| self.poll_local_sources())
+        own.pace.slice_begins();
+        let ring_is_older = |first: &Fibre| self.ring.holds_older_than(first.behind.get());
+        if own.run_queue.first().is_none_or(ring_is_older)
+            && let Some(work) = self.next_work()
+        {
+            return Some(Chosen::Work(work));
+        }
+        own.run_queue.pop().map(Chosen::Fibre).or_else(|| self.poll_local_sources())
     }
 
-    /// From the ring, or from the global queue: goroutines that keep yielding must not keep those out.
+    /// Queues a fibre behind all that is queued here.
+    #[inline]
+    fn queue(&self, fibre: &'static Fibre) {
+        fibre.behind.set(self.ring.tail() as u16);
+        self.own.run_queue.push(fibre);
+    }
+
+    /// Queues the goroutine that has yielded, if one has, behind all that is ready.
+    #[inline]
+    fn queue_yielder(&'static self) {
+        let Some(yielder) = self.own.yielder.get() else { return };
+        self.own.yielder.set(None);
+        if self.next_timer().is_some() {
+            self.yields_beside_timers();
+        }
+        if self.sched().has_global_work() {
+            self.take_global();
+        }
+        self.queue(yielder);
+    }
+
+    /// Takes work from the ring or, if the ring is empty, from the global queue.
     #[inline]
     fn next_work(&'static self) -> Option<Work> {
         if self.starts_family() {
@@ -321,9 +371,7 @@ impl Worker {
 
     #[cold]
     fn next_global(&'static self) -> Option<Work> {
-        if self.is_enabled() {
-            self.take_global(BATCH);
-        }
+        self.take_global();
         // SAFETY: this is the owner.
         unsafe { self.ring.pop() }
     }
@@ -341,20 +389,26 @@ impl Worker {
         }
     }
 
-    /// Where a worker looks once in a while, so that nothing waits for ever behind the rest.
+    /// Looks at every source of work that `pick` does not, so that nothing waits for ever; and trims spare stacks.
     #[cold]
     fn poll_slow_sources(&'static self) {
+        let asked = self.is_asked();
+        if asked && self.own.next.get().is_none() {
+            // A slice begins: its first call looks at the clock. (If `next` is set, `is_slice_over` does.)
+            self.asked.store(false, Ordering::Relaxed);
+            self.own.pace.look_soon();
+        }
         self.fire_timers();
         if netpoll::is_awaited() {
             netpoll::poll_now();
         }
-        if self.is_enabled() && self.sched().has_global_work() {
-            self.take_global(1);
+        if self.sched().has_global_work() {
+            self.take_global();
         }
         if !self.is_enabled() {
             self.empty_ring();
         }
-        if self.turns.load(Ordering::Relaxed).is_multiple_of(TRIM_INTERVAL) && self.wants_trim() {
+        if asked && self.wants_trim() {
             self.trim(system::now());
         }
     }
@@ -454,24 +508,30 @@ impl Worker {
 
     #[inline]
     pub(crate) fn enqueue(&'static self, fibre: &'static Fibre, why: ParkResult, front: bool) {
+        self.set_queued(fibre, why);
+        if !front {
+            self.queue(fibre);
+        } else if let Some(before) = self.own.next.replace(Some(fibre)) {
+            self.queue(before);
+        }
+    }
+
+    /// The caller puts the fibre into a queue of this worker.
+    #[inline]
+    pub(crate) fn set_queued(&self, fibre: &'static Fibre, why: ParkResult) {
         fibre.unparked.set(why);
         fibre.state.set(State::Queued);
         if fibre.observed.get() {
             self.stall.is_queued();
         }
         self.own.first_blocks.set(0);
-        if !front {
-            self.own.run_queue.push(fibre);
-        } else if let Some(before) = self.own.next.replace(Some(fibre)) {
-            self.own.run_queue.push(before);
-        }
     }
 
-    /// The running goroutine goes to the end of the run queue, and all others have a turn.
+    /// The running goroutine yields: all others that are ready here have a turn first.
     #[inline]
     pub(crate) fn requeue(&'static self, fibre: &'static Fibre) {
         fibre.state.set(State::Queued);
-        self.own.run_queue.push(fibre);
+        self.own.yielder.set(Some(fibre));
         fibre.suspend();
     }
 
@@ -512,11 +572,17 @@ impl Worker {
         self.enqueue(fibre, ParkResult::Unparked, true);
     }
 
-    fn take_global(&'static self, most: usize) {
-        for work in self.sched().pop_global(most) {
+    /// Takes this worker's share of the global queue, as far as the ring has room, unless `set_max_procs` has taken the
+    /// worker out.
+    #[cold]
+    fn take_global(&'static self) {
+        if !self.is_enabled() {
+            return;
+        }
+        for work in self.sched().pop_global(self.ring.room().min(BATCH)) {
             // SAFETY: this is the owner.
             if let Err(work) = unsafe { self.ring.push(work) } {
-                self.overflow(work);
+                self.overflow(work); // never, as the owner alone takes room
             }
         }
     }
@@ -534,15 +600,11 @@ impl Worker {
 
     /// Whether a started goroutine is queued here.
     pub(crate) fn has_started_work(&self) -> bool {
-        self.own.next.get().is_some() || !self.own.run_queue.is_empty()
+        self.own.next.get().is_some() || self.own.yielder.get().is_some() || !self.own.run_queue.is_empty()
     }
 
     /// Whether something is queued here. "Can the yield be skipped" must look at every queue.
     pub(crate) fn has_work(&self) -> bool {
-        self.own.next.get().is_some()
-            || !self.own.run_queue.is_empty()
-            || !self.ring.is_empty()
-            || !self.inbox.is_empty()
-            || self.sched().has_global_work()
+        self.has_started_work() || self.has_shared_work() || self.sched().has_global_work()
     }
 }
