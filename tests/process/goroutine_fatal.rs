@@ -14,12 +14,15 @@ use std::time::Duration;
 use sudog::context;
 use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
 use sudog::runtime::{
-    StackSizeIsFixed, SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking, set_stack_size,
+    Leaving, StackSizeIsFixed, SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking, set_stack_size,
 };
 use sudog::sync::{Mutex, Once, WaitGroup};
 use sudog::time::{sleep, sleep_async};
 use sudog::x::ErrGroup;
-use sudog::{Builder, OnPanic, block_on, blocking, go, run, spawn};
+use sudog::{
+    Builder, OnPanic, Placement, block_on, blocking, blocking_static, compute, go, go_async, run, scope, spawn,
+    spawn_async,
+};
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
@@ -58,6 +61,8 @@ fn main() {
         ("a_raised_limit_starts_a_thread_for_each_call", a_raised_limit_starts_a_thread_for_each_call),
         ("a_switch_hook_that_panics", a_switch_hook_that_panics),
         ("a_switch_hook_that_waits", a_switch_hook_that_waits),
+        ("a_switch_hook_that_starts_goroutines", a_switch_hook_that_starts_goroutines),
+        ("a_switch_hook_that_calls_run", a_switch_hook_that_calls_run),
     ];
     let child = std::env::var(CHILD).ok();
     // As the harness does: a word that a test's name must contain.
@@ -521,4 +526,66 @@ fn a_switch_hook_that_waits() {
         assert_eq!(output.status.signal(), Some(6), "{name}: {}", words(&output));
         assert!(words(&output).contains("fatal error: sudog: a switch hook must not wait"), "{}", words(&output));
     }
+}
+
+/// Each public way to start a goroutine, a task, or a call on another thread, and what the fatal error says.
+const STARTS: &[(&str, fn(), &str)] = &[
+    ("go", || go(|| ()), "start goroutines"),
+    ("go!", || sudog::go!(()), "start goroutines"),
+    ("spawn", || drop(spawn(|| ())), "start goroutines"),
+    ("Builder::go", || Builder::new().name("name").go(|| ()), "start goroutines"),
+    ("Builder::spawn", || drop(Builder::new().spawn(|| ())), "start goroutines"),
+    ("Placement::Here", || Builder::new().on(Placement::Here).go(|| ()), "start goroutines"),
+    ("Placement::First", || Builder::new().on(Placement::First).go(|| ()), "start goroutines"),
+    ("Placement::Worker", || Builder::new().on(Placement::Worker(0)).go(|| ()), "start goroutines"),
+    ("Scope::go", || scope(|s| s.go(|| ())), "start goroutines"),
+    ("Scope::spawn", || scope(|s| drop(s.spawn(|| ()))), "start goroutines"),
+    ("go_async", || go_async(async {}), "start goroutines"),
+    ("spawn_async", || drop(spawn_async(async {})), "start goroutines"),
+    ("WaitGroup::go", || Arc::new(WaitGroup::new()).go(|| ()), "start goroutines"),
+    ("ErrGroup::go", || ErrGroup::new().go(|| Ok::<_, Infallible>(())), "start goroutines"),
+    ("ErrGroup::try_go", || _ = ErrGroup::new().try_go(|| Ok::<_, Infallible>(())), "start goroutines"),
+    ("context::after_func", || drop(context::after_func(&canceled(), || ())), "start goroutines"),
+    ("blocking", || blocking(|| ()), "wait"),
+    ("blocking_static", || blocking_static(|| ()), "wait"),
+    ("compute", || compute(|| ()), "wait"),
+];
+
+fn canceled() -> context::Context {
+    let (ctx, cancel) = context::with_cancel(&context::background());
+    cancel.cancel();
+    ctx
+}
+
+fn start_as_told() {
+    let way = std::env::var("WAY").unwrap();
+    let (_, start, _) = STARTS.iter().find(|(name, ..)| *name == way).unwrap();
+    start();
+}
+
+fn a_switch_hook_that_starts_goroutines() {
+    let program = || {
+        let begins = SwitchHooks { enter: |_| start_as_told(), leave: |_| () };
+        // Comes after the destructors of the goroutine's locals.
+        let ends = SwitchHooks { enter: |_| (), leave: |why| (why == Leaving::Ends).then(start_as_told).unwrap_or(()) };
+        add_switch_hooks(if std::env::var("AT").unwrap() == "begin" { begins } else { ends }).unwrap();
+        run(|| spawn(|| ()).join().unwrap());
+    };
+    for at in ["begin", "end"] {
+        for (way, _, deed) in STARTS {
+            let output = in_a_child("a_switch_hook_that_starts_goroutines", &[("WAY", way), ("AT", at)], program);
+            let says = format!("fatal error: sudog: a switch hook must not {deed}\n");
+            assert_eq!(output.status.signal(), Some(6), "{way} at the {at}: {}", words(&output));
+            assert!(words(&output).contains(&says), "{way} at the {at}: {}", words(&output));
+        }
+    }
+}
+
+/// On a goroutine `run` starts no other, so a hook may call it.
+fn a_switch_hook_that_calls_run() {
+    let output = in_a_child("a_switch_hook_that_calls_run", &[], || {
+        add_switch_hooks(SwitchHooks { enter: |_| run(|| ()), leave: |_| () }).unwrap();
+        run(gosched);
+    });
+    assert!(output.status.success(), "{}", words(&output));
 }

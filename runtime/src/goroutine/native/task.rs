@@ -23,6 +23,7 @@ use crate::goroutine::native::builder::JoinHandle;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::signal::Signal;
 use crate::panics::drop_payload;
 use crate::sema::{WaitError, WaitLimit};
@@ -79,6 +80,7 @@ where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
 {
+    switch_hooks::forbid_start_in_hook();
     let Home { sched, epoch } = Home::here();
     sched.count_made();
     let name = sched.name_task();

@@ -99,9 +99,7 @@ pub(crate) struct FibreRef(NonNull<Fibre>);
 /// The calling goroutine, if it may switch.
 #[inline]
 pub(crate) fn current() -> Option<FibreRef> {
-    if switch_hooks::is_observed() {
-        switch_hooks::forbid_in_hook();
-    }
+    switch_hooks::forbid_wait_in_hook();
     switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
 }
 

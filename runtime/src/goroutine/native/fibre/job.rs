@@ -70,12 +70,13 @@ const fn is_inline<F>() -> bool {
     size_of::<F>() <= WORDS * size_of::<usize>() && align_of::<F>() <= align_of::<usize>()
 }
 
-/// Packs a closure.
+/// Packs the closure of a goroutine that a user starts.
 #[inline]
 pub(crate) fn pack<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
 where
     F: FnOnce() + Send + 'static,
 {
+    switch_hooks::forbid_start_in_hook();
     // SAFETY: it may go to any thread, and live for as long as it likes.
     unsafe { pack_unchecked(f, details, worker) }
 }
