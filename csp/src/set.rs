@@ -5,7 +5,7 @@ use std::time::Duration;
 use sudog_runtime::shim::system::thread::{self, ThreadId};
 
 use sudog_runtime::chan::Chan;
-use sudog_runtime::goroutine::{Builder, Placement, Scheduler, gosched, is_alone, sleep};
+use sudog_runtime::goroutine::{Builder, Placement, Scheduler, forbid_in_child, gosched, is_alone, sleep};
 
 /// Fibres with a thread of their own: the source's scheduler, which can be run again. A fibre that hangs when
 /// [`run`](ActiveSet::run) returns goes on in a later `run`, if that brings its partner. The set is emptied when it is
@@ -77,6 +77,7 @@ impl ActiveSet {
     ///
     /// A panic in a fibre ends the process, as in [`go`](fn@sudog_runtime::goroutine::go).
     pub fn run(&mut self, main: impl FnOnce() + Send + 'static) {
+        forbid_in_child();
         let done = Chan::new(0);
         self.jobs.send(Job { main: Box::new(main), done: done.clone() });
         done.recv();
@@ -110,6 +111,7 @@ impl Drop for ActiveSet {
     /// Unwinds the fibres that hang, and waits for their ends; unless one of them drops the set: then they end as they are
     /// unwound, after this call.
     fn drop(&mut self) {
+        forbid_in_child();
         self.jobs.close();
         if thread::current().id() != self.thread {
             self.ended.recv();

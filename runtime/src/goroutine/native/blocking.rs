@@ -21,6 +21,7 @@ use crate::goroutine::native::exit::OnPanic;
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current::{self, MustReturn};
 use crate::goroutine::native::fibre::loans::{self, What};
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::scheduler::{Sched, default_procs};
 use crate::goroutine::native::sched::stall;
 use crate::panics::drop_payload;
@@ -277,6 +278,7 @@ impl Pool {
     }
 
     fn submit(&'static self, call: Call) {
+        fork::forbid_in_child();
         let mut state = self.lock();
         state.calls.push_back(call);
         self.start_if_needed(state);

@@ -15,7 +15,7 @@ use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::{run, stack};
+use crate::goroutine::native::{fork, run, stack};
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 use crate::sema::{self, WaitError, WaitLimit, Wake};
@@ -190,6 +190,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 
 #[cold]
 fn start_elsewhere(work: Work, placement: Placement) {
+    fork::forbid_in_child();
     let home = Home::here();
     let sched = home.sched;
     let place = match placement {
@@ -317,6 +318,14 @@ impl<T> Packet<T> {
         }
     }
 
+    /// Ends a forked child that is about to wait for the result for ever.
+    #[inline]
+    fn forbid_wait_in_child(&self) {
+        if self.done.load(Ordering::Relaxed) == 0 {
+            fork::forbid_wait_in_child();
+        }
+    }
+
     /// The result, for the taker of the permit.
     fn take(&self) -> thread::Result<T> {
         // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
@@ -333,6 +342,7 @@ impl<T> JoinHandle<T> {
     /// its scheduler.
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
+        packet.forbid_wait_in_child();
         current::note_wait("join", std::ptr::null());
         sema::semacquire(&packet.done);
         packet.take()
@@ -365,6 +375,7 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn join_limited(&mut self, limit: &WaitLimit<'_>) -> Result<thread::Result<T>, WaitError> {
         let packet = self.packet.as_ref().expect("joined once");
+        packet.forbid_wait_in_child();
         current::note_wait("join", std::ptr::null());
         sema::semacquire_limited(&packet.done, sema::Order::Fifo, limit)?;
         let packet = self.packet.take().expect("looked at above");

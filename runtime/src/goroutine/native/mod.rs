@@ -14,6 +14,7 @@ mod blocking;
 mod builder;
 mod exit;
 mod fibre;
+mod fork;
 mod locals;
 pub(crate) mod netpoll;
 mod run;
@@ -51,6 +52,8 @@ pub use alarm::deferred::{Alarm, Home, alarm};
 pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;
+#[doc(hidden)]
+pub use fork::{forbid_in_child, mark_children};
 #[doc(hidden)]
 pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]

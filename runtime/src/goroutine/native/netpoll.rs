@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::goroutine::native::alarm::alarms::Awaited;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fork;
 
 /// What polls.
 pub trait NetPoller: Sync {
@@ -56,6 +57,7 @@ impl NetWait {
     /// By the caller that will wait.
     #[must_use]
     pub fn begin() -> Self {
+        fork::forbid_in_child();
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
             // The others are never at rest: they end with main.
@@ -144,6 +146,7 @@ impl Drop for Holder {
 fn poll_by_thread() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
+        fork::mark_children();
         BY_THREAD.store(true, Ordering::Relaxed);
         let poll = || {
             let holder = loop {

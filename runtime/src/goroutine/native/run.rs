@@ -42,6 +42,9 @@ use crate::goroutine::native::time::AFTER_FUNC;
 /// Called from a goroutine it just calls `main`: what that starts belongs to the `run` around it, and does not end with
 /// this call.
 ///
+/// A process that [forks](crate::goroutine#what-a-forked-child-may-do) has no workers in the child: the child must exec, or
+/// exit.
+///
 /// If nothing can ever wake the main goroutine, the process ends with `fatal error: all goroutines are asleep -
 /// deadlock!`, status 2, and a list of them. That can be proven only on Linux, and only if every thread of the process
 /// is one of this runtime's.

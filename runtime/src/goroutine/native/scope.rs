@@ -26,6 +26,7 @@ use crate::goroutine::native::fibre::Unwinding;
 use crate::goroutine::native::fibre::current::{self, MustReturn};
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::loans::{self, Borrowers, What};
+use crate::goroutine::native::fork;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
@@ -143,6 +144,7 @@ impl State {
         if self.borrowers.pending.fetch_sub(1, Ordering::Acquire) == 1 {
             return;
         }
+        fork::forbid_wait_in_child();
         let _must_return = MustReturn::begin();
         current::note_wait("scope", std::ptr::null());
         waits(&|| sema::semacquire(&self.done));

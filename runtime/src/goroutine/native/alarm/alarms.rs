@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock, sysmon};
@@ -159,6 +160,7 @@ pub(crate) fn set_for_none(when: Instant, waker: Waker) -> Key {
 }
 
 fn put(when: Instant, alarm: Alarm) -> Place {
+    fork::forbid_in_child();
     sysmon::start();
     let number = current::worker().map_or(0, |worker| worker.index.load(Ordering::Relaxed) % SHARDS);
     let mut shard = lock_shard(number);

@@ -14,6 +14,7 @@ use async_task::Task;
 
 use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{current, job};
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{procs, spread, sysmon};
 use crate::goroutine::native::stack::overflow;
@@ -134,6 +135,7 @@ impl Sched {
     /// The one that `go` uses for threads that are no workers.
     pub(crate) fn background() -> &'static Self {
         static STARTED: OnceLock<()> = OnceLock::new();
+        fork::forbid_in_child();
         STARTED.get_or_init(|| {
             BACKGROUND.begin(default_procs());
             BACKGROUND.idle.open();
@@ -165,6 +167,7 @@ impl Sched {
     }
 
     fn spare() -> &'static Self {
+        fork::forbid_in_child();
         let new = || {
             SCHEDS.fetch_add(1, Ordering::Relaxed);
             &*Box::leak(Box::new(Self::new()))
@@ -234,6 +237,7 @@ impl Sched {
 
     /// Makes the calling thread a worker.
     pub(crate) fn enter(&'static self) -> &'static Worker {
+        fork::forbid_in_child();
         sysmon::start();
         loop {
             if let Some(epoch) = self.idle.join(!self.ends_at_rest()) {
@@ -397,6 +401,7 @@ impl Sched {
     /// False if no more are to be started, or can be.
     #[cold]
     fn start_worker(&'static self) -> bool {
+        fork::forbid_in_child();
         // The workers of a local scheduler come by themselves: it is never open.
         let Some((epoch, before)) = self.idle.expect(self.procs()) else { return false };
         let body = move || {
@@ -479,6 +484,7 @@ impl Sched {
     }
 
     fn submit_from_outside(&'static self, work: Work, epoch: u64, taken: impl FnOnce()) -> Result<(), Work> {
+        fork::forbid_in_child();
         self.global.submit(work, epoch, taken)?;
         self.wake_for_work();
         Ok(())
