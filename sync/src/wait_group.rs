@@ -393,6 +393,7 @@ mod go {
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::Arc;
 
+    use sudog_runtime::box_if_large;
     use sudog_runtime::goroutine::{Builder, Goexit};
 
     use super::WaitGroup;
@@ -481,6 +482,7 @@ mod go {
                 self.0.done();
             }
         }
+        box_if_large!(f: F as dyn FnOnce() + Send => start(group, builder, f));
         group.add(1);
         let task = Task(group);
         builder.go(move || {

@@ -16,6 +16,7 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use crate::box_if_large;
 use crate::goroutine::native::builder;
 use crate::goroutine::native::exit::OnPanic;
 use crate::goroutine::native::fibre::Fibre;
@@ -146,6 +147,11 @@ pub fn blocking_static<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static
     if current::current().is_none() {
         return f();
     }
+    elsewhere_static(f)
+}
+
+fn elsewhere_static<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(f: F) -> T {
+    box_if_large!(f: F as dyn FnOnce() -> T + Send => elsewhere_static(f));
     let (sender, handle) = builder::packet(OnPanic::Unwind);
     let call: Box<dyn FnOnce() + Send> = Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
     let sched = Sched::here();
@@ -231,6 +237,7 @@ pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 }
 
 fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, fibre: &'static Fibre, f: F) -> T {
+    box_if_large!(f: F as dyn FnOnce() -> T + Send + '_ => elsewhere(pool, fibre, f));
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
     let sched = Sched::here();

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::box_if_large;
 use crate::goroutine::native::alarm::deferred::Home;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
@@ -134,12 +135,8 @@ impl Builder {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
+        box_if_large!(f: F as dyn FnOnce() -> T + Send => self.spawn(f));
         let (sender, handle) = packet(self.details.on_panic);
-        if const { size_of::<F>() > LARGE } {
-            let f: Box<dyn FnOnce() -> T + Send> = Box::new(f);
-            self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
-            return handle;
-        }
         self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
         handle
     }
@@ -169,16 +166,9 @@ impl std::fmt::Debug for Builder {
     }
 }
 
-/// Closures of more bytes are boxed by the caller.
-const LARGE: usize = 1024;
-
 #[inline]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
-    if const { size_of::<F>() > LARGE } {
-        // On the way to its call a closure is moved a few times, on a stack that is not large.
-        let f: Box<dyn FnOnce() + Send> = Box::new(f);
-        return start(f, details, placement);
-    }
+    box_if_large!(f: F as dyn FnOnce() + Send => start(f, details, placement));
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) => {
             worker.count_made();

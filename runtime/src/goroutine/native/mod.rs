@@ -53,6 +53,8 @@ pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;
 #[doc(hidden)]
+pub use fibre::job::is_large;
+#[doc(hidden)]
 pub use fork::{forbid_in_child, mark_children};
 #[doc(hidden)]
 pub use netpoll::{NetPoller, NetWait, set_net_poller};

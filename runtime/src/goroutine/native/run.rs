@@ -4,6 +4,7 @@ use crate::shim::system::thread;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::box_if_large;
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::locals;
@@ -73,10 +74,11 @@ pub fn run<T>(main: impl FnOnce() -> T) -> T {
     run_with(main, Box::default())
 }
 
-pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) -> T {
+pub(crate) fn run_with<T, F: FnOnce() -> T>(main: F, details: Box<job::Details>) -> T {
     if current::worker().is_some() {
         return main();
     }
+    box_if_large!(main: F as dyn FnOnce() -> T + '_ => run_with(main, details));
     let sched = Sched::for_run();
     let worker = sched.enter();
     let result = on_worker(worker, main, as_main(details), || sched.idle.shut_down(), || ());

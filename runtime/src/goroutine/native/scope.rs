@@ -20,6 +20,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::box_if_large;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::Unwinding;
@@ -234,6 +235,7 @@ impl Builder {
     ///
     /// If it is placed on a worker that does not exist.
     pub fn go_scoped<'scope, F: FnOnce() + Send + 'scope>(self, scope: &'scope Scope<'scope, '_>, f: F) {
+        box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go_scoped(scope, f));
         let state = &scope.state;
         scope.start(self, move || {
             let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
@@ -260,6 +262,7 @@ impl Builder {
         T: Send + 'scope,
         F: FnOnce() -> T + Send + 'scope,
     {
+        box_if_large!(f: F as dyn FnOnce() -> T + Send + 'scope => self.spawn_scoped(scope, f));
         let state = &scope.state;
         let (sender, handle): (Sender<T>, _) = packet(OnPanic::Unwind);
         scope.start(self, move || {

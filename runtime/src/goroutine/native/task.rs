@@ -80,6 +80,11 @@ where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
 {
+    // The future is moved a few times until it is where it stays: see `box_if_large!`.
+    if const { job::is_large::<F>() } {
+        let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
+        return start(future, done);
+    }
     switch_hooks::forbid_start_in_hook();
     let Home { sched, epoch } = Home::here();
     sched.count_made();
