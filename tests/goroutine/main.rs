@@ -8,6 +8,7 @@ mod compute;
 mod csp;
 mod edges;
 mod fair;
+mod large;
 mod reclaim;
 mod safepoints;
 mod schedulers;

@@ -75,7 +75,7 @@ pub enum Placement {
 }
 
 impl Builder {
-    /// A goroutine without a name, with a stack of the default size (256 KiB), on any worker.
+    /// A goroutine without a name, with a stack of the [default size](crate::goroutine::set_stack_size), on any worker.
     pub fn new() -> Self {
         Self::default()
     }

@@ -50,9 +50,17 @@ pub fn forbid_in_child() {
 }
 
 /// [`forbid_in_child`], by a caller that waits for a goroutine. A worker that has been copied may still run that.
-#[inline]
+#[inline(always)]
 pub(crate) fn forbid_wait_in_child() {
-    if FORKED.load(Ordering::Relaxed) && current::worker().is_none() {
+    if FORKED.load(Ordering::Relaxed) {
+        die_unless_worker();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn die_unless_worker() {
+    if current::worker().is_none() {
         die();
     }
 }

@@ -74,11 +74,10 @@ pub fn run<T>(main: impl FnOnce() -> T) -> T {
     run_with(main, Box::default())
 }
 
-pub(crate) fn run_with<T, F: FnOnce() -> T>(main: F, details: Box<job::Details>) -> T {
+pub(crate) fn run_with<T>(main: impl FnOnce() -> T, details: Box<job::Details>) -> T {
     if current::worker().is_some() {
         return main();
     }
-    box_if_large!(main: F as dyn FnOnce() -> T + '_ => run_with(main, details));
     let sched = Sched::for_run();
     let worker = sched.enter();
     let result = on_worker(worker, main, as_main(details), || sched.idle.shut_down(), || ());
@@ -270,13 +269,14 @@ pub(crate) fn run_in_bubble<T>(
 
 /// Runs `main` as a goroutine of this worker, and the worker until it stops or its scheduler is over; then reclaims it.
 /// Calls `ended` when `main` has ended, and `over` before goroutines that are left are unwound.
-fn on_worker<T>(
+fn on_worker<T, F: FnOnce() -> T>(
     worker: &'static Worker,
-    main: impl FnOnce() -> T,
+    main: F,
     details: Box<job::Details>,
     ended: impl FnOnce(),
     over: impl FnOnce(),
 ) -> thread::Result<T> {
+    box_if_large!(main: F as dyn FnOnce() -> T + '_ => on_worker(worker, main, details, ended, over));
     let _stack = overflow::prepare_thread();
     let sched = worker.sched();
     let result = UnsafeCell::new(None);

@@ -106,7 +106,12 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// scope(|s| escaped = Some(s));
 /// ```
 #[track_caller]
-pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
+pub fn scope<'env, T, F>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    // `f` holds what it hands on to its goroutines.
+    box_if_large!(f: F as dyn for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T + '_ => scope(f));
     let state = State {
         borrowers: Borrowers::new(),
         done: AtomicU32::new(0),
@@ -200,6 +205,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Starts a goroutine, which may borrow what outlives the scope: [`go`](fn@crate::goroutine::go). Its panic becomes
     /// that of the scope.
     pub fn go<F: FnOnce() + Send + 'scope>(&'scope self, f: F) {
+        box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go(f));
         Builder::new().go_scoped(self, f);
     }
 
@@ -210,6 +216,7 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
         F: FnOnce() -> T + Send + 'scope,
     {
+        box_if_large!(f: F as dyn FnOnce() -> T + Send + 'scope => self.spawn(f));
         Builder::new().spawn_scoped(self, f)
     }
 
