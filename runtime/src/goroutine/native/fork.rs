@@ -65,7 +65,7 @@ fn die_unless_worker() {
     }
 }
 
-/// Not by [`fatal`](crate::fatal): standard error's lock may have been held as the process was forked.
+/// Not by [`fatal`](fn@crate::fatal): standard error's lock may have been held as the process was forked.
 #[cold]
 #[inline(never)]
 fn die() -> ! {
