@@ -21,6 +21,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use sudog_runtime::goroutine::forbid_in_child;
 use sudog_runtime::shim::{Mutex, mark};
 use sudog_runtime::{G, goroutine};
 
@@ -206,6 +207,7 @@ impl Set {
             mark("a set is at rest already");
             return;
         }
+        forbid_in_child();
         state.runner = Some(Runner(&raw const g));
         // SAFETY: a note without a holder.
         unsafe { sudog_runtime::note_wait("csp active set", ptr::null()) };

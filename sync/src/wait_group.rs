@@ -348,6 +348,7 @@ mod go {
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::Arc;
 
+    use sudog_runtime::box_if_large;
     use sudog_runtime::goroutine::{Builder, Goexit};
 
     use super::WaitGroup;
@@ -440,6 +441,7 @@ mod go {
                 self.0.done();
             }
         }
+        box_if_large!(f: F as dyn FnOnce() + Send => start(group, builder, f));
         group.add(1);
         let task = Task(group);
         builder.go(move || {

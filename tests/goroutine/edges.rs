@@ -4,7 +4,7 @@
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Wake as WakeTask, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 use sudog::context;
 use sudog::goroutine_local;
 use sudog::locks::capacitor::{Capacitor, Sliding};
@@ -29,7 +30,7 @@ use sudog::sync::{
     ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith, WaitGroup,
 };
 use sudog::time::{sleep, sleep_async};
-use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go, go_async, run, spawn};
+use sudog::{Builder, JoinHandle, LocalKey, OnPanic, Placement, block_on, go, go_async, run, spawn, spawn_async};
 use support::goroutine::{alone, one_worker, until};
 use support::{Watchdog, eventually};
 
@@ -138,6 +139,109 @@ fn a_second_value_may_use_locals_as_it_is_dropped() {
             assert_eq!(key.with(Cell::get), 1);
         }
         WITHIN.with(|within| assert!(within.get()));
+    });
+}
+
+/// A value in a goroutine-local, which counts its drops.
+struct Lent<'a>(Vec<u32>, &'a AtomicUsize);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, SeqCst);
+    }
+}
+
+thread_local! {
+    /// A coroutine of another library: it may outlive the goroutine in which it began.
+    static FOREIGN: RefCell<Option<Coroutine<(), (), ()>>> = const { RefCell::new(None) };
+}
+
+/// Begins a coroutine that is suspended while it uses a local, and leaves it in `FOREIGN`.
+fn suspend_inside(key: &'static LocalKey<Lent<'static>>) {
+    let mut foreign = Coroutine::new(move |yielder: &Yielder<(), ()>, ()| {
+        key.with(|value| {
+            // Runs too if the coroutine is dropped while it is suspended.
+            let _check = Then(|| {
+                assert_eq!(value.1.load(SeqCst), 0, "the value was dropped while it was lent");
+                assert_eq!(value.0, [1, 2, 3]);
+            });
+            yielder.suspend(());
+        });
+    });
+    assert!(matches!(foreign.resume(()), CoroutineResult::Yield(())));
+    FOREIGN.with(|place| *place.borrow_mut() = Some(foreign));
+}
+
+/// The frames of a coroutine of another library are not nested in those of the goroutine that began it.
+#[test]
+fn a_local_that_a_foreign_coroutine_uses_is_not_dropped() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    goroutine_local! {
+        static LENT: Lent<'static> = Lent(vec![1, 2, 3], &DROPS);
+    }
+    let _watchdog = Watchdog::new();
+    let resume = || {
+        let mut foreign = FOREIGN.take().unwrap();
+        assert_eq!(DROPS.load(SeqCst), 0, "the value was dropped while it was lent");
+        assert!(matches!(foreign.resume(()), CoroutineResult::Return(())));
+    };
+    run(|| {
+        Builder::new().on(Placement::Here).spawn(|| suspend_inside(&LENT)).join().unwrap();
+        resume(); // in another goroutine
+        resume_in_next(&LENT, resume);
+    });
+    // A task's locals last for a poll.
+    one_worker(move || {
+        spawn_async(async { suspend_inside(&LENT) }).join().unwrap();
+        resume();
+    });
+    // The thread's own: `FOREIGN` is destroyed after the locals, as it was used first.
+    thread::spawn(|| {
+        FOREIGN.with(|_| ());
+        suspend_inside(&LENT);
+    })
+    .join()
+    .unwrap();
+    assert_eq!(DROPS.load(SeqCst), 0);
+}
+
+/// The goroutine that resumes has locals of its own, which are dropped as ever.
+fn resume_in_next(key: &'static LocalKey<Lent<'static>>, resume: impl Fn() + Copy + Send + 'static) {
+    static OWN: AtomicUsize = AtomicUsize::new(0);
+    goroutine_local! {
+        static OTHER: Lent<'static> = Lent(vec![], &OWN);
+    }
+    Builder::new().on(Placement::Here).spawn(move || suspend_inside(key)).join().unwrap();
+    let next = move || {
+        OTHER.with(|_| ());
+        resume();
+    };
+    Builder::new().on(Placement::Here).spawn(next).join().unwrap();
+    assert_eq!(OWN.load(SeqCst), 1);
+}
+
+/// A coroutine that has returned lends nothing, nor does one that is dropped before the goroutine ends.
+#[test]
+fn a_local_that_a_foreign_coroutine_has_used_is_dropped() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    goroutine_local! {
+        static LENT: Lent<'static> = Lent(vec![1, 2, 3], &DROPS);
+    }
+    let _watchdog = Watchdog::new();
+    run(|| {
+        for resumes in [true, false] {
+            let end = move || {
+                suspend_inside(&LENT);
+                let mut foreign = FOREIGN.take().unwrap();
+                if resumes {
+                    foreign.resume(());
+                }
+                drop(foreign);
+                assert_eq!(DROPS.load(SeqCst), 0);
+            };
+            spawn(end).join().unwrap();
+            assert_eq!(DROPS.swap(0, SeqCst), 1);
+        }
     });
 }
 

@@ -4,22 +4,28 @@
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, ExitStatus, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::task::{Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sudog::context;
-use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
+use sudog::csp::ActiveSet;
+use sudog::runtime::sema::{WaitLimit, Wake, semacquire, semrelease, waiters};
 use sudog::runtime::{
-    StackSizeIsFixed, SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking, set_stack_size,
+    Leaving, StackSizeIsFixed, SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking, set_stack_size,
 };
 use sudog::sync::{Mutex, Once, WaitGroup};
 use sudog::time::{sleep, sleep_async};
 use sudog::x::ErrGroup;
-use sudog::{Builder, OnPanic, block_on, blocking, go, run, spawn};
+use sudog::{
+    Builder, JoinHandle, OnPanic, Placement, block_on, blocking, compute, go, go_async, run, scope, spawn, spawn_async,
+};
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
@@ -62,6 +68,14 @@ fn main() {
         ("a_raised_limit_starts_a_thread_for_each_call", a_raised_limit_starts_a_thread_for_each_call),
         ("a_switch_hook_that_panics", a_switch_hook_that_panics),
         ("a_switch_hook_that_waits", a_switch_hook_that_waits),
+        ("a_switch_hook_that_starts_goroutines", a_switch_hook_that_starts_goroutines),
+        ("a_switch_hook_that_calls_run", a_switch_hook_that_calls_run),
+        ("a_forked_child_cannot_count_on_workers", a_forked_child_cannot_count_on_workers),
+        ("a_goroutine_that_forks_cannot_count_on_workers", a_goroutine_that_forks_cannot_count_on_workers),
+        ("what_a_forked_child_may_do", what_a_forked_child_may_do),
+        ("what_a_goroutine_that_forks_may_do", what_a_goroutine_that_forks_may_do),
+        ("a_child_returns_from_run", a_child_returns_from_run),
+        ("a_child_forked_before_the_runtime_may_do_all", a_child_forked_before_the_runtime_may_do_all),
     ];
     let child = std::env::var(CHILD).ok();
     // As the harness does: a word that a test's name must contain.
@@ -341,7 +355,8 @@ fn a_stack_overflow_has_a_name() {
     });
     assert_eq!(output.status.signal(), Some(libc_sigabrt()), "{}", words(&output));
     let words = words(&output);
-    assert!(words.contains("goroutine stack exceeds 262144-byte limit"), "{words}");
+    let size = if cfg!(debug_assertions) { 2 << 20 } else { 256 << 10 };
+    assert!(words.contains(&format!("goroutine stack exceeds {size}-byte limit")), "{words}");
     assert!(words.contains("\"diver\""), "{words}");
     assert!(words.contains("set_stack_size") && words.contains("Builder::stack_size"), "{words}");
 }
@@ -542,4 +557,281 @@ fn a_switch_hook_that_waits() {
         assert_eq!(output.status.signal(), Some(6), "{name}: {}", words(&output));
         assert!(words(&output).contains("fatal error: sudog: a switch hook must not wait"), "{}", words(&output));
     }
+}
+
+/// Each public way to start a goroutine, a task, or a call on another thread, and what the fatal error says.
+const STARTS: &[(&str, fn(), &str)] = &[
+    ("go", || go(|| ()), "start goroutines"),
+    ("go!", || sudog::go!(gosched()), "start goroutines"),
+    ("spawn", || drop(spawn(|| ())), "start goroutines"),
+    ("Builder::go", || Builder::new().name("name").go(|| ()), "start goroutines"),
+    ("Builder::spawn", || drop(Builder::new().spawn(|| ())), "start goroutines"),
+    ("Placement::Here", || Builder::new().on(Placement::Here).go(|| ()), "start goroutines"),
+    ("Placement::First", || Builder::new().on(Placement::First).go(|| ()), "start goroutines"),
+    ("Placement::Worker", || Builder::new().on(Placement::Worker(0)).go(|| ()), "start goroutines"),
+    ("Scope::go", || scope(|s| s.go(|| ())), "start goroutines"),
+    ("Scope::spawn", || scope(|s| drop(s.spawn(|| ()))), "start goroutines"),
+    ("go_async", || go_async(async {}), "start goroutines"),
+    ("spawn_async", || drop(spawn_async(async {})), "start goroutines"),
+    ("WaitGroup::go", || Arc::new(WaitGroup::new()).go(|| ()), "start goroutines"),
+    ("ErrGroup::go", || ErrGroup::new().go(|| Ok::<_, Infallible>(())), "start goroutines"),
+    ("ErrGroup::try_go", || _ = ErrGroup::new().try_go(|| Ok::<_, Infallible>(())), "start goroutines"),
+    ("context::after_func", || drop(context::after_func(&canceled(), || ())), "start goroutines"),
+    ("blocking", || blocking(|| ()), "wait"),
+    ("compute", || compute(|| ()), "wait"),
+];
+
+fn canceled() -> context::Context {
+    let (ctx, cancel) = context::with_cancel(&context::background());
+    cancel.cancel();
+    ctx
+}
+
+fn start_as_told() {
+    // What is started calls the hook again: without an end, if that is not forbidden.
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    if CALLS.fetch_add(1, Relaxed) > 100 {
+        return;
+    }
+    let way = std::env::var("WAY").unwrap();
+    let (_, start, _) = STARTS.iter().find(|(name, ..)| *name == way).unwrap();
+    start();
+}
+
+fn a_switch_hook_that_starts_goroutines() {
+    let program = || {
+        let begins = SwitchHooks { enter: |_| start_as_told(), leave: |_| () };
+        // Comes after the destructors of the goroutine's locals.
+        let ends = SwitchHooks { enter: |_| (), leave: |why| (why == Leaving::Ends).then(start_as_told).unwrap_or(()) };
+        add_switch_hooks(if std::env::var("AT").unwrap() == "begin" { begins } else { ends }).unwrap();
+        run(|| spawn(|| ()).join().unwrap());
+    };
+    for at in ["begin", "end"] {
+        for (way, _, deed) in STARTS {
+            let output = in_a_child("a_switch_hook_that_starts_goroutines", &[("WAY", way), ("AT", at)], program);
+            let says = format!("fatal error: sudog: a switch hook must not {deed}\n");
+            assert_eq!(output.status.signal(), Some(6), "{way} at the {at}: {}", words(&output));
+            assert!(words(&output).contains(&says), "{way} at the {at}: {}", words(&output));
+        }
+    }
+}
+
+/// On a goroutine `run` starts no other, so a hook may call it.
+fn a_switch_hook_that_calls_run() {
+    let output = in_a_child("a_switch_hook_that_calls_run", &[], || {
+        add_switch_hooks(SwitchHooks { enter: |_| run(|| ()), leave: |_| () }).unwrap();
+        run(gosched);
+    });
+    assert!(output.status.success(), "{}", words(&output));
+}
+
+const NO_THREADS: &str = "fatal error: sudog: a forked child has none of the runtime's threads";
+
+/// Forks, calls `f` in the child, and returns the status of the child, which has a minute.
+fn in_a_fork(f: impl FnOnce()) -> ExitStatus {
+    // SAFETY: the child calls what is safe; and where that is not what a child may do, this is what is tested.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: no precondition. A child that hangs dies of SIGALRM.
+        unsafe { libc::alarm(60) };
+        let ended = catch_unwind(AssertUnwindSafe(f));
+        // SAFETY: no precondition.
+        unsafe { libc::_exit(i32::from(ended.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a live place for an int.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    ExitStatus::from_raw(status)
+}
+
+/// What a child does, by name.
+type Deeds<F> = &'static [(&'static str, F)];
+
+/// Returns the deed that the variable names.
+fn chosen<T>(list: Deeds<T>) -> &'static T {
+    let way = std::env::var("WAY").unwrap();
+    &list.iter().find(|(name, _)| *name == way).unwrap().1
+}
+
+/// What the parent has made before it forks.
+struct Before {
+    goroutine: JoinHandle<()>,
+    waker: Waker,
+    set: ActiveSet,
+}
+
+fn a_forked_child_cannot_count_on_workers() {
+    const DEEDS: Deeds<fn(Before)> = &[
+        ("run", |_| run(|| ())),
+        ("go", |_| go(|| ())),
+        ("spawn", |_| drop(spawn(|| ()))),
+        ("Placement::Worker", |_| Builder::new().on(Placement::Worker(0)).go(|| ())),
+        ("Scope::go", |_| scope(|s| s.go(|| ()))),
+        ("go_async", |_| go_async(async {})),
+        ("WaitGroup::go", |_| Arc::new(WaitGroup::new()).go(|| ())),
+        ("ErrGroup::go", |_| ErrGroup::new().go(|| Ok::<_, Infallible>(()))),
+        ("JoinHandle::join", |before| before.goroutine.join().unwrap()),
+        ("JoinHandle::join_limited", |mut before| {
+            drop(before.goroutine.join_limited(&WaitLimit::until(Instant::now() + Duration::from_secs(3600))));
+        }),
+        ("Waker::wake", |before| before.waker.wake()),
+        ("sleep_async", |_| block_on(sleep_async(Duration::from_millis(1)))),
+        ("context::with_timeout", |_| {
+            let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+            block_on(ctx.done());
+        }),
+        ("context::after_func", |_| drop(context::after_func(&canceled(), || ()))),
+        ("ActiveSet::run", |mut before| before.set.run(|| ())),
+    ];
+    let program = || {
+        // A task that waits, and whose waker the parent has.
+        static WAKER: std::sync::Mutex<Option<Waker>> = std::sync::Mutex::new(None);
+        go_async(poll_fn(|cx| {
+            *WAKER.lock().unwrap() = Some(cx.waker().clone());
+            Poll::Pending
+        }));
+        let goroutine = spawn(|| sleep(Duration::from_secs(3600)));
+        let waker = loop {
+            if let Some(waker) = WAKER.lock().unwrap().take() {
+                break waker;
+            }
+            thread::yield_now();
+        };
+        let mut set = ActiveSet::new();
+        set.run(|| ());
+        let before = Before { goroutine, waker, set };
+        let status = in_a_fork(|| chosen(DEEDS)(before));
+        assert_eq!(status.signal(), Some(libc_sigabrt()), "{status}");
+        std::process::exit(0);
+    };
+    forks(DEEDS, program, "a_forked_child_cannot_count_on_workers", true);
+}
+
+/// Runs `program` in a process for each of the list.
+fn forks<T>(list: Deeds<T>, program: fn(), test: &str, dies: bool) {
+    for (way, _) in list {
+        let output = in_a_child(test, &[("WAY", way)], program);
+        assert!(output.status.success(), "{way}: {}", words(&output));
+        assert_eq!(words(&output).contains(NO_THREADS), dies, "{way}: {}", words(&output));
+    }
+}
+
+/// The child has the one worker on which it was forked, which may run what is there, and not wait.
+fn a_goroutine_that_forks_cannot_count_on_workers() {
+    const DEEDS: Deeds<fn()> = &[
+        ("sleep", || sleep(Duration::from_millis(1))),
+        ("join", || {
+            let never = AtomicU32::new(0);
+            spawn(move || semacquire(&never)).join().unwrap();
+        }),
+        ("blocking", || blocking(|| ())),
+        ("compute", || compute(|| ())),
+        ("another worker", || Builder::new().on(Placement::Worker(1)).go(|| ())),
+        ("sleep_async", || block_on(sleep_async(Duration::from_millis(1)))),
+    ];
+    let program = || {
+        run(|| {
+            blocking(|| ()); // its thread stays, and is not in the child
+            let status = in_a_fork(|| chosen(DEEDS)());
+            assert_eq!(status.signal(), Some(libc_sigabrt()), "{status}");
+        });
+        std::process::exit(0);
+    };
+    forks(DEEDS, program, "a_goroutine_that_forks_cannot_count_on_workers", true);
+}
+
+fn what_a_forked_child_may_do() {
+    const DEEDS: Deeds<fn()> = &[
+        ("exec", || assert!(Command::new("true").status().unwrap().success())),
+        ("a mutex", || {
+            let mutex = Mutex::new(0);
+            thread::scope(|s| {
+                (0..4).for_each(|_| _ = s.spawn(|| (0..1000).for_each(|_| *mutex.lock() += 1)));
+            });
+            assert_eq!(*mutex.lock(), 4000);
+        }),
+        ("a channel", || {
+            let (tx, rx) = sudog::chan::channel(0);
+            thread::scope(|s| {
+                s.spawn(move || (0..100).for_each(|n| tx.send(n).unwrap()));
+                assert_eq!(rx.iter().sum::<i32>(), 4950);
+            });
+        }),
+        ("a wait group, a once, a sleep", || {
+            let (group, once) = (WaitGroup::new(), Once::new());
+            group.add(2);
+            thread::scope(|s| {
+                (0..2).for_each(|_| {
+                    s.spawn(|| {
+                        once.do_(|| sleep(Duration::from_millis(1)));
+                        gosched();
+                        group.done();
+                    });
+                });
+                group.wait();
+            });
+        }),
+    ];
+    let program = || {
+        spawn(|| ()).join().unwrap();
+        let status = in_a_fork(|| chosen(DEEDS)());
+        assert!(status.success(), "{status}");
+        std::process::exit(0);
+    };
+    forks(DEEDS, program, "what_a_forked_child_may_do", false);
+}
+
+fn what_a_goroutine_that_forks_may_do() {
+    const DEEDS: &[(&str, fn())] =
+        &[("exec", || assert!(Command::new("true").status().unwrap().success())), ("gosched", gosched)];
+    let program = || {
+        let status = run(|| {
+            spawn(|| ()).join().unwrap();
+            in_a_fork(|| chosen(DEEDS)())
+        });
+        assert!(status.success(), "{status}");
+        std::process::exit(0);
+    };
+    forks(DEEDS, program, "what_a_goroutine_that_forks_may_do", false);
+}
+
+/// The end of `run` does not count on the other workers.
+fn a_child_returns_from_run() {
+    let output = in_a_child("a_child_returns_from_run", &[], || {
+        let pid = run(|| {
+            let others = [spawn(|| sleep(Duration::from_secs(3600))), spawn(|| sleep(Duration::from_secs(3600)))];
+            sleep(Duration::from_millis(1));
+            drop(others);
+            // SAFETY: no precondition. The child returns from `run`, and ends below.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: no precondition. A child that hangs dies of SIGALRM.
+                unsafe { libc::alarm(60) };
+            }
+            pid
+        });
+        if pid == 0 {
+            // SAFETY: no precondition.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is a live place for an int.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert!(ExitStatus::from_raw(status).success(), "{}", ExitStatus::from_raw(status));
+    });
+    assert!(output.status.success(), "{}", words(&output));
+}
+
+fn a_child_forked_before_the_runtime_may_do_all() {
+    let output = in_a_child("a_child_forked_before_the_runtime_may_do_all", &[], || {
+        let status = in_a_fork(|| {
+            assert_eq!(run(|| spawn(|| blocking(|| 41)).join().unwrap() + 1), 42);
+            spawn(|| sleep(Duration::from_millis(1))).join().unwrap();
+            block_on(sleep_async(Duration::from_millis(1)));
+        });
+        assert!(status.success(), "{status}");
+        // Nor does the parent know of it.
+        assert_eq!(run(|| spawn(|| 42).join().unwrap()), 42);
+    });
+    assert!(output.status.success(), "{}", words(&output));
 }

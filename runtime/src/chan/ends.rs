@@ -74,7 +74,7 @@ impl<T> Sender<T> {
     /// The value, if the channel is closed or no receiver is left; also if that comes while the send waits.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.0.send(value, None).map_err(|(_, value)| SendError(value))
+        self.0.send(value, None, |_, value| SendError(value))
     }
 
     /// Sends if that need not wait.
@@ -84,7 +84,7 @@ impl<T> Sender<T> {
     /// Why not, with the value.
     #[inline]
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
-        self.0.try_send(value).map_err(|(why, value)| match why {
+        self.0.try_send(value, |why, value| match why {
             NotSent::Closed => TrySendError::Closed(value),
             NotSent::Full | NotSent::TimedOut => TrySendError::Full(value),
         })
@@ -142,7 +142,7 @@ impl<T> Receiver<T> {
     /// The channel is closed, or no sender is left, and all values have been received.
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.0.recv(None).map_err(|_| RecvError)
+        self.0.recv(None, |_| RecvError)
     }
 
     /// Receives if a value is there, or a sender waits with one.
@@ -152,7 +152,7 @@ impl<T> Receiver<T> {
     /// Why there is no value.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        self.0.try_recv().map_err(|why| match why {
+        self.0.try_recv(|why| match why {
             NotReceived::Closed => TryRecvError::Closed,
             NotReceived::Empty | NotReceived::TimedOut => TryRecvError::Empty,
         })

@@ -158,7 +158,7 @@ impl<T> Chan<T> {
     #[doc(hidden)]
     pub fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
         let Some(core) = self.shared() else { return Err(value) };
-        core.try_send_quietly(value).map_err(|(_, value)| value)
+        core.try_send_quietly(value)
     }
 
     /// A view that only sends.
@@ -208,7 +208,8 @@ macro_rules! methods {
             pub fn send(&self, value: T) {
                 match self.shared() {
                     Some(core) => {
-                        if let Err((_, value)) = core.send(value, None) {
+                        // A box, as the panic does not matter, and the copies of a value that may be large do.
+                        if let Err(value) = core.send(value, None, |_, value| Box::new(value)) {
                             send_on_closed(value);
                         }
                     }
@@ -231,10 +232,11 @@ macro_rules! methods {
             #[track_caller]
             pub fn try_send(&self, value: T) -> Result<(), T> {
                 let Some(core) = self.shared() else { return Err(value) };
-                match core.try_send(value) {
+                let refused = |why, value| if why == NotSent::Closed { Err(Box::new(value)) } else { Ok(value) };
+                match core.try_send(value, refused) {
                     Ok(()) => Ok(()),
-                    Err((NotSent::Closed, value)) => send_on_closed(value),
-                    Err((_, value)) => Err(value),
+                    Err(Ok(value)) => Err(value),
+                    Err(Err(value)) => send_on_closed(value),
                 }
             }
 
@@ -301,7 +303,7 @@ macro_rules! methods {
             #[inline]
             pub fn recv(&self) -> Option<T> {
                 match self.shared() {
-                    Some(core) => core.recv(None).ok(),
+                    Some(core) => core.recv(None, |_| ()).ok(),
                     None => {
                         nothing_comes("chan receive (nil chan)", &WaitLimit::default());
                         None
@@ -317,7 +319,7 @@ macro_rules! methods {
             #[inline]
             pub fn try_recv(&self) -> Result<T, TryRecvError> {
                 let Some(core) = self.shared() else { return Err(TryRecvError::Empty) };
-                core.try_recv().map_err(|why| match why {
+                core.try_recv(|why| match why {
                     NotReceived::Closed => TryRecvError::Closed,
                     NotReceived::Empty | NotReceived::TimedOut => TryRecvError::Empty,
                 })

@@ -46,6 +46,6 @@ impl<P: RecvPort> Iterator for TryIter<'_, P> {
 
     #[inline]
     fn next(&mut self) -> Option<P::Item> {
-        self.0.core()?.try_recv().ok()
+        self.0.core()?.try_recv(|_| ()).ok()
     }
 }

@@ -29,11 +29,10 @@ pub(super) fn send<T>(core: Option<&Core<T>>, value: T, limit: &WaitLimit<'_>) -
     if limit.cancel.is_some() {
         return send_cancellable(core, value, limit);
     }
-    match core.send(value, limit.deadline) {
-        Ok(()) => Ok(()),
-        Err((NotSent::Closed, value)) => Err(Unsent::Closed(value)),
-        Err((NotSent::TimedOut | NotSent::Full, value)) => gave_up(value, WaitError::TimedOut),
-    }
+    core.send(value, limit.deadline, |why, value| match why {
+        NotSent::Closed => Unsent::Closed(value),
+        NotSent::TimedOut | NotSent::Full => Unsent::GaveUp(GaveUp { value, why: WaitError::TimedOut }),
+    })
 }
 
 /// Receives; on a nil channel it waits for the limit.
@@ -42,7 +41,7 @@ pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T
     if limit.cancel.is_some() {
         return recv_cancellable(core, limit);
     }
-    core.recv(limit.deadline).map_err(|why| match why {
+    core.recv(limit.deadline, |why| match why {
         NotReceived::Closed => Unreceived::Closed,
         NotReceived::TimedOut | NotReceived::Empty => Unreceived::GaveUp(WaitError::TimedOut),
     })

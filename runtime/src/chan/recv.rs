@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::core::{Core, Take};
-use super::raw::{Dir, Locked};
+use super::raw::{Dir, Locked, Peer};
 use super::waiters::{Outcome, Waiter};
 use crate::{G, Instant, ParkResult, goroutine};
 
@@ -16,16 +16,16 @@ pub(super) enum NotReceived {
 }
 
 impl<T> Core<T> {
-    /// Receives without waiting. Go's `select` with one receive and a `default`.
+    /// Receives without waiting. Go's `select` with one receive and a `default`. `failed` makes the error.
     #[inline]
-    pub(super) fn try_recv(&self) -> Result<T, NotReceived> {
+    pub(super) fn try_recv<E>(&self, failed: impl FnOnce(NotReceived) -> E) -> Result<T, E> {
         goroutine::safepoint();
         if self.is_closed_and_drained() {
-            return Err(NotReceived::Closed);
+            return Err(failed(NotReceived::Closed));
         }
         let state = self.raw.look();
         if state.is_empty_for_certain() {
-            return Err(if state.is_closed() { NotReceived::Closed } else { NotReceived::Empty });
+            return Err(failed(if state.is_closed() { NotReceived::Closed } else { NotReceived::Empty }));
         }
         let mut slot = MaybeUninit::uninit();
         let mut locked = self.raw.lock();
@@ -33,50 +33,51 @@ impl<T> Core<T> {
         let taken = unsafe { self.take(&mut locked, slot.as_mut_ptr()) };
         locked.unlock();
         match taken {
-            // SAFETY: there is a value, after `Got`.
             Take::Got(peer) => {
-                // Before the waking, which may panic: the value is dropped then.
-                // SAFETY: there is one, after `Got`.
-                let value = unsafe { slot.assume_init() };
-                if let Some(peer) = peer {
-                    // SAFETY: taken out here, and not used after.
-                    unsafe { peer.wake() };
-                }
-                Ok(value)
+                // SAFETY: there is a value, after `Got`; the peer was taken out here.
+                unsafe { wake_with(peer, slot.as_mut_ptr()) };
+                // SAFETY: there is a value, after `Got`; read once.
+                Ok(unsafe { slot.as_ptr().read() })
             }
-            Take::Empty => Err(NotReceived::Empty),
-            Take::Closed => Err(NotReceived::Closed),
+            Take::Empty => Err(failed(NotReceived::Empty)),
+            Take::Closed => Err(failed(NotReceived::Closed)),
         }
     }
 
-    /// Receives. Go's `chanrecv`.
+    /// Receives. Go's `chanrecv`. `failed` makes the error.
     #[inline]
-    pub(super) fn recv(&self, deadline: Option<Instant>) -> Result<T, NotReceived> {
+    pub(super) fn recv<E>(&self, deadline: Option<Instant>, failed: impl FnOnce(NotReceived) -> E) -> Result<T, E> {
         goroutine::safepoint();
+        let mut slot = MaybeUninit::uninit();
+        // SAFETY: room for one.
+        match unsafe { self.recv_to(slot.as_mut_ptr(), deadline) } {
+            // SAFETY: there is a value, after `Ok`; read once.
+            Ok(()) => Ok(unsafe { slot.as_ptr().read() }),
+            Err(why) => Err(failed(why)),
+        }
+    }
+
+    /// Receives to `to`.
+    ///
+    /// # Safety
+    ///
+    /// `to` has room for a value, which is there after `Ok`.
+    #[inline]
+    unsafe fn recv_to(&self, to: *mut T, deadline: Option<Instant>) -> Result<(), NotReceived> {
         if self.is_closed_and_drained() {
             return Err(NotReceived::Closed);
         }
-        let mut slot = MaybeUninit::uninit();
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; room for one.
-        match unsafe { self.take(&mut locked, slot.as_mut_ptr()) } {
+        // SAFETY: the lock is this channel's; room for one, by the contract.
+        match unsafe { self.take(&mut locked, to) } {
             Take::Got(peer) => {
                 locked.unlock();
-                // Before the waking, which may panic: the value is dropped then.
-                // SAFETY: there is one, after `Got`.
-                let value = unsafe { slot.assume_init() };
-                if let Some(peer) = peer {
-                    // SAFETY: taken out here, and not used after.
-                    unsafe { peer.wake() };
-                }
-                Ok(value)
+                // SAFETY: there is a value, after `Got`; the peer was taken out here.
+                unsafe { wake_with(peer, to) };
+                Ok(())
             }
-            Take::Empty => {
-                // SAFETY: the lock is this channel's; room for one.
-                unsafe { self.wait_to_recv(locked, slot.as_mut_ptr(), deadline) }?;
-                // SAFETY: there is one, after `Ok`.
-                Ok(unsafe { slot.assume_init() })
-            }
+            // SAFETY: the lock is this channel's; room for one, by the contract.
+            Take::Empty => unsafe { self.wait_to_recv(locked, to, deadline) },
             Take::Closed => {
                 locked.unlock();
                 Err(NotReceived::Closed)
@@ -129,6 +130,29 @@ impl<T> Core<T> {
             Outcome::Closed => Err(NotReceived::Closed),
             Outcome::Idle | Outcome::Queued => unreachable!("readied by no peer"),
         }
+    }
+}
+
+/// Wakes the peer that a receive has taken out. That may run user code: if it panics, the value is dropped.
+///
+/// # Safety
+///
+/// - `peer` is not used after this.
+/// - `value` has a value, which is gone after a panic.
+#[inline]
+unsafe fn wake_with<T>(peer: Option<Peer>, value: *mut T) {
+    struct DropOnPanic<T>(*mut T);
+    impl<T> Drop for DropOnPanic<T> {
+        fn drop(&mut self) {
+            // SAFETY: a value, by the contract of `wake_with`, which is being unwound.
+            unsafe { self.0.drop_in_place() };
+        }
+    }
+    if let Some(peer) = peer {
+        let guard = DropOnPanic(value);
+        // SAFETY: by the contract.
+        unsafe { peer.wake() };
+        std::mem::forget(guard);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sending by a thread or a goroutine.
 
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::task::Waker;
 
 use super::core::{Core, Offer};
@@ -17,53 +17,93 @@ pub(super) enum NotSent {
     TimedOut,
 }
 
+// Without optimisation each move of a value is a copy, which has its place in the frame of the function. So a value is moved
+// to a slot when it comes, and from there when it is refused, and what is in between has a pointer to it.
 impl<T> Core<T> {
-    /// Sends without waiting. Go's `select` with one send and a `default`.
+    /// Sends without waiting. Go's `select` with one send and a `default`. `refused` makes the error.
     #[inline]
-    pub(super) fn try_send(&self, value: T) -> Result<(), (NotSent, T)> {
+    pub(super) fn try_send<E>(&self, value: T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
         goroutine::safepoint();
-        if let Some(peer) = self.try_offer(value)? {
-            // SAFETY: taken out here, and not used after.
-            unsafe { peer.wake() };
+        let mut slot = MaybeUninit::<T>::uninit();
+        // SAFETY: room for one. (`MaybeUninit::new` moves the value three times more.)
+        unsafe { slot.as_mut_ptr().write(value) };
+        // SAFETY: the slot has a value, which is not used after `Ok`.
+        match unsafe { self.try_offer(slot.as_ptr()) } {
+            Ok(peer) => {
+                if let Some(peer) = peer {
+                    // SAFETY: taken out here, and not used after.
+                    unsafe { peer.wake() };
+                }
+                Ok(())
+            }
+            // SAFETY: the slot has its value still, and is not used after this.
+            Err(why) => unsafe { refuse(why, slot.as_ptr(), refused) },
         }
-        Ok(())
     }
 
     /// [`try_send`](Self::try_send) that runs no user code: it is no safepoint, and the waker of a task that receives is
     /// the caller's to wake. So the caller may hold a lock.
-    pub(super) fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, (NotSent, T)> {
-        let peer = self.try_offer(value)?;
-        // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
-        Ok(peer.and_then(|peer| unsafe { G::mark_ready(peer.g()) }))
+    pub(super) fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
+        let value = ManuallyDrop::new(value);
+        // SAFETY: there is a value, which is not used after `Ok`.
+        match unsafe { self.try_offer(&raw const *value) } {
+            // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
+            Ok(peer) => Ok(peer.and_then(|peer| unsafe { G::mark_ready(peer.g()) })),
+            Err(_) => Err(ManuallyDrop::into_inner(value)),
+        }
     }
 
     /// Sends if that need not wait: the receiver that must be woken, if one waited.
+    ///
+    /// # Safety
+    ///
+    /// `from` has a value. After `Ok` it is gone; else it is the caller's still.
     #[inline]
-    fn try_offer(&self, value: T) -> Result<Option<Peer>, (NotSent, T)> {
+    unsafe fn try_offer(&self, from: *const T) -> Result<Option<Peer>, NotSent> {
         if self.raw.look().is_full_for_certain() {
-            return Err((NotSent::Full, value));
+            return Err(NotSent::Full);
         }
-        let value = ManuallyDrop::new(value);
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; a value, which is not used after `Sent`.
-        let offer = unsafe { self.offer(&mut locked, &raw const *value) };
+        // SAFETY: the lock is this channel's; a value, by the contract.
+        let offer = unsafe { self.offer(&mut locked, from) };
         locked.unlock();
-        let why = match offer {
-            Offer::Sent(peer) => return Ok(peer),
-            Offer::Full => NotSent::Full,
-            Offer::Closed => NotSent::Closed,
-        };
-        Err((why, ManuallyDrop::into_inner(value)))
+        match offer {
+            Offer::Sent(peer) => Ok(peer),
+            Offer::Full => Err(NotSent::Full),
+            Offer::Closed => Err(NotSent::Closed),
+        }
     }
 
-    /// Sends. Go's `chansend`.
+    /// Sends. Go's `chansend`. `refused` makes the error.
     #[inline]
-    pub(super) fn send(&self, value: T, deadline: Option<Instant>) -> Result<(), (NotSent, T)> {
+    pub(super) fn send<E>(
+        &self,
+        value: T,
+        deadline: Option<Instant>,
+        refused: impl FnOnce(NotSent, T) -> E,
+    ) -> Result<(), E> {
         goroutine::safepoint();
-        let mut value = ManuallyDrop::new(value);
+        let mut slot = MaybeUninit::<T>::uninit();
+        // SAFETY: room for one.
+        unsafe { slot.as_mut_ptr().write(value) };
+        // SAFETY: the slot has a value, which is not used after `Ok` or a panic.
+        match unsafe { self.send_from(slot.as_mut_ptr(), deadline) } {
+            Ok(()) => Ok(()),
+            // SAFETY: the slot has its value still, and is not used after this.
+            Err(why) => unsafe { refuse(why, slot.as_ptr(), refused) },
+        }
+    }
+
+    /// Sends what is at `from`.
+    ///
+    /// # Safety
+    ///
+    /// `from` has a value. After `Ok`, or if this is unwound, it is gone; else it is the caller's still.
+    #[inline]
+    unsafe fn send_from(&self, from: *mut T, deadline: Option<Instant>) -> Result<(), NotSent> {
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; a value, which is not used after `Sent`.
-        match unsafe { self.offer(&mut locked, &raw const *value) } {
+        // SAFETY: the lock is this channel's; a value, by the contract.
+        match unsafe { self.offer(&mut locked, from) } {
             Offer::Sent(peer) => {
                 locked.unlock();
                 if let Some(peer) = peer {
@@ -72,16 +112,11 @@ impl<T> Core<T> {
                 }
                 Ok(())
             }
-            Offer::Full => {
-                // SAFETY: the lock is this channel's; a value, which is not used after `Ok` or a panic.
-                match unsafe { self.wait_to_send(locked, &raw mut *value, deadline) } {
-                    Ok(()) => Ok(()),
-                    Err(why) => Err((why, ManuallyDrop::into_inner(value))),
-                }
-            }
+            // SAFETY: the lock is this channel's; a value, which is not used after `Ok` or a panic, by the contract.
+            Offer::Full => unsafe { self.wait_to_send(locked, from, deadline) },
             Offer::Closed => {
                 locked.unlock();
-                Err((NotSent::Closed, ManuallyDrop::into_inner(value)))
+                Err(NotSent::Closed)
             }
         }
     }
@@ -124,6 +159,18 @@ impl<T> Core<T> {
             Outcome::Idle | Outcome::Queued => unreachable!("readied by no peer"),
         }
     }
+}
+
+/// Makes the error of a value that is not sent.
+///
+/// # Safety
+///
+/// `value` has a value, which is not used again.
+#[cold]
+#[inline(never)]
+unsafe fn refuse<T, E>(why: NotSent, value: *const T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
+    // SAFETY: by the contract.
+    Err(refused(why, unsafe { value.read() }))
 }
 
 /// A sender that is unwound while it waits: its value has been received, or is dropped.

@@ -39,6 +39,19 @@
 //! [`without_switching`]. `docs/goroutines.md` has the argument, and more of what to mind: `std`'s locks across a wait,
 //! waiting in destructors.
 //!
+//! # What a forked child may do
+//!
+//! A fork copies the calling thread alone: workers, and the threads for timers and for blocking calls, stay in the parent.
+//! So once the runtime has started a thread, which [`run`](fn@run) and the first [`go`](fn@go) do, a child may `exec` and
+//! exit. Each step in the child that counts on a thread of the runtime's is a fatal error: to call [`run`](fn@run), to
+//! start a goroutine from a thread, to join a goroutine that has not ended, to wait in a goroutine, to set an alarm.
+//! Locks, channels and wait groups go on working between the child's own threads, as far as no thread of the parent was in
+//! the middle of an operation on them. `std::process::Command`, a fork and exec, may be used at any time. A program that
+//! becomes a daemon forks before its first `run` or `go`: then nothing is forbidden. (Go has no fork without exec; tokio
+//! forbids this use of a runtime.)
+//!
+//! A child that is made by the system call itself (`clone`), not by the C library's `fork`, is not recognised.
+//!
 //! # Environment
 //!
 //! `SUDOG_CHECK_WAITS`, if it is set and not `0`, in builds with debug assertions: a goroutine that waits or yields

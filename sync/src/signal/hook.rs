@@ -12,6 +12,8 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sudog_runtime::goroutine;
+
 use super::kind::Signal;
 use super::relay::{Arrival, Relay, bit};
 
@@ -47,7 +49,9 @@ fn no_thread<T>(error: io::Error) -> T {
 
 /// Makes the pipe, and starts the thread that reads from it. Once, before the first handler is installed.
 pub(super) fn start(relay: fn()) {
+    goroutine::forbid_in_child(); // nothing would read from the pipe
     PIPE.get_or_init(|| {
+        goroutine::mark_children();
         let (read, write) = UnixStream::pair().unwrap_or_else(no_thread);
         // A handler does not wait: if there is no room, there is something to read.
         write.set_nonblocking(true).unwrap_or_else(no_thread);

@@ -19,7 +19,7 @@ use sudog_runtime::shim::system::{Mutex, MutexGuard};
 
 #[cfg(doc)]
 use sudog_runtime::goroutine;
-use sudog_runtime::goroutine::{Builder, Goexit};
+use sudog_runtime::goroutine::{Builder, Goexit, is_large};
 use sudog_runtime::panics::drop_payload;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, Wake, semacquire_limited, semrelease, try_semacquire};
 
@@ -346,6 +346,23 @@ impl ErrGroup {
 
     #[track_caller]
     fn start<F, E>(&self, token: Option<Token>, builder: Builder, f: F)
+    where
+        F: FnOnce() -> Result<(), E> + Send + 'static,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        if const { is_large::<F>() } {
+            // As `box_if_large!` does; but `E` may be no type for a `dyn` that is `'static`, so that is made for the call.
+            let f = Box::new(f);
+            let call = move || {
+                let f: Box<dyn FnOnce() -> Result<(), E> + '_> = f;
+                f()
+            };
+            return self.start_task(token, builder, call);
+        }
+        self.start_task(token, builder, f);
+    }
+
+    fn start_task<F, E>(&self, token: Option<Token>, builder: Builder, f: F)
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
         E: Into<Box<dyn error::Error + Send + Sync>>,

@@ -31,6 +31,8 @@ use sudog_runtime::shim::system::OnceLock;
 
 use sudog_runtime::Instant;
 #[cfg(all(unix, not(sudog_loom)))]
+use sudog_runtime::box_if_large;
+#[cfg(all(unix, not(sudog_loom)))]
 use sudog_runtime::chan::{Receiver, channel};
 #[cfg(all(unix, not(sudog_loom)))]
 use sudog_runtime::goroutine::go;
@@ -323,6 +325,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         E: Send + Sync + 'static,
         F: FnOnce() -> Result<V, E> + Send + 'static,
     {
+        box_if_large!(f: F as dyn FnOnce() -> Result<V, E> + Send => self.do_chan(key, f));
         let (tx, rx) = channel(1);
         // The caller may be gone, and not wait: a send that fails is no matter.
         let send = move |came: Came<K, V, E>| _ = tx.send(came.into_flight());

@@ -116,7 +116,11 @@ impl<T> Slot<T> {
     }
 
     pub(in crate::chan) fn new(value: T) -> Self {
-        Self { value: UnsafeCell::new(MaybeUninit::new(value)), full: Cell::new(true) }
+        let slot = Self::empty();
+        // SAFETY: room for one. (`MaybeUninit::new` moves the value three times more, without optimisation.)
+        unsafe { slot.value().write(value) };
+        slot.full.set(true);
+        slot
     }
 
     /// Where the value is.
@@ -133,8 +137,11 @@ impl<T> Slot<T> {
 
     /// Takes the value out, if there is one.
     pub fn take(&self) -> Option<T> {
-        // SAFETY: there is one, and it is taken once.
-        self.full.replace(false).then(|| unsafe { (*self.value.get()).assume_init_read() })
+        if !self.full.replace(false) {
+            return None;
+        }
+        // SAFETY: there is a value, and it is taken once.
+        Some(unsafe { self.value().read() })
     }
 
     /// The case of this slot in a select.
@@ -243,9 +250,9 @@ pub trait Case {
     /// The caller is its owner.
     unsafe fn drop_future(&self) {}
 
-    /// What it has come to, once it has been chosen.
+    /// Returns the result, once the case has been chosen. To be called once.
     #[track_caller]
-    fn output(self, closed: bool) -> Self::Output;
+    fn output(&self, closed: bool) -> Self::Output;
 }
 
 impl<P: RecvPort + ?Sized> Case for RecvCase<'_, P> {
@@ -257,7 +264,7 @@ impl<P: RecvPort + ?Sized> Case for RecvCase<'_, P> {
     }
 
     #[inline]
-    fn output(self, _closed: bool) -> P::Received {
+    fn output(&self, _closed: bool) -> P::Received {
         P::received(self.slot.take())
     }
 }
@@ -272,7 +279,7 @@ impl<P: SendPort + ?Sized> Case for SendCase<'_, P> {
 
     #[inline]
     #[track_caller]
-    fn output(self, closed: bool) -> P::Sent {
+    fn output(&self, closed: bool) -> P::Sent {
         let left = self.slot.take();
         debug_assert_eq!(left.is_some(), closed);
         P::sent(left.map_or(Ok(()), Err))
@@ -291,7 +298,7 @@ impl<P: SendPort + ?Sized> Case for SendFromCase<'_, '_, P> {
 
     #[inline]
     #[track_caller]
-    fn output(self, closed: bool) -> P::Sent {
+    fn output(&self, closed: bool) -> P::Sent {
         let left = self.slot.take();
         debug_assert_eq!(left.is_some(), closed);
         P::sent(left.map_or(Ok(()), Err))
@@ -325,7 +332,7 @@ impl<F: Future> Case for FutureCase<F> {
         unsafe { *self.future.get() = None };
     }
 
-    fn output(self, _closed: bool) -> F::Output {
+    fn output(&self, _closed: bool) -> F::Output {
         self.output.take().expect("it was ready when it was chosen")
     }
 }
@@ -361,9 +368,9 @@ pub trait CaseList {
     /// As there.
     unsafe fn drop_futures(&self);
 
-    /// What the chosen one has come to. The others are dropped, and so are their values.
+    /// Returns the result of the chosen case. To be called once. By reference, as a list may be large.
     #[track_caller]
-    fn output(self, chosen: Chosen) -> Self::Output;
+    fn output(&self, chosen: Chosen) -> Self::Output;
 }
 
 /// The chosen case is the first of a list, or in its rest.
@@ -402,7 +409,7 @@ impl CaseList for () {
 
     unsafe fn drop_futures(&self) {}
 
-    fn output(self, _chosen: Chosen) -> Never {
+    fn output(&self, _chosen: Chosen) -> Never {
         unreachable!("one of the cases was chosen")
     }
 }
@@ -438,17 +445,10 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
 
     #[inline]
     #[track_caller]
-    fn output(self, chosen: Chosen) -> Self::Output {
-        let (first, rest) = self;
+    fn output(&self, chosen: Chosen) -> Self::Output {
         match chosen.case {
-            0 => {
-                drop(rest);
-                Either::First(first.output(chosen.closed))
-            }
-            case => {
-                drop(first);
-                Either::Rest(rest.output(Chosen { case: case - 1, ..chosen }))
-            }
+            0 => Either::First(self.0.output(chosen.closed)),
+            case => Either::Rest(self.1.output(Chosen { case: case - 1, ..chosen })),
         }
     }
 }

@@ -121,9 +121,10 @@ impl<const N: usize, L: CaseList> Cases for StaticCases<N, L> {
     unsafe fn finish(&self, chosen: Chosen) -> L::Output {
         // SAFETY: by the contract.
         unsafe { self.list().drop_futures() };
-        // SAFETY: this is its owner, and nothing points to a case any more; what was pinned in it has been dropped.
-        let list = unsafe { (*self.list.get()).take() };
-        list.expect("not over before").output(chosen)
+        let output = self.list().output(chosen);
+        // SAFETY: this is the list's owner, and nothing points to a case any more; what was pinned in it has been dropped.
+        unsafe { *self.list.get() = None };
+        output
     }
 }
 

@@ -470,8 +470,14 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     #[inline]
     #[track_caller]
     pub fn wait(list: L) -> L::Output {
-        match Self::wait_limited(list, &WaitLimit::default()) {
-            Ok(output) => output,
+        if L::FUTURES {
+            return match Self::wait_limited(list, &WaitLimit::default()) {
+                Ok(output) => output,
+                Err(_) => unreachable!("no limit was set"),
+            };
+        }
+        match Self::choose(&list, &WaitLimit::default()) {
+            Ok(chosen) => list.output(chosen),
             Err(_) => unreachable!("no limit was set"),
         }
     }
@@ -480,7 +486,6 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     #[inline]
     #[track_caller]
     pub fn wait_limited(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
-        let () = Self::FITS;
         if L::FUTURES {
             #[cfg(all(unix, not(sudog_loom)))]
             return future::block_on(StaticCases::<N, L>::new(list), limit);
@@ -489,12 +494,19 @@ impl<const N: usize, L: CaseList> Static<N, L> {
                 assert!(!L::FUTURES, "a select waits for a future on Unix only; `select_async!` does everywhere")
             };
         }
+        let chosen = Self::choose(&list, limit)?;
+        Ok(list.output(chosen))
+    }
+
+    /// Does one of the cases, all of which are channels.
+    #[inline]
+    fn choose(list: &L, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
+        let () = Self::FITS;
         let (mut order, mut locks) = ([0; N], [0; N]);
         let mut waiters = [const { MaybeUninit::uninit() }; N];
         let mut cases = [CaseRef::NONE; N];
         list.describe(&mut cases);
-        let chosen = wait_select(&cases, Waiters::of(&mut waiters), &mut order, &mut locks, limit)?;
-        Ok(list.output(chosen))
+        wait_select(&cases, Waiters::of(&mut waiters), &mut order, &mut locks, limit)
     }
 
     /// One of the cases, if one is ready.

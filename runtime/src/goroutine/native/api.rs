@@ -247,7 +247,8 @@ pub fn set_max_procs(n: usize) -> usize {
 }
 
 /// How large the stacks of goroutines are that do not ask by [`Builder::stack_size`](crate::goroutine::Builder::stack_size):
-/// 256 KiB at first. To be called before the first goroutine starts.
+/// 256 KiB at first; in builds with debug assertions 2 MiB, as frames are larger there. To be called before the first
+/// goroutine starts.
 ///
 /// Stacks are addresses: memory comes when it is touched. So a larger one costs nothing until it is used, but for
 /// addresses, of which there are 4 TiB for all stacks together (on 32-bit systems 512 MiB: 1,900 stacks of 256 KiB). The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB

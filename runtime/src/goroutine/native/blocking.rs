@@ -17,7 +17,9 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use crate::box_if_large;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall;
 use crate::sema::{self, Wake};
@@ -158,6 +160,7 @@ pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 }
 
 fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
+    box_if_large!(f: F as dyn FnOnce() -> T + Send + '_ => elsewhere(pool, f));
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
     let sched = Sched::here();
@@ -196,6 +199,7 @@ impl Pool {
     }
 
     fn submit(&'static self, call: Call) {
+        fork::forbid_in_child();
         let mut state = self.lock();
         state.calls.push_back(call);
         self.start_if_needed(state);

@@ -10,13 +10,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::box_if_large;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::{run, stack};
+use crate::goroutine::native::{fork, run, stack};
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 use crate::sema::{self, WaitError, WaitLimit, Wake};
@@ -74,7 +75,7 @@ pub enum Placement {
 }
 
 impl Builder {
-    /// A goroutine without a name, with a stack of the default size (256 KiB), on any worker.
+    /// A goroutine without a name, with a stack of the [default size](crate::goroutine::set_stack_size), on any worker.
     pub fn new() -> Self {
         Self::default()
     }
@@ -137,12 +138,8 @@ impl Builder {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
+        box_if_large!(f: F as dyn FnOnce() -> T + Send => self.spawn(f));
         let (sender, handle) = packet(self.details.on_panic);
-        if const { size_of::<F>() > LARGE } {
-            let f: Box<dyn FnOnce() -> T + Send> = Box::new(f);
-            self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
-            return handle;
-        }
         self.go(move || sender.send(catch_unwind(AssertUnwindSafe(f))));
         handle
     }
@@ -172,17 +169,10 @@ impl std::fmt::Debug for Builder {
     }
 }
 
-/// Closures of more bytes are boxed by the caller.
-const LARGE: usize = 1024;
-
 #[inline]
 #[track_caller]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
-    if const { size_of::<F>() > LARGE } {
-        // On the way to its call a closure is moved a few times, on a stack that is not large.
-        let f: Box<dyn FnOnce() + Send> = Box::new(f);
-        return start(f, details, placement);
-    }
+    box_if_large!(f: F as dyn FnOnce() + Send => start(f, details, placement));
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) => {
             worker.count_made();
@@ -231,6 +221,7 @@ impl Place {
 
 #[cold]
 fn start_at(work: Work, place: Place) {
+    fork::forbid_in_child();
     let sched = Sched::here();
     sched.count_made();
     match place {
@@ -354,6 +345,14 @@ impl<T> Packet<T> {
         }
     }
 
+    /// Ends a forked child that is about to wait for the result for ever.
+    #[inline]
+    fn forbid_wait_in_child(&self) {
+        if self.done.load(Ordering::Relaxed) == 0 {
+            fork::forbid_wait_in_child();
+        }
+    }
+
     /// The result, for the taker of the permit.
     fn take(&self) -> thread::Result<T> {
         // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
@@ -373,6 +372,7 @@ impl<T> JoinHandle<T> {
     /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit).
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
+        packet.forbid_wait_in_child();
         current::note_wait("join", std::ptr::null());
         sema::semacquire(&packet.done);
         packet.take()
@@ -405,6 +405,7 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn join_limited(&mut self, limit: &WaitLimit<'_>) -> Result<thread::Result<T>, WaitError> {
         let packet = self.packet.as_ref().expect("joined once");
+        packet.forbid_wait_in_child();
         current::note_wait("join", std::ptr::null());
         sema::semacquire_limited(&packet.done, sema::Order::Fifo, limit)?;
         let packet = self.packet.take().expect("looked at above");

@@ -1,12 +1,19 @@
 //! Goroutine-locals: what `thread_local!` is to threads.
+//!
+//! Values are dropped only while no call of [`LocalKey::with`] is under way. The frames of one goroutine are nested, so at
+//! its end all its calls have returned, but for those in frames of another library's coroutine. Such a coroutine can be
+//! suspended inside `with`, leave its goroutine, and be resumed after that has ended. So the calls are counted, and values
+//! that are still lent at the end are leaked. (`std`'s `thread_local!` has no such count: a coroutine that outlives its
+//! thread's value reads freed memory.)
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::fibre::{Fibre, Locals};
 use crate::panics::drop_payload;
 use crate::shim::system;
 
@@ -58,22 +65,50 @@ pub struct LocalKey<T: 'static> {
     _place: u8,
 }
 
+/// The locals of a goroutine or of a thread. Freed only while `lent` is 0.
+#[derive(Default)]
+pub(crate) struct Locals {
+    /// The values, by the address of their key.
+    values: UnsafeCell<HashMap<usize, Box<dyn Any>>>,
+    /// Number of calls of `LocalKey::with` that use a value.
+    lent: Cell<usize>,
+}
+
+/// A value that a call of `LocalKey::with` uses.
+struct Lent {
+    value: NonNull<dyn Any>,
+    of: NonNull<Locals>,
+}
+
+impl Lent {
+    fn new(of: NonNull<Locals>, value: &dyn Any) -> Self {
+        // SAFETY: `of` are locals that have an owner, so they are alive; they are shared by reference only.
+        let lent = unsafe { &of.as_ref().lent };
+        lent.set(lent.get() + 1);
+        Self { value: NonNull::from(value), of }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: these locals are not freed while `lent` counts this value.
+        let lent = unsafe { &self.of.as_ref().lent };
+        lent.set(lent.get() - 1);
+    }
+}
+
 system::thread_local! {
     // Without a destructor, so that destructors can still use it.
     static OF_THREAD: Cell<Option<NonNull<Locals>>> = const { Cell::new(None) };
     static CLEANER: Cleaner = const { Cleaner };
 }
 
-/// Drops a thread's own, when it ends.
+/// Drops the locals of a thread when the thread ends.
 struct Cleaner;
 
 impl Drop for Cleaner {
     fn drop(&mut self) {
-        drop_rounds(|| {
-            let locals = OF_THREAD.take()?;
-            // SAFETY: from `Box::leak` below, and taken out: it has no other owner.
-            Some(unsafe { Box::from_raw(locals.as_ptr()) })
-        });
+        OF_THREAD.with(drop_rounds);
     }
 }
 
@@ -86,21 +121,24 @@ impl<T: 'static> LocalKey<T> {
     /// Calls `f` with the value of the calling goroutine, made now if this is the first time.
     ///
     /// The value is dropped when the goroutine ends, after its closure. `f` may wait, and the reference stays good: no
-    /// other goroutine can get at it.
+    /// other goroutine can get at the value.
     /// A destructor of a local may use locals, and makes them anew if they have been dropped; after eight rounds of
     /// that the rest is leaked.
+    ///
+    /// If a call has not returned when the goroutine ends, all values of the goroutine are leaked. That takes frames that
+    /// are not nested: a coroutine of another library that is suspended inside `f`.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
-        let value: *const dyn Any = match self.find() {
-            Some(value) => value,
+        let lent = match self.find() {
+            Some(lent) => lent,
             None => {
-                // Made outside of all borrows: `init` is user code, and may use other locals.
+                // Make the value outside of all borrows: `init` is user code, and may use other locals.
                 let value: Box<dyn Any> = Box::new((self.init)());
                 self.insert(value)
             }
         };
-        // SAFETY: boxed, and never removed before the goroutine, or the thread, is at its end; only shared references
-        // to it are ever made.
-        let value = unsafe { &*value };
+        // SAFETY: the value is boxed and stays in its map, which is not freed while `lent` counts this call; only shared
+        // references to the value are ever made.
+        let value = unsafe { lent.value.as_ref() };
         f(value.downcast_ref().expect("the key's address leads to the key's value"))
     }
 
@@ -108,19 +146,19 @@ impl<T: 'static> LocalKey<T> {
         std::ptr::from_ref(self).addr()
     }
 
-    fn find(&'static self) -> Option<*const dyn Any> {
-        with_locals(|locals| locals.get(&self.key()).map(|value| &raw const **value))
+    fn find(&'static self) -> Option<Lent> {
+        with_locals(|of, values| values.get(&self.key()).map(|value| Lent::new(of, &**value)))
     }
 
-    fn insert(&'static self, value: Box<dyn Any>) -> *const dyn Any {
+    fn insert(&'static self, value: Box<dyn Any>) -> Lent {
         let mut new = Some(value);
-        let value = with_locals(|locals| {
+        let lent = with_locals(|of, values| {
             // Should `init` have come here itself, the first value stays: it may have been lent.
-            let value = locals.entry(self.key()).or_insert_with(|| new.take().expect("put in once"));
-            &raw const **value
+            let value = values.entry(self.key()).or_insert_with(|| new.take().expect("put in once"));
+            Lent::new(of, &**value)
         });
         drop(new); // a second value, outside of all borrows: its destructor is user code
-        value
+        lent
     }
 }
 
@@ -130,44 +168,52 @@ impl<T> std::fmt::Debug for LocalKey<T> {
     }
 }
 
-/// `f` is ours: it runs no user code, so it does not unwind and comes back to no local.
-fn with_locals<R>(f: impl FnOnce(&mut Locals) -> R) -> R {
+/// Calls `f` with the caller's locals. `f` is ours: it runs no user code, so it does not unwind and comes back to no local.
+fn with_locals<R>(f: impl FnOnce(NonNull<Locals>, &mut HashMap<usize, Box<dyn Any>>) -> R) -> R {
+    let call = |place: &Cell<Option<NonNull<Locals>>>| {
+        let locals = place.get().unwrap_or_else(|| {
+            let new = NonNull::from(Box::leak(Box::default()));
+            place.set(Some(new));
+            new
+        });
+        // SAFETY: `place` owns these locals, so they are alive, and this thread alone uses them; no other reference to
+        // the map exists, as `f` comes back to no local.
+        f(locals, unsafe { &mut *locals.as_ref().values.get() })
+    };
     match current::fibre() {
-        Some(fibre) => {
-            let mut locals = fibre.locals.take().unwrap_or_default();
-            let result = f(&mut locals);
-            fibre.locals.set(Some(locals));
-            result
-        }
+        Some(fibre) => call(&fibre.locals),
         None => {
             _ = CLEANER.try_with(|_| ()); // to have it run; it does already if this fails
-            let locals = OF_THREAD.get().unwrap_or_else(|| NonNull::from(Box::leak(Box::default())));
-            OF_THREAD.set(Some(locals));
-            // SAFETY: leaked above, and not taken by the cleaner; `f` comes back to no local.
-            f(unsafe { &mut *locals.as_ptr() })
+            OF_THREAD.with(call)
         }
     }
 }
 
-/// Drops what a goroutine that has ended had.
+/// Drops the locals of a goroutine that has ended.
 #[inline]
 pub(crate) fn clear(fibre: &Fibre) {
-    if let Some(locals) = fibre.locals.take() {
-        fibre.locals.set(Some(locals));
-        drop_rounds(|| fibre.locals.take());
+    if fibre.locals.get().is_some() {
+        drop_rounds(&fibre.locals);
     }
 }
 
-/// A destructor may use locals, even make new ones. One that always does is given up on, as POSIX does with its own.
+/// Drops the locals in `place`. A destructor may use locals, even make new ones. One that always does is given up on, as
+/// POSIX does with its own.
 #[cold]
-fn drop_rounds(mut take: impl FnMut() -> Option<Box<Locals>>) {
+fn drop_rounds(place: &Cell<Option<NonNull<Locals>>>) {
     for _ in 0..ROUNDS {
-        let Some(locals) = take() else { return };
-        for (_, value) in *locals {
+        let Some(locals) = place.take() else { return };
+        // SAFETY: taken out of its place just now, so no call of `with` can find these locals any more; and they are alive.
+        if unsafe { locals.as_ref() }.lent.get() > 0 {
+            return; // leaked: a frame that has not returned uses a value
+        }
+        // SAFETY: `locals` came from `Box::leak`, and has no other owner. No value is lent, and none can be from now on.
+        let locals = unsafe { Box::from_raw(locals.as_ptr()) };
+        for (_, value) in locals.values.into_inner() {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
                 drop_payload(payload);
             }
         }
     }
-    std::mem::forget(take());
+    place.set(None); // leaked
 }

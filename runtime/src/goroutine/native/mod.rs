@@ -15,6 +15,7 @@ mod blocking;
 mod builder;
 mod exit;
 mod fibre;
+mod fork;
 mod locals;
 pub(crate) mod netpoll;
 mod run;
@@ -51,6 +52,10 @@ pub use tracing::PerGoroutine;
 pub use alarm::deferred::{Alarm, alarm};
 #[doc(hidden)]
 pub use fibre::current::{active_set, set_active_set};
+#[doc(hidden)]
+pub use fibre::job::is_large;
+#[doc(hidden)]
+pub use fork::{forbid_in_child, mark_children};
 #[doc(hidden)]
 pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]

@@ -22,6 +22,7 @@ use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::scheduler::Sched;
 
 /// What polls.
@@ -62,6 +63,7 @@ impl NetWait {
     /// By the caller that will wait.
     #[must_use]
     pub fn begin() -> Self {
+        fork::forbid_in_child();
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
             // A bubble waits for the event; the scheduler of the process is looked at by `is_awaited`.
@@ -159,6 +161,7 @@ impl Drop for Holder {
 fn poll_by_thread() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
+        fork::mark_children();
         BY_THREAD.store(true, Ordering::Relaxed);
         let poll = || {
             let holder = loop {

@@ -17,9 +17,11 @@ use std::marker::PhantomData;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::box_if_large;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fork;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
@@ -97,7 +99,12 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// scope(|s| escaped = Some(s));
 /// ```
 #[track_caller]
-pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
+pub fn scope<'env, T, F>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    // `f` holds what it hands on to its goroutines.
+    box_if_large!(f: F as dyn for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T + '_ => scope(f));
     let state = State {
         pending: AtomicUsize::new(1),
         done: AtomicU32::new(0),
@@ -128,6 +135,7 @@ impl State {
     fn wait(&self) {
         // Acquire: what the goroutines have done. The last one releases a permit, if it is not the owner.
         if self.pending.fetch_sub(1, Ordering::Acquire) != 1 {
+            fork::forbid_wait_in_child();
             current::note_wait("scope", std::ptr::null());
             sema::semacquire(&self.done);
         }
@@ -161,6 +169,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Starts a goroutine, which may borrow what outlives the scope: [`go`](fn@crate::goroutine::go). Its panic becomes
     /// that of the scope.
     pub fn go<F: FnOnce() + Send + 'scope>(&'scope self, f: F) {
+        box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go(f));
         Builder::new().go_scoped(self, f);
     }
 
@@ -171,6 +180,7 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
         F: FnOnce() -> T + Send + 'scope,
     {
+        box_if_large!(f: F as dyn FnOnce() -> T + Send + 'scope => self.spawn(f));
         Builder::new().spawn_scoped(self, f)
     }
 
@@ -199,6 +209,7 @@ impl Builder {
     /// If it is placed on a worker that does not exist.
     #[track_caller]
     pub fn go_scoped<'scope, F: FnOnce() + Send + 'scope>(self, scope: &'scope Scope<'scope, '_>, f: F) {
+        box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go_scoped(scope, f));
         let state = &scope.state;
         scope.start(self, move || {
             let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
@@ -226,6 +237,7 @@ impl Builder {
         T: Send + 'scope,
         F: FnOnce() -> T + Send + 'scope,
     {
+        box_if_large!(f: F as dyn FnOnce() -> T + Send + 'scope => self.spawn_scoped(scope, f));
         let state = &scope.state;
         let (sender, handle): (Sender<T>, _) = packet(OnPanic::Unwind);
         scope.start(self, move || {

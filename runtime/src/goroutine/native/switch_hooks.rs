@@ -135,11 +135,27 @@ pub(crate) fn observes_stalls() -> bool {
     OBSERVERS.load(Ordering::Relaxed) & STALLS != 0
 }
 
-/// The caller is in a hook, and would wait.
+/// Ends the process if the caller is in a hook. `deed` is what the caller is about to do.
 #[cold]
-pub(crate) fn forbid_in_hook() {
+fn forbid_in_hook(deed: &str) {
     if IN_HOOK.get() {
-        crate::fatal("sudog: a switch hook must not wait");
+        crate::fatal(&format!("sudog: a switch hook must not {deed}"));
+    }
+}
+
+/// Ends the process if the caller is in a hook, and is about to wait.
+#[inline(always)]
+pub(crate) fn forbid_wait_in_hook() {
+    if is_observed() {
+        forbid_in_hook("wait");
+    }
+}
+
+/// Ends the process if the caller is in a hook, and is about to start a goroutine or a task.
+#[inline(always)]
+pub(crate) fn forbid_start_in_hook() {
+    if is_observed() {
+        forbid_in_hook("start goroutines");
     }
 }
 
@@ -156,7 +172,7 @@ pub(crate) fn enters(fibre: &Fibre, why: Entering) {
 
 #[cold]
 pub(crate) fn leaves(fibre: &Fibre, why: Leaving) {
-    forbid_in_hook();
+    forbid_in_hook("wait");
     let observers = OBSERVERS.load(Ordering::Relaxed);
     if observers & HOOKS != 0 {
         let mut all: [Option<&SwitchHooks>; HOOKS_SET.len()] = [None; _];

@@ -22,6 +22,7 @@ use crate::goroutine::native::builder::JoinHandle;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::signal::Signal;
 use crate::panics::drop_payload;
 use crate::sema::{WaitError, WaitLimit};
@@ -78,6 +79,12 @@ where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
 {
+    // The future is moved a few times until it is where it stays: see `box_if_large!`.
+    if const { job::is_large::<F>() } {
+        let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
+        return start(future, done);
+    }
+    switch_hooks::forbid_start_in_hook();
     let sched = Sched::here();
     sched.count_made();
     let future = ManuallyDrop::new(future);

@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::{bubble, clock, sysmon};
 use crate::panics::drop_payload;
 
@@ -113,6 +114,7 @@ pub(crate) fn set_by_system(when: Instant, waker: Waker) -> Key {
 }
 
 fn put(when: Instant, waker: Waker) -> Place {
+    fork::forbid_in_child();
     sysmon::start();
     let number = current::worker().map_or(0, |worker| worker.index % SHARDS);
     let mut shard = lock_shard(number);

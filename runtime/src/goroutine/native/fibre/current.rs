@@ -13,7 +13,7 @@ use crate::goroutine::native::sched::{bubble, clock};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::inbox::Chain;
-use crate::{Instant, ParkResult, fatal, shim};
+use crate::{Instant, ParkResult, shim};
 
 struct Current {
     worker: Cell<Option<&'static Worker>>,
@@ -92,9 +92,7 @@ pub(crate) struct FibreRef(NonNull<Fibre>);
 /// The calling goroutine, if it may switch.
 #[inline]
 pub(crate) fn current() -> Option<FibreRef> {
-    if switch_hooks::is_observed() {
-        switch_hooks::forbid_in_hook();
-    }
+    switch_hooks::forbid_wait_in_hook();
     switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
 }
 

@@ -64,12 +64,35 @@ const fn is_inline<F>() -> bool {
     size_of::<F>() <= WORDS * size_of::<usize>() && align_of::<F>() <= align_of::<usize>()
 }
 
-/// Packs a closure.
+/// Whether a closure or future is too large to be moved on a goroutine's stack: see [`box_if_large!`](crate::box_if_large).
+#[must_use]
+pub const fn is_large<F>() -> bool {
+    size_of::<F>() > 1024
+}
+
+/// Boxes a closure that is too large to be moved on a goroutine's stack, and returns the result of a call with that box.
+///
+/// On the way to its call a closure is moved a few times: into other closures, into a job, out of it. Without optimisation
+/// each move is a copy on the stack. So a function that starts a goroutine, or calls a closure on another thread, begins
+/// with this macro: `box_if_large!(f: F as dyn FnOnce() + Send => start(f))`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! box_if_large {
+    ($f:ident: $F:ty as $Dyn:ty => $call:expr) => {
+        if const { $crate::goroutine::is_large::<$F>() } {
+            let $f: ::std::boxed::Box<$Dyn> = ::std::boxed::Box::new($f);
+            return $call;
+        }
+    };
+}
+
+/// Packs the closure of a goroutine that a user starts.
 #[inline]
 pub(crate) fn pack<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
 where
     F: FnOnce() + Send + 'static,
 {
+    switch_hooks::forbid_start_in_hook();
     // SAFETY: it may go to any thread, and live for as long as it likes.
     unsafe { pack_unchecked(f, details, worker) }
 }

@@ -30,9 +30,7 @@ pub(crate) mod pool;
 pub(crate) mod wait_check;
 
 use crate::shim::system::atomic::{AtomicU32, AtomicU64};
-use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
-use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
@@ -42,7 +40,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
-use crate::goroutine::native::locals;
+use crate::goroutine::native::locals::{self, Locals};
 use crate::goroutine::native::run;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
@@ -97,11 +95,9 @@ pub(crate) struct Fibre {
     /// Tells the type of the closure, if stalls are reported.
     pub(crate) origin: Cell<fn() -> &'static str>,
     pub(crate) wait: Cell<Wait>,
-    pub(crate) locals: Cell<Option<Box<Locals>>>,
+    /// The goroutine's locals, which this fibre owns.
+    pub(crate) locals: Cell<Option<NonNull<Locals>>>,
 }
-
-/// Goroutine-locals, by the address of their key.
-pub(crate) type Locals = HashMap<usize, Box<dyn Any>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {

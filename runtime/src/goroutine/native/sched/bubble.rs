@@ -30,6 +30,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
+use crate::box_if_large;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current::FibreRef;
 use crate::goroutine::native::fibre::{current, job};
@@ -156,6 +157,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
+    box_if_large!(main: F as dyn FnOnce() -> T + Send => run(main));
     let told = Arc::new((AtomicU32::new(0), Mutex::new(None)));
     let tells = told.clone();
     let tell = move |at_rest| {

@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job::Job;
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{procs, sysmon};
 use crate::goroutine::native::stack::overflow;
@@ -61,6 +62,7 @@ impl Sched {
     /// The scheduler of the process.
     pub(crate) fn process() -> &'static Self {
         static STARTED: OnceLock<()> = OnceLock::new();
+        fork::forbid_in_child();
         STARTED.get_or_init(|| {
             PROCESS.procs.store(procs::default_procs().min(MAX_WORKERS), Ordering::Relaxed);
             PROCESS.begin();
@@ -206,6 +208,7 @@ impl Sched {
     /// False if no more are to be started, or can be.
     #[cold]
     fn start_worker(&'static self) -> bool {
+        fork::forbid_in_child();
         let Some(before) = self.idle.expect(self.procs()) else { return false };
         let body = move || {
             let _stack = overflow::prepare_thread();
@@ -231,6 +234,7 @@ impl Sched {
         match current::worker() {
             Some(worker) if ptr::eq(worker.sched(), self) => worker.submit(work),
             _ => {
+                fork::forbid_in_child();
                 self.push_global([work]);
                 self.wake_for_work();
             }

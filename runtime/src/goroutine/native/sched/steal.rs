@@ -19,6 +19,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::goroutine::native::fork;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Worker};
 use crate::goroutine::native::sched::{bubble, sysmon};
@@ -63,6 +64,7 @@ impl Worker {
     /// a searcher then: a worker that runs goroutines and counts as searching would keep all others asleep.
     #[cold]
     pub(crate) fn wait_for_work(&'static self) -> Rest {
+        fork::forbid_in_child();
         self.looking.store(true, Ordering::Relaxed);
         let mut spin = SPIN;
         let rest = loop {

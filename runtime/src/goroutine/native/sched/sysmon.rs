@@ -16,6 +16,7 @@ use std::ptr;
 use std::sync::PoisonError;
 
 use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::fork;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::deadlock;
@@ -31,6 +32,7 @@ static ROUSED: Condvar = Condvar::new();
 pub(crate) fn start() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
+        fork::mark_children();
         stall::start();
         // Without it goroutines run all the same, less fairly: nothing to die for.
         let _ = system::thread::Builder::new().name("sudog-watcher".into()).spawn(watch);

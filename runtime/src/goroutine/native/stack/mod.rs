@@ -39,7 +39,12 @@ use crate::shim::{AtomicU32, Mutex, Ordering};
 pub(crate) mod memory;
 
 /// What a stack has unless the program says otherwise: usable bytes, header and colour included.
-pub(crate) const DEFAULT_SIZE: usize = 256 << 10;
+///
+/// In builds with debug assertions as much as `std` gives a thread. Without optimisation each move of a value is a copy with
+/// a place of its own in a frame, so frames are several times as large: `tx.send(value).unwrap()` has six places for
+/// `value`. Memory still comes page by page, as it is touched. (The unit tests count with the size of other builds.)
+pub(crate) const DEFAULT_SIZE: usize =
+    if cfg!(all(debug_assertions, target_pointer_width = "64", not(test))) { 2 << 20 } else { 256 << 10 };
 /// The bytes of [`PooledStack::header`].
 pub(crate) const HEADER: usize = 256;
 /// The alignment of [`PooledStack::header`].

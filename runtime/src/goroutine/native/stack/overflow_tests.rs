@@ -7,6 +7,7 @@ use std::process::Output;
 use corosensei::Coroutine;
 
 use super::*;
+use crate::goroutine::native::stack::DEFAULT_SIZE;
 use crate::goroutine::native::stack::tests::child;
 use crate::goroutine::native::stack::{self, PooledStack};
 
@@ -59,10 +60,12 @@ fn an_overflow_names_the_goroutine() {
         install(describe);
         return overflow(None, NAME.len());
     };
-    let says = "runtime: goroutine stack exceeds 262144-byte limit\n\
-                goroutine 7 \"the one that recurs\" [running]\n\
-                fatal error: stack overflow\n";
-    assert_end(&out, libc::SIGABRT, says);
+    let says = format!(
+        "runtime: goroutine stack exceeds {DEFAULT_SIZE}-byte limit\n\
+         goroutine 7 \"the one that recurs\" [running]\n\
+         fatal error: stack overflow\n"
+    );
+    assert_end(&out, libc::SIGABRT, &says);
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn a_thread_of_others_has_an_alternate_stack_too() {
         }
         return;
     };
-    assert_end(&out, libc::SIGABRT, "runtime: goroutine stack exceeds 262144-byte limit\n");
+    assert_end(&out, libc::SIGABRT, &format!("runtime: goroutine stack exceeds {DEFAULT_SIZE}-byte limit\n"));
 }
 
 #[test]
