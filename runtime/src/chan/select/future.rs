@@ -26,6 +26,7 @@ use super::case::{CaseList, CaseRef};
 use super::order::Order;
 use super::{Chosen, Polled, Selecting, Waiters, try_each, try_one};
 use crate::G;
+use crate::chan::raw::wake_all;
 use crate::chan::waiters::{Claim, Waiter};
 use crate::shim::mark;
 
@@ -188,22 +189,28 @@ impl<C: Cases> SelectFuture<C> {
         unsafe { self.cases.finish(chosen) }
     }
 
+    /// `Queued(n)`, and readied: does the case that a peer has chosen.
+    ///
     /// # Safety
     ///
     /// It is `Queued(n)` and has been readied.
     #[track_caller]
     unsafe fn finish(&self, n: usize) -> C::Output {
         // SAFETY: queued with these; readied.
-        let outcome = unsafe {
+        let (chosen, peers) = unsafe {
             self.with_queued(n, |select, waiters| {
                 select.leave_all(waiters);
-                select.outcome(waiters, &self.claim)
+                let Ok((case, waiter)) = select.taken_by(waiters, &self.claim) else { unreachable!("it has no limit") };
+                let (closed, peers) = select.cases[case].settle_task(waiter);
+                (Chosen { case, closed }, peers)
             })
         };
-        match outcome {
-            Ok(chosen) => self.over(Polled { chosen, peer: None }),
-            Err(_) => unreachable!("it has no limit"),
-        }
+        // Before the peers are woken, as in `over`.
+        self.stage.set(Stage::Over);
+        // SAFETY: taken out just now, and not used after.
+        unsafe { wake_all(peers) };
+        // SAFETY: this is its owner, no case is queued, and the stage says that this is the first time.
+        unsafe { self.cases.finish(chosen) }
     }
 
     /// Leaves the queues; the result, if a peer has been faster.
@@ -288,7 +295,7 @@ impl<C: Cases> SelectFuture<C> {
             }
             // SAFETY: pinned, and `drop` takes it out of the queues before its memory can be used for something else, and
             // waits for the `ready`; room for as many as the cases; `Apart`, so in no queue.
-            unsafe { select.queue_all(Waiters(waiters), &raw const self.g, &raw const self.claim) };
+            unsafe { select.queue_all(Waiters(waiters), &raw const self.g, &raw const self.claim, true) };
             self.stage.set(Stage::Queued(n));
             select.unlock_all();
             None
