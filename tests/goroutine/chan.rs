@@ -636,6 +636,263 @@ proptest! {
     }
 }
 
+/// A closed channel is at its end when the value of a task that has not been polled has been received, and then for good: by
+/// every form of a receive that waits when the channel is closed, or comes later.
+#[test]
+fn a_closed_channel_is_not_at_its_end_while_a_task_has_a_value() {
+    let _watchdog = Watchdog::new();
+    type Form = fn(&Chan<u32>) -> Option<u32>;
+    let forms: &[Form] = &[
+        Chan::recv,
+        |ch| ch.recv_timeout(Duration::from_secs(60)).unwrap(),
+        |ch| ch.try_recv().ok(),
+        |ch| ch.iter().next(),
+        |ch| ch.try_iter().next(),
+        |ch| block_on(ch.recv_async()),
+        |ch| block_on(next(&mut pin!(RecvStream::new(ch)))),
+        |ch| ch.recv_limited(&WaitLimit { deadline: None, cancel: Some(&Cancel::new()) }).unwrap(),
+        |ch| {
+            select! {
+                recv(ch) -> value => value,
+                recv(Chan::<u32>::nil()) => unreachable!(),
+            }
+        },
+        |ch| {
+            select! {
+                recv(ch) -> value => value,
+                default => None,
+            }
+        },
+        |ch| {
+            select! {
+                recv(ch) -> value => value,
+                recv(Chan::<u32>::new(0)) => unreachable!(),
+                future(std::future::pending::<()>()) => unreachable!(),
+            }
+        },
+        |ch| {
+            let mut select = Select::new();
+            select.recv(ch, |value| value).recv(Chan::<u32>::new(0), |_| unreachable!());
+            select.wait()
+        },
+        |ch| {
+            block_on(async {
+                select_async! {
+                    recv(ch) -> value => value,
+                    default(Duration::from_secs(60)) => unreachable!(),
+                }
+            })
+        },
+    ];
+    for (i, form) in forms.iter().enumerate() {
+        for capacity in [0, 1] {
+            // It comes when the channel is closed.
+            let ch = Chan::new(capacity);
+            let mut task = Box::pin(ch.recv_async());
+            assert!(poll(task.as_mut()).is_pending());
+            ch.send(1);
+            ch.close();
+            assert_eq!(form(&ch), Some(1), "form {i}");
+            assert_eq!((form(&ch), poll(task.as_mut())), (None, Poll::Ready(None)), "form {i}");
+            // It waits when the channel is closed, if it is one that waits; the task is dropped after that.
+            let ch = Chan::new(capacity);
+            let mut task = Box::pin(ch.recv_async());
+            assert!(poll(task.as_mut()).is_pending());
+            ch.send(2);
+            let waits = ![2, 4, 9].contains(&i);
+            thread::scope(|s| {
+                let receiver = s.spawn(|| form(&ch));
+                if waits {
+                    eventually(|| ch.waiting_receivers() == 1);
+                    ch.close();
+                    assert_eq!(receiver.join().unwrap(), Some(2), "form {i}");
+                } else {
+                    assert_eq!(receiver.join().unwrap(), None, "form {i}");
+                    ch.close();
+                    drop(task);
+                    assert_eq!(form(&ch), Some(2), "form {i}");
+                }
+            });
+            assert_eq!(ch.recv(), None);
+        }
+    }
+}
+
+/// Values that are given back are received in the order of their sends, before those of the buffer, in whatever order the
+/// futures are dropped.
+#[test]
+fn values_that_are_given_back_keep_their_order() {
+    let _watchdog = Watchdog::new();
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let ch = Chan::new(2);
+        let mut tasks = [(); 3].map(|()| Some(Box::pin(ch.recv_async())));
+        tasks.iter_mut().flatten().for_each(|task| assert!(poll(task.as_mut()).is_pending()));
+        (1..=5).for_each(|n| ch.send(n));
+        order.into_iter().for_each(|i| tasks[i] = None);
+        ch.close();
+        assert_eq!(ch.iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5], "{order:?}");
+    }
+}
+
+/// A task that gives up its send again and again, and sends each number until it has been sent: each is received once. To a
+/// buffer by a send, which has sent nothing if it is dropped; without a buffer by a permit.
+#[test]
+fn a_loop_that_sends_again_sends_each_value_once() {
+    let _watchdog = Watchdog::new();
+    const COUNT: usize = 2000;
+    for (capacity, by_permit) in [(0, true), (1, true), (16, true), (1, false), (16, false)] {
+        let received = run(|| {
+            let (tx, rx) = channel(capacity);
+            let receiver = spawn_async(async move {
+                let mut received = Vec::new();
+                while let Ok(value) = rx.recv_async().await {
+                    received.push(value);
+                    if value % 5 == 0 {
+                        yield_once().await;
+                    }
+                }
+                received
+            });
+            let sender = spawn_async(async move {
+                let mut turn = 0;
+                for n in 0..COUNT {
+                    let sent = loop {
+                        turn += 1;
+                        // Dropped after it has been polled once or twice.
+                        let polls = turn % 3;
+                        if by_permit {
+                            if let Some(permit) = polled_at_most(polls, tx.reserve_async()).await {
+                                break permit.send(n);
+                            }
+                        } else if let Some(sent) = polled_at_most(polls, tx.send_async(n)).await {
+                            break sent;
+                        }
+                    };
+                    sent.unwrap();
+                }
+            });
+            sender.join().unwrap();
+            receiver.join().unwrap()
+        });
+        assert_eq!(received, (0..COUNT).collect::<Vec<_>>(), "capacity {capacity}");
+    }
+}
+
+/// Gives way to the other tasks once.
+async fn yield_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The output of a future, or `None` if it is not ready when it has been polled once more than so many times. Before it is
+/// dropped others run, so that a peer may do its part.
+async fn polled_at_most<F: Future>(more: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    for _ in 0..=more {
+        let polled = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+        if let Poll::Ready(output) = polled {
+            return Some(output);
+        }
+        yield_once().await;
+    }
+    None
+}
+
+/// What a permit promises, and what becomes of a place that is not used.
+#[test]
+fn permits() {
+    let _watchdog = Watchdog::new();
+    // A slot of a buffer.
+    let (tx, rx) = channel(1);
+    let permit = tx.try_reserve().unwrap();
+    assert!(tx.try_reserve().is_none());
+    assert_eq!(tx.try_send(1), Err(TrySendError::Full(1)));
+    permit.send(2).unwrap();
+    assert_eq!((tx.len(), rx.try_recv()), (1, Ok(2)));
+    // Without a buffer one place: the value stays until it is received.
+    let (tx, rx) = channel(0);
+    let permit = tx.try_reserve().unwrap();
+    assert!(tx.try_reserve().is_none());
+    permit.send(3).unwrap();
+    assert!((tx.len(), tx.try_reserve().is_none()) == (1, true));
+    assert_eq!(rx.recv(), Ok(3));
+    // A place that is given up goes on: to a reservation, to a thread, to a task.
+    let (tx, rx) = channel(1);
+    let permit = tx.try_reserve().unwrap();
+    let mut reserve = Box::pin(tx.reserve_async());
+    assert!(poll(reserve.as_mut()).is_pending());
+    drop(permit);
+    let Poll::Ready(permit) = poll(reserve.as_mut()) else { panic!("it has a place") };
+    thread::scope(|s| {
+        s.spawn(|| tx.send(4).unwrap());
+        eventually(|| tx.waiting_senders() == 1);
+        drop(permit);
+        assert_eq!(rx.recv(), Ok(4));
+    });
+    let permit = tx.try_reserve().unwrap();
+    let mut send = Box::pin(tx.send_async(5));
+    assert!(poll(send.as_mut()).is_pending());
+    permit.send(6).unwrap();
+    assert_eq!(rx.recv(), Ok(6));
+    assert_eq!(rx.try_recv(), Err(TryRecvError::Empty), "the task has a place, and has not been polled");
+    assert_eq!((poll(send.as_mut()), rx.recv()), (Poll::Ready(Ok(())), Ok(5)));
+    // Closed.
+    let permit = tx.try_reserve().unwrap();
+    let mut reserve = Box::pin(tx.reserve_async());
+    assert!(poll(reserve.as_mut()).is_pending());
+    tx.close();
+    assert_eq!(rx.recv(), Err(RecvError));
+    assert_eq!(permit.send(7), Err(SendError(7)));
+    let Poll::Ready(permit) = poll(reserve.as_mut()) else { panic!("a closed channel lets no one wait") };
+    assert_eq!(permit.send(8), Err(SendError(8)));
+    assert_eq!(tx.try_reserve().unwrap().send(9), Err(SendError(9)));
+    assert_eq!(rx.recv(), Err(RecvError));
+    let ch = Chan::<u32>::new(1);
+    let permit = ch.try_reserve().unwrap();
+    ch.close();
+    assert_eq!(text(&*catch_unwind(AssertUnwindSafe(|| permit.send(1))).unwrap_err()), "send on closed channel");
+    // Nil.
+    let nil = Chan::<u32>::nil();
+    assert!(nil.try_reserve().is_none());
+    assert!(poll(pin!(nil.reserve_async())).is_pending());
+}
+
+/// A place that becomes free goes to the one who has waited the longest, thread or task.
+#[test]
+fn senders_get_their_places_in_the_order_of_their_coming() {
+    let _watchdog = Watchdog::new();
+    for thread_first in [true, false] {
+        let (tx, rx) = channel(1);
+        tx.send(0).unwrap();
+        let mut send = Box::pin(tx.send_async(1));
+        thread::scope(|s| {
+            if !thread_first {
+                assert!(poll(send.as_mut()).is_pending());
+            }
+            s.spawn(|| tx.send(2).unwrap());
+            eventually(|| tx.waiting_senders() == if thread_first { 1 } else { 2 });
+            if thread_first {
+                assert!(poll(send.as_mut()).is_pending());
+            }
+            assert_eq!(rx.recv(), Ok(0));
+            // The task sends when it is polled.
+            assert_eq!(poll(send.as_mut()).is_ready(), !thread_first);
+            assert_eq!(rx.recv(), Ok(if thread_first { 2 } else { 1 }));
+            if thread_first {
+                assert!(poll(send.as_mut()).is_ready());
+            }
+            assert_eq!(rx.recv(), Ok(if thread_first { 1 } else { 2 }));
+        });
+    }
+}
+
 // Each value once.
 
 /// Threads that send and receive in every form, give up, close, and go away.
