@@ -3,7 +3,7 @@
 //! | stage | its waiters | on poll | on drop |
 //! |---|---|---|---|
 //! | `Apart` | are in no queue | tries each case, futures too; locks all, polls the cases, queues: `Queued` | the values of sends are dropped |
-//! | `Queued` | are in their queues, but those that a peer has taken | registers the waker; readied: leaves the queues, `Over`. Not readied, with futures: takes the claim, leaves the queues, `Apart`, and as there | leaves the queues; a receive that was given a value gives it back |
+//! | `Queued` | are in their queues, but those that a peer has taken | registers the waker; readied: leaves the queues, `Over`. Not readied, with futures: takes the claim, leaves the queues, `Apart`, and as there | leaves the queues; a receive that was given a value gives it back, a send that was given a place gives it up |
 //! | `Over` | are in no queue | panics | nothing |
 //!
 //! A future is polled only while no waiter is queued: else the future could become ready while a peer does a case, and
@@ -130,8 +130,9 @@ impl<const N: usize, L: CaseList> Cases for StaticCases<N, L> {
 
 /// Does the first of several cases that can be done: what [`select_async!`](crate::select_async) awaits.
 ///
-/// It may be dropped at any time, and has done nothing then: a value that it had just been given goes to the next
-/// receiver. Once it has been polled it must be polled again when its waker is woken, or dropped.
+/// It may be dropped at any time, and has done nothing then, but that a receiver may have taken the value of a send without
+/// a buffer: what [`RecvFuture`](crate::chan::RecvFuture) and [`SendFuture`](crate::chan::SendFuture) promise holds for its cases. Once it has been polled it must be
+/// polled again when its waker is woken, or dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct SelectFuture<C: Cases> {
     cases: C,
