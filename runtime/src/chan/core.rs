@@ -200,8 +200,8 @@ impl<T> Core<T> {
         })
     }
 
-    /// Sends by a place that is reserved. Peers to wake: a receiver, and what has got a place instead. `Full`: the channel
-    /// has no capacity, and the receiver has left.
+    /// Sends to a place that is reserved. Returns the peers to wake: a receiver, and a sender that has got the place instead.
+    /// `Full`: the channel has no capacity, and no receiver waits.
     ///
     /// # Safety
     ///
@@ -253,8 +253,8 @@ impl<T> Core<T> {
         locked.word += ONE;
     }
 
-    /// What a task that was readied has received: the value that it holds, which is moved to `to`. If the channel is
-    /// closed, the task looks once more: another receiver may have taken that value, and another value may be there.
+    /// Finishes the receive of a task that was readied: the value that the task holds, in the slot `to`, is the task's now. A
+    /// task that holds none looks once more: the channel is closed, and another value may be there.
     ///
     /// # Safety
     ///
@@ -270,9 +270,9 @@ impl<T> Core<T> {
         unsafe { self.take(locked, to) }
     }
 
-    /// A receiver that was readied will return nothing. What it has been given goes to the next receiver, or stays in the
-    /// channel. Of a goroutine that is unwound, a value is dropped if the channel is closed: others may have been told that
-    /// no more will come.
+    /// Undoes the receive of a waiter that was readied and will return nothing: a value that the waiter has been given goes
+    /// to the next receiver, or stays in the channel. The value of a goroutine that is unwound is dropped if the channel is
+    /// closed, as others may have been told that no more values come.
     ///
     /// # Safety
     ///

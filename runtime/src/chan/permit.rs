@@ -36,13 +36,9 @@ impl<'a, P: SendPort> Permit<'a, P> {
     pub(super) fn try_new(port: &'a P) -> Option<Self> {
         let core = port.core()?;
         let mut locked = core.raw.lock();
-        let closed = locked.state().is_closed();
-        let has_place = !closed && locked.has_place();
-        if has_place {
-            locked.reserve(true);
-        }
+        let reserved = locked.try_reserve();
         locked.unlock();
-        (closed || has_place).then_some(Self { port, has_place })
+        reserved.map(|has_place| Self { port, has_place })
     }
 
     /// Sends, without waiting. Returns what a send returns: an error with the value, if the channel has been closed.
@@ -123,23 +119,20 @@ impl<'a, P: SendPort> ReserveFuture<'a, P> {
         Poll::Ready(Permit { port: self.port, has_place })
     }
 
-    /// Joins the queue, if there is no place.
+    /// Reserves a place, or joins the queue if there is none. `Some(false)`: the channel is closed.
     ///
     /// # Safety
     ///
     /// The stage is `Apart`. This is pinned, and its `drop` leaves the queue.
     unsafe fn try_or_queue(&self, core: &Core<P::Item>) -> Option<bool> {
         let mut locked = core.raw.lock();
-        let closed = locked.state().is_closed();
-        let has_place = !closed && locked.has_place();
-        if has_place {
-            locked.reserve(true);
-        } else if !closed {
+        let reserved = locked.try_reserve();
+        if reserved.is_none() {
             // SAFETY: `Apart`, by the contract; nothing uses the slot of a waiter in this queue.
             unsafe { self.wait.queue(&mut locked, Dir::Reserve, std::ptr::null_mut()) };
         }
         locked.unlock();
-        (closed || has_place).then_some(has_place)
+        reserved
     }
 }
 

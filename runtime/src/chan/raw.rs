@@ -58,8 +58,8 @@ pub(super) const MAX_LEN: usize = usize::MAX / ONE;
 pub(super) struct Raw {
     word: AtomicUsize,
     capacity: usize,
-    /// How many values a send that reserved nothing may fill the channel up to: the capacity without the reserved places.
-    /// Changed under the lock, as the two below.
+    /// The capacity without the reserved places: a send that reserved nothing finds room while `len` is less. Changed under
+    /// the lock, as are the two fields below.
     limit: Cell<usize>,
     /// Number of places that are reserved.
     reserved: Cell<usize>,
@@ -320,7 +320,7 @@ impl<'a> Locked<'a> {
         self.word |= HELD;
     }
 
-    /// The value in the slot of a waiter whose outcome is `Held` is no longer the channel's.
+    /// Takes a waiter out of the list of those that hold a value. The value in the waiter's slot is no longer the channel's.
     ///
     /// # Safety
     ///
@@ -334,8 +334,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Takes the oldest value that a task holds away from that task, which looks once more when it is polled: the slot that
-    /// has the value.
+    /// Takes the oldest value that a task holds away from that task, which looks once more when it is polled. Returns the
+    /// slot that has the value.
     pub(super) fn take_held(&mut self) -> Option<*mut ()> {
         // SAFETY: the lock is held; a waiter that is `Held` is alive until it has had the lock.
         let waiter = unsafe { self.raw.held.first()?.as_ref() };
@@ -355,6 +355,17 @@ impl<'a> Locked<'a> {
         self.state().len() + self.raw.reserved.get() < self.raw.capacity.max(1)
     }
 
+    /// Reserves a place, if there is one. `Some(false)`: the channel is closed.
+    pub(super) fn try_reserve(&mut self) -> Option<bool> {
+        if self.state().is_closed() {
+            return Some(false);
+        }
+        self.has_place().then(|| {
+            self.reserve(true);
+            true
+        })
+    }
+
     /// Reserves a place, or frees a reserved one.
     pub(super) fn reserve(&mut self, reserved: bool) {
         let n = if reserved { self.raw.reserved.get() + 1 } else { self.raw.reserved.get() - 1 };
@@ -362,7 +373,7 @@ impl<'a> Locked<'a> {
         self.raw.limit.set(self.raw.capacity.saturating_sub(n));
     }
 
-    /// Of those that wait to send, and those that wait for a place, which has waited the longest.
+    /// Returns the queue whose first waiter has waited longer: that of the senders, or that of the reservers.
     pub(super) fn first_to_send(&self) -> Dir {
         // SAFETY: the lock is held.
         let (sender, reserver) = unsafe { (self.raw.senders.first_ticket(), self.raw.reservers.first_ticket()) };

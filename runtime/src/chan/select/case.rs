@@ -120,14 +120,14 @@ impl CaseRef<'_> {
         }
     }
 
-    /// The queue in which the case waits. The send of a task to a buffer waits for a place, and keeps its value meanwhile.
+    /// Returns the queue in which the case waits. The send of a task to a buffer waits for a place, and keeps its value meanwhile.
     pub(super) fn queue(&self, is_task: bool) -> Dir {
         let buffered = || self.channel.is_some_and(|channel| channel.raw().capacity() > 0);
         if is_task && self.dir == Dir::Send && buffered() { Dir::Reserve } else { self.dir }
     }
 
-    /// How the case of a thread or a goroutine has ended: whether by a close. A receive that a close has ended looks once
-    /// more.
+    /// Finishes the case of a thread or a goroutine. Returns whether a close has ended the case. A receive that a close has
+    /// woken looks once more.
     ///
     /// # Safety
     ///
@@ -146,7 +146,7 @@ impl CaseRef<'_> {
         closed
     }
 
-    /// A receive that a close has ended takes a value that a task held then. Whether there was none.
+    /// Takes, for a receive that a close has woken, a value that a task held then. Returns whether there was none.
     #[cold]
     fn look_once_more(&self) -> bool {
         let mut locked = self.channel.expect("it was queued").raw().lock();
@@ -161,7 +161,8 @@ impl CaseRef<'_> {
         closed
     }
 
-    /// [`CaseRef::settle`] of a task, which does now what it was given the means for; and the peers to wake.
+    /// Finishes the case of a task: takes the value that the task holds, or sends to its place. Returns whether the channel
+    /// was closed, and the peers to wake.
     ///
     /// # Safety
     ///

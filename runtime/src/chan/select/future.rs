@@ -190,7 +190,7 @@ impl<C: Cases> SelectFuture<C> {
         unsafe { self.cases.finish(chosen) }
     }
 
-    /// `Queued(n)`, and readied: does the case that a peer has chosen.
+    /// Does the case that a peer has chosen.
     ///
     /// # Safety
     ///
