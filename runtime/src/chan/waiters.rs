@@ -203,11 +203,12 @@ impl WaitQueue {
     pub(super) unsafe fn insert(&self, waiter: &Waiter) {
         let mut before = self.last.get();
         let mut after = None;
-        // SAFETY: each queued waiter is alive, and the lock is held.
-        while let Some(other) = before
-            && let other = unsafe { other.as_ref() }
-            && other.ticket.get() > waiter.ticket.get()
-        {
+        while let Some(other) = before {
+            // SAFETY: a queued waiter is alive, and the lock is held.
+            let other = unsafe { other.as_ref() };
+            if other.ticket.get() <= waiter.ticket.get() {
+                break;
+            }
             after = before;
             before = other.prev.get();
         }
