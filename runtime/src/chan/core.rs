@@ -32,7 +32,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 
 use super::buffer::{Node, Returned, Ring};
-use super::raw::{CLOSED, Dir, Locked, ONE, Peer, RESERVERS, Raw, SENDERS};
+use super::raw::{CLOSED, Dir, Locked, ONE, Peer, RECEIVERS, RESERVERS, Raw, SENDERS};
 use super::waiters::{Outcome, Waiter};
 use crate::panics::Panics;
 use crate::shim::AtomicUsize;
@@ -122,6 +122,15 @@ impl<T> Core<T> {
     /// - `from` has a value. After `Some` it is gone.
     #[inline]
     unsafe fn hand_over(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
+        // SAFETY: by the contract.
+        if locked.word & RECEIVERS == 0 { None } else { unsafe { self.hand_over_some(locked, from, age) } }
+    }
+
+    /// # Safety
+    ///
+    /// As for `hand_over`.
+    #[inline]
+    unsafe fn hand_over_some(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
         let peer = locked.dequeue(Dir::Recv, Outcome::Done)?;
         // SAFETY: the peer has room for one value of this channel's type, and touches it when it has been woken; a value at
         // `from`, by the contract; the two are different waiters'.
@@ -155,12 +164,8 @@ impl<T> Core<T> {
             return Take::Got(self.refill(locked));
         }
         if locked.word & CLOSED != 0 {
-            let Some(held) = locked.take_held() else { return Take::Closed };
-            crate::shim::mark("a value that a task holds is taken as the channel is closed");
-            // SAFETY: the slot had a value of this channel's type, and its task no longer believes so; room at `to`, by
-            // the contract; the task is not the caller, whose waiter is not `Held`.
-            unsafe { ptr::copy_nonoverlapping(held.cast(), to, 1) };
-            return Take::Got(None);
+            // SAFETY: the lock is this channel's; room at `to`, by the contract.
+            return unsafe { self.take_at_the_end(locked, to) };
         }
         if let Some(peer) = locked.dequeue(Dir::Send, Outcome::Done) {
             // SAFETY: the peer has a value of this channel's type, and believes that it is gone when it has been woken;
@@ -171,6 +176,22 @@ impl<T> Core<T> {
         Take::Empty
     }
 
+    /// Takes a value that a task holds, from a channel that is closed and has no other value.
+    ///
+    /// # Safety
+    ///
+    /// As for `take`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn take_at_the_end(&self, locked: &mut Locked<'_>, to: *mut T) -> Take {
+        let Some(held) = locked.take_held() else { return Take::Closed };
+        crate::shim::mark("a value that a task holds is taken as the channel is closed");
+        // SAFETY: the slot had a value of this channel's type, and its task no longer believes so; room at `to`, by
+        // the contract; the task is not the caller, whose waiter is not `Held`.
+        unsafe { ptr::copy_nonoverlapping(held.cast(), to, 1) };
+        Take::Got(None)
+    }
+
     /// Gives a place that has become free to the first that waits for one: a sender, whose value moves into the ring, or a
     /// reserver. That one is the caller's to wake.
     #[inline]
@@ -178,6 +199,7 @@ impl<T> Core<T> {
         if locked.word & (SENDERS | RESERVERS) == 0 { None } else { self.refill_some(locked) }
     }
 
+    #[inline(never)]
     fn refill_some(&self, locked: &mut Locked<'_>) -> Option<Peer> {
         if locked.word & CLOSED != 0 {
             return None;
