@@ -95,9 +95,9 @@ pub mod chan {
     #[cfg(feature = "stream")]
     pub use sudog_runtime::chan::RecvStream;
     pub use sudog_runtime::chan::{
-        Chan, GaveUp, IntoIter, Iter, MAX_CASES, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly, RecvPort,
-        Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort, Sender, TryIter,
-        TryRecvError, TrySendError, channel, select, select_async,
+        Chan, GaveUp, IntoIter, Iter, MAX_CASES, Permit, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly,
+        RecvPort, ReserveFuture, Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort,
+        Sender, TryIter, TryRecvError, TrySendError, channel, select, select_async,
     };
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::chan::{SelectUntil, TickerChan, TimerChan, after, tick};

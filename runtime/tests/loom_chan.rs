@@ -34,6 +34,8 @@ const RECEIVER_LEAVES: &str = "a receiver that gives up leaves its queue";
 const SENDER_LEAVES: &str = "a sender that gives up leaves its queue";
 const TO_THE_NEXT: &str = "a value that is given back goes to the next receiver";
 const STAYS: &str = "a value that is given back stays in the channel";
+const TAKEN_FROM_A_TASK: &str = "a value that a task holds is taken as the channel is closed";
+const PLACE_GOES_ON: &str = "a place that is given up goes to the next sender";
 
 #[test]
 fn a_value_goes_from_the_sender_to_the_receiver() {
@@ -382,6 +384,151 @@ fn a_receive_that_is_dropped_loses_no_value() {
             assert_eq!(ch.len(), 0);
         });
     }
+}
+
+/// The same while the channel is closed: the value is received once, and nothing is received after the end.
+#[test]
+fn a_receive_that_is_dropped_as_the_channel_closes_loses_no_value() {
+    for capacity in [0, 1] {
+        let states = &[TAKEN_FROM_A_TASK, STAYS, TO_THE_NEXT, RECEIVER_LEAVES, RECEIVED, CLOSED];
+        explore(3, states, move |w| {
+            let ch = Chan::new(capacity);
+            let hasty = thread::spawn({
+                let ch: Chan<Value> = ch.clone();
+                move || match poll_and_drop(pin!(ch.recv_async())) {
+                    Some(Some(value)) => value.read() == 1,
+                    Some(None) | None => false,
+                }
+            });
+            let patient = thread::spawn({
+                let ch: Chan<Value> = ch.clone();
+                move || {
+                    let received = waiting(|| ch.recv()).0.map(Value::read);
+                    mark(if received.is_some() { RECEIVED } else { CLOSED });
+                    if received.is_none() {
+                        assert!(ch.recv().is_none(), "the end is the end");
+                    }
+                    received.is_some()
+                }
+            });
+            ch.send(w.value(1));
+            ch.close();
+            let by_hasty = hasty.join().unwrap();
+            let by_patient = patient.join().unwrap();
+            assert!(by_hasty != by_patient, "the value is received once");
+            assert!(ch.recv().is_none());
+        });
+    }
+}
+
+/// A task that has been given a value, and another receiver, when the channel is closed: one of them receives the value,
+/// the other learns of the close.
+#[test]
+fn of_a_task_and_a_thread_one_receives_the_last_value() {
+    for capacity in [0, 1] {
+        explore(3, &[TAKEN_FROM_A_TASK, RECEIVED, CLOSED, WOKEN, READY_AT_ONCE], move |w| {
+            let ch = Chan::new(capacity);
+            let task = thread::spawn({
+                let ch: Chan<Value> = ch.clone();
+                move || finish(pin!(ch.recv_async())).map(Value::read).is_some()
+            });
+            let thread = thread::spawn({
+                let ch: Chan<Value> = ch.clone();
+                move || {
+                    let received = waiting(|| ch.recv()).0.map(Value::read);
+                    mark(if received.is_some() { RECEIVED } else { CLOSED });
+                    received.is_some()
+                }
+            });
+            ch.send(w.value(1));
+            ch.close();
+            assert!(task.join().unwrap() != thread.join().unwrap());
+        });
+    }
+}
+
+/// A send to a buffer that is dropped has sent nothing, and a place that it was given goes to the next sender.
+#[test]
+fn a_send_to_a_buffer_that_is_dropped_has_sent_nothing() {
+    explore(3, &[SENDER_LEAVES, PLACE_GOES_ON, SENT, SLEEPS], |w| {
+        let ch = Chan::new(1);
+        ch.send(w.value(8));
+        let hasty = thread::spawn({
+            let (ch, w) = (ch.clone(), w.clone());
+            move || {
+                let sent = poll_and_drop(pin!(ch.send_async(w.value(1)))).is_some();
+                if sent {
+                    mark(SENT);
+                }
+                sent
+            }
+        });
+        let patient = thread::spawn({
+            let (ch, w) = (ch.clone(), w.clone());
+            move || _ = waiting(|| ch.send(w.value(2)))
+        });
+        let mut sum = waiting(|| ch.recv()).0.unwrap().read() + waiting(|| ch.recv()).0.unwrap().read();
+        if hasty.join().unwrap() {
+            sum += waiting(|| ch.recv()).0.unwrap().read();
+            assert_eq!(sum, 11);
+        }
+        assert!(sum == 10 || sum == 11);
+        patient.join().unwrap();
+        assert!(ch.try_recv().is_err());
+    });
+}
+
+/// A place goes from a permit, or from a reservation that is dropped, to the next; what a permit sends is received.
+#[test]
+fn permits() {
+    for capacity in [0, 1] {
+        explore(2, &[SENDER_LEAVES, PLACE_GOES_ON, WOKEN, READY_AT_ONCE, SLEEPS], move |w| {
+            let (tx, rx) = channel(capacity);
+            let hasty = thread::spawn({
+                let tx = tx.clone();
+                move || drop(poll_and_drop(pin!(tx.reserve_async())))
+            });
+            let patient = thread::spawn({
+                let w = w.clone();
+                move || {
+                    for n in 1..=2 {
+                        finish(pin!(tx.reserve_async())).send(w.value(n)).unwrap();
+                    }
+                }
+            });
+            for n in 1..=2 {
+                assert_eq!(waiting(|| rx.recv()).0.unwrap().read(), n);
+            }
+            hasty.join().unwrap();
+            patient.join().unwrap();
+            assert!(rx.recv().is_err());
+        });
+    }
+}
+
+/// A task sends to a buffer that is full, as the channel is closed: its value is received, or comes back.
+#[test]
+fn a_send_of_a_task_as_the_channel_closes() {
+    explore(2, &[SENT, SEND_FAILS, WOKEN, READY_AT_ONCE], |w| {
+        let (tx, rx) = channel(1);
+        tx.send(w.value(8)).unwrap();
+        let sender = thread::spawn({
+            let (tx, w) = (tx.clone(), w.clone());
+            move || {
+                let sent = finish(pin!(tx.send_async(w.value(1)))).is_ok();
+                mark(if sent { SENT } else { SEND_FAILS });
+                sent
+            }
+        });
+        let receiver = thread::spawn({
+            let rx = rx.clone();
+            move || rx.try_recv().map_or(0, Value::read)
+        });
+        tx.close();
+        let sent = u32::from(sender.join().unwrap());
+        let received = receiver.join().unwrap() + rx.iter().map(Value::read).sum::<u32>();
+        assert_eq!(received, 8 + sent);
+    });
 }
 
 /// A send that is dropped has sent its value, or drops it.

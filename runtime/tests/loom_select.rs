@@ -335,6 +335,79 @@ fn a_select_that_is_dropped_loses_no_value() {
     });
 }
 
+/// The same while the channel is closed: the value is received once, and nothing is received after the end.
+#[test]
+fn a_select_that_is_dropped_as_the_channel_closes_loses_no_value() {
+    const TAKEN_FROM_A_TASK: &str = "a value that a task holds is taken as the channel is closed";
+    explore(3, &[LEAVES, TAKEN_FROM_A_TASK, STAYS, TO_THE_NEXT, FIRST, SECOND], |w| {
+        let (ch, never) = (Chan::<Value>::new(1), Chan::<u32>::new(0));
+        let hasty = thread::spawn({
+            let (ch, never) = (ch.clone(), never.clone());
+            move || {
+                let select = pin!(async {
+                    select_async! {
+                        recv(ch) -> value => value.map(Value::read).is_some(),
+                        recv(never) => unreachable!(),
+                    }
+                });
+                poll_and_drop(select).unwrap_or(false)
+            }
+        });
+        let patient = thread::spawn({
+            let (ch, never) = (ch.clone(), never.clone());
+            move || {
+                let received = select! {
+                    recv(ch) -> value => value.map(Value::read).is_some(),
+                    recv(never) => unreachable!(),
+                };
+                assert!(received || ch.recv().is_none(), "the end is the end");
+                received
+            }
+        });
+        ch.send(w.value(1));
+        ch.close();
+        let by_hasty = hasty.join().unwrap();
+        mark(if by_hasty { FIRST } else { SECOND });
+        assert!(by_hasty != patient.join().unwrap(), "the value is received once");
+        assert!(ch.recv().is_none());
+    });
+}
+
+/// The send of a select to a buffer, dropped: it has sent nothing, and its place goes to the next sender.
+#[test]
+fn a_select_that_is_dropped_has_sent_nothing_to_a_buffer() {
+    const PLACE_GOES_ON: &str = "a place that is given up goes to the next sender";
+    explore(2, &[LEAVES, PLACE_GOES_ON, FIRST], |w| {
+        let (ch, never) = (Chan::new(1), Chan::<u32>::new(0));
+        ch.send(w.value(8));
+        let hasty = thread::spawn({
+            let (ch, never, w) = (ch.clone(), never.clone(), w.clone());
+            move || {
+                let select = pin!(async {
+                    select_async! {
+                        send(ch, w.value(1)) => true,
+                        recv(never) => unreachable!(),
+                    }
+                });
+                poll_and_drop(select).is_some()
+            }
+        });
+        let patient = thread::spawn({
+            let (ch, w) = (ch.clone(), w.clone());
+            move || ch.send(w.value(2))
+        });
+        let mut sum = ch.recv().unwrap().read() + ch.recv().unwrap().read();
+        if hasty.join().unwrap() {
+            mark(FIRST);
+            sum += ch.recv().unwrap().read();
+            assert_eq!(sum, 11);
+        }
+        assert!(sum == 10 || sum == 11);
+        patient.join().unwrap();
+        assert!(ch.try_recv().is_err());
+    });
+}
+
 /// A select's send that is dropped has been received, or is dropped with it.
 #[test]
 fn a_select_that_is_dropped_does_not_double_its_value() {

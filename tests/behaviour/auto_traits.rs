@@ -157,6 +157,10 @@ table! {
     Receiver<Rc> => false, false;
     SendFuture<'static, Sender<Cell>> => true, true;
     SendFuture<'static, Sender<Rc>> => false, true;
+    ReserveFuture<'static, Sender<Cell>> => true, true;
+    ReserveFuture<'static, Sender<Rc>> => false, true;
+    Permit<'static, Sender<Cell>> => true, true;
+    Permit<'static, Sender<Rc>> => false, false;
     RecvFuture<'static, Receiver<Cell>> => true, true;
     RecvFuture<'static, Receiver<Rc>> => false, true;
     sudog_runtime::chan::RecvStream<Receiver<Cell>> => true, true;

@@ -1,4 +1,4 @@
-//! Where a channel keeps values: a ring of `capacity` slots, and beside it those that have come back.
+//! Where a channel keeps values: a ring of `capacity` slots, and a list of values beside it.
 //!
 //! All of it is under the channel's lock, but for the dropping.
 
@@ -64,28 +64,23 @@ impl<T> Ring<T> {
     }
 }
 
-/// Values that a receiver had been given, and has given back: it was unwound or dropped before it could return them. They
-/// are received before those of the ring.
+/// Values beside the ring: those that a receiver had been given and has given back, because it was unwound or dropped
+/// before it could return them; and, of a channel without capacity, those that were sent by a permit. They are received
+/// before those of the ring, the oldest first.
 pub(super) struct Returned<T> {
     first: Cell<*mut Node<T>>,
 }
 
 pub(super) struct Node<T> {
     value: MaybeUninit<T>,
+    ticket: u64,
     next: *mut Self,
 }
 
 impl<T> Node<T> {
-    /// # Safety
-    ///
-    /// `from` has a value, which is the node's from now on.
-    pub(super) unsafe fn new(from: *const T) -> Box<Self> {
-        // SAFETY: by the contract.
-        Box::new(Self { value: MaybeUninit::new(unsafe { from.read() }), next: ptr::null_mut() })
-    }
-
-    pub(super) fn value(&self) -> *const T {
-        self.value.as_ptr()
+    /// Makes room for a value, before the lock is taken: an allocator is not ours.
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self { value: MaybeUninit::uninit(), ticket: 0, next: ptr::null_mut() })
     }
 }
 
@@ -99,10 +94,31 @@ impl<T> Returned<T> {
         self.first.get().is_null()
     }
 
-    /// Under the lock.
-    pub(super) fn push(&self, mut node: Box<Node<T>>) {
-        node.next = self.first.get();
-        self.first.set(Box::into_raw(node));
+    /// Moves the value at `from` to its place by its age, in a new node.
+    ///
+    /// # Safety
+    ///
+    /// - The lock is held.
+    /// - `from` has a value, which is the list's from now on.
+    pub(super) unsafe fn insert(&self, mut node: Box<Node<T>>, from: *const T, ticket: u64) {
+        // SAFETY: `from` has a value; the node is new, so it is other memory.
+        unsafe { ptr::copy_nonoverlapping(from, node.value.as_mut_ptr(), 1) };
+        node.ticket = ticket;
+        let first = self.first.get();
+        // SAFETY: each node of the list is alive while the lock is held, and only the lock's owner uses it.
+        unsafe {
+            if first.is_null() || (*first).ticket > ticket {
+                node.next = first;
+                self.first.set(Box::into_raw(node));
+                return;
+            }
+            let mut before = first;
+            while !(*before).next.is_null() && (*(*before).next).ticket <= ticket {
+                before = (*before).next;
+            }
+            node.next = (*before).next;
+            (*before).next = Box::into_raw(node);
+        }
     }
 
     /// Moves a value to `to`. Frees the node, which is the allocator's code under the lock: the one place where that is.

@@ -3,6 +3,8 @@
 //! The flag is set at the first hold of the lock: from then on no send succeeds, no G begins to wait, and no receive looks
 //! at the blocked senders. All that wait are taken out, in batches of [`BATCH`], and woken without the lock.
 //!
+//! A receive that is woken by this looks once more: a task may hold a value still, which is the channel's.
+//!
 //! All of a batch have been readied before the first waker of a task is called. A waker is user code. It may drop another
 //! task that waits here, and that one waits for the `ready` of a peer that has taken it. Such a task is in the queue
 //! still, or has been readied.
@@ -42,7 +44,8 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
     let mut peers = [const { None }; BATCH];
     let mut n = 0;
     while n < BATCH {
-        let peer = locked.dequeue(Dir::Recv, Outcome::Closed).or_else(|| locked.dequeue(Dir::Send, Outcome::Closed));
+        let mut of = |dir| locked.dequeue(dir, Outcome::Closed);
+        let peer = of(Dir::Recv).or_else(|| of(Dir::Send)).or_else(|| of(Dir::Reserve));
         if peer.is_none() {
             break;
         }

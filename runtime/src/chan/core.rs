@@ -2,8 +2,8 @@
 //!
 //! | under the lock | send ([`Core::offer`]) | receive ([`Core::take`]) |
 //! |---|---|---|
-//! | 1 | closed: fails | a value is there: takes the oldest; then the first blocked sender's value goes to the end |
-//! | 2 | a receiver waits: its value goes there | closed: fails |
+//! | 1 | closed: fails | a value is there: takes the oldest; then the place goes to the first that waits for one ([`Core::refill`]) |
+//! | 2 | a receiver waits: its value goes there | closed: takes a value that a task holds; if there is none, fails |
 //! | 3 | room: into the ring | a sender waits: takes its value |
 //! | 4 | waits | waits |
 //!
@@ -12,6 +12,19 @@
 //!
 //! Once the channel is closed its blocked senders are for `close` alone: their sends fail, whatever room there is.
 //!
+//! # Tasks
+//!
+//! A task that has been readied may be dropped before it is polled. So what a peer gives to a task is provisional:
+//!
+//! | a task that | is given | the value is the channel's | when it is polled | when it is dropped |
+//! |---|---|---|---|---|
+//! | receives | a value, which it holds in its slot (`Outcome::Held`) | until then; a receiver that finds the channel closed and empty takes it | it has received the value; or looks once more, if that is gone | the value goes to the next receiver, or stays in the channel ([`Core::give_back`]) |
+//! | sends to a buffer, or reserves | a place | not before then | it sends ([`Core::send_reserved`]), or has a permit | the place goes to the next sender ([`Core::give_up_place`]) |
+//! | sends without a buffer | nothing: its value is taken | at once | it has sent | it has sent |
+//!
+//! Invariants, of waiters whose claims are not taken: a receiver waits only if no value is there and no sender waits with
+//! one; a sender or a reserver waits only if there is no room or place for it.
+//!
 //! Values move by copying bytes, so no code of `T` runs under the lock.
 
 use std::mem::MaybeUninit;
@@ -19,8 +32,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 
 use super::buffer::{Node, Returned, Ring};
-use super::raw::{CLOSED, Dir, Locked, ONE, Peer, Raw, SENDERS};
-use super::waiters::Outcome;
+use super::raw::{CLOSED, Dir, Locked, ONE, Peer, RECEIVERS, RESERVERS, Raw, SENDERS};
+use super::waiters::{Outcome, Waiter};
 use crate::panics::Panics;
 use crate::shim::AtomicUsize;
 
@@ -87,19 +100,47 @@ impl<T> Core<T> {
         if locked.word & CLOSED != 0 {
             return Offer::Closed;
         }
-        if let Some(peer) = locked.dequeue(Dir::Recv, Outcome::Done) {
-            // SAFETY: the peer has room for one value of this channel's type, and touches it when it has been woken; a
-            // value at `from`, by the contract; the two are different waiters'.
-            unsafe { ptr::copy_nonoverlapping(from, peer.slot().cast(), 1) };
+        // SAFETY: the lock is this channel's; a value at `from`, by the contract.
+        if let Some(peer) = unsafe { self.hand_over(locked, from, None) } {
             return Offer::Sent(Some(peer));
         }
-        if locked.state().len() < self.raw.capacity() {
+        if locked.has_room() {
             // SAFETY: the lock is held; the ring has no more values than `len`, so there is a slot; by the contract.
             unsafe { self.ring.push(from) };
             locked.word += ONE;
             return Offer::Sent(None);
         }
         Offer::Full
+    }
+
+    /// Gives a value to the first receiver that waits, which the caller wakes. `age` is that of a value which was handed
+    /// over before.
+    ///
+    /// # Safety
+    ///
+    /// - `locked` is the lock of this channel.
+    /// - `from` has a value. After `Some` it is gone.
+    #[inline]
+    unsafe fn hand_over(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
+        // SAFETY: by the contract.
+        if locked.word & RECEIVERS == 0 { None } else { unsafe { self.hand_over_some(locked, from, age) } }
+    }
+
+    /// # Safety
+    ///
+    /// As for `hand_over`.
+    #[inline]
+    unsafe fn hand_over_some(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
+        let peer = locked.dequeue(Dir::Recv, Outcome::Done)?;
+        // SAFETY: the peer has room for one value of this channel's type, and touches it when it has been woken; a value at
+        // `from`, by the contract; the two are different waiters'.
+        unsafe { ptr::copy_nonoverlapping(from, peer.slot().cast(), 1) };
+        if peer.is_task() {
+            let age = age.unwrap_or_else(|| locked.ticket());
+            // SAFETY: a receiver, taken out here, and not woken yet.
+            unsafe { locked.hold(peer, age) };
+        }
+        Some(peer)
     }
 
     /// Steps 1 to 3 of a receive.
@@ -120,20 +161,11 @@ impl<T> Core<T> {
                 unsafe { self.returned.pop(to) };
             }
             locked.word -= ONE;
-            if locked.word & (SENDERS | CLOSED) == SENDERS
-                && locked.state().len() < self.raw.capacity()
-                && let Some(peer) = locked.dequeue(Dir::Send, Outcome::Done)
-            {
-                // SAFETY: the lock is held; room, as `len` says; the peer has a value, and believes that it is gone when
-                // it has been woken.
-                unsafe { self.ring.push(peer.slot().cast()) };
-                locked.word += ONE;
-                return Take::Got(Some(peer));
-            }
-            return Take::Got(None);
+            return Take::Got(self.refill(locked));
         }
         if locked.word & CLOSED != 0 {
-            return Take::Closed;
+            // SAFETY: the lock is this channel's; room at `to`, by the contract.
+            return unsafe { self.take_at_the_end(locked, to) };
         }
         if let Some(peer) = locked.dequeue(Dir::Send, Outcome::Done) {
             // SAFETY: the peer has a value of this channel's type, and believes that it is gone when it has been woken;
@@ -144,27 +176,156 @@ impl<T> Core<T> {
         Take::Empty
     }
 
-    /// A receiver that was given the value at `from` will not return it: the next receiver gets it.
+    /// Takes a value that a task holds, from a channel that is closed and has no other value.
     ///
     /// # Safety
     ///
-    /// `from` has a value, which is gone after this.
+    /// As for `take`.
     #[cold]
-    pub(super) unsafe fn give_back(&self, from: *const T) {
-        // Before the lock is taken: an allocator is not ours.
+    #[inline(never)]
+    unsafe fn take_at_the_end(&self, locked: &mut Locked<'_>, to: *mut T) -> Take {
+        let Some(held) = locked.take_held() else { return Take::Closed };
+        crate::shim::mark("a value that a task holds is taken as the channel is closed");
+        // SAFETY: the slot had a value of this channel's type, and its task no longer believes so; room at `to`, by
+        // the contract; the task is not the caller, whose waiter is not `Held`.
+        unsafe { ptr::copy_nonoverlapping(held.cast(), to, 1) };
+        Take::Got(None)
+    }
+
+    /// Gives a place that has become free to the first that waits for one: a sender, whose value moves into the ring, or a
+    /// reserver. That one is the caller's to wake.
+    #[inline]
+    pub(super) fn refill(&self, locked: &mut Locked<'_>) -> Option<Peer> {
+        if locked.word & (SENDERS | RESERVERS) == 0 { None } else { self.refill_some(locked) }
+    }
+
+    #[inline(never)]
+    fn refill_some(&self, locked: &mut Locked<'_>) -> Option<Peer> {
+        if locked.word & CLOSED != 0 {
+            return None;
+        }
+        let first = locked.first_to_send();
+        let second = if first == Dir::Send { Dir::Reserve } else { Dir::Send };
+        // The second, in case that all of the first queue have been taken elsewhere.
+        [first, second].into_iter().find_map(|dir| {
+            if dir == Dir::Reserve {
+                let peer = locked.has_place().then(|| locked.dequeue(dir, Outcome::Done))??;
+                locked.reserve(true);
+                return Some(peer);
+            }
+            let peer = locked.has_room().then(|| locked.dequeue(dir, Outcome::Done))??;
+            // SAFETY: the lock is held; there is room; the peer has a value, and believes that it is gone when it has been
+            // woken. No receiver waits, as there is a sender with a value.
+            unsafe { self.ring.push(peer.slot().cast()) };
+            locked.word += ONE;
+            Some(peer)
+        })
+    }
+
+    /// Sends to a place that is reserved. Returns the peers to wake: a receiver, and a sender that has got the place instead.
+    /// `Full`: the channel has no capacity, and no receiver waits.
+    ///
+    /// # Safety
+    ///
+    /// - As for `offer`.
+    /// - The caller has a place, which it no longer has after this.
+    pub(super) unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const T) -> (Offer, Option<Peer>) {
+        locked.reserve(false);
+        if locked.word & CLOSED != 0 {
+            return (Offer::Closed, None);
+        }
         // SAFETY: by the contract.
-        let node = unsafe { Node::new(from) };
+        if let Some(peer) = unsafe { self.hand_over(locked, from, None) } {
+            // The place is free still.
+            return (Offer::Sent(Some(peer)), self.refill(locked));
+        }
+        if self.raw.capacity() == 0 {
+            return (Offer::Full, None);
+        }
+        // `len` may be above the capacity, by values beside the ring that were given back since the place was reserved.
+        // SAFETY: the lock is held; the ring has a slot that is free, which was reserved; by the contract.
+        unsafe { self.ring.push(from) };
+        locked.word += ONE;
+        (Offer::Sent(None), None)
+    }
+
+    /// Gives up a place that is reserved.
+    #[cold]
+    pub(super) fn give_up_place(&self) {
         let mut locked = self.raw.lock();
-        if let Some(peer) = locked.dequeue(Dir::Recv, Outcome::Done) {
+        locked.reserve(false);
+        let next = self.refill(&mut locked);
+        locked.unlock();
+        if let Some(next) = next {
+            crate::shim::mark("a place that is given up goes to the next sender");
+            // SAFETY: taken out here, and not used after.
+            unsafe { next.wake() };
+        }
+    }
+
+    /// Puts a value that a permit has sent beside the ring: the channel has no capacity, and no receiver waits.
+    ///
+    /// # Safety
+    ///
+    /// `from` has a value, which is the channel's from now on.
+    pub(super) unsafe fn keep(&self, locked: &mut Locked<'_>, node: Box<Node<T>>, from: *const T) {
+        let ticket = locked.ticket();
+        // SAFETY: the lock is held; by the contract.
+        unsafe { self.returned.insert(node, from, ticket) };
+        locked.word += ONE;
+    }
+
+    /// Finishes the receive of a task that was readied: the value that the task holds, in the slot `to`, is the task's now. A
+    /// task that holds none looks once more: the channel is closed, and another value may be there.
+    ///
+    /// # Safety
+    ///
+    /// - The waiter has been in this channel's queue of receivers, and has been readied.
+    /// - `to` is the waiter's slot.
+    pub(super) unsafe fn receive_held(&self, locked: &mut Locked<'_>, waiter: &Waiter, to: *mut T) -> Take {
+        if waiter.outcome.get() == Outcome::Held {
+            // SAFETY: the outcome is `Held`, under the lock.
+            unsafe { locked.release_held(waiter) };
+            return Take::Got(None);
+        }
+        // SAFETY: the lock is this channel's; the slot has no value now.
+        unsafe { self.take(locked, to) }
+    }
+
+    /// Undoes the receive of a waiter that was readied and will return nothing: a value that the waiter has been given goes
+    /// to the next receiver, or stays in the channel. The value of a goroutine that is unwound is dropped if the channel is
+    /// closed, as others may have been told that no more values come.
+    ///
+    /// # Safety
+    ///
+    /// The waiter has been in this channel's queue of receivers, with a slot for a value, and has been readied. It is not
+    /// used after this.
+    #[cold]
+    pub(super) unsafe fn give_back(&self, waiter: &Waiter) {
+        let node = Node::new();
+        let mut locked = self.raw.lock();
+        match waiter.outcome.get() {
+            // SAFETY: the outcome is `Held`, under the lock.
+            Outcome::Held => unsafe { locked.release_held(waiter) },
+            Outcome::Done if locked.word & CLOSED != 0 => {
+                locked.unlock();
+                // SAFETY: a peer has put a value there, which nothing else drops.
+                return unsafe { waiter.slot.cast::<T>().drop_in_place() };
+            }
+            Outcome::Done => {}
+            Outcome::Closed | Outcome::Idle | Outcome::Queued => return locked.unlock(),
+        }
+        let (from, ticket) = (waiter.slot.cast::<T>(), waiter.ticket.get());
+        // SAFETY: the lock is this channel's; a value is there, which this waiter does not use any more.
+        if let Some(peer) = unsafe { self.hand_over(&mut locked, from, Some(ticket)) } {
             crate::shim::mark("a value that is given back goes to the next receiver");
-            // SAFETY: as in `offer`; the node does not drop its value.
-            unsafe { ptr::copy_nonoverlapping(node.value(), peer.slot().cast(), 1) };
             locked.unlock();
             // SAFETY: taken out here, and not used after.
             unsafe { peer.wake() };
         } else {
             crate::shim::mark("a value that is given back stays in the channel");
-            self.returned.push(node);
+            // SAFETY: the lock is held; a value is there, which this waiter does not use any more.
+            unsafe { self.returned.insert(node, from, ticket) };
             locked.word += ONE;
             locked.unlock();
         }

@@ -17,6 +17,7 @@ use super::error::{RecvError, RecvLimitedError, SendError, SendLimitedError, Try
 use super::future::{RecvFuture, SendFuture};
 use super::iter::{IntoIter, Iter, TryIter};
 use super::limited::{self, Unreceived, Unsent};
+use super::permit::{Permit, ReserveFuture};
 use super::raw::Dir;
 use super::recv::NotReceived;
 use super::send::NotSent;
@@ -120,10 +121,56 @@ impl<T> Sender<T> {
         self.send_limited(value, &limited::within(timeout))
     }
 
-    /// [`send`](Self::send) as a future, for async tasks. A future that is dropped before it was ready has sent nothing,
-    /// or its value was received.
+    /// [`send`](Self::send) as a future, for async tasks. A future that is dropped before it was ready has sent nothing, if
+    /// the channel has a buffer; without one, its value may have been received: see [`SendFuture`].
     pub fn send_async(&self, value: T) -> SendFuture<'_, Self> {
         SendFuture::new(self, value)
+    }
+
+    /// Reserves a place for a value, as a future, for async tasks: a [`Permit`], whose [`send`](Permit::send) does not
+    /// wait. So a task that gives up before it has the permit has sent nothing, and still has its value. tokio's `reserve`.
+    ///
+    /// Of a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer lends one place
+    /// at a time: a value that is sent by a permit then stays there until it is received, if no receiver waits. So unlike
+    /// `send`, the permit does not tell that the value has been received.
+    ///
+    /// A closed channel gives a permit, whose send fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// use std::time::Duration;
+    /// use sudog::chan::{channel, select_async};
+    /// use sudog::{run, spawn_async};
+    ///
+    /// let received = run(|| {
+    ///     let (tx, rx) = channel(1);
+    ///     let task = spawn_async(async move {
+    ///         for n in 0..3 {
+    ///             // Gives up and tries again, and yet sends each number once.
+    ///             loop {
+    ///                 select_async! {
+    ///                     future(tx.reserve_async()) -> permit => { permit.send(n).unwrap(); break },
+    ///                     default(Duration::from_micros(1)) => {},
+    ///                 }
+    ///             }
+    ///         }
+    ///     });
+    ///     let received: Vec<_> = rx.iter().collect();
+    ///     task.join().unwrap();
+    ///     received
+    /// });
+    /// assert_eq!(received, [0, 1, 2]);
+    /// # }
+    /// ```
+    pub fn reserve_async(&self) -> ReserveFuture<'_, Self> {
+        ReserveFuture::new(self)
+    }
+
+    /// Reserves a place, if there is one now: see [`reserve_async`](Self::reserve_async).
+    pub fn try_reserve(&self) -> Option<Permit<'_, Self>> {
+        Permit::try_new(self)
     }
 }
 
@@ -189,7 +236,7 @@ impl<T> Receiver<T> {
     }
 
     /// [`recv`](Self::recv) as a future, for async tasks. A future that is dropped before it was ready has taken nothing:
-    /// a value that it had just been given goes to the next receiver.
+    /// a value that it had just been given is received by another, also if the channel has been closed meanwhile.
     pub fn recv_async(&self) -> RecvFuture<'_, Self> {
         RecvFuture::new(self)
     }
@@ -233,7 +280,8 @@ macro_rules! end {
             }
 
             /// How many values wait to be received. More than the capacity, if receivers have given back what they had
-            /// been given.
+            /// been given, or if a permit of a channel without capacity has sent. A value that was given to a task counts
+            /// again if the task gives it back.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.0.raw.look().len()
@@ -257,11 +305,11 @@ macro_rules! end {
                 self.len() >= self.capacity()
             }
 
-            /// How many wait here to send, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// How many wait here to send or to reserve, a select once for each of its cases. For tests and diagnostics: the answer is
             /// old when it arrives.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {
-                self.0.raw.waiting(Dir::Send)
+                self.0.raw.waiting(Dir::Send) + self.0.raw.waiting(Dir::Reserve)
             }
 
             /// How many wait here to receive, a select once for each of its cases. For tests and diagnostics: the answer is

@@ -3,8 +3,10 @@
 //! | stage | the waiter | on poll | on drop |
 //! |---|---|---|---|
 //! | `Apart` | is in no queue | tries, then queues: `Queued` | a send drops its value |
-//! | `Queued` | is in its queue, or taken by a peer that is about to ready it | registers the waker; readied: `Over` | leaves; a receive that was given a value gives it back |
+//! | `Queued` | is in its queue, or taken by a peer that is about to ready it | registers the waker; readied: `Over` | leaves; a receive that was given a value gives it back, a send that was given a place gives it up |
 //! | `Over` | is in no queue | panics | nothing |
+//!
+//! What a peer gives to a future is provisional until the future is polled: the table is at the top of `core.rs`.
 //!
 //! The waker is registered after the channel has been unlocked, as a waker's `clone` is user code. A `ready` that comes
 //! before leaves a mark in the G.
@@ -19,29 +21,29 @@ use std::task::{Context, Poll};
 
 use super::core::{Core, Offer, Take};
 use super::port::{RecvPort, SendPort};
-use super::raw::{Dir, Locked};
+use super::raw::{Dir, Locked, wake_all};
 use super::recv::leave_or_give_back;
 use super::select::case::Slot;
 use super::waiters::{Outcome, Waiter};
 use crate::G;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     Apart,
     Queued,
     Over,
 }
 
 /// A waiter with its G, in a future.
-struct TaskWaiter {
-    stage: Cell<Stage>,
-    g: G,
+pub(super) struct TaskWaiter {
+    pub(super) stage: Cell<Stage>,
+    pub(super) g: G,
     /// Made as it is queued. In a cell: others write to it while it is.
     waiter: UnsafeCell<MaybeUninit<Waiter>>,
 }
 
 impl TaskWaiter {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { stage: Cell::new(Stage::Apart), g: G::task(), waiter: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
@@ -49,9 +51,9 @@ impl TaskWaiter {
     ///
     /// - The stage is `Apart`.
     /// - This and the slot stay where they are, alive, until the stage is `Over`.
-    unsafe fn queue(&self, locked: &mut Locked<'_>, dir: Dir, slot: *mut ()) {
+    pub(super) unsafe fn queue(&self, locked: &mut Locked<'_>, dir: Dir, slot: *mut ()) {
         // SAFETY: nothing else uses it: the stage is `Apart`.
-        let waiter = unsafe { (*self.waiter.get()).write(Waiter::new(&raw const self.g, slot)) };
+        let waiter = unsafe { (*self.waiter.get()).write(Waiter::of_task(&raw const self.g, slot)) };
         // SAFETY: new; by the contract.
         unsafe { locked.enqueue(dir, waiter) };
         self.stage.set(Stage::Queued);
@@ -60,20 +62,46 @@ impl TaskWaiter {
     /// # Safety
     ///
     /// `queue` has been called.
-    unsafe fn waiter(&self) -> &Waiter {
+    pub(super) unsafe fn waiter(&self) -> &Waiter {
         // SAFETY: made by `queue`, and written to through its cells only.
         unsafe { (*self.waiter.get()).assume_init_ref() }
+    }
+
+    /// Leaves the queue of those that wait to send, or for a place; gives up a place that it has been given. True if it has
+    /// left, or has given up a place: its value has not been sent.
+    ///
+    /// # Safety
+    ///
+    /// The stage is `Queued`, and `queue` was called with the lock of this channel. The waiter is not used after this.
+    pub(super) unsafe fn leave_senders<T>(&self, core: &Core<T>) -> bool {
+        // SAFETY: queued, by the contract.
+        let waiter = unsafe { self.waiter() };
+        // SAFETY: put into a queue of this channel.
+        if unsafe { core.raw.leave(waiter) } {
+            crate::shim::mark("a sender that gives up leaves its queue");
+            return true;
+        }
+        self.g.await_ready();
+        match (waiter.outcome.get(), waiter.dir()) {
+            (Outcome::Done, Dir::Reserve) => core.give_up_place(),
+            (Outcome::Done, _) => return false,
+            _ => {}
+        }
+        true
     }
 }
 
 /// Receives: made by [`Chan::recv_async`](super::Chan::recv_async) and its like.
 ///
 /// It does nothing before it is first polled; then it receives, or joins the queue. It may be dropped at any time, and has
-/// taken nothing then: a value that it had just been given goes to the next receiver. That may take as long as a send
-/// that is under way on another thread.
+/// taken nothing then. A sender may have given it a value just before: that value goes to the next receiver, or is the
+/// next to be received. The drop may take as long as a send that is under way on another thread.
+///
+/// Until the future is polled, such a value is the channel's. So a closed channel is not at its end before the value has
+/// been received: another receiver that would be told so takes the value, and the future then ends as if the value had never come.
 ///
 /// Once it has been polled it must be polled again when its waker is woken, or dropped. One that is leaked stays in the
-/// queue for ever, and swallows a value.
+/// queue for ever, and keeps a value until the channel is closed.
 #[must_use = "a future does nothing unless polled"]
 pub struct RecvFuture<'a, P: RecvPort> {
     port: &'a P,
@@ -273,12 +301,16 @@ impl<T> Receiving<T> {
             return Poll::Pending;
         }
         self.wait.stage.set(Stage::Over);
-        // SAFETY: queued above, or by a poll before.
-        Poll::Ready(match unsafe { self.wait.waiter() }.outcome.get() {
-            // SAFETY: its peer has put a value there; read once.
-            Outcome::Done => Some(unsafe { self.slot().read() }),
-            Outcome::Closed => None,
-            Outcome::Idle | Outcome::Queued => unreachable!("readied by no peer"),
+        let mut locked = core.raw.lock();
+        // SAFETY: queued above, or by a poll before, with this slot; readied.
+        let received = unsafe { core.receive_held(&mut locked, self.wait.waiter(), self.slot()) };
+        locked.unlock();
+        Poll::Ready(match received {
+            // SAFETY: a value is there, after `Got`; read once. No peer is to be woken: the value was held, or the channel
+            // is closed.
+            Take::Got(_) => Some(unsafe { self.slot().read() }),
+            Take::Closed => None,
+            Take::Empty => unreachable!("a channel stays closed"),
         })
     }
 
@@ -297,10 +329,15 @@ impl<T> Receiving<T> {
 
 /// Sends: made by [`Chan::send_async`](super::Chan::send_async) and its like.
 ///
-/// It does nothing before it is first polled; then it sends, or joins the queue. It may be dropped at any time: its value
-/// has been received then, or is dropped with it. That may take as long as a receive that is under way on another thread.
+/// It does nothing before it is first polled; then it sends, or joins the queue. It may be dropped at any time, and its value
+/// is dropped with it. That may take as long as a receive that is under way on another thread.
 ///
-/// Once it has been polled it must be polled again when its waker is woken, or dropped.
+/// If it is dropped before it was ready, then a channel with a buffer has not been sent the value. Without a buffer a
+/// receiver may have taken the value while the future waited to be polled: where that matters, as in a loop that sends
+/// again, reserve a place first ([`Sender::reserve_async`](super::Sender::reserve_async)).
+///
+/// Once it has been polled it must be polled again when its waker is woken, or dropped. One that is leaked stays in the
+/// queue for ever, and keeps a place, or a value until that is received.
 #[must_use = "a future does nothing unless polled"]
 pub struct SendFuture<'a, P: SendPort> {
     port: &'a P,
@@ -319,16 +356,35 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
         Self { port, wait: TaskWaiter::new(), slot: Slot::new(value), _pinned: PhantomPinned }
     }
 
-    /// It has been readied: the slot learns whether the value is gone.
+    /// It has been readied: sends the value, if it has been given a place. The slot learns whether the value is gone.
     ///
     /// # Safety
     ///
-    /// It has been queued, and readied.
-    unsafe fn settle(&self) {
+    /// It has been queued in this channel, and readied. This is called once.
+    unsafe fn settle(&self, core: &Core<P::Item>) {
+        self.wait.stage.set(Stage::Over);
         // SAFETY: queued.
-        if unsafe { self.wait.waiter() }.outcome.get() == Outcome::Done {
+        let waiter = unsafe { self.wait.waiter() };
+        if waiter.outcome.get() != Outcome::Done {
+            return;
+        }
+        if waiter.dir() == Dir::Send {
             // SAFETY: a peer has taken it.
-            unsafe { self.slot.is_gone() };
+            return unsafe { self.slot.is_gone() };
+        }
+        let mut locked = core.raw.lock();
+        // SAFETY: the lock is this channel's; a peer has given this future a place; the slot has a value.
+        let (offer, next) = unsafe { core.send_reserved(&mut locked, self.slot.value()) };
+        locked.unlock();
+        match offer {
+            Offer::Sent(peer) => {
+                // SAFETY: so it is.
+                unsafe { self.slot.is_gone() };
+                // SAFETY: taken out just now, and not used after.
+                unsafe { wake_all([peer, next]) };
+            }
+            Offer::Closed => {}
+            Offer::Full => unreachable!("it had a place"),
         }
     }
 
@@ -365,9 +421,10 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
                         return this.over();
                     }
                     Offer::Full => {
+                        let dir = if core.raw.capacity() == 0 { Dir::Send } else { Dir::Reserve };
                         // SAFETY: `Apart`; pinned by `poll`, and `drop` takes it out of the queue before its memory can
                         // be used for something else.
-                        unsafe { this.wait.queue(&mut locked, Dir::Send, this.slot.value().cast()) };
+                        unsafe { this.wait.queue(&mut locked, dir, this.slot.value().cast()) };
                         locked.unlock();
                     }
                 }
@@ -379,7 +436,7 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
             return Poll::Pending;
         }
         // SAFETY: queued and readied.
-        unsafe { this.settle() };
+        unsafe { this.settle(core) };
         this.over()
     }
 }
@@ -389,14 +446,11 @@ impl<P: SendPort> Drop for SendFuture<'_, P> {
         if self.wait.stage.get() == Stage::Queued
             && let Some(core) = self.port.core()
         {
-            // SAFETY: put into this queue.
-            if unsafe { core.raw.leave(Dir::Send, self.wait.waiter()) } {
-                crate::shim::mark("a sender that gives up leaves its queue");
-                return;
+            // SAFETY: the stage is `Queued`, by a poll with this channel's lock.
+            if !unsafe { self.wait.leave_senders(core) } {
+                // SAFETY: a peer has taken the value.
+                unsafe { self.slot.is_gone() };
             }
-            self.wait.g.await_ready();
-            // SAFETY: queued and readied.
-            unsafe { self.settle() };
         }
     }
 }

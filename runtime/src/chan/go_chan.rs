@@ -11,6 +11,7 @@ use super::error::{GaveUp, TryRecvError};
 use super::future::{RecvFuture, SendFuture};
 use super::iter::{IntoIter, Iter, TryIter};
 use super::limited::{self, Unreceived, Unsent};
+use super::permit::{Permit, ReserveFuture};
 use super::port::send_on_closed;
 use super::raw::Dir;
 use super::recv::NotReceived;
@@ -287,11 +288,29 @@ macro_rules! methods {
             }
 
             /// [`send`](Self::send) as a future, for async tasks. A future that is dropped before it was ready has sent
-            /// nothing, or its value was received.
+            /// nothing, if the channel has a buffer; without one, its value may have been received: see [`SendFuture`].
             ///
             /// It panics, when it is polled, as `send` does.
             pub fn send_async(&self, value: T) -> SendFuture<'_, Self> {
                 SendFuture::new(self, value)
+            }
+
+            /// Reserves a place for a value, as a future, for async tasks: a [`Permit`], whose [`send`](Permit::send) does not
+            /// wait. So a task that gives up before it has the permit has sent nothing, and still has its value. tokio's `reserve`.
+            ///
+            /// Of a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer lends one place
+            /// at a time: a value that is sent by a permit then stays there until it is received, if no receiver waits. So unlike
+            /// `send`, the permit does not tell that the value has been received.
+            ///
+            /// A closed channel gives a permit, whose send panics. There is an example at
+            /// [`Sender::reserve_async`](super::Sender::reserve_async). A nil channel has no place.
+            pub fn reserve_async(&self) -> ReserveFuture<'_, Self> {
+                ReserveFuture::new(self)
+            }
+
+            /// Reserves a place, if there is one now: see [`reserve_async`](Self::reserve_async).
+            pub fn try_reserve(&self) -> Option<Permit<'_, Self>> {
+                Permit::try_new(self)
             }
         }
     };
@@ -357,7 +376,8 @@ macro_rules! methods {
             }
 
             /// [`recv`](Self::recv) as a future, for async tasks. A future that is dropped before it was ready has taken
-            /// nothing: a value that it had just been given goes to the next receiver.
+            /// nothing: a value that it had just been given is received by another, also if the channel has been closed
+            /// meanwhile.
             pub fn recv_async(&self) -> RecvFuture<'_, Self> {
                 RecvFuture::new(self)
             }
@@ -394,7 +414,8 @@ macro_rules! methods {
     (all $Handle:ident) => {
         impl<T> $Handle<T> {
             /// How many values wait to be received; 0 of a nil channel. Go's `len`. More than the capacity, if receivers
-            /// have given back what they had been given.
+            /// have given back what they had been given, or if a permit of a channel without capacity has sent. A value
+            /// that was given to a task counts again if the task gives it back.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.shared().map_or(0, |core| core.raw.look().len())
@@ -418,11 +439,11 @@ macro_rules! methods {
                 self.len() >= self.capacity()
             }
 
-            /// How many wait here to send, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// How many wait here to send or to reserve, a select once for each of its cases. For tests and diagnostics: the answer is
             /// old when it arrives.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {
-                self.shared().map_or(0, |core| core.raw.waiting(Dir::Send))
+                self.shared().map_or(0, |core| core.raw.waiting(Dir::Send) + core.raw.waiting(Dir::Reserve))
             }
 
             /// How many wait here to receive, a select once for each of its cases. For tests and diagnostics: the answer is

@@ -1,13 +1,14 @@
 //! Channels as iterators.
 
+use std::iter::FusedIterator;
+
 use super::core::Core;
 use super::limited;
 use super::port::RecvPort;
 use crate::sema::WaitLimit;
 
-/// Receives until the channel is closed and has no values left: see [`Chan::iter`](super::Chan::iter).
-///
-/// Not fused: a receiver that gives up may give a value back after the end.
+/// Receives until the channel is closed and has no values left: see [`Chan::iter`](super::Chan::iter). Then it is at its end
+/// for good.
 #[derive(Debug)]
 pub struct Iter<'a, P>(pub(super) &'a P);
 
@@ -49,3 +50,7 @@ impl<P: RecvPort> Iterator for TryIter<'_, P> {
         self.0.core()?.try_recv(|_| ()).ok()
     }
 }
+
+// A channel that is closed and has no values left stays so.
+impl<P: RecvPort> FusedIterator for Iter<'_, P> {}
+impl<P: RecvPort> FusedIterator for IntoIter<P> {}

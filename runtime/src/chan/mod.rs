@@ -38,6 +38,7 @@ mod future;
 mod go_chan;
 mod iter;
 mod limited;
+mod permit;
 mod port;
 mod raw;
 mod recv;
@@ -54,6 +55,7 @@ pub use future::RecvStream;
 pub use future::{RecvFuture, SendFuture};
 pub use go_chan::{Chan, RecvOnly, SendOnly};
 pub use iter::{IntoIter, Iter, TryIter};
+pub use permit::{Permit, ReserveFuture};
 pub use port::{RecvPort, SendPort};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use select::SelectUntil;

@@ -1,10 +1,10 @@
 //! What a channel is without its values: a lock, the state in the lock's word, and two queues of waiters.
 //!
 //! ```text
-//!   usize::BITS-1                        4        3           2          1        0
-//!  ┌──────────────────────────────────────┬─────────┬───────────┬────────┬────────┐
-//!  │ len: how many values the channel has │ SENDERS │ RECEIVERS │ CLOSED │ LOCKED │
-//!  └──────────────────────────────────────┴─────────┴───────────┴────────┴────────┘
+//!   usize::BITS-1                        6      5         4          3           2          1        0
+//!  ┌──────────────────────────────────────┬──────┬───────────┬─────────┬───────────┬────────┬────────┐
+//!  │ len: how many values the channel has │ HELD │ RESERVERS │ SENDERS │ RECEIVERS │ CLOSED │ LOCKED │
+//!  └──────────────────────────────────────┴──────┴───────────┴─────────┴───────────┴────────┴────────┘
 //! ```
 //!
 //! | step | how |
@@ -18,8 +18,11 @@
 //! some ten instructions and the copy of one value. It never runs user code, never waits, and never switches goroutines
 //! while it holds the lock.
 //!
-//! `SENDERS` and `RECEIVERS` say that the queue is not empty. A waiter in it may be taken already (see `Claim`), so a set
-//! bit proves nothing, and a clear bit proves that no waiter is there.
+//! `SENDERS`, `RESERVERS` and `RECEIVERS` say that the queue is not empty. A waiter in it may be taken already (see `Claim`),
+//! so a set bit proves nothing, and a clear bit proves that no waiter is there.
+//!
+//! `HELD` says that a task which has been given a value has neither been polled nor been dropped since. The task may give
+//! that value back, so a closed channel is at its end only when the bit is clear, too. `len` does not count the value.
 //!
 //! # Orderings
 //!
@@ -32,34 +35,41 @@
 
 use std::ptr::NonNull;
 
+pub(super) use super::waiters::Dir;
 use super::waiters::{Outcome, WaitQueue, Waiter};
+use crate::panics::Panics;
 #[cfg(not(sudog_loom))]
 use crate::shim::num_cpus;
-use crate::shim::{self, AtomicUsize, Ordering};
+use crate::shim::{self, AtomicUsize, Cell, Ordering};
 
 const LOCKED: usize = 1;
 pub(super) const CLOSED: usize = 2;
 pub(super) const RECEIVERS: usize = 4;
 pub(super) const SENDERS: usize = 8;
+pub(super) const RESERVERS: usize = 16;
+pub(super) const HELD: usize = 32;
 /// One value.
-pub(super) const ONE: usize = 16;
+pub(super) const ONE: usize = 64;
 
 /// The most values that the word can count.
 pub(super) const MAX_LEN: usize = usize::MAX / ONE;
-
-/// What a waiter waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Dir {
-    Send,
-    Recv,
-}
 
 /// See the top of this file.
 pub(super) struct Raw {
     word: AtomicUsize,
     capacity: usize,
+    /// The capacity without the reserved places: a send that reserved nothing finds room while `len` is less. Changed under
+    /// the lock, as are the two fields below.
+    limit: Cell<usize>,
+    /// Number of places that are reserved.
+    reserved: Cell<usize>,
+    /// The next ticket.
+    tickets: Cell<u64>,
     receivers: WaitQueue,
     senders: WaitQueue,
+    reservers: WaitQueue,
+    /// The waiters whose outcome is `Held`, by the age of their values.
+    held: WaitQueue,
     #[cfg(sudog_loom)]
     model: model::Lock,
 }
@@ -82,8 +92,13 @@ impl Raw {
         Self {
             word: AtomicUsize::new(0),
             capacity,
+            limit: Cell::new(capacity),
+            reserved: Cell::new(0),
+            tickets: Cell::new(1),
             receivers: WaitQueue::new(),
             senders: WaitQueue::new(),
+            reservers: WaitQueue::new(),
+            held: WaitQueue::new(),
             #[cfg(sudog_loom)]
             model: model::Lock::new(),
         }
@@ -166,14 +181,15 @@ impl Raw {
     ///
     /// # Safety
     ///
-    /// The waiter is alive, and has been put into this queue of this channel, and into no other.
-    pub(super) unsafe fn leave(&self, dir: Dir, waiter: &Waiter) -> bool {
+    /// The waiter is alive, and the last queue that it has been put into is one of this channel.
+    pub(super) unsafe fn leave(&self, waiter: &Waiter) -> bool {
         let mut locked = self.lock();
         let queued = waiter.outcome.get() == Outcome::Queued;
         if queued {
-            let queue = self.queue(dir);
-            // SAFETY: alive; the lock is held; queued, hence in this queue, by the contract.
-            unsafe { queue.unlink(waiter) };
+            let dir = waiter.dir();
+            // SAFETY: the waiter is alive and the lock is held; its outcome says that it is still in the queue that it has
+            // been put into.
+            unsafe { self.queue(dir).unlink(waiter) };
             waiter.outcome.set(Outcome::Idle);
             locked.mark(dir);
         }
@@ -184,6 +200,7 @@ impl Raw {
     fn queue(&self, dir: Dir) -> &WaitQueue {
         match dir {
             Dir::Send => &self.senders,
+            Dir::Reserve => &self.reservers,
             Dir::Recv => &self.receivers,
         }
     }
@@ -241,6 +258,8 @@ impl<'a> Locked<'a> {
     /// - What it knows (its G, its slot, its claim) stays so for as long.
     pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
         waiter.outcome.set(Outcome::Queued);
+        waiter.set_dir(dir);
+        waiter.ticket.set(self.ticket());
         // SAFETY: by the contract; the lock is held.
         unsafe { self.raw.queue(dir).push(waiter) };
         self.word |= bit(dir);
@@ -276,11 +295,100 @@ impl<'a> Locked<'a> {
             self.word &= !bit(dir);
         }
     }
+
+    /// Takes a ticket that is later than all that have been taken.
+    pub(super) fn ticket(&mut self) -> u64 {
+        let ticket = self.raw.tickets.get();
+        self.raw.tickets.set(ticket + 1);
+        ticket
+    }
+
+    /// Notes that the value in this peer's slot is the channel's until the peer, a task, is polled. `ticket` is the value's
+    /// age.
+    ///
+    /// # Safety
+    ///
+    /// The peer is a receiver that this owner of the lock has taken out, and has not woken.
+    #[cold]
+    pub(super) unsafe fn hold(&mut self, peer: Peer, ticket: u64) {
+        // SAFETY: a peer that has not been woken is alive, and stays so until it has had the lock (`release_held`).
+        let waiter = unsafe { peer.0.as_ref() };
+        waiter.outcome.set(Outcome::Held);
+        waiter.ticket.set(ticket);
+        // SAFETY: the lock is held; the waiter was taken out of its queue; its owner does not free it while it is `Held`.
+        unsafe { self.raw.held.insert(waiter) };
+        self.word |= HELD;
+    }
+
+    /// Takes a waiter out of the list of those that hold a value. The value in the waiter's slot is no longer the channel's.
+    ///
+    /// # Safety
+    ///
+    /// The waiter's outcome is `Held`, by a hand-over of this channel.
+    pub(super) unsafe fn release_held(&mut self, waiter: &Waiter) {
+        // SAFETY: the lock is held; a waiter that is `Held` is in this list.
+        unsafe { self.raw.held.unlink(waiter) };
+        waiter.outcome.set(Outcome::Idle);
+        if self.raw.held.is_empty() {
+            self.word &= !HELD;
+        }
+    }
+
+    /// Takes the oldest value that a task holds away from that task, which looks once more when it is polled. Returns the
+    /// slot that has the value.
+    pub(super) fn take_held(&mut self) -> Option<*mut ()> {
+        // SAFETY: the lock is held; a waiter that is `Held` is alive until it has had the lock.
+        let waiter = unsafe { self.raw.held.first()?.as_ref() };
+        // SAFETY: the waiter was found among those that are `Held`.
+        unsafe { self.release_held(waiter) };
+        Some(waiter.slot)
+    }
+
+    /// Whether there is room for a value whose send reserved nothing.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.state().len() < self.raw.limit.get()
+    }
+
+    /// Whether a place can be reserved. A channel without capacity has one.
+    pub(super) fn has_place(&self) -> bool {
+        self.state().len() + self.raw.reserved.get() < self.raw.capacity.max(1)
+    }
+
+    /// Reserves a place, if there is one. `Some(false)`: the channel is closed.
+    pub(super) fn try_reserve(&mut self) -> Option<bool> {
+        if self.state().is_closed() {
+            return Some(false);
+        }
+        self.has_place().then(|| {
+            self.reserve(true);
+            true
+        })
+    }
+
+    /// Reserves a place, or frees a reserved one.
+    pub(super) fn reserve(&mut self, reserved: bool) {
+        let n = if reserved { self.raw.reserved.get() + 1 } else { self.raw.reserved.get() - 1 };
+        self.raw.reserved.set(n);
+        self.raw.limit.set(self.raw.capacity.saturating_sub(n));
+    }
+
+    /// Returns the queue whose first waiter has waited longer: that of the senders, or that of the reservers.
+    pub(super) fn first_to_send(&self) -> Dir {
+        // SAFETY: the lock is held.
+        let (sender, reserver) = unsafe { (self.raw.senders.first_ticket(), self.raw.reservers.first_ticket()) };
+        match (sender, reserver) {
+            (Some(sender), Some(reserver)) if sender < reserver => Dir::Send,
+            (Some(_), None) => Dir::Send,
+            _ => Dir::Reserve,
+        }
+    }
 }
 
 fn bit(dir: Dir) -> usize {
     match dir {
         Dir::Send => SENDERS,
+        Dir::Reserve => RESERVERS,
         Dir::Recv => RECEIVERS,
     }
 }
@@ -290,6 +398,12 @@ impl Peer {
     pub(super) fn slot(self) -> *mut () {
         // SAFETY: it waits for `wake`, so it is alive; and nothing writes to its slot pointer.
         unsafe { (*self.0.as_ptr()).slot }
+    }
+
+    /// Whether what this peer is given stays the channel's until the peer is polled.
+    pub(super) fn is_task(self) -> bool {
+        // SAFETY: it waits for `wake`, so it is alive; and nothing writes to this field.
+        unsafe { (*self.0.as_ptr()).is_task() }
     }
 
     /// Its G, to be readied once.
@@ -313,6 +427,21 @@ impl Peer {
     }
 }
 
+/// Wakes several peers. All are readied before the first waker of a task is called: wakers are user code, and may panic.
+///
+/// # Safety
+///
+/// As for [`Peer::wake`], of each.
+pub(super) unsafe fn wake_all(peers: [Option<Peer>; 2]) {
+    // SAFETY: each peer is alive until it is readied, and this is its only `ready`, by the contract.
+    let wakers = peers.map(|peer| peer.and_then(|peer| unsafe { crate::G::mark_ready(peer.g()) }));
+    let mut panics = Panics::default();
+    for waker in wakers.into_iter().flatten() {
+        panics.catch(|| waker.wake());
+    }
+    panics.resume();
+}
+
 /// The word, at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct State {
@@ -331,10 +460,17 @@ impl State {
         self.word / ONE
     }
 
-    /// A receive finds no value, and no sender that could bring one; and the state is not about to change.
+    /// A receive from this open channel finds no value, and no sender that could bring one; and the state is not about to
+    /// change.
     #[inline]
     pub(super) fn is_empty_for_certain(self) -> bool {
-        self.word & LOCKED == 0 && self.len() == 0 && (self.word & SENDERS == 0 || self.is_closed())
+        self.word & !(RECEIVERS | RESERVERS | HELD) == 0
+    }
+
+    /// The channel is closed, no value is left, and none can be given back: so it stays.
+    #[inline]
+    pub(super) fn is_at_its_end(self) -> bool {
+        self.word & !(RECEIVERS | SENDERS | RESERVERS) == CLOSED
     }
 
     /// A send to this open channel finds neither room nor a receiver; and the state is not about to change.

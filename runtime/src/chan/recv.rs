@@ -25,7 +25,10 @@ impl<T> Core<T> {
         }
         let state = self.raw.look();
         if state.is_empty_for_certain() {
-            return Err(failed(if state.is_closed() { NotReceived::Closed } else { NotReceived::Empty }));
+            return Err(failed(NotReceived::Empty));
+        }
+        if state.is_at_its_end() {
+            return Err(failed(NotReceived::Closed));
         }
         let mut slot = MaybeUninit::uninit();
         let mut locked = self.raw.lock();
@@ -85,12 +88,11 @@ impl<T> Core<T> {
         }
     }
 
-    /// By a look without the lock and without a fence: closed stays closed, and a channel that is drained then is drained
-    /// for good, but for what a receiver gives back.
+    /// Whether the channel is closed, and no value is left or can be given back. Looks without the lock and without a
+    /// fence: so it stays.
     #[inline]
     pub(super) fn is_closed_and_drained(&self) -> bool {
-        let state = self.raw.glance();
-        state.is_closed() && state.is_empty_for_certain()
+        self.raw.glance().is_at_its_end()
     }
 
     /// Step 4.
@@ -116,8 +118,8 @@ impl<T> Core<T> {
         // A goroutine that is unwound leaves `park` by a panic.
         let waiting = Waiting { core: self, waiter: &waiter, g: &g };
         if g.park_spinning(deadline, || locked.unlock()) == ParkResult::TimedOut {
-            // SAFETY: put into this queue.
-            if unsafe { self.raw.leave(Dir::Recv, &waiter) } {
+            // SAFETY: put into a queue of this channel.
+            if unsafe { self.raw.leave(&waiter) } {
                 std::mem::forget(waiting);
                 return Err(NotReceived::TimedOut);
             }
@@ -127,8 +129,26 @@ impl<T> Core<T> {
         std::mem::forget(waiting);
         match waiter.outcome.get() {
             Outcome::Done => Ok(()),
-            Outcome::Closed => Err(NotReceived::Closed),
-            Outcome::Idle | Outcome::Queued => unreachable!("readied by no peer"),
+            // SAFETY: the slot has room, as no peer has put a value there.
+            Outcome::Closed => unsafe { self.look_once_more(slot) },
+            Outcome::Idle | Outcome::Queued | Outcome::Held => unreachable!("readied by no peer"),
+        }
+    }
+
+    /// A receive that a close has ended: takes a value that a task held then.
+    ///
+    /// # Safety
+    ///
+    /// `slot` has room for a value, which is there after `Ok`.
+    #[cold]
+    unsafe fn look_once_more(&self, slot: *mut T) -> Result<(), NotReceived> {
+        let mut locked = self.raw.lock();
+        // SAFETY: the lock is this channel's; room for one.
+        let taken = unsafe { self.take(&mut locked, slot) };
+        locked.unlock();
+        match taken {
+            Take::Got(_) => Ok(()), // of a closed channel, so there is no sender to wake
+            Take::Closed | Take::Empty => Err(NotReceived::Closed),
         }
     }
 }
@@ -178,13 +198,11 @@ impl<T> Drop for Waiting<'_, T> {
 /// The waiter has been put into the queue of receivers of this channel, with this G, and with a slot for a value.
 pub(super) unsafe fn leave_or_give_back<T>(core: &Core<T>, waiter: &Waiter, g: &G) {
     // SAFETY: by the contract.
-    if unsafe { core.raw.leave(Dir::Recv, waiter) } {
+    if unsafe { core.raw.leave(waiter) } {
         crate::shim::mark("a receiver that gives up leaves its queue");
         return;
     }
     g.await_ready();
-    if waiter.outcome.get() == Outcome::Done {
-        // SAFETY: its peer has put a value there; its owner does not use it after this.
-        unsafe { core.give_back(waiter.slot.cast()) };
-    }
+    // SAFETY: by the contract; readied; its owner does not use it after this.
+    unsafe { core.give_back(waiter) };
 }

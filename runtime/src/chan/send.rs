@@ -144,8 +144,8 @@ impl<T> Core<T> {
         // A goroutine that is unwound leaves `park` by a panic.
         let waiting = Waiting { core: self, waiter: &waiter, g: &g, value };
         if g.park_spinning(deadline, || locked.unlock()) == ParkResult::TimedOut {
-            // SAFETY: put into this queue.
-            if unsafe { self.raw.leave(Dir::Send, &waiter) } {
+            // SAFETY: put into a queue of this channel.
+            if unsafe { self.raw.leave(&waiter) } {
                 std::mem::forget(waiting);
                 return Err(NotSent::TimedOut);
             }
@@ -156,7 +156,7 @@ impl<T> Core<T> {
         match waiter.outcome.get() {
             Outcome::Done => Ok(()),
             Outcome::Closed => Err(NotSent::Closed),
-            Outcome::Idle | Outcome::Queued => unreachable!("readied by no peer"),
+            Outcome::Idle | Outcome::Queued | Outcome::Held => unreachable!("readied by no peer"),
         }
     }
 }
@@ -184,8 +184,8 @@ struct Waiting<'a, T> {
 impl<T> Drop for Waiting<'_, T> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: put into this queue.
-        if !unsafe { self.core.raw.leave(Dir::Send, self.waiter) } {
+        // SAFETY: put into a queue of this channel.
+        if !unsafe { self.core.raw.leave(self.waiter) } {
             self.g.await_ready();
             if self.waiter.outcome.get() == Outcome::Done {
                 return;

@@ -2,17 +2,19 @@
 //!
 //! | field | read and written |
 //! |---|---|
-//! | `g`, `slot`, `claim`, `case` | fixed before it is queued |
-//! | `next`, `prev` | by the owner of the channel's lock while it is queued |
-//! | `outcome` | by the waiter before it is queued; by the owner of the lock while it is; by the waiter after it was readied |
-//! | the value at `slot` | as `outcome`; and by the peer that has taken it, until it readies it |
+//! | `g`, `slot`, `claim`, `case`, `is_task` | fixed before the waiter is queued |
+//! | `dir` | written by the waiter as it is queued, then fixed |
+//! | `next`, `prev`, `ticket` | by the owner of the channel's lock while the waiter is queued or `Held` |
+//! | `outcome` | by the waiter before it is queued; by the owner of the lock while it is `Queued` or `Held`; by the waiter after it was readied |
+//! | the value at `slot` | as `outcome`; and by the peer that has taken the waiter, until the peer readies it |
 //!
 //! | outcome | meaning | next |
 //! |---|---|---|
 //! | `Idle` | in no queue | `Queued`, by the waiter |
-//! | `Queued` | in a queue | `Done`, `Closed`: a peer takes it. `Idle`: it gives up, or a peer finds its claim taken |
-//! | `Done` | its value has been taken, or given to it; a `ready` follows | |
-//! | `Closed` | the channel was closed; a `ready` follows | |
+//! | `Queued` | in a queue | `Done`, `Held`, `Closed`: a peer takes it. `Idle`: it gives up, or a peer finds its claim taken |
+//! | `Done` | a send: its value has been taken. A reservation: it has a place. A receive of a thread or goroutine: it has a value. A `ready` follows | |
+//! | `Held` | a receive of a task: a value is in its slot, and is still the channel's; a `ready` follows | `Idle`: it takes the value, or gives it back, or the value goes to another receiver because the channel is closed |
+//! | `Closed` | the channel was closed; a `ready` follows. A receive looks once more | |
 
 use std::ptr::{self, NonNull};
 
@@ -24,10 +26,21 @@ pub(super) enum Outcome {
     Idle,
     Queued,
     Done,
+    Held,
     Closed,
 }
 
-type Link = Option<NonNull<Waiter>>;
+/// What a waiter waits for, and which queue it is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dir {
+    /// A send, whose value a receiver may take.
+    Send,
+    /// A place for a value. The value stays with the sender.
+    Reserve,
+    Recv,
+}
+
+pub(super) type Link = Option<NonNull<Waiter>>;
 
 /// One waiter in one queue; a select has one for each of its cases.
 pub(super) struct Waiter {
@@ -38,23 +51,49 @@ pub(super) struct Waiter {
     claim: *const Claim,
     /// What the claim is taken with.
     case: u32,
+    /// Whether `g` is a task. A task may be dropped after it was readied, so a value that it is given stays the channel's
+    /// until the task is polled.
+    is_task: bool,
+    dir: Cell<Dir>,
     pub(super) outcome: Cell<Outcome>,
+    /// Orders the waiters of two queues, and values that tasks hold or have given back.
+    pub(super) ticket: Cell<u64>,
     next: Cell<Link>,
     prev: Cell<Link>,
 }
 
 impl Waiter {
-    /// Of one operation.
+    /// A waiter for one operation of a thread or a goroutine.
     #[inline]
     pub(super) fn new(g: *const G, slot: *mut ()) -> Self {
-        Self::of_case(g, slot, ptr::null(), 0)
+        Self::of_case(g, slot, ptr::null(), 0, false)
     }
 
-    /// Of one case of a select.
+    /// A waiter for one operation of a task.
+    pub(super) fn of_task(g: *const G, slot: *mut ()) -> Self {
+        Self::of_case(g, slot, ptr::null(), 0, true)
+    }
+
+    /// A waiter for one case of a select.
     #[inline]
-    pub(super) fn of_case(g: *const G, slot: *mut (), claim: *const Claim, case: u32) -> Self {
+    pub(super) fn of_case(g: *const G, slot: *mut (), claim: *const Claim, case: u32, is_task: bool) -> Self {
         let (next, prev) = (Cell::new(None), Cell::new(None));
-        Self { g, slot, claim, case, outcome: Cell::new(Outcome::Idle), next, prev }
+        let (dir, outcome, ticket) = (Cell::new(Dir::Recv), Cell::new(Outcome::Idle), Cell::new(0));
+        Self { g, slot, claim, case, is_task, dir, outcome, ticket, next, prev }
+    }
+
+    pub(super) fn is_task(&self) -> bool {
+        self.is_task
+    }
+
+    /// The queue that the waiter has been put into last.
+    pub(super) fn dir(&self) -> Dir {
+        self.dir.get()
+    }
+
+    /// Names the queue that the waiter is about to be put into.
+    pub(super) fn set_dir(&self, dir: Dir) {
+        self.dir.set(dir);
     }
 
     /// Takes it for the caller, which has unlinked it and holds the lock.
@@ -139,6 +178,52 @@ impl WaitQueue {
             // SAFETY: queued, hence alive, and the lock is held.
             Some(last) => unsafe { last.as_ref() }.next.set(this),
             None => self.first.set(this),
+        }
+    }
+
+    pub(super) fn first(&self) -> Link {
+        self.first.get()
+    }
+
+    /// The ticket of the first waiter.
+    ///
+    /// # Safety
+    ///
+    /// The lock is held.
+    pub(super) unsafe fn first_ticket(&self) -> Option<u64> {
+        // SAFETY: a queued waiter is alive, and the lock is held.
+        self.first.get().map(|first| unsafe { first.as_ref() }.ticket.get())
+    }
+
+    /// Puts a waiter before all with a later ticket.
+    ///
+    /// # Safety
+    ///
+    /// As for `push`.
+    pub(super) unsafe fn insert(&self, waiter: &Waiter) {
+        let mut before = self.last.get();
+        let mut after = None;
+        while let Some(other) = before {
+            // SAFETY: a queued waiter is alive, and the lock is held.
+            let other = unsafe { other.as_ref() };
+            if other.ticket.get() <= waiter.ticket.get() {
+                break;
+            }
+            after = before;
+            before = other.prev.get();
+        }
+        let this = Some(NonNull::from(waiter));
+        waiter.prev.set(before);
+        waiter.next.set(after);
+        match before {
+            // SAFETY: a queued waiter is alive, and the lock is held.
+            Some(before) => unsafe { before.as_ref() }.next.set(this),
+            None => self.first.set(this),
+        }
+        match after {
+            // SAFETY: a queued waiter is alive, and the lock is held.
+            Some(after) => unsafe { after.as_ref() }.prev.set(this),
+            None => self.last.set(this),
         }
     }
 

@@ -11,6 +11,7 @@ use super::Chosen;
 use crate::chan::core::{Core, Offer, Take};
 use crate::chan::port::{RecvPort, SendPort};
 use crate::chan::raw::{Dir, Locked, Peer, Raw};
+use crate::chan::waiters::{Outcome, Waiter};
 
 /// A channel, without the type of its values.
 pub(in crate::chan) trait Channel {
@@ -28,8 +29,20 @@ pub(in crate::chan) trait Channel {
 
     /// # Safety
     ///
+    /// As for [`Core::receive_held`].
+    unsafe fn receive_held(&self, locked: &mut Locked<'_>, waiter: &Waiter, to: *mut ()) -> Take;
+
+    /// # Safety
+    ///
     /// As for [`Core::give_back`].
-    unsafe fn give_back(&self, from: *const ());
+    unsafe fn give_back(&self, waiter: &Waiter);
+
+    /// # Safety
+    ///
+    /// As for [`Core::send_reserved`].
+    unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const ()) -> (Offer, Option<Peer>);
+
+    fn give_up_place(&self);
 }
 
 impl<T> Channel for Core<T> {
@@ -48,9 +61,23 @@ impl<T> Channel for Core<T> {
         unsafe { self.take(locked, to.cast()) }
     }
 
-    unsafe fn give_back(&self, from: *const ()) {
+    unsafe fn receive_held(&self, locked: &mut Locked<'_>, waiter: &Waiter, to: *mut ()) -> Take {
         // SAFETY: by the contract.
-        unsafe { self.give_back(from.cast()) }
+        unsafe { self.receive_held(locked, waiter, to.cast()) }
+    }
+
+    unsafe fn give_back(&self, waiter: &Waiter) {
+        // SAFETY: by the contract.
+        unsafe { self.give_back(waiter) }
+    }
+
+    unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const ()) -> (Offer, Option<Peer>) {
+        // SAFETY: by the contract.
+        unsafe { self.send_reserved(locked, from.cast()) }
+    }
+
+    fn give_up_place(&self) {
+        self.give_up_place();
     }
 }
 
@@ -79,7 +106,7 @@ impl CaseRef<'_> {
         let channel = self.channel.expect("only what can be ready is polled");
         match self.dir {
             // SAFETY: the lock is this channel's; the slot has a value, by the contract.
-            Dir::Send => match unsafe { channel.offer(locked, self.slot) } {
+            Dir::Send | Dir::Reserve => match unsafe { channel.offer(locked, self.slot) } {
                 Offer::Sent(peer) => Some((false, peer)),
                 Offer::Closed => Some((true, None)),
                 Offer::Full => None,
@@ -90,6 +117,101 @@ impl CaseRef<'_> {
                 Take::Closed => Some((true, None)),
                 Take::Empty => None,
             },
+        }
+    }
+
+    /// Returns the queue in which the case waits. The send of a task to a buffer waits for a place, and keeps its value meanwhile.
+    pub(super) fn queue(&self, is_task: bool) -> Dir {
+        let buffered = || self.channel.is_some_and(|channel| channel.raw().capacity() > 0);
+        if is_task && self.dir == Dir::Send && buffered() { Dir::Reserve } else { self.dir }
+    }
+
+    /// Finishes the case of a thread or a goroutine. Returns whether a close has ended the case. A receive that a close has
+    /// woken looks once more.
+    ///
+    /// # Safety
+    ///
+    /// The waiter is that of this case. It has been taken by a peer and readied, and is in no queue.
+    pub(super) unsafe fn settle(&self, waiter: &Waiter) -> bool {
+        let closed = match (waiter.outcome.get(), self.dir) {
+            (Outcome::Done, _) => false,
+            (Outcome::Closed, Dir::Recv) => return self.look_once_more(),
+            (Outcome::Closed, _) => true,
+            _ => unreachable!("chosen by no peer"),
+        };
+        if !closed {
+            // SAFETY: its peer has moved the value.
+            unsafe { self.moved() };
+        }
+        closed
+    }
+
+    /// Takes, for a receive that a close has woken, a value that a task held then. Returns whether there was none.
+    #[cold]
+    fn look_once_more(&self) -> bool {
+        let mut locked = self.channel.expect("it was queued").raw().lock();
+        // SAFETY: the lock is that of the case's channel; the slot has room, as no peer has put a value there.
+        let polled = unsafe { self.poll(&mut locked) };
+        locked.unlock();
+        let Some((closed, _)) = polled else { unreachable!("a channel stays closed") };
+        if !closed {
+            // SAFETY: a value has been moved there, just now.
+            unsafe { self.moved() };
+        }
+        closed
+    }
+
+    /// Finishes the case of a task: takes the value that the task holds, or sends to its place. Returns whether the channel
+    /// was closed, and the peers to wake.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(super) unsafe fn settle_task(&self, waiter: &Waiter) -> (bool, [Option<Peer>; 2]) {
+        let channel = self.channel.expect("it was queued");
+        let mut locked = channel.raw().lock();
+        let (closed, peers) = match waiter.dir() {
+            // SAFETY: the lock is that of the case's channel; the waiter has been in its queue with this slot, and has been
+            // readied.
+            Dir::Recv => match unsafe { channel.receive_held(&mut locked, waiter, self.slot) } {
+                Take::Got(peer) => (false, [peer, None]),
+                Take::Closed => (true, [None, None]),
+                Take::Empty => unreachable!("a channel stays closed"),
+            },
+            Dir::Reserve if waiter.outcome.get() == Outcome::Done => {
+                // SAFETY: the lock is that of the case's channel; the slot has a value; the peer has given it a place.
+                let (offer, next) = unsafe { channel.send_reserved(&mut locked, self.slot) };
+                match offer {
+                    Offer::Sent(peer) => (false, [peer, next]),
+                    Offer::Closed => (true, [None, None]),
+                    Offer::Full => unreachable!("it had a place"),
+                }
+            }
+            Dir::Send | Dir::Reserve => (waiter.outcome.get() == Outcome::Closed, [None, None]),
+        };
+        locked.unlock();
+        if !closed {
+            // SAFETY: by a peer, or just now.
+            unsafe { self.moved() };
+        }
+        (closed, peers)
+    }
+
+    /// Undoes what a peer has done for a case whose select will return nothing, as far as that can be undone.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CaseRef::settle`]. The waiter is not used after this.
+    pub(super) unsafe fn undo(&self, waiter: &Waiter) {
+        let channel = self.channel.expect("it was queued");
+        let done = || waiter.outcome.get() == Outcome::Done;
+        match waiter.dir() {
+            // SAFETY: the waiter was in its channel's queue of receivers, and has been readied.
+            Dir::Recv => unsafe { channel.give_back(waiter) },
+            Dir::Reserve if done() => channel.give_up_place(),
+            // SAFETY: a peer has taken the value.
+            Dir::Send if done() => unsafe { self.moved() },
+            Dir::Send | Dir::Reserve => {}
         }
     }
 

@@ -3,7 +3,7 @@
 //! | stage | its waiters | on poll | on drop |
 //! |---|---|---|---|
 //! | `Apart` | are in no queue | tries each case, futures too; locks all, polls the cases, queues: `Queued` | the values of sends are dropped |
-//! | `Queued` | are in their queues, but those that a peer has taken | registers the waker; readied: leaves the queues, `Over`. Not readied, with futures: takes the claim, leaves the queues, `Apart`, and as there | leaves the queues; a receive that was given a value gives it back |
+//! | `Queued` | are in their queues, but those that a peer has taken | registers the waker; readied: leaves the queues, `Over`. Not readied, with futures: takes the claim, leaves the queues, `Apart`, and as there | leaves the queues; a receive that was given a value gives it back, a send that was given a place gives it up |
 //! | `Over` | are in no queue | panics | nothing |
 //!
 //! A future is polled only while no waiter is queued: else the future could become ready while a peer does a case, and
@@ -26,6 +26,7 @@ use super::case::{CaseList, CaseRef};
 use super::order::Order;
 use super::{Chosen, Polled, Selecting, Waiters, try_each, try_one};
 use crate::G;
+use crate::chan::raw::wake_all;
 use crate::chan::waiters::{Claim, Waiter};
 use crate::shim::mark;
 
@@ -130,8 +131,9 @@ impl<const N: usize, L: CaseList> Cases for StaticCases<N, L> {
 
 /// Does the first of several cases that can be done: what [`select_async!`](crate::select_async) awaits.
 ///
-/// It may be dropped at any time, and has done nothing then: a value that it had just been given goes to the next
-/// receiver. Once it has been polled it must be polled again when its waker is woken, or dropped.
+/// It may be dropped at any time, and has done nothing then, but that a receiver may have taken the value of a send without
+/// a buffer: what [`RecvFuture`](crate::chan::RecvFuture) and [`SendFuture`](crate::chan::SendFuture) promise holds for its cases. Once it has been polled it must be
+/// polled again when its waker is woken, or dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct SelectFuture<C: Cases> {
     cases: C,
@@ -189,22 +191,28 @@ impl<C: Cases> SelectFuture<C> {
         unsafe { self.cases.finish(chosen) }
     }
 
+    /// Does the case that a peer has chosen.
+    ///
     /// # Safety
     ///
     /// It is `Queued(n)` and has been readied.
     #[track_caller]
     unsafe fn finish(&self, n: usize) -> C::Output {
         // SAFETY: queued with these; readied.
-        let outcome = unsafe {
+        let (chosen, peers) = unsafe {
             self.with_queued(n, |select, waiters| {
                 select.leave_all(waiters);
-                select.outcome(waiters, &self.claim)
+                let Ok((case, waiter)) = select.taken_by(waiters, &self.claim) else { unreachable!("it has no limit") };
+                let (closed, peers) = select.cases[case].settle_task(waiter);
+                (Chosen { case, closed }, peers)
             })
         };
-        match outcome {
-            Ok(chosen) => self.over(Polled { chosen, peer: None }),
-            Err(_) => unreachable!("it has no limit"),
-        }
+        // Before the peers are woken, as in `over`.
+        self.stage.set(Stage::Over);
+        // SAFETY: taken out just now, and not used after.
+        unsafe { wake_all(peers) };
+        // SAFETY: this is its owner, no case is queued, and the stage says that this is the first time.
+        unsafe { self.cases.finish(chosen) }
     }
 
     /// Leaves the queues; the result, if a peer has been faster.
@@ -289,7 +297,7 @@ impl<C: Cases> SelectFuture<C> {
             }
             // SAFETY: pinned, and `drop` takes it out of the queues before its memory can be used for something else, and
             // waits for the `ready`; room for as many as the cases; `Apart`, so in no queue.
-            unsafe { select.queue_all(Waiters(waiters), &raw const self.g, &raw const self.claim) };
+            unsafe { select.queue_all(Waiters(waiters), &raw const self.g, &raw const self.claim, true) };
             self.stage.set(Stage::Queued(n));
             select.unlock_all();
             None

@@ -41,7 +41,7 @@ use super::core::Core;
 use super::error::GaveUp;
 use super::limited::{Unreceived, Unsent};
 use super::raw::{Dir, Peer};
-use super::waiters::{Claim, Outcome, Waiter};
+use super::waiters::{Claim, Waiter};
 use crate::sema::{Cancel, WaitError, WaitLimit};
 use crate::shim::mark;
 use crate::{G, Instant, ParkResult, goroutine};
@@ -108,10 +108,10 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
 fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
     let state = case.channel?.raw().look();
     match case.dir {
-        Dir::Send => state.is_full_for_certain().then_some(None),
+        Dir::Send | Dir::Reserve => state.is_full_for_certain().then_some(None),
         Dir::Recv => {
-            let closed = || state.is_closed().then_some(Chosen { case: 0, closed: true });
-            state.is_empty_for_certain().then(closed)
+            let closed = || state.is_at_its_end().then_some(Some(Chosen { case: 0, closed: true }));
+            if state.is_empty_for_certain() { Some(None) } else { closed() }
         }
     }
 }
@@ -161,8 +161,8 @@ fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
     let raw = case.channel.expect("only what can be ready is polled").raw();
     let state = raw.glance();
     let fails = match case.dir {
-        Dir::Send => state.is_full_for_certain(),
-        Dir::Recv => state.is_empty_for_certain() && !state.is_closed(),
+        Dir::Send | Dir::Reserve => state.is_full_for_certain(),
+        Dir::Recv => state.is_empty_for_certain(),
     };
     if fails {
         return None;
@@ -244,14 +244,14 @@ impl Selecting<'_, '_> {
     /// - G, claim and waiters stay where they are, alive, until [`Selecting::leave_all`] has been called; and if the claim
     ///   was taken by a case or a cancel, until the G has been readied.
     /// - `waiters` are as many as the cases, and in no queue.
-    unsafe fn queue_all(&self, waiters: Waiters, g: *const G, claim: *const Claim) {
+    unsafe fn queue_all(&self, waiters: Waiters, g: *const G, claim: *const Claim, is_task: bool) {
         for index in self.order.locks() {
             let case = &self.cases[index];
             // SAFETY: there is one for each case, and none is in a queue, by the contract.
-            let waiter = unsafe { waiters.make(index, Waiter::of_case(g, case.slot, claim, index as u32)) };
+            let waiter = unsafe { waiters.make(index, Waiter::of_case(g, case.slot, claim, index as u32, is_task)) };
             let mut locked = case.channel.expect("only what can be ready is queued").raw().held();
             // SAFETY: new; by the contract.
-            unsafe { locked.enqueue(case.dir, waiter) };
+            unsafe { locked.enqueue(case.queue(is_task), waiter) };
             locked.keep();
         }
     }
@@ -268,33 +268,24 @@ impl Selecting<'_, '_> {
             // SAFETY: made by `queue_all`, and put into this queue.
             unsafe {
                 let waiter = waiters.get(index);
-                case.channel.expect("as in `queue_all`").raw().leave(case.dir, waiter);
+                case.channel.expect("as in `queue_all`").raw().leave(waiter);
             }
         }
     }
 
-    /// What the claim was taken by, of a G that has been readied and has left the queues.
+    /// What the claim was taken by, of a G that has been readied and has left the queues: a case with its waiter, or a
+    /// cancel.
     ///
     /// # Safety
     ///
     /// - `queue_all` has been called with these.
     /// - It is so.
-    unsafe fn outcome(&self, waiters: Waiters, claim: &Claim) -> Result<Chosen, WaitError> {
-        let case = match claim.taken_by() {
-            Claim::CANCELLED => return Err(WaitError::Cancelled),
-            case => case as usize,
-        };
-        // SAFETY: made by `queue_all`: only what was queued takes the claim with its number.
-        let closed = match unsafe { waiters.get(case) }.outcome.get() {
-            Outcome::Done => false,
-            Outcome::Closed => true,
-            Outcome::Idle | Outcome::Queued => unreachable!("chosen by no peer"),
-        };
-        if !closed {
-            // SAFETY: its peer has done so.
-            unsafe { self.cases[case].moved() };
+    unsafe fn taken_by(&self, waiters: Waiters, claim: &Claim) -> Result<(usize, &Waiter), WaitError> {
+        match claim.taken_by() {
+            Claim::CANCELLED => Err(WaitError::Cancelled),
+            // SAFETY: made by `queue_all`: only what was queued takes the claim with its number.
+            case => Ok((case as usize, unsafe { waiters.get(case as usize) })),
         }
-        Ok(Chosen { case, closed })
     }
 
     /// Queues, sleeps and leaves.
@@ -314,7 +305,7 @@ impl Selecting<'_, '_> {
         goroutine::note_wait(self.order.what(), std::ptr::null());
         // SAFETY: this frame is not left before `leave_all`, nor before the `ready` of what has taken the claim: by a
         // return, below; by a panic, by `Waiting`.
-        unsafe { self.queue_all(waiters, g, claim) };
+        unsafe { self.queue_all(waiters, g, claim, false) };
         // A goroutine that is unwound leaves `park` by a panic.
         let waiting = Waiting { select: self, waiters, g, claim };
         if g.park_spinning(deadline, || self.unlock_all()) == ParkResult::TimedOut {
@@ -331,7 +322,8 @@ impl Selecting<'_, '_> {
         // SAFETY: queued above; readied.
         unsafe {
             self.leave_all(waiters);
-            self.outcome(waiters, claim)
+            let (case, waiter) = self.taken_by(waiters, claim)?;
+            Ok(Chosen { case, closed: self.cases[case].settle(waiter) })
         }
     }
 
@@ -367,7 +359,7 @@ impl Selecting<'_, '_> {
         unsafe { self.wait(waiters, &g, &claim, limit.deadline) }
     }
 
-    /// Gives up: leaves the queues; what a receive was given goes to the next receiver.
+    /// Gives up: leaves the queues. What a receive was given goes to the next receiver, and a place to the next sender.
     ///
     /// # Safety
     ///
@@ -381,18 +373,10 @@ impl Selecting<'_, '_> {
         }
         g.await_ready();
         // SAFETY: by the contract; readied.
-        let outcome = unsafe {
+        unsafe {
             self.leave_all(waiters);
-            self.outcome(waiters, claim)
-        };
-        if let Ok(Chosen { case, closed: false }) = outcome
-            && let case = &self.cases[case]
-            && case.dir == Dir::Recv
-        {
-            // SAFETY: there is a value, and the slot no longer says so: it is given away.
-            unsafe {
-                (*case.full).set(false);
-                case.channel.expect("it was queued").give_back(case.slot);
+            if let Ok((case, waiter)) = self.taken_by(waiters, claim) {
+                self.cases[case].undo(waiter);
             }
         }
     }
