@@ -406,6 +406,7 @@ const NOT_PUBLIC: &[&str] = &[
     "SudogPtr",
     "ThreadClock",
     "Turn",
+    "WeakChan",
     "Words",
 ];
 

@@ -52,6 +52,8 @@ pub use error::{GaveUp, RecvError, RecvLimitedError, SendError, SendLimitedError
 #[cfg(feature = "stream")]
 pub use future::RecvStream;
 pub use future::{RecvFuture, SendFuture};
+#[doc(hidden)]
+pub use go_chan::WeakChan;
 pub use go_chan::{Chan, RecvOnly, SendOnly};
 pub use iter::{IntoIter, Iter, TryIter};
 pub use port::{RecvPort, SendPort};
