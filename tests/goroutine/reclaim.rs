@@ -487,7 +487,7 @@ impl World {
                 go_async(async { sleep_async(Duration::from_micros(30)).await });
                 self.cond.broadcast();
             }
-            _ => _ = Timer::new(Duration::from_micros(20)).wait(),
+            _ => _ = Timer::new(Duration::from_micros(20)).recv(),
         }
     }
 

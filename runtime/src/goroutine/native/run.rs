@@ -12,7 +12,6 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{report, scheduler};
 use crate::goroutine::native::stack::overflow;
-use crate::goroutine::native::time::AFTER_FUNC;
 
 /// Runs `main` as a goroutine, with the calling thread as a worker, and returns its result.
 ///
@@ -250,10 +249,8 @@ pub(crate) fn run_in_bubble<T>(
     let worker = sched.enter();
     let mut left = String::new();
     let list = || {
-        // A call that is set is no goroutine, to its user.
-        left = report::goroutines_if(sched, |wait| wait != AFTER_FUNC);
-        let calls = report::goroutines_if(sched, |wait| wait == AFTER_FUNC);
-        let tasks = sched.live().saturating_sub(left.lines().count() + calls.lines().count());
+        left = report::goroutines(sched);
+        let tasks = sched.live().saturating_sub(left.lines().count());
         if tasks > 0 {
             left += &format!("{tasks} async task(s)\n");
         }

@@ -1,4 +1,4 @@
-//! Alarms: wakers that are woken at a time. The timers of async tasks and of contexts.
+//! Alarms: wakers that are woken at a time. The timers of async tasks, of contexts and of `after_func`.
 //!
 //! A waker is user code. It may wait, for another alarm even; so it runs on a thread that only wakes, never on the
 //! watcher or on a worker, and no waker keeps another from being woken:
@@ -151,6 +151,18 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
         return Key::Bubble(bubble::set_alarm(when, waker));
     }
     Key::Here(put(when, Alarm { waker, _awaited: Awaited::here() }))
+}
+
+/// [`set`] for a waker that does no more than to start a goroutine by way of a [`Home`]. A scheduler that ends when it is at
+/// rest waits for it; a `run` ends with its main, and is not kept from being used again.
+///
+/// [`Home`]: super::deferred::Home
+pub(crate) fn set_call(when: Instant, waker: Waker) -> Key {
+    if bubble::is_here() {
+        return Key::Bubble(bubble::set_alarm(when, waker));
+    }
+    let waits = current::worker().filter(|worker| worker.sched().ends_at_rest());
+    Key::Here(put(when, Alarm { waker, _awaited: waits.map(Awaited::of) }))
 }
 
 /// [`set`] on the system's clock, for no scheduler: none is kept from its end.

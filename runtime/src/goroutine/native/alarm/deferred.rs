@@ -44,6 +44,12 @@ impl Home {
         Self { sched, epoch }
     }
 
+    /// That of the background.
+    pub(crate) fn background() -> Self {
+        let sched = Sched::background();
+        Self { sched, epoch: sched.idle.epoch() }
+    }
+
     /// [`go`](fn@crate::goroutine::go), at home. If what was there has ended, `f` is dropped here, as are all
     /// goroutines of it that have not begun.
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {

@@ -12,19 +12,11 @@ use crate::goroutine::native::sched::scheduler::Sched;
 ///
 /// To be called while no worker of the scheduler can wake.
 pub(crate) fn goroutines(sched: &Sched) -> String {
-    goroutines_if(sched, |_| true)
-}
-
-/// Those whose wait `is_told`.
-pub(crate) fn goroutines_if(sched: &Sched, is_told: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     let all = || sched.workers().flat_map(|worker| worker.fibres().collect::<Vec<_>>());
     let now = clock::coarse_now();
     for fibre in all().filter(|fibre| fibre.state.get() == State::Parked) {
         let wait = fibre.wait.get();
-        if !is_told(wait.what) {
-            continue;
-        }
         let what = if wait.what.is_empty() { "waiting" } else { wait.what };
         let since = now.saturating_sub(wait.since) as f64 / 1000.0;
         let _ = write!(text, "goroutine {} [{what}, {since:.2} s]", fibre.describe());
