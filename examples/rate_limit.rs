@@ -14,7 +14,7 @@ fn main() {
         let limiter = Ticker::new(PERIOD);
         let start = Instant::now();
         for request in 1..=REQUESTS {
-            limiter.tick();
+            limiter.recv();
             println!("request {request} after {:?}", start.elapsed());
         }
         start.elapsed()

@@ -4,16 +4,16 @@
 
 use std::time::Duration;
 
-use sudog::chan::{self, Chan, select};
+use sudog::chan::{Chan, select};
 use sudog::prelude::*;
 use sudog::synctest;
-use sudog::time::{Timer, now, sleep};
+use sudog::time::{self, Ticker, Timer, now, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn timers() {
     let begun = now();
-    let first = chan::after(2 * SECOND);
+    let first = time::after(2 * SECOND);
     first.recv();
     println!("timer 1 fired after {:?}", now() - begun);
     assert_eq!(now() - begun, 2 * SECOND);
@@ -24,8 +24,8 @@ fn timers() {
 
 fn tickers() {
     let begun = now();
-    let ticker = chan::tick(SECOND / 2);
-    let done = chan::after(SECOND * 8 / 5);
+    let ticker = Ticker::new(SECOND / 2);
+    let done = time::after(SECOND * 8 / 5);
     let mut ticks = 0;
     loop {
         let over = select! {
@@ -51,7 +51,7 @@ fn timeouts() {
     });
     let early = select! {
         recv(results) -> result => result,
-        default(SECOND) => Some("timeout 1"),
+        recv(time::after(SECOND)) => Some("timeout 1"),
     };
     assert_eq!(early, Some("timeout 1"));
     let late = select! {

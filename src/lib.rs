@@ -94,13 +94,13 @@ pub mod runtime {
 pub mod chan {
     #[cfg(feature = "stream")]
     pub use sudog_runtime::chan::RecvStream;
-    pub use sudog_runtime::chan::{
-        Chan, GaveUp, IntoIter, Iter, MAX_CASES, Permit, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly,
-        RecvPort, ReserveFuture, Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort,
-        Sender, TryIter, TryRecvError, TrySendError, channel, select, select_async,
-    };
     #[cfg(all(unix, not(sudog_loom)))]
-    pub use sudog_runtime::chan::{SelectUntil, TickerChan, TimerChan, after, tick};
+    pub use sudog_runtime::chan::SelectUntil;
+    pub use sudog_runtime::chan::{
+        Chan, GaveUp, IntoIter, Iter, MAX_CASES, Permit, Receiver, RecvArm, RecvError, RecvFuture, RecvLimitedError,
+        RecvOnly, RecvPort, ReserveFuture, Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly,
+        SendPort, Sender, TryIter, TryRecvError, TrySendError, channel, select, select_async,
+    };
 }
 
 /// Go's package `sync`, and what its parts are made of.
@@ -122,7 +122,7 @@ pub mod sync {
 #[cfg(all(unix, not(sudog_loom)))]
 pub mod time {
     pub use sudog_runtime::goroutine::{
-        AfterFunc, SleepAsync, Ticker, Timer, after, after_func, now, sleep, sleep_async,
+        AfterFunc, SleepAsync, Ticker, Timer, TimerFuture, after, after_func, now, sleep, sleep_async, tick,
     };
 }
 

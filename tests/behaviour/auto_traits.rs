@@ -111,6 +111,7 @@ table! {
     SleepAsync => true, true;
     Timer => true, true;
     Ticker => true, true;
+    TimerFuture<'static> => true, true;
     sudog::time::AfterFunc => true, true;
     Goexit => true, true;
     Event => true, true;
@@ -173,8 +174,6 @@ table! {
     Iter<'static, Receiver<Cell>> => true, true;
     TryIter<'static, Receiver<Rc>> => false, false;
     sudog::chan::IntoIter<Receiver<Cell>> => true, true;
-    TimerChan => true, true;
-    TickerChan => true, true;
     SendError<Cell> => true, false;
     TrySendError<Cell> => true, false;
     SendLimitedError<Rc> => false, false;
@@ -406,7 +405,10 @@ const NOT_PUBLIC: &[&str] = &[
     "Sudog",
     "SudogPtr",
     "ThreadClock",
+    "TimerCase",
+    "TimerRef",
     "Turn",
+    "WeakChan",
     "Words",
 ];
 

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use sudog::chan::{
     Chan, GaveUp, Permit, Receiver, RecvError, RecvFuture, RecvLimitedError, RecvOnly, ReserveFuture, Select,
-    SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, Sender, TryRecvError, TrySendError, after,
-    channel, select, select_async, tick,
+    SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, Sender, TryRecvError, TrySendError, channel,
+    select, select_async,
 };
 use sudog::context::{self, background};
 use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
-use sudog::runtime::{gosched, num_goroutine, set_max_procs};
+use sudog::runtime::{gosched, set_max_procs};
 use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
 use sudog_runtime::chan::RecvStream;
 use sudog_runtime::chan::macros::{RecvCase, SendCase, StaticCases};
@@ -1440,57 +1440,6 @@ fn a_select_is_fair_among_waiters() {
         let chosen = counts.recv().unwrap();
         assert!(chosen.iter().all(|&n| (800..1200).contains(&n)), "{chosen:?}");
     });
-}
-
-// Timers.
-
-#[test]
-fn a_timer_fires_once() {
-    let alone = alone();
-    for in_set in [false, true] {
-        let check = || {
-            let begin = Instant::now();
-            let timer = after(Duration::from_millis(2));
-            assert!(timer.recv() >= begin + Duration::from_millis(2));
-            // Not again.
-            let quit = after(Duration::from_millis(2));
-            select! {
-                recv(timer) => panic!("it has fired"),
-                recv(quit) => {}
-            }
-            // After a stop or a reset there is no stale value, though it has fired.
-            let timer = after(Duration::ZERO);
-            let sends = || select! { recv(timer) => true, default => false };
-            thread::sleep(Duration::from_millis(1));
-            timer.stop();
-            assert!(!sends());
-            timer.reset(Duration::ZERO);
-            timer.recv();
-            timer.reset(Duration::ZERO);
-            thread::sleep(Duration::from_millis(1));
-            timer.reset(Duration::from_secs(3600));
-            assert!(!sends());
-        };
-        alone.watchdog.pat();
-        if in_set { run(check) } else { check() }
-    }
-}
-
-#[test]
-fn a_ticker_ticks() {
-    let _watchdog = Watchdog::new();
-    one_worker(|| {
-        let ticker = tick(Duration::from_micros(500));
-        let times: Vec<_> = (0..5).map(|_| ticker.recv()).collect();
-        assert!(times.is_sorted());
-        ticker.stop();
-        assert!(select! { recv(ticker) => false, default(Duration::from_millis(3)) => true });
-        ticker.reset(Duration::from_micros(500));
-        ticker.recv();
-        drop(ticker);
-        until(|| num_goroutine() == 1);
-    });
-    assert!(catch_unwind(|| tick(Duration::ZERO)).is_err());
 }
 
 // What they are.

@@ -212,9 +212,9 @@ safepoints! {
     timer_reset: Timer::new(LONG), |timer| assert!(timer.reset(LONG)), |timer| timer.stop();
     timer_stop: Timer::new(LONG), |timer| _ = timer.stop(), |timer| !timer.stop();
     ticker_reset: Ticker::new(LONG), |ticker| ticker.reset(LONG), |_| true;
-    timer_wait: stopped_timer(), |timer| assert!(!timer.wait()), |timer| !timer.stop();
-    ticker_tick: Ticker::new(Duration::from_nanos(1)), |ticker| assert!(ticker.tick()), |ticker| ticker.tick();
-    ticker_stop: Ticker::new(LONG), |ticker| ticker.stop(), |ticker| !ticker.tick();
+    timer_recv: Timer::new(Duration::ZERO), |timer| { timer.recv(); timer.reset(Duration::ZERO); }, |timer| timer.stop();
+    ticker_recv: Ticker::new(Duration::from_nanos(1)), |ticker| _ = ticker.recv(), |ticker| ticker.recv() <= sudog::time::now();
+    ticker_stop: Ticker::new(LONG), |ticker| ticker.stop(), |_| true;
     after_func_stop: Lazy::default(), |call| _ = call.get().stop(), |_| true;
 
     // sync: semaphores
@@ -263,12 +263,6 @@ safepoints! {
     context_cancel_on_drop: context::with_cancel(&background()).1,
         |cancel: &CancelFunc| drop(cancel.clone().on_drop()),
         |_| true;
-}
-
-fn stopped_timer() -> Timer {
-    let timer = Timer::new(LONG);
-    timer.stop();
-    timer
 }
 
 fn full_pool() -> Pool<u8, NoNew> {

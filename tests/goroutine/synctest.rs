@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::chan::{self, Chan, select};
+use sudog::chan::{Chan, select};
 use sudog::context::{self, Error};
 use sudog::locks::waiting_array::Benaphore;
 use sudog::runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire};
@@ -100,7 +100,7 @@ fn a_day() {
         go(move || {
             let ticker = Ticker::new(Duration::from_secs(60));
             for n in 1..=24 * 60 {
-                assert!(ticker.tick());
+                assert_eq!(ticker.recv(), now());
                 assert_eq!(now(), start + n * Duration::from_secs(60));
             }
         });
@@ -118,9 +118,10 @@ fn a_day() {
 fn timer_read_before_deadline() {
     synctest::test(|| {
         let start = now();
-        assert!(Timer::new(5 * SECOND).wait());
+        assert_eq!(Timer::new(5 * SECOND).recv(), start + 5 * SECOND);
         assert_eq!(now() - start, 5 * SECOND);
-        assert_eq!(chan::after(5 * SECOND).recv(), start + 10 * SECOND);
+        assert_eq!(select! { recv(time::after(5 * SECOND)) -> at => at }, start + 10 * SECOND);
+        assert_eq!(now(), start + 10 * SECOND);
     });
 }
 
@@ -129,14 +130,14 @@ fn timer_reset() {
     synctest::test(|| {
         let start = now();
         let timer = Timer::new(SECOND);
-        assert!(timer.wait());
+        timer.recv();
         timer.reset(2 * SECOND);
-        assert!(timer.wait());
+        timer.recv();
         assert_eq!(now() - start, 3 * SECOND);
         timer.reset(3 * SECOND);
         sleep(SECOND);
         timer.reset(3 * SECOND);
-        assert!(timer.wait());
+        timer.recv();
         assert_eq!(now() - start, 7 * SECOND);
     });
 }
@@ -162,7 +163,7 @@ fn time_after() {
 fn timer_after_bubble_exit() {
     synctest::test(|| after_func(SECOND, || unreachable!()));
     synctest::test(|| {
-        let ticker = chan::tick(SECOND);
+        let ticker = time::tick(SECOND);
         ticker.recv();
     });
 }
@@ -453,7 +454,7 @@ fn deadlock_child() {
 fn deadlock_ticker() {
     panics("deadlock: main bubble goroutine has exited but blocked goroutines remain", || {
         go(|| {
-            chan::tick(SECOND).recv();
+            time::tick(SECOND).recv();
             unreachable!();
         });
     });

@@ -5,13 +5,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sudog::chan::{Chan, Select, select, select_async};
 use sudog::context;
-use sudog::runtime::sema::{Wake, semacquire, semrelease};
+use sudog::runtime::sema::{self, Cancel, WaitError, WaitLimit, semacquire, semrelease};
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
+use sudog::sync::Mutex;
 use sudog::time::{SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
 use sudog::{Builder, Placement, block_on, go, go_async, run, spawn, spawn_async};
 use support::goroutine::{Dropped, alone, one_worker, text, until};
@@ -105,89 +107,152 @@ fn async_sleeps() {
 
 // ---- Timer ----------------------------------------------------------------------------------------------------------
 
+/// The ways to receive from a timer: each must do the same.
+const WAYS: [fn(&Timer) -> Instant; 7] = [
+    |timer| timer.recv(),
+    |timer| block_on(timer.recv_async()),
+    |timer| select! { recv(timer) -> at => at },
+    |timer| select! { recv(Chan::<()>::nil()) => unreachable!(), recv(*timer) -> at => at },
+    |timer| select! { recv(Some(timer)) -> at => at, recv(None::<Ticker>) => unreachable!() },
+    |timer| {
+        block_on(async {
+            select_async! { recv(Chan::<()>::nil()) => unreachable!(), recv(timer) -> at => at }
+        })
+    },
+    |timer| {
+        let mut select = Select::new();
+        select.future(timer.recv_async(), |at| at);
+        select.wait()
+    },
+];
+
+fn has_fired(timer: &Timer) -> bool {
+    select! { recv(timer) => true, default => false }
+}
+
 #[test]
 fn a_timer_fires_once() {
     let _alone = alone();
     let fires = || {
-        let timer = takes(MS, || {
+        for way in WAYS {
+            let begun = Instant::now();
             let timer = Timer::new(MS);
-            assert!(timer.wait());
-            timer
-        });
-        assert!(!timer.wait(), "its firing has been waited for");
-        assert!(!timer.stop());
-        assert!(takes(MS, || after(MS).wait()));
+            let at = takes(MS, || way(&timer));
+            assert!(at >= begun + MS && at <= Instant::now());
+            assert!(!has_fired(&timer), "its time has been received");
+            assert!(!timer.stop());
+            assert!(select! { recv(timer) => false, default(MS) => true });
+            assert!(!timer.reset(Duration::ZERO));
+            way(&timer);
+            takes(MS, || way(&after(MS)));
+        }
     };
     fires();
     run(fires);
 }
 
+/// One receive gets the time, whatever the ways of all are; and it gets it as well if it is the last to look.
 #[test]
 fn a_timer_fires_for_one_of_many() {
-    let _alone = alone();
+    let alone = alone();
     run(|| {
         let timer = Arc::new(Timer::new(2 * MS));
-        let waits: Vec<_> = (0..20)
-            .map(|_| {
-                let timer = timer.clone();
-                spawn(move || timer.wait())
-            })
-            .collect();
-        assert_eq!(waits.into_iter().filter_map(|wait| wait.join().ok()).filter(|&fired| fired).count(), 1);
+        let received = Arc::new(AtomicUsize::new(0));
+        let n = 3 * WAYS.len();
+        for way in WAYS.into_iter().cycle().take(n) {
+            let (timer, received) = (timer.clone(), received.clone());
+            go(move || {
+                way(&timer);
+                received.fetch_add(1, Relaxed);
+            });
+        }
+        for round in 1..=n {
+            until(|| received.load(Relaxed) == round);
+            sleep(MS);
+            assert_eq!(received.load(Relaxed), round);
+            assert!(!timer.reset(MS), "a receive has got its time");
+            alone.watchdog.pat();
+        }
+        assert!(timer.stop(), "no receive is left");
     });
 }
 
+/// Go 1.23: a receive that begins after a stop or a reset gets no time from before, though the timer had fired; and the
+/// results say that no receive got it.
 #[test]
-fn a_stopped_timer_wakes_its_waiter() {
+fn nothing_stale_is_received() {
     let _alone = alone();
-    run(|| {
-        let timer = Arc::new(Timer::new(HOUR));
-        let waits: Vec<_> = (0..5)
-            .map(|_| {
-                let timer = timer.clone();
-                spawn(move || timer.wait())
-            })
-            .collect();
-        for _ in 0..20 {
-            gosched(); // some wait by now, some have not begun: it must make no difference
-        }
+    let check = || {
+        let timer = Timer::new(Duration::ZERO);
+        thread::sleep(MS);
         assert!(timer.stop());
-        assert!(!timer.stop(), "it was stopped");
-        for wait in waits {
-            assert!(!wait.join().unwrap());
-        }
-        assert!(!timer.reset(MS), "it was stopped");
-        assert!(timer.wait());
-    });
+        assert!(!has_fired(&timer) && !timer.stop());
+        assert!(!timer.reset(Duration::ZERO));
+        thread::sleep(MS);
+        assert!(timer.reset(HOUR));
+        assert!(!has_fired(&timer));
+        let begun = Instant::now();
+        assert!(timer.reset(Duration::ZERO));
+        assert!(timer.recv() >= begun);
+        assert!(!timer.reset(HOUR));
+        assert!(timer.stop());
+
+        let ticker = Ticker::new(Duration::from_nanos(1));
+        thread::sleep(MS);
+        ticker.stop();
+        assert!(select! { recv(ticker) => false, default => true });
+        ticker.reset(HOUR);
+        assert!(select! { recv(ticker) => false, default => true });
+    };
+    check();
+    run(check);
 }
 
+/// Waits of each kind learn of a reset, to an earlier time and to a later one, and of a stop.
 #[test]
-fn a_timer_that_is_set_anew() {
-    let _alone = alone();
+fn a_timer_that_is_set_anew_while_receives_wait() {
+    let alone = alone();
     run(|| {
-        // To an earlier time, while a caller waits.
-        let timer = Arc::new(Timer::new(HOUR));
-        let waits = timer.clone();
-        let wait = spawn(move || waits.wait());
-        for _ in 0..20 {
-            gosched();
-        }
-        assert!(timer.reset(MS));
-        assert!(wait.join().unwrap());
-        // To a later time.
-        let timer = Timer::new(MS);
-        takes(3 * MS, || {
+        for way in WAYS {
+            let timer = Arc::new(Timer::new(HOUR));
+            let (waits, begun) = (timer.clone(), Instant::now());
+            let wait = spawn(move || way(&waits));
+            for _ in 0..20 {
+                gosched(); // it waits by now, as a rule
+            }
+            assert!(timer.reset(MS));
+            assert!(wait.join().unwrap() < begun + HOUR);
+
             timer.reset(3 * MS);
-            assert!(timer.wait());
-        });
-        timer.reset(HOUR);
-        timer.reset(Duration::ZERO);
-        assert!(timer.wait());
+            let waits = timer.clone();
+            let wait = spawn(move || way(&waits));
+            gosched();
+            let (begun, later) = (Instant::now(), 8 * MS);
+            if timer.reset(later) {
+                assert!(wait.join().unwrap() >= begun + later);
+            }
+
+            timer.reset(2 * MS);
+            let waits = timer.clone();
+            let mut wait = spawn(move || way(&waits));
+            gosched();
+            if timer.stop() {
+                assert!(matches!(
+                    wait.join_limited(&WaitLimit::until(Instant::now() + 4 * MS)),
+                    Err(WaitError::TimedOut)
+                ));
+                assert!(!timer.reset(MS));
+            }
+            wait.join().unwrap();
+            alone.watchdog.pat();
+        }
         assert!(Timer::new(Duration::MAX).stop());
+        let never = Timer::new(MS);
+        assert!(never.reset(Duration::MAX) && never.stop());
     });
 }
 
-/// Stops and resets that race with the firing: every waiter comes back, and `stop` and `wait` agree on which was first.
+/// Stops that race with the firing: `stop` and the receives agree on which was first.
 #[test]
 fn a_timer_is_either_stopped_or_fires() {
     let alone = alone();
@@ -195,22 +260,85 @@ fn a_timer_is_either_stopped_or_fires() {
         let mut stopped = 0;
         for round in 0..1000 {
             let timer = Arc::new(Timer::new(Duration::from_micros(30)));
+            let over = Chan::<()>::new(0);
             let waits: Vec<_> = (0..2)
                 .map(|_| {
-                    let timer = timer.clone();
-                    spawn(move || timer.wait())
+                    let (timer, over) = (timer.clone(), over.clone());
+                    spawn(move || select! { recv(*timer) => true, recv(over) => false })
                 })
                 .collect();
             sleep(Duration::from_micros(20 + round % 20));
             let was_set = timer.stop();
+            let looked = has_fired(&timer);
+            over.close();
             let fired = waits.into_iter().filter_map(|wait| wait.join().ok()).filter(|&fired| fired).count();
-            assert_eq!(fired, usize::from(!was_set));
+            assert_eq!((fired, looked), (usize::from(!was_set), false));
             stopped += u32::from(was_set);
             if round % 100 == 0 {
                 alone.watchdog.pat();
             }
         }
         println!("{stopped} of 1000 were stopped");
+    });
+}
+
+/// A future that is dropped has received nothing, and its task is not woken for it.
+#[test]
+fn a_timer_s_future_that_is_dropped() {
+    struct Counts(AtomicUsize);
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let _alone = alone();
+    let wakes = Arc::new(Counts(AtomicUsize::new(0)));
+    let waker = Waker::from(wakes.clone());
+    let mut cx = Context::from_waker(&waker);
+    let timer = Timer::new(2 * MS);
+    let mut early = Box::pin(timer.recv_async());
+    assert!(early.as_mut().poll(&mut cx).is_pending());
+    drop(early);
+    assert_eq!(Arc::strong_count(&wakes), 2, "its waker is nowhere");
+    timer.recv();
+    timer.reset(MS);
+    assert_eq!(wakes.0.load(Relaxed), 0);
+
+    let mut woken = Box::pin(timer.recv_async());
+    assert!(woken.as_mut().poll(&mut cx).is_pending());
+    eventually(|| wakes.0.load(Relaxed) == 1);
+    drop(woken);
+    assert!(has_fired(&timer), "the time is another's");
+    assert_eq!(Arc::strong_count(&wakes), 2);
+}
+
+/// All wakers are woken, and the goroutines too, if one waker panics.
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_woken() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("by intention");
+        }
+    }
+    let _alone = alone();
+    run(|| {
+        let timer = Arc::new(Timer::new(HOUR));
+        let waker = Waker::from(Arc::new(Panics));
+        let mut first = Box::pin(timer.recv_async());
+        assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let waits = [WAYS[0], WAYS[1]].map(|way| {
+            let timer = timer.clone();
+            spawn(move || way(&timer))
+        });
+        for _ in 0..20 {
+            gosched();
+        }
+        assert!(std::panic::catch_unwind(|| timer.reset(Duration::ZERO)).is_err());
+        let received = || waits.iter().filter(|wait| wait.is_finished()).count();
+        until(|| received() == 1);
+        timer.reset(Duration::ZERO);
+        until(|| received() == 2);
     });
 }
 
@@ -223,7 +351,7 @@ fn after_func_calls_once() {
     let _alone = alone();
     let calls = || {
         CALLS.fetch_add(1, Relaxed);
-        semrelease(&DONE, Wake::Normal);
+        semrelease(&DONE, sema::Wake::Normal);
     };
     takes(MS, || {
         let _timer = after_func(MS, calls);
@@ -256,16 +384,53 @@ fn after_func_calls_or_is_stopped() {
     assert_eq!(CALLS.load(Relaxed) + stopped, ROUNDS);
 }
 
-/// What is stopped is dropped, uncalled.
+/// What is stopped is dropped, uncalled, when `stop` returns.
 #[test]
 fn after_func_drops_what_it_does_not_call() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _alone = alone();
-    let dropped = Dropped(&DROPS);
-    let timer = after_func(HOUR, move || drop(dropped));
-    assert_eq!(DROPS.load(Relaxed), 0);
-    timer.stop();
-    eventually(|| DROPS.load(Relaxed) == 1);
+    for d in [HOUR, Duration::MAX] {
+        let before = DROPS.load(Relaxed);
+        let dropped = Dropped(&DROPS);
+        let timer = after_func(d, move || drop(dropped));
+        assert_eq!(DROPS.load(Relaxed), before);
+        assert!(timer.stop() && !timer.stop());
+        assert_eq!(DROPS.load(Relaxed), before + 1);
+    }
+}
+
+/// Until its time a call is no goroutine.
+#[test]
+fn a_call_to_come_is_no_goroutine() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = Watchdog::new();
+    one_worker(|| {
+        for n in 0..100 {
+            after_func(Duration::from_micros(n % 2 * 2000), || _ = CALLS.fetch_add(1, Relaxed));
+        }
+        let far = after_func(HOUR, || unreachable!());
+        until(|| CALLS.load(Relaxed) >= 50 && num_goroutine() == 1);
+        assert!(far.stop());
+        sleep(3 * MS);
+        assert_eq!(CALLS.load(Relaxed), 100);
+    });
+}
+
+/// What a call has captured is not copied to the small stack of its goroutine.
+#[test]
+fn a_call_with_a_large_capture() {
+    #[inline(never)]
+    fn call_after(d: Duration) {
+        let (large, done) = (std::hint::black_box([1_u8; 1 << 20]), Chan::new(1));
+        let theirs = done.clone();
+        after_func(d, move || theirs.send(std::hint::black_box(&large).iter().map(|&n| usize::from(n)).sum::<usize>()));
+        assert_eq!(done.recv(), Some(1 << 20));
+    }
+    let _alone = alone();
+    run(|| {
+        call_after(Duration::ZERO);
+        call_after(MS);
+    });
 }
 
 // ---- Ticker ---------------------------------------------------------------------------------------------------------
@@ -277,52 +442,77 @@ fn a_ticker_ticks() {
         let mut ticker = None;
         takes(5 * MS, || {
             let ticker = ticker.insert(Ticker::new(MS));
-            (0..5).for_each(|_| assert!(ticker.tick()));
+            let times: Vec<_> = (0..5).map(|_| ticker.recv()).collect();
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= MS));
         });
         let ticker = ticker.unwrap();
         ticker.stop();
-        assert!(!ticker.tick() && !ticker.tick());
+        assert!(select! { recv(ticker) => false, default(3 * MS) => true });
         takes(4 * MS, || {
             ticker.reset(2 * MS);
-            assert!(ticker.tick() && ticker.tick());
+            ticker.recv();
+            select! { recv(ticker) => {}, recv(after(HOUR)) => unreachable!() }
         });
+        takes(MS, || block_on(ticker.recv_async()));
+        assert_eq!(
+            block_on(async {
+                select_async! { recv(ticker) => 1, recv(after(HOUR)) => 2 }
+            }),
+            1
+        );
     };
     ticks();
     run(ticks);
 }
 
 #[test]
-fn ticks_without_a_waiter_are_dropped() {
+fn ticks_without_a_receiver_are_dropped() {
     let _alone = alone();
     run(|| {
+        let begun = Instant::now();
         let ticker = Ticker::new(3 * MS);
         sleep(20 * MS);
-        assert!(ticker.tick(), "one is there");
+        assert!(ticker.recv() < begun + 5 * MS, "the first is there");
         // If all that were missed were there, this would take no time; but the next may be due at once.
-        takes(3 * MS, || (0..3).for_each(|_| assert!(ticker.tick())));
+        takes(3 * MS, || (0..3).for_each(|_| _ = ticker.recv()));
     });
 }
 
+/// Receivers of all kinds: each tick is for one, and each gets some.
 #[test]
 fn a_ticker_for_several() {
     let _alone = alone();
     run(|| {
         let ticker = Arc::new(Ticker::new(Duration::from_micros(200)));
-        let ticks = Arc::new(AtomicUsize::new(0));
-        let waits: Vec<_> = (0..4)
-            .map(|_| {
-                let (ticker, ticks) = (ticker.clone(), ticks.clone());
-                spawn(move || {
-                    while ticker.tick() {
-                        ticks.fetch_add(1, Relaxed);
-                    }
-                })
+        let ticks: Arc<[AtomicUsize; 6]> = Arc::default();
+        let over = Chan::<()>::new(0);
+        let waits: Vec<_> = (0..6)
+            .map(|n| {
+                let (ticker, ticks, over) = (ticker.clone(), ticks.clone(), over.clone());
+                let last = Mutex::new(None);
+                let tick = move |at: Instant| {
+                    assert!(last.lock().replace(at).is_none_or(|last| last < at), "no tick twice");
+                    ticks[n].fetch_add(1, Relaxed);
+                };
+                match n % 3 {
+                    0 => spawn(
+                        move || {
+                            while select! { recv(*ticker) -> at => { tick(at); true }, recv(over) => false } {}
+                        },
+                    ),
+                    1 => spawn_async(async move {
+                        while select_async! { recv(*ticker) -> at => { tick(at); true }, recv(over) => false } {}
+                    }),
+                    _ => spawn(move || {
+                        while select! { recv(over) => false, default => true } {
+                            tick(ticker.recv());
+                        }
+                    }),
+                }
             })
             .collect();
-        while ticks.load(Relaxed) < 20 {
-            sleep(MS);
-        }
-        ticker.stop();
+        until(|| ticks.iter().all(|ticks| ticks.load(Relaxed) >= 3));
+        over.close();
         waits.into_iter().for_each(|wait| wait.join().unwrap());
     });
 }
@@ -396,7 +586,7 @@ fn an_alarm_at_the_end_of_time() {
     /// Runs a closure.
     struct Runs<F>(F);
 
-    impl<F: Fn() + Send + Sync + 'static> std::task::Wake for Runs<F> {
+    impl<F: Fn() + Send + Sync + 'static> Wake for Runs<F> {
         fn wake(self: Arc<Self>) {
             (self.0)();
         }
@@ -417,47 +607,44 @@ fn an_alarm_at_the_end_of_time() {
     thread::sleep(10 * MS); // the watcher sleeps, as a rule
     let _first = set(MS, || {
         semacquire(&NEXT);
-        semrelease(&DONE, Wake::Normal);
+        semrelease(&DONE, sema::Wake::Normal);
     });
-    let _second = set(2 * MS, || semrelease(&NEXT, Wake::Normal));
+    let _second = set(2 * MS, || semrelease(&NEXT, sema::Wake::Normal));
     semacquire(&DONE);
 }
 
 // ---- limits ---------------------------------------------------------------------------------------------------------
 
-/// A wait that gives up takes nothing: the timer, the ticker and the handle are as they were.
+/// A wait that gives up takes nothing: the timer and the handle are as they were.
 #[test]
 fn waits_that_give_up() {
-    use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
     let _watchdog = Watchdog::new();
     let test = || {
         let stop = Arc::new(Cancel::new());
-        let (timer, ticker) = (Arc::new(Timer::new(HOUR)), Arc::new(Ticker::new(HOUR)));
+        let timer = Arc::new(Timer::new(HOUR));
         let mut sleeper = spawn({
             let timer = timer.clone();
-            move || timer.wait()
+            move || timer.recv()
         });
         let soon = || WaitLimit::until(Instant::now() + MS);
-        takes(MS, || assert_eq!(timer.wait_limited(&soon()), Err(WaitError::TimedOut)));
-        takes(MS, || assert_eq!(ticker.tick_limited(&soon()), Err(WaitError::TimedOut)));
+        takes(
+            MS,
+            || select! { recv(*timer) => unreachable!(), default(soon()) -> why => assert_eq!(why, WaitError::TimedOut) },
+        );
         takes(MS, || assert!(matches!(sleeper.join_limited(&soon()), Err(WaitError::TimedOut))));
         let cancelled = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
         go({
             let stop = stop.clone();
             move || stop.cancel()
         });
-        assert_eq!(timer.wait_limited(&cancelled), Err(WaitError::Cancelled));
-        assert_eq!(ticker.tick_limited(&cancelled), Err(WaitError::Cancelled));
+        select! { recv(*timer) => unreachable!(), default(&cancelled) -> why => assert_eq!(why, WaitError::Cancelled) }
         assert!(matches!(sleeper.join_limited(&cancelled), Err(WaitError::Cancelled)));
         // What is there is taken, whatever the limit.
-        ticker.reset(MS);
-        assert_eq!(ticker.tick_limited(&WaitLimit::until(Instant::now() + HOUR)), Ok(true));
-        thread::sleep(MS * 2);
-        assert_eq!(ticker.tick_limited(&WaitLimit::until(Instant::now())), Ok(true));
         assert!(timer.reset(Duration::ZERO));
-        assert!(sleeper.join().unwrap() || timer.wait(), "the timer fires for one of them");
-        ticker.stop();
-        assert_eq!(ticker.tick_limited(&cancelled), Ok(false));
+        until(|| sleeper.is_finished());
+        sleeper.join().unwrap();
+        timer.reset(Duration::ZERO);
+        select! { recv(*timer) => {}, default(&cancelled) => unreachable!() }
         let mut ended = spawn(|| 7);
         until(|| ended.is_finished());
         assert_eq!(ended.join_limited(&WaitLimit::until(Instant::now())).unwrap().unwrap(), 7);

@@ -14,6 +14,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sudog::chan::select;
 use sudog::context;
 use sudog::csp::ActiveSet;
 use sudog::runtime::sema::{WaitLimit, Wake, semacquire, semrelease, waiters};
@@ -21,7 +22,7 @@ use sudog::runtime::{
     Leaving, StackSizeIsFixed, SwitchHooks, add_switch_hooks, goexit, gosched, set_max_blocking, set_stack_size,
 };
 use sudog::sync::{Mutex, Once, WaitGroup};
-use sudog::time::{sleep, sleep_async};
+use sudog::time::{Timer, after, after_func, sleep, sleep_async};
 use sudog::x::ErrGroup;
 use sudog::{
     Builder, JoinHandle, OnPanic, Placement, block_on, blocking, compute, go, go_async, run, scope, spawn, spawn_async,
@@ -55,6 +56,8 @@ fn main() {
         ("a_once_in_itself", a_once_in_itself),
         ("main_goexits", main_goexits),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
+        ("a_call_to_come_is_no_deadlock", a_call_to_come_is_no_deadlock),
+        ("a_stopped_timer_is_a_deadlock", a_stopped_timer_is_a_deadlock),
         ("a_context_without_a_cancel", a_context_without_a_cancel),
         ("the_deadline_of_a_context_is_no_deadlock", the_deadline_of_a_context_is_no_deadlock),
         ("an_alarm_that_has_gone_off_hides_no_deadlock", an_alarm_that_has_gone_off_hides_no_deadlock),
@@ -297,6 +300,41 @@ fn no_deadlock_where_there_is_none() {
         });
     });
     assert_says(&output, 0, &[]);
+}
+
+fn a_call_to_come_is_no_deadlock() {
+    let output = in_a_child("a_call_to_come_is_no_deadlock", &[], || {
+        static CALLED: AtomicU32 = AtomicU32::new(0);
+        run(|| {
+            drop(after_func(Duration::from_millis(100), || semrelease(&CALLED, Wake::Normal)));
+            semacquire(&CALLED);
+        });
+    });
+    assert_says(&output, 0, &[]);
+}
+
+/// As in Go, a receive from a stopped timer waits for ever: whatever its kind, and though it began before the stop.
+fn a_stopped_timer_is_a_deadlock() {
+    let output = in_a_child("a_stopped_timer_is_a_deadlock", &[], || {
+        run(|| {
+            let hour = Duration::from_secs(3600);
+            let timer = Arc::new(Timer::new(hour));
+            let theirs = timer.clone();
+            go(move || _ = theirs.recv());
+            let theirs = timer.clone();
+            go(move || _ = block_on(theirs.recv_async()));
+            let theirs = timer.clone();
+            go(move || select! { recv(*theirs) => unreachable!() });
+            sleep(Duration::from_millis(20));
+            timer.stop();
+            // What is over, or dropped, does not hold back the report.
+            after_func(hour, || ()).stop();
+            drop(after(hour));
+            timer.recv();
+        });
+    });
+    let says = ["all goroutines are asleep - deadlock!", "[timer", "[block_on", "[select"];
+    assert_says(&output, 2, &says);
 }
 
 fn a_context_without_a_cancel() {

@@ -45,6 +45,8 @@ pub struct Core<T> {
     /// How many ends there are, if they are counted.
     pub(super) send_ends: AtomicUsize,
     pub(super) recv_ends: AtomicUsize,
+    /// Dropped with the channel.
+    pub(super) kept: Option<Box<dyn Send + Sync>>,
 }
 
 // SAFETY: values are moved from thread to thread, and never shared: the ring, the queues and what they name are touched
@@ -86,6 +88,7 @@ impl<T> Core<T> {
             returned: Returned::new(),
             send_ends: AtomicUsize::new(1),
             recv_ends: AtomicUsize::new(1),
+            kept: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -88,6 +88,36 @@ pub struct SendOnly<T>(Chan<T>);
 /// ```
 pub struct RecvOnly<T>(Chan<T>);
 
+/// See [`Chan::downgrade`].
+#[doc(hidden)]
+pub struct WeakChan<T>(Weak<Core<T>>);
+
+impl<T> WeakChan<T> {
+    /// A handle of the channel, unless the last one has been dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Chan<T>> {
+        self.0.upgrade().map(|core| Chan(Some(core)))
+    }
+
+    /// Whether the last handle has been dropped; what the channel keeps may not have been dropped yet.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+impl<T> Clone for WeakChan<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for WeakChan<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("WeakChan")
+    }
+}
+
 impl<T> Chan<T> {
     /// Go's `make(chan T, capacity)`.
     ///
@@ -138,11 +168,20 @@ impl<T> Chan<T> {
         crate::goroutine::safepoint();
     }
 
-    /// How many handles there are. For the crates of this project.
+    /// [`Chan::new`] with a value that is dropped when the last handle of the channel is. For the crates of this project.
     #[doc(hidden)]
     #[must_use]
-    pub fn handles(&self) -> usize {
-        self.0.as_ref().map_or(0, Arc::strong_count)
+    pub fn keeping(capacity: usize, kept: Box<dyn Send + Sync>) -> Self {
+        let mut core = Core::new(capacity);
+        core.kept = Some(kept);
+        Self(Some(Arc::new(core)))
+    }
+
+    /// A reference to the channel that is no handle: the channel may be dropped meanwhile. For the crates of this project.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn downgrade(&self) -> WeakChan<T> {
+        WeakChan(self.0.as_ref().map_or_else(Weak::new, Arc::downgrade))
     }
 
     /// [`Chan::close`], unless it is closed or nil; and the caller does not give way. For the crates of this project.

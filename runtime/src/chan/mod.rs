@@ -10,7 +10,7 @@
 //! | `chan<- T`, `<-chan T` | [`SendOnly`], [`RecvOnly`] |
 //! | `nil` | [`Chan::nil`]; in a select also `None` |
 //! | `select { case v := <-a: ..; case b <- w: ..; default: .. }` | [`select!`]`{ recv(a) -> v => .., send(b, w) => .., default => .. }` |
-//! | `case <-time.After(d):` | `default(d) => ..`; or `recv(after(d)) => ..`, by [`after`], [`tick`] |
+//! | `case <-time.After(d):` | `recv(time::after(d)) => ..`, and any other [`Timer`](crate::goroutine::Timer) or [`Ticker`](crate::goroutine::Ticker); or `default(d) => ..` |
 //! | `reflect.Select` | [`Select`] |
 //!
 //! Both kinds of handle are the same channel inside. They differ in what closes it, and in what a send on a closed
@@ -53,18 +53,20 @@ pub use error::{GaveUp, RecvError, RecvLimitedError, SendError, SendLimitedError
 #[cfg(feature = "stream")]
 pub use future::RecvStream;
 pub use future::{RecvFuture, SendFuture};
+#[doc(hidden)]
+pub use go_chan::WeakChan;
 pub use go_chan::{Chan, RecvOnly, SendOnly};
 pub use iter::{IntoIter, Iter, TryIter};
 pub use permit::{Permit, ReserveFuture};
-pub use port::{RecvPort, SendPort};
+pub use port::{RecvArm, RecvPort, SendPort};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use select::SelectUntil;
 pub use select::{MAX_CASES, Select, SelectFuture};
-#[cfg(all(unix, not(sudog_loom)))]
-pub use timer::{TickerChan, TimerChan, after, tick};
 
 pub use crate::{select, select_async};
 
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) use select::timed::recv as recv_time;
 pub(crate) use waiters::Claim;
 
 /// What the macros expand to.
@@ -72,6 +74,7 @@ pub(crate) use waiters::Claim;
 pub mod macros {
     use std::time::Duration;
 
+    pub use super::port::RecvArm;
     pub use super::select::case::{CaseList, Either, FutureCase, RecvCase, SendCase, SendFromCase};
     pub use super::select::{Cases, Static, StaticCases};
     use crate::Instant;

@@ -1,6 +1,7 @@
 //! What a select, a future and an iterator need of a handle, whichever it is.
 
 use super::core::Core;
+use super::select::case::{Case, RecvCase};
 use super::{Chan, Receiver, RecvError, RecvOnly, SendError, SendOnly, Sender};
 
 mod sealed {
@@ -8,12 +9,76 @@ mod sealed {
 }
 pub(super) use sealed::Sealed;
 
-/// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a timer's, a reference to one, or an `Option` of one. `None` is as a
-/// nil channel: never ready.
+/// What can stand in `recv(..)` of a [`select!`](crate::select): a handle that receives ([`RecvPort`]), a
+/// [`Timer`](crate::goroutine::Timer) or a [`Ticker`](crate::goroutine::Ticker), a reference to one, or an `Option` of one.
+/// `None` is as a nil channel: never ready.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)] {
+/// use std::time::Duration;
+/// use sudog::chan::{Chan, select};
+/// use sudog::time::Ticker;
+///
+/// let values = Chan::<u32>::nil();
+/// let (ticker, off) = (Ticker::new(Duration::from_millis(1)), None::<Ticker>);
+/// select! {
+///     recv(values) -> _ => unreachable!(),
+///     recv(off) -> _ => unreachable!(),
+///     recv(ticker) -> at => assert!(at <= sudog::time::now()),
+/// }
+/// # }
+/// ```
+///
+/// Nothing else can; the compiler's message names what can.
+///
+/// ```compile_fail,E0277
+/// use sudog::chan::{channel, select};
+///
+/// let (sender, _receiver) = channel::<u32>(1);
+/// select! { recv(sender) => {} }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand in `recv(..)`",
+    label = "neither the receiving side of a channel nor a timer",
+    note = "`Chan`, `RecvOnly`, `Receiver`, `time::Timer`, `time::Ticker`, references to them and `Option`s of them can",
+    note = "of a context use `ctx.done_chan()`, of an `Arc` or a `Box` what it points to: `recv(*timer)`, of a future `future(..)`"
+)]
+pub trait RecvArm: Sealed {
+    /// What the pattern of the arm is given.
+    type Received;
+
+    #[doc(hidden)]
+    type Case<'a>: Case<Output = Self::Received>
+    where
+        Self: 'a;
+
+    /// Evaluated in its place in the list of cases.
+    #[doc(hidden)]
+    fn recv_case(&self) -> Self::Case<'_>;
+}
+
+impl<P: RecvPort + ?Sized> RecvArm for P {
+    type Received = P::Received;
+    type Case<'a>
+        = RecvCase<'a, P>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn recv_case(&self) -> RecvCase<'_, P> {
+        RecvCase::new(self)
+    }
+}
+
+/// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a reference to one, or an `Option` of one. `None` is as a
+/// nil channel: never ready.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not receive from a channel",
     label = "not the receiving side of a channel",
-    note = "of a context use `ctx.done_chan()`; a `Sender` or `SendOnly` does not receive"
+    note = "`Chan`, `RecvOnly`, `Receiver`, references to them and `Option`s of them do; of a context use `ctx.done_chan()`",
+    note = "in `recv(..)` of a `select!` a `time::Timer` and a `time::Ticker` can stand, too; elsewhere use `timer.recv_async()`"
 )]
 pub trait RecvPort: Sealed {
     /// What the channel carries.

@@ -24,8 +24,14 @@
 //! has closed and not settled. It is below, so a cancel waits downward only, and never for itself.
 //!
 //! A `Done` stands in its parent's list, and has its alarm, while it is open and its end can be noticed: it has
-//! handles (`in_use`), or followers. So a function given to `after_func` runs even if no handle of the context is
-//! left; and a context that is dropped leaves nothing behind.
+//! handles (`in_use`), or followers, or there are handles of its channel. So a function given to `after_func` runs even if
+//! no handle of the context is left; and a context that is dropped leaves nothing behind.
+//!
+//! | the last of these goes | which tells the `Done` |
+//! |---|---|
+//! | its handles | `release` |
+//! | its followers | `unfollow` |
+//! | the handles of its channel, of which the context's handles have one together | the drop of what the channel keeps (`Leaves`) |
 //!
 //! Wakers, functions, causes and their destructors are user code: none of it runs under a lock, nor before step 5.
 //! Their panics are kept until all followers have been told.
@@ -38,7 +44,7 @@ use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
 use sudog_runtime::shim::system::thread;
 use sudog_runtime::shim::system::{Mutex, MutexGuard, OnceLock};
 
-use sudog_runtime::chan::{Chan, RecvOnly};
+use sudog_runtime::chan::{Chan, RecvOnly, WeakChan};
 use sudog_runtime::goroutine::{self, Alarm};
 use sudog_runtime::panics::Panics;
 use sudog_runtime::sema::Cancel;
@@ -63,8 +69,6 @@ pub(super) struct Done {
     /// Ends the waits of threads and goroutines.
     waits: Cancel,
     state: Mutex<State>,
-    /// Closed at the end, if there is one. Made under the lock, and before that the end takes its followers under it.
-    channel: OnceLock<Channel>,
     parent: Weak<Done>,
     /// The cause, if the alarm goes off.
     overdue: Option<Cause>,
@@ -77,18 +81,24 @@ struct State {
     /// The place among the parent's followers.
     link: Option<Place>,
     alarm: Option<Alarm>,
+    /// The channel to be closed at the end, if it has been asked for. Set under the lock, and taken by the end.
+    channel: Option<WeakChan<Infallible>>,
 }
 
-/// A channel, to be closed, and what is shown of it.
-struct Channel {
-    all: Chan<Infallible>,
+/// The channel that is closed at the end, as the handles of the context keep it.
+pub(super) struct Channel {
     shown: RecvOnly<Infallible>,
+    weak: WeakChan<Infallible>,
 }
 
-impl Channel {
-    /// Whether there are references beside these two.
-    fn is_shared(&self) -> bool {
-        self.all.handles() > 2
+/// Kept by the channel: dropped when the last handle of the channel is.
+struct Leaves(Weak<Done>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        if let Some(done) = self.0.upgrade() {
+            done.leave(done.lock());
+        }
     }
 }
 
@@ -131,8 +141,13 @@ impl Done {
             outcome: OnceLock::new(),
             settled: AtomicBool::new(false),
             waits: Cancel::new(),
-            state: Mutex::new(State { followers: Followers::default(), in_use: true, link: None, alarm: None }),
-            channel: OnceLock::new(),
+            state: Mutex::new(State {
+                followers: Followers::default(),
+                in_use: true,
+                link: None,
+                alarm: None,
+                channel: None,
+            }),
             parent,
             overdue,
         }
@@ -166,26 +181,35 @@ impl Done {
     }
 
     /// A channel that is closed at the end; when the outcome is there, it is closed.
+    ///
+    /// # Safety
+    ///
+    /// The caller has, or borrows from, a handle of the context for as long as it uses the result.
     #[inline]
-    pub(super) fn channel(&self) -> &RecvOnly<Infallible> {
-        match self.channel.get() {
-            Some(channel) if self.outcome().is_none() || channel.shown.is_closed() => &channel.shown,
-            _ => self.make_or_close_channel(),
+    pub(super) unsafe fn channel(this: &Arc<Self>) -> &RecvOnly<Infallible> {
+        // SAFETY: by the contract, which is the same.
+        let place = unsafe { this.derived.channel() };
+        match place.get() {
+            Some(channel) if this.outcome().is_none() || channel.shown.is_closed() => &channel.shown,
+            _ => this.make_or_close_channel(place),
         }
     }
 
     #[cold]
-    fn make_or_close_channel(&self) -> &RecvOnly<Infallible> {
-        let state = self.lock();
-        let channel = self.channel.get_or_init(|| {
-            let all = Chan::new(0);
-            Channel { shown: all.recv_only(), all }
+    fn make_or_close_channel<'a>(self: &Arc<Self>, place: &'a OnceLock<Channel>) -> &'a RecvOnly<Infallible> {
+        let mut state = self.lock();
+        let channel = place.get_or_init(|| {
+            let all = Chan::keeping(0, Box::new(Leaves(Arc::downgrade(self))));
+            Channel { shown: all.recv_only(), weak: all.downgrade() }
         });
-        // Under the lock: the end closes the channel that it finds, under the lock too.
+        // Under the lock: the end takes the channel that it is to close under the lock, too.
         let ended = self.outcome().is_some();
+        if !ended {
+            state.channel.get_or_insert_with(|| channel.weak.clone());
+        }
         drop(state);
-        if ended {
-            channel.all.close_and_go_on();
+        if ended && let Some(all) = channel.weak.upgrade() {
+            all.close_and_go_on();
         }
         &channel.shown
     }
@@ -327,8 +351,8 @@ impl Done {
         }
         _ = self.outcome.set(outcome.clone());
         self.waits.end_later_waits();
-        let State { followers, link, alarm, .. } = &mut *state;
-        let channel = self.channel.get().map(|channel| channel.all.clone());
+        let State { followers, link, alarm, channel, .. } = &mut *state;
+        let channel = channel.take().and_then(|channel| channel.upgrade());
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })
     }
 
@@ -381,8 +405,8 @@ impl Done {
 
     /// If its end can no longer be noticed: the parent that it is to leave, and its place there. The alarm is called off.
     fn take_link(&self, mut state: MutexGuard<'_, State>) -> Option<(Arc<Self>, Place)> {
-        // Without handles no more references to the channel can be had here than there are.
-        let channel = self.channel.get().is_some_and(|channel| channel.is_shared());
+        // One that has gone stays so. One that goes after this look calls `leave`, which waits for the lock.
+        let channel = state.channel.as_ref().is_some_and(|channel| !channel.is_gone());
         let noticed = state.in_use || state.followers.len() > 0 || channel;
         if noticed || self.outcome().is_some() {
             return None;

@@ -18,7 +18,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::done::Done;
+use sudog_runtime::shim::system::OnceLock;
+
+use super::done::{Channel, Done};
 use super::handle_count::HandleCount;
 use super::{Cause, Context, background};
 
@@ -30,14 +32,29 @@ pub(super) struct Derived {
     handles: HandleCount,
     /// Belongs to the handles: read by way of one, written by the last.
     parent: UnsafeCell<Context>,
+    /// The channel that is closed at the end, if it has been asked for. Belongs to the handles, as `parent` does.
+    channel: UnsafeCell<OnceLock<Channel>>,
     deadline: Option<Instant>,
     /// The deadline is its own, not its parent's.
     is_deadline_own: bool,
 }
 
-// SAFETY: `parent`, a `Context`, is `Send` and `Sync`. It is read by way of a handle and written by way of the last, when
-// none is left that could read; `HandleCount` orders the reads before.
+// SAFETY: `parent`, a `Context`, and `channel` are `Send` and `Sync`. They are read by way of a handle and written by way of
+// the last, when none is left that could read; `HandleCount` orders the reads before.
 unsafe impl Sync for Derived {}
+
+impl Derived {
+    /// The channel, or room for it.
+    ///
+    /// # Safety
+    ///
+    /// The caller has, or borrows from, a handle of the context for as long as it uses the result.
+    #[inline]
+    pub(super) unsafe fn channel(&self) -> &OnceLock<Channel> {
+        // SAFETY: the last handle alone writes, and by the contract a handle is left.
+        unsafe { &*self.channel.get() }
+    }
+}
 
 impl Handle {
     /// Of a context that has its parent's deadline.
@@ -52,7 +69,8 @@ impl Handle {
 
     fn derive(parent: &Context, deadline: Option<Instant>, is_deadline_own: bool, overdue: Option<Cause>) -> Self {
         let handles = HandleCount::one();
-        let derived = Derived { handles, parent: UnsafeCell::new(parent.clone()), deadline, is_deadline_own };
+        let (parent_cell, channel) = (UnsafeCell::new(parent.clone()), UnsafeCell::new(OnceLock::new()));
+        let derived = Derived { handles, parent: parent_cell, channel, deadline, is_deadline_own };
         Self(ManuallyDrop::new(Done::new(parent.governor(), derived, overdue)))
     }
 
@@ -95,6 +113,8 @@ impl Handle {
         }
         // SAFETY: the last handle writes, and alone: see `Derived`.
         let parent = mem::replace(unsafe { &mut *self.0.derived.parent.get() }, background());
+        // SAFETY: as for the parent. Clones of the channel may be left: they do not need what the handles keep.
+        let channel = unsafe { &mut *self.0.derived.channel.get() }.take();
         // SAFETY: the reference that the handles have together is given up by the last, and by that once.
         let done = unsafe { ManuallyDrop::take(&mut self.0) };
         // A parent and an alarm would refer to it too: one that is referred to from here alone has nothing to leave.
@@ -102,8 +122,10 @@ impl Handle {
         if Arc::strong_count(&done) > 1 {
             done.release();
         }
-        // Functions that will never run are dropped here. If that panics, unwinding drops the parent.
+        // Functions that will never run are dropped here. If that panics, unwinding drops the channel and the parent.
         drop(done);
+        // If no clone is left, this takes the context out of its parent.
+        drop(channel);
         Some(parent)
     }
 }

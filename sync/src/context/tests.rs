@@ -222,7 +222,14 @@ fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     drop(child);
     assert_eq!(followers(&root), 0);
     assert!(done.upgrade().is_none());
-    // One that is referred to elsewhere is.
+    // One that is referred to elsewhere is, for as long as it is referred to.
+    let (child, _) = with_cancel(&root);
+    let (channel, done) = (child.done_chan().clone(), watch(&child));
+    drop(child);
+    assert_eq!(followers(&root), 1);
+    drop(channel);
+    assert_eq!(followers(&root), 0);
+    assert!(done.upgrade().is_none());
     let (child, _) = with_cancel(&root);
     let channel = child.done_chan().clone();
     drop(child);
@@ -231,6 +238,110 @@ fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     assert!(!channel.is_closed());
     _cancel.cancel();
     assert!(channel.is_closed());
+}
+
+/// What may refer to a context, in every order in which its parts can be dropped: nothing is left, and what is left of the
+/// parts meanwhile learns of the parent's end.
+#[test]
+fn nothing_is_left_in_whatever_order_the_parts_are_dropped() {
+    type Part = Box<dyn std::any::Any>;
+
+    /// Stops the call before it drops the handle.
+    struct Stops(AfterFunc);
+    impl Drop for Stops {
+        fn drop(&mut self) {
+            assert!(self.0.stop());
+        }
+    }
+
+    fn parts(root: &Context) -> (Vec<Part>, [Weak<Done>; 2]) {
+        let (ctx, cancel) = with_timeout(root, LONG);
+        let (child, forget) = with_cancel(&ctx);
+        drop(forget);
+        let dones = [watch(&ctx), watch(&child)];
+        let mut future = Box::pin(ctx.done());
+        let mut cx = std::task::Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+        let (channel, child_s_channel) = (ctx.done_chan().clone(), child.done_chan().clone());
+        let stops = Stops(after_func(&child, || unreachable!()));
+        let all: Vec<Part> = vec![
+            Box::new((ctx, cancel)),
+            Box::new(child),
+            Box::new(channel.clone()),
+            Box::new(channel),
+            Box::new(child_s_channel),
+            Box::new(future),
+            Box::new(stops),
+        ];
+        (all, dones)
+    }
+
+    let (root, cancel) = with_cancel(&background());
+    let n = parts(&root).0.len();
+    let mut orders = 0;
+    permutations(&mut (0..n).collect(), 0, &mut |order| {
+        orders += 1;
+        let (all, dones) = parts(&root);
+        assert_eq!(followers(&root), 1);
+        let mut all: Vec<_> = all.into_iter().map(Some).collect();
+        for &part in order {
+            drop(all[part].take());
+        }
+        assert_eq!(followers(&root), 0, "{order:?}");
+        assert!(dones.iter().all(|done| done.upgrade().is_none()), "{order:?}");
+    });
+    assert_eq!(orders, 5040);
+
+    // A clone of a channel alone learns of the end.
+    let (child, _) = with_cancel(&root);
+    let (grandchild, _) = with_timeout(&child, LONG);
+    let channel = grandchild.done_chan().clone();
+    drop((child, grandchild));
+    assert_eq!(followers(&root), 1);
+    cancel.cancel();
+    assert!(channel.is_closed());
+}
+
+/// Calls `f` with each order of `items[from..]` behind `items[..from]`.
+fn permutations(items: &mut Vec<usize>, from: usize, f: &mut impl FnMut(&[usize])) {
+    if from == items.len() {
+        return f(items);
+    }
+    for at in from..items.len() {
+        items.swap(from, at);
+        permutations(items, from + 1, f);
+        items.swap(from, at);
+    }
+}
+
+/// The last handle of a channel is dropped while the last handle of its context is, and while the parent ends.
+#[test]
+fn the_channel_and_its_context_are_dropped_at_once() {
+    let mut closed = 0;
+    for round in 0..2000 {
+        let (root, cancel) = with_cancel(&background());
+        let (child, _) = with_cancel(&root);
+        let (channel, done) = (child.done_chan().clone(), watch(&child));
+        let barrier = std::sync::Barrier::new(3);
+        thread::scope(|s| {
+            s.spawn(|| {
+                barrier.wait();
+                drop(child);
+            });
+            s.spawn(|| {
+                barrier.wait();
+                drop(channel);
+            });
+            barrier.wait();
+            if round % 2 == 0 {
+                cancel.cancel();
+                closed += 1;
+            }
+        });
+        assert_eq!(followers(&root), 0);
+        assert!(done.upgrade().is_none());
+    }
+    assert_eq!(closed, 1000);
 }
 
 /// Causes whose destructors panic: the first panic goes on, and all of them are dropped.

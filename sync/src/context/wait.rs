@@ -12,6 +12,7 @@ use sudog_runtime::chan::RecvOnly;
 use sudog_runtime::goroutine;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
 
+use super::done::Done;
 use super::followers::Place;
 use super::{Context, Error};
 use crate::now;
@@ -139,7 +140,7 @@ impl Context {
     /// `ctx.Done()`: for a [`select!`](sudog_runtime::select).
     ///
     /// It is the same channel each time. A clone of it is closed also if the context has been dropped, as long as its
-    /// parent is there.
+    /// parent is there. When the last clone is dropped, too, nothing of the context is left.
     ///
     /// # Examples
     ///
@@ -165,7 +166,8 @@ impl Context {
     #[inline]
     pub fn done_chan(&self) -> &RecvOnly<Infallible> {
         static NEVER: RecvOnly<Infallible> = RecvOnly::nil();
-        self.governor().map_or(&NEVER, |done| done.channel())
+        // SAFETY: what ends this context is kept by a handle in its line, which stays for as long as this is borrowed.
+        self.governor().map_or(&NEVER, |done| unsafe { Done::channel(done) })
     }
 
     /// A future that is ready when the context is done: its error. For async tasks.

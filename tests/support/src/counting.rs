@@ -1,7 +1,9 @@
-//! An allocator that counts for each thread separately: the other threads' allocations do not show.
+//! An allocator that counts the allocations of each thread separately, so that the other threads' do not show; and, for a
+//! test that has its process for itself, the bytes of all threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 
 struct Counting;
 
@@ -10,32 +12,51 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-fn count() {
+/// Whether bytes are counted: a counter that all threads write to takes time.
+static COUNTS_BYTES: AtomicBool = AtomicBool::new(false);
+static BYTES: AtomicIsize = AtomicIsize::new(0);
+
+fn count(bytes: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    add_bytes(bytes as isize);
+}
+
+fn add_bytes(bytes: isize) {
+    if COUNTS_BYTES.load(Relaxed) {
+        BYTES.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// How many more bytes are allocated, by all threads, than at the first call.
+pub fn bytes() -> isize {
+    COUNTS_BYTES.store(true, Relaxed);
+    BYTES.load(Relaxed)
 }
 
 // SAFETY: each call goes to `System`, whose contract this allocator has; a count beside it changes nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller's promises, passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
+        count(layout.size());
+        // SAFETY: the caller's promises, passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
+        count(size);
+        add_bytes(-(layout.size() as isize));
+        // SAFETY: the caller's promises, passed on.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        add_bytes(-(layout.size() as isize));
+        // SAFETY: the caller's promises, passed on.
         unsafe { System.dealloc(at, layout) }
     }
 }

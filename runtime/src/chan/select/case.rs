@@ -8,6 +8,8 @@ use std::ptr;
 use std::task::{Context, Poll};
 
 use super::Chosen;
+#[cfg(all(unix, not(sudog_loom)))]
+use super::timed::TimerRef;
 use crate::chan::core::{Core, Offer, Take};
 use crate::chan::port::{RecvPort, SendPort};
 use crate::chan::raw::{Dir, Locked, Peer, Raw};
@@ -350,11 +352,20 @@ impl<F: Future> FutureCase<F> {
 pub trait Case {
     type Output;
 
-    /// Whether it is a future.
+    /// Whether it is a future, in a task.
     const IS_FUTURE: bool = false;
+
+    /// Whether it is a future that needs a waker in a goroutine, too: not a timer.
+    const HAS_WAKER: bool = Self::IS_FUTURE;
 
     /// Itself, for as long as it is not moved.
     fn describe(&self) -> CaseRef<'_>;
+
+    /// The timer, if it is one, for as long as the case is not moved.
+    #[cfg(all(unix, not(sudog_loom)))]
+    fn timer(&self) -> Option<TimerRef<'_>> {
+        None
+    }
 
     /// Polls it, if it is a future: whether it is ready.
     ///
@@ -464,14 +475,21 @@ pub trait CaseList {
     /// How many.
     const LEN: usize;
 
-    /// Whether there is a future among them.
+    /// Whether there is a future among them, in a task.
     const FUTURES: bool;
+
+    /// Whether there is a future among them that needs a waker in a goroutine, too: not a timer.
+    const WAKERS: bool;
 
     /// What the chosen one has come to.
     type Output;
 
     /// Themselves, for as long as they are not moved.
     fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]);
+
+    /// Those that are timers, by index.
+    #[cfg(all(unix, not(sudog_loom)))]
+    fn timers<'a>(&'a self, into: &mut [Option<TimerRef<'a>>]);
 
     /// Whether the case with this index is a future.
     fn is_future(index: usize) -> bool;
@@ -516,10 +534,14 @@ impl Never {
 impl CaseList for () {
     const LEN: usize = 0;
     const FUTURES: bool = false;
+    const WAKERS: bool = false;
 
     type Output = Never;
 
     fn describe<'a>(&'a self, _into: &mut [CaseRef<'a>]) {}
+
+    #[cfg(all(unix, not(sudog_loom)))]
+    fn timers<'a>(&'a self, _into: &mut [Option<TimerRef<'a>>]) {}
 
     fn is_future(_index: usize) -> bool {
         false
@@ -539,6 +561,7 @@ impl CaseList for () {
 impl<C: Case, L: CaseList> CaseList for (C, L) {
     const LEN: usize = 1 + L::LEN;
     const FUTURES: bool = C::IS_FUTURE || L::FUTURES;
+    const WAKERS: bool = C::HAS_WAKER || L::WAKERS;
 
     type Output = Either<C::Output, L::Output>;
 
@@ -546,6 +569,12 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
     fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]) {
         into[0] = self.0.describe();
         self.1.describe(&mut into[1..]);
+    }
+
+    #[cfg(all(unix, not(sudog_loom)))]
+    fn timers<'a>(&'a self, into: &mut [Option<TimerRef<'a>>]) {
+        into[0] = self.0.timer();
+        self.1.timers(&mut into[1..]);
     }
 
     fn is_future(index: usize) -> bool {
@@ -577,5 +606,6 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
 
 impl CaseRef<'_> {
     /// Fills an array before `describe` does.
-    pub(super) const NONE: Self = Self { dir: Dir::Recv, channel: None, slot: ptr::null_mut(), full: ptr::null() };
+    pub(in crate::chan) const NONE: Self =
+        Self { dir: Dir::Recv, channel: None, slot: ptr::null_mut(), full: ptr::null() };
 }

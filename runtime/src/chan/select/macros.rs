@@ -4,15 +4,16 @@
 ///
 /// | arm | ready | the pattern is given |
 /// |---|---|---|
-/// | `recv(rx) -> value => arm` | a value is there, or a sender waits, or the channel is closed | what `rx.recv()` returns |
+/// | `recv(rx) -> value => arm` | a value is there, or a sender waits, or the channel is closed; or the timer has fired | what `rx.recv()` returns |
 /// | `send(tx, value) -> result => arm` | there is room, or a receiver waits, or the channel is closed | what `tx.send(value)` returns, or its panic |
 /// | `send_from(tx, &mut option) -> result => arm` | the same, if the option has a value, which is taken out only if this arm is chosen | the same |
 /// | `future(f) -> output => arm` | the future is: a lock, a permit, a wait group, a context, a join handle, a task's call, ... | its output |
 /// | `default => arm` | none of the others is ready, at this instant | |
 /// | `default(limit) -> why => arm` | none of the others becomes ready before the limit: a `Duration`, an `Instant`, a `WaitLimit` | which limit it was |
 ///
-/// `-> pattern` may be left out. `rx` is any [`RecvPort`](crate::chan::RecvPort), `tx` any
-/// [`SendPort`](crate::chan::SendPort), by value or by reference; an arm whose channel is nil, or `None`, is never ready.
+/// `-> pattern` may be left out. `rx` is any [`RecvArm`](crate::chan::RecvArm): the receiving handle of a channel, a timer
+/// or a ticker; `tx` is any [`SendPort`](crate::chan::SendPort). Both may be values or references; an arm whose channel is
+/// nil, or `None`, is never ready.
 ///
 /// As in Go: the channels and values are evaluated once, in the order of the source, whichever arm is chosen; of several
 /// arms that are ready each is chosen with the same probability; without a `default` the select waits, and with no arm at
@@ -249,7 +250,7 @@ macro_rules! __select_list {
 #[macro_export]
 macro_rules! __select_case {
     ((recv ($rx:expr) $value:tt $body:tt)) => {
-        $crate::chan::macros::RecvCase::new(&$rx)
+        $crate::chan::macros::RecvArm::recv_case(&$rx)
     };
     ((send ($tx:expr, $value:expr) $sent:tt $body:tt)) => {
         $crate::chan::macros::SendCase::new(&$tx, $value)

@@ -1,5 +1,5 @@
 //! Select: the first of several sends and receives that can be done. Go's `selectgo`. With futures among the cases, and in
-//! tasks: `future.rs`.
+//! tasks: `future.rs`. With timers: `timed.rs`.
 //!
 //! | step | what |
 //! |---|---|
@@ -24,6 +24,8 @@ mod dynamic;
 mod future;
 mod macros;
 mod order;
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) mod timed;
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -472,7 +474,11 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     pub fn wait_limited(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
         if L::FUTURES {
             #[cfg(all(unix, not(sudog_loom)))]
-            return future::block_on(StaticCases::<N, L>::new(list), limit);
+            return if L::WAKERS {
+                future::block_on(StaticCases::<N, L>::new(list), limit)
+            } else {
+                Self::wait_timed(list, limit)
+            };
             #[cfg(any(sudog_loom, not(unix)))]
             const {
                 assert!(!L::FUTURES, "a select waits for a future on Unix only; `select_async!` does everywhere")
@@ -498,10 +504,14 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     #[track_caller]
     pub fn try_now(list: L) -> Option<L::Output> {
         let () = Self::FITS;
-        if L::FUTURES {
+        if L::WAKERS {
             return pin!(SelectFuture::<StaticCases<N, L>>::new(list)).try_now();
         }
         goroutine::safepoint();
+        #[cfg(all(unix, not(sudog_loom)))]
+        if L::FUTURES {
+            return Self::try_timed(list);
+        }
         if N == 1 {
             let mut case = [CaseRef::NONE; N];
             list.describe(&mut case);

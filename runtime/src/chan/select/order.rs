@@ -85,6 +85,12 @@ impl<'s> Order<'s> {
         Self { polls: &[0], locks: &[0], what: Some(what) }
     }
 
+    /// With a word for the deadlock report.
+    #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
+    pub(super) fn called(self, what: &'static str) -> Self {
+        Self { what: Some(what), ..self }
+    }
+
     /// What the deadlock report calls the wait.
     pub(super) fn what(&self) -> &'static str {
         self.what.unwrap_or(if self.polls.is_empty() { "select (no cases)" } else { "select" })

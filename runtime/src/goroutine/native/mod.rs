@@ -43,7 +43,8 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;
 pub use task::{block_on, block_on_limited, go_async, spawn_async};
-pub use time::{AfterFunc, SleepAsync, Ticker, Timer, after, after_func, now, sleep, sleep_async};
+pub(crate) use time::Times;
+pub use time::{AfterFunc, SleepAsync, Ticker, Timer, TimerFuture, after, after_func, now, sleep, sleep_async, tick};
 #[cfg(feature = "tracing")]
 pub use tracing::PerGoroutine;
 

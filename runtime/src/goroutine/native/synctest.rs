@@ -73,7 +73,7 @@ use crate::goroutine::native::time;
 /// synctest::test(|| {
 ///     let timer = after(Duration::from_secs(5));
 ///     let begun = now();
-///     assert!(timer.wait());
+///     timer.recv();
 ///     assert_eq!(now() - begun, Duration::from_secs(5));
 /// });
 /// ```

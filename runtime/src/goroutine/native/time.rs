@@ -1,18 +1,38 @@
-//! Sleeping, timers, tickers.
+//! Sleeping, timers, tickers, and calls at a time.
+//!
+//! | wait | ends at its time by | learns of `stop` and `reset` by |
+//! |---|---|---|
+//! | [`sleep`] | the deadline of a `park` | |
+//! | [`sleep_async`] | an alarm | |
+//! | [`Timer::recv`], [`Ticker::recv`], `recv(timer)` in a `select!` | the deadline of a `park` | [`Times::changed`] |
+//! | [`Timer::recv_async`], [`Ticker::recv_async`], `recv(timer)` in a `select_async!` | an alarm | a waker in [`State::tasks`] |
+//! | the call of [`after_func`] | an alarm | `stop` cancels the alarm |
+//!
+//! Nothing runs for a timer or ticker that no receive waits for: it is a time in memory, and a receive compares that time
+//! with the clock. So no value is stored anywhere, and no receive returns a time from before a `stop` or `reset`. (As of Go
+//! 1.23 a timer is in a heap only while a receive waits for it, and `stop` and `reset` discard the value in its channel.)
+//!
+//! Source: Go's `time/sleep.go`, `time/tick.go` and `runtime/time.go`, 1.27.
 
 use crate::shim::system::thread;
 use crate::shim::system::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::G;
+use crate::box_if_large;
+use crate::chan;
 use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::api;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
-use crate::sema::{NotifyList, WaitError, WaitLimit};
+use crate::panics::Panics;
+use crate::sema::Cancel;
 
 /// The time. In a bubble of [`synctest`](crate::goroutine::synctest) it is the bubble's; else `std`'s `Instant::now()`.
 ///
@@ -110,38 +130,17 @@ impl Drop for SleepAsync {
     }
 }
 
-/// Fires once, after a while, unless it is stopped. Go's `time.Timer`, without the channel.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use sudog::time::Timer;
-///
-/// let timer = Timer::new(Duration::from_millis(1));
-/// assert!(timer.wait());
-/// assert!(!timer.stop()); // it has fired
-/// ```
-#[derive(Debug)]
-pub struct Timer {
-    /// None: stopped, or its firing has been waited for.
-    when: Mutex<Option<Instant>>,
-    /// It has been stopped, or set anew.
-    changed: NotifyList,
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A [`Timer`] that fires after `d`. Go's `time.After`: wait by [`Timer::wait`].
-#[must_use]
-pub fn after(d: Duration) -> Timer {
-    Timer::new(d)
-}
+// ---- calls at a time --------------------------------------------------------------------------------------------------
 
-/// Calls `f` in a goroutine of its own after `d`, unless it is stopped before. Go's `time.AfterFunc`; as `f` can be
-/// called once only, it cannot be set anew.
+/// Calls `f` in a goroutine of its own after `d`, unless the call is stopped before. Go's `time.AfterFunc`; as `f` can be
+/// called once only, the call cannot be set anew.
 ///
-/// Until then it is a goroutine of the caller's scheduler, one that waits: it counts in
-/// [`num_goroutine`](crate::goroutine::num_goroutine), keeps a [`Scheduler`](crate::goroutine::Scheduler) from being
-/// at rest, and ends with its scheduler.
+/// The goroutine is started when the time has come; until then [`num_goroutine`](crate::goroutine::num_goroutine) does not
+/// count it. No deadlock is reported before the call has been made or stopped.
 ///
 /// # Examples
 ///
@@ -152,128 +151,117 @@ pub fn after(d: Duration) -> Timer {
 /// let call = after_func(Duration::from_secs(3600), || unreachable!());
 /// assert!(call.stop());
 /// ```
-pub fn after_func(d: Duration, f: impl FnOnce() + Send + 'static) -> AfterFunc {
-    let timer = Arc::new(Timer::new(d));
-    let fires = timer.clone();
-    crate::goroutine::go(move || {
-        if unlimited(fires.wait_in(AFTER_FUNC, &WaitLimit::default())) {
-            f();
-        }
-    });
-    AfterFunc { timer }
+pub fn after_func<F: FnOnce() + Send + 'static>(d: Duration, f: F) -> AfterFunc {
+    box_if_large!(f: F as dyn FnOnce() + Send => after_func(d, f));
+    if d.is_zero() {
+        api::go(f);
+        return AfterFunc(None);
+    }
+    let call = Arc::new(Call { f: Mutex::new(Some(Box::new(f) as Box<dyn FnOnce() + Send>)) });
+    // A call at the end of time is never made.
+    let alarm = now().checked_add(d).map(|when| alarms::set(when, Waker::from(call.clone())));
+    AfterFunc(Some((call, alarm)))
 }
 
-/// What reports say of a goroutine that waits for the time of such a call.
-pub(crate) const AFTER_FUNC: &str = "time.AfterFunc";
+/// A call to come: made by [`after_func`]. Dropped, it lets the call happen.
+pub struct AfterFunc(Option<(Arc<Call>, Option<alarms::Key>)>);
 
-/// See [`after_func`]. Dropped, it lets the call happen.
-#[derive(Debug)]
-pub struct AfterFunc {
-    timer: Arc<Timer>,
+/// Stored in an alarm, and in the handle that can stop it.
+struct Call {
+    /// The function, until it is started or stopped.
+    f: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl AfterFunc {
-    /// Keeps the call from happening. False if it has happened, or is under way, or was stopped.
+    /// Keeps the call from happening, and drops the function: true. Returns false if the call's goroutine has been
+    /// started, or if the call was stopped before.
+    ///
+    /// A call that is under way is not waited for. A goroutine that has run for long gives way here.
+    ///
+    /// # Panics
+    ///
+    /// If the function's destructor does.
     pub fn stop(&self) -> bool {
-        self.timer.stop()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Further away than any wait.
-fn unlimited(over: Result<bool, WaitError>) -> bool {
-    over.unwrap_or_else(|_| unreachable!("no limit was set"))
-}
-
-fn saturating_add(d: Duration) -> Instant {
-    let now = now();
-    now.checked_add(d).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))
-}
-
-impl Timer {
-    /// A timer that fires after `d`.
-    #[must_use]
-    pub fn new(d: Duration) -> Self {
-        Self { when: Mutex::new(Some(saturating_add(d))), changed: NotifyList::new() }
-    }
-
-    /// Waits until it fires: true. False if it is stopped, before or meanwhile, or has fired and a caller has waited
-    /// for that. (In Go, a receive from a stopped timer blocks for ever.)
-    ///
-    /// A goroutine that has run for long gives way first.
-    #[must_use = "false: it was stopped, and has not fired for this caller"]
-    pub fn wait(&self) -> bool {
-        unlimited(self.wait_limited(&WaitLimit::default()))
-    }
-
-    /// [`Timer::wait`] that gives up at a [`WaitLimit`].
-    ///
-    /// # Errors
-    ///
-    /// Which limit came first: the timer is as it was.
-    pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
-        self.wait_in("timer", limit)
-    }
-
-    /// `what`: for reports.
-    fn wait_in(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
+        let Some((call, alarm)) = &self.0 else { return false };
+        let f = call.take();
+        let stopped = f.is_some();
+        if stopped && let Some(alarm) = *alarm {
+            alarms::cancel(alarm);
+        }
+        drop(f); // after the unlock: its destructor is user code
         current::safepoint();
-        loop {
-            let mut state = lock(&self.when);
-            let Some(when) = *state else { return Ok(false) };
-            let now = now();
-            if when <= now {
-                *state = None;
-                return Ok(true);
-            }
-            self.wait_for_change(state, when, now, limit, what)?;
-        }
-    }
-
-    /// Waits until it is stopped or set anew, until `when`, or for the limit.
-    fn wait_for_change(
-        &self,
-        state: MutexGuard<'_, Option<Instant>>,
-        when: Instant,
-        now: Instant,
-        limit: &WaitLimit<'_>,
-        what: &'static str,
-    ) -> Result<(), WaitError> {
-        if limit.deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(WaitError::TimedOut);
-        }
-        let deadline = Some(limit.deadline.map_or(when, |deadline| deadline.min(when)));
-        self.changed.with_ticket(|ticket| {
-            drop(state); // with a ticket: no change from now on is missed
-            current::note_wait(what, std::ptr::null());
-            match ticket.wait_limited(&WaitLimit { deadline, ..*limit }) {
-                Err(WaitError::Cancelled) => Err(WaitError::Cancelled),
-                Ok(()) | Err(WaitError::TimedOut) => Ok(()), // the caller looks which it was
-            }
-        })
-    }
-
-    /// Stops it. False if it was stopped, or has fired and a caller has waited for that.
-    pub fn stop(&self) -> bool {
-        self.change(None)
-    }
-
-    /// Lets it fire `d` from now, whatever it did before. The result is that of [`Timer::stop`].
-    pub fn reset(&self, d: Duration) -> bool {
-        self.change(Some(saturating_add(d)))
-    }
-
-    fn change(&self, when: Option<Instant>) -> bool {
-        let was_set = std::mem::replace(&mut *lock(&self.when), when).is_some();
-        self.changed.notify_all();
-        was_set
+        stopped
     }
 }
 
-/// Ticks at regular intervals. Go's `time.Ticker`, without the channel: ticks without a waiter in time are dropped.
+impl std::fmt::Debug for AfterFunc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("AfterFunc")
+    }
+}
+
+impl Call {
+    fn take(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        lock(&self.f).take()
+    }
+}
+
+/// The time has come.
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        if let Some(f) = self.take() {
+            api::go(f);
+        }
+    }
+}
+
+// ---- timers and tickers -----------------------------------------------------------------------------------------------
+
+/// Fires once, after a while, unless it is stopped. Go's `time.Timer`.
+///
+/// | Go | here |
+/// |---|---|
+/// | `<-timer.C` | [`recv`](Timer::recv); in a task [`recv_async`](Timer::recv_async)`.await` |
+/// | `case at := <-timer.C:` in a `select` | `recv(timer) -> at => ..` in [`select!`](crate::select); in a [`Select`](crate::chan::Select) `future(timer.recv_async(), ..)` |
+/// | `timer.Stop()`, `timer.Reset(d)` | [`stop`](Timer::stop), [`reset`](Timer::reset) |
+///
+/// One receive gets the time at which the timer has fired; every other one waits until the timer is set anew and fires
+/// again. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a time from before.
+///
+/// A timer allocates nothing, and costs nothing while no receive waits for it. It may be shared between threads and
+/// goroutines: by reference, or in an `Arc` (`recv(*timer)` in a `select!`).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog::chan::{Chan, select};
+/// use sudog::time::Timer;
+///
+/// let timer = Timer::new(Duration::from_millis(1));
+/// timer.recv();
+/// assert!(!timer.stop()); // it has fired
+///
+/// let never = Chan::<u32>::nil();
+/// timer.reset(Duration::from_millis(1));
+/// select! {
+///     recv(never) => unreachable!(),
+///     recv(timer) => {}
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Timer(Times);
+
+/// Fires at regular intervals. Go's `time.Ticker`. Ticks that are not received in time are dropped.
+///
+/// | Go | here |
+/// |---|---|
+/// | `<-ticker.C` | [`recv`](Ticker::recv); in a task [`recv_async`](Ticker::recv_async)`.await` |
+/// | `case at := <-ticker.C:` in a `select` | `recv(ticker) -> at => ..` in [`select!`](crate::select); in a [`Select`](crate::chan::Select) `future(ticker.recv_async(), ..)` |
+/// | `ticker.Stop()`, `ticker.Reset(d)` | [`stop`](Ticker::stop), [`reset`](Ticker::reset) |
+///
+/// Each tick is for one receive. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a tick from before. A
+/// ticker costs nothing while no receive waits for it.
 ///
 /// # Examples
 ///
@@ -282,14 +270,99 @@ impl Timer {
 /// use sudog::time::Ticker;
 ///
 /// let ticker = Ticker::new(Duration::from_millis(1));
-/// assert!(ticker.tick() && ticker.tick());
-/// ticker.stop();
-/// assert!(!ticker.tick());
+/// assert!(ticker.recv() < ticker.recv());
 /// ```
 #[derive(Debug)]
-pub struct Ticker {
-    timer: Timer,
-    period: Mutex<Duration>,
+pub struct Ticker(Times);
+
+/// A [`Timer`] that fires after `d`. Go's `time.After`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog::chan::{Chan, select};
+/// use sudog::time;
+///
+/// let never = Chan::<u32>::nil();
+/// select! {
+///     recv(never) => unreachable!(),
+///     recv(time::after(Duration::from_millis(1))) => {}
+/// }
+/// ```
+#[must_use]
+pub fn after(d: Duration) -> Timer {
+    Timer::new(d)
+}
+
+/// A [`Ticker`] with this period. Go's `time.Tick`.
+///
+/// # Panics
+///
+/// If the period is zero: `non-positive interval for NewTicker`. (Go's `Tick` returns nil for it.)
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog::time;
+///
+/// let ticker = time::tick(Duration::from_millis(1));
+/// assert!(ticker.recv() < ticker.recv());
+/// ```
+#[must_use]
+pub fn tick(period: Duration) -> Ticker {
+    Ticker::new(period)
+}
+
+impl Timer {
+    /// A timer that fires after `d`; one past the end of time never does.
+    #[must_use]
+    pub fn new(d: Duration) -> Self {
+        Self(Times::new(d, None))
+    }
+
+    /// Waits until the timer fires, and returns the time for which it was set. Go's `<-timer.C`: if the timer is stopped,
+    /// or another receive has got the time, this waits until the timer is set anew.
+    ///
+    /// A goroutine that has run for long gives way first.
+    pub fn recv(&self) -> Instant {
+        chan::recv_time(&self.0, "timer")
+    }
+
+    pub(crate) fn times(&self) -> &Times {
+        &self.0
+    }
+
+    /// [`recv`](Timer::recv) as a future, for async tasks. A future that is dropped has received nothing.
+    pub fn recv_async(&self) -> TimerFuture<'_> {
+        TimerFuture::new(&self.0)
+    }
+
+    /// Keeps the timer from firing. True: it was set, and no receive has got or will get its time. False: a receive has got
+    /// the time, or the timer was stopped before. Go's `timer.Stop()`.
+    ///
+    /// A goroutine that has run for long gives way here.
+    ///
+    /// # Panics
+    ///
+    /// If the waker of a task that waits for the timer does; after all of them have been woken.
+    pub fn stop(&self) -> bool {
+        self.0.change(State::stop)
+    }
+
+    /// Lets the timer fire `d` from now, whatever it did before. The result is that of [`Timer::stop`]. Go's
+    /// `timer.Reset(d)`.
+    ///
+    /// A goroutine that has run for long gives way here.
+    ///
+    /// # Panics
+    ///
+    /// As [`Timer::stop`].
+    pub fn reset(&self, d: Duration) -> bool {
+        let when = now().checked_add(d);
+        self.0.change(|state| state.set(when))
+    }
 }
 
 impl Ticker {
@@ -301,67 +374,220 @@ impl Ticker {
     #[must_use]
     pub fn new(period: Duration) -> Self {
         assert!(!period.is_zero(), "non-positive interval for NewTicker");
-        Self { timer: Timer::new(period), period: Mutex::new(period) }
+        Self(Times::new(period, Some(period)))
     }
 
-    /// Waits for the next tick: true. False if the ticker is stopped. Each tick is for one waiter.
+    /// Waits for the next tick, and returns the time for which it was set. Go's `<-ticker.C`: while the ticker is stopped,
+    /// this waits.
     ///
     /// A goroutine that has run for long gives way first: so one whose work takes longer than the period does not keep
     /// its neighbours out.
-    pub fn tick(&self) -> bool {
-        unlimited(self.tick_limited(&WaitLimit::default()))
+    pub fn recv(&self) -> Instant {
+        chan::recv_time(&self.0, "ticker")
     }
 
-    /// [`Ticker::tick`] that gives up at a [`WaitLimit`].
-    ///
-    /// # Errors
-    ///
-    /// Which limit came first: no tick has been taken.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use sudog::time::Ticker;
-    /// use sudog::runtime::sema::{WaitError, WaitLimit};
-    ///
-    /// let ticker = Ticker::new(Duration::from_secs(3600));
-    /// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
-    /// assert_eq!(ticker.tick_limited(&soon), Err(WaitError::TimedOut));
-    /// ```
-    pub fn tick_limited(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
-        current::safepoint();
-        loop {
-            // The next tick is set from the time of this one, so that they do not drift; those that were missed are
-            // left out.
-            let mut state = lock(&self.timer.when);
-            let Some(when) = *state else { return Ok(false) };
-            let now = now();
-            if when <= now {
-                let period = *lock(&self.period);
-                let missed = (now - when).as_nanos() / period.as_nanos().max(1);
-                let missed = u32::try_from(missed).unwrap_or(u32::MAX);
-                let next = when.checked_add(period.saturating_mul(missed.saturating_add(1)));
-                *state = Some(next.filter(|&next| next > now).unwrap_or_else(|| saturating_add(period)));
-                return Ok(true);
-            }
-            self.timer.wait_for_change(state, when, now, limit, "ticker")?;
-        }
+    pub(crate) fn times(&self) -> &Times {
+        &self.0
     }
 
-    /// No more ticks.
-    pub fn stop(&self) {
-        self.timer.stop();
+    /// [`recv`](Ticker::recv) as a future, for async tasks. A future that is dropped has taken no tick.
+    pub fn recv_async(&self) -> TimerFuture<'_> {
+        TimerFuture::new(&self.0)
     }
 
-    /// Ticks every `period` from now on.
+    /// No more ticks, until a [`reset`](Ticker::reset). Go's `ticker.Stop()`.
+    ///
+    /// A goroutine that has run for long gives way here.
     ///
     /// # Panics
     ///
-    /// If the period is zero: `non-positive interval for Ticker.Reset`, as in Go.
+    /// As [`Timer::stop`].
+    pub fn stop(&self) {
+        self.0.change(State::stop);
+    }
+
+    /// Ticks every `period` from now on. Go's `ticker.Reset(period)`.
+    ///
+    /// A goroutine that has run for long gives way here.
+    ///
+    /// # Panics
+    ///
+    /// If the period is zero: `non-positive interval for Ticker.Reset`, as in Go. And as [`Timer::stop`].
     pub fn reset(&self, period: Duration) {
         assert!(!period.is_zero(), "non-positive interval for Ticker.Reset");
-        *lock(&self.period) = period;
-        self.timer.reset(period);
+        let when = now().checked_add(period);
+        self.0.change(|state| {
+            state.period = Some(period);
+            state.set(when);
+        });
+    }
+}
+
+/// The times at which a timer or a ticker fires, and what waits for them.
+pub(crate) struct Times {
+    state: Mutex<State>,
+    /// Ends the waits of goroutines and threads at a change of the state: they look at it anew.
+    changed: Cancel,
+}
+
+// Whatever panics, it stays whole: no user code runs under the lock.
+impl UnwindSafe for Times {}
+impl RefUnwindSafe for Times {}
+
+struct State {
+    /// Whether the timer is to fire: false once it is stopped, or its time has been received.
+    is_set: bool,
+    /// When the timer fires, while it is set. None: past the end of time.
+    when: Option<Instant>,
+    /// The time between two ticks. None: of a timer.
+    period: Option<Duration>,
+    /// Wakers of futures that wait, by the number that each future has been given. A change of the state wakes all.
+    tasks: BTreeMap<u64, Waker>,
+    /// The number of the last future that has waited.
+    last_task: u64,
+}
+
+impl State {
+    /// Receives, if the time has come. The next tick is set from the time of this one, so that ticks do not drift; those
+    /// that were missed are left out.
+    fn receive(&mut self, now: Instant) -> Option<Instant> {
+        let when = self.due().filter(|&when| when <= now)?;
+        match self.period {
+            None => self.stop(),
+            Some(period) => {
+                let missed = (now - when).as_nanos() / period.as_nanos().max(1);
+                let periods = u32::try_from(missed + 1).ok();
+                let next = periods.and_then(|n| when.checked_add(period.checked_mul(n)?));
+                self.when = next.filter(|&next| next > now).or_else(|| now.checked_add(period));
+            }
+        }
+        Some(when)
+    }
+
+    /// When a receive need not wait any more. None: only after a change.
+    fn due(&self) -> Option<Instant> {
+        self.when.filter(|_| self.is_set)
+    }
+
+    fn stop(&mut self) {
+        self.is_set = false;
+    }
+
+    fn set(&mut self, when: Option<Instant>) {
+        (self.is_set, self.when) = (true, when);
+    }
+}
+
+impl Times {
+    fn new(d: Duration, period: Option<Duration>) -> Self {
+        let when = now().checked_add(d);
+        let state = State { is_set: true, when, period, tasks: BTreeMap::new(), last_task: 0 };
+        Self { state: Mutex::new(state), changed: Cancel::new() }
+    }
+
+    /// Receives, if the time has come.
+    pub(crate) fn receive(&self) -> Option<Instant> {
+        lock(&self.state).receive(now())
+    }
+
+    /// When a receive need not wait any more. None: only after a change.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        lock(&self.state).due()
+    }
+
+    /// Takes the claim of a wait that has registered, when the state has changed. A waiter looks at the state after it has
+    /// registered, so it misses no change.
+    pub(crate) fn changed(&self) -> &Cancel {
+        &self.changed
+    }
+
+    /// Changes the state, and lets all waits look at it again. Returns whether the timer was set.
+    fn change(&self, f: impl FnOnce(&mut State)) -> bool {
+        let mut state = lock(&self.state);
+        let was_set = state.is_set;
+        f(&mut state);
+        let tasks = std::mem::take(&mut state.tasks);
+        drop(state);
+        let mut panics = Panics::default();
+        tasks.into_values().for_each(|waker| panics.catch(|| waker.wake()));
+        self.changed.end_waits_under_way();
+        panics.resume();
+        current::safepoint();
+        was_set
+    }
+}
+
+impl std::fmt::Debug for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = lock(&self.state);
+        f.debug_struct("Times").field("due", &state.due()).field("period", &state.period).finish_non_exhaustive()
+    }
+}
+
+/// Receives from a timer or a ticker: made by [`Timer::recv_async`] and [`Ticker::recv_async`].
+///
+/// It may be dropped at any time, and has received nothing then. While it waits an alarm is set, so that no deadlock is
+/// reported, and the [`Scheduler`](crate::goroutine::Scheduler) of its task is not at rest.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct TimerFuture<'a> {
+    times: &'a Times,
+    /// Its number in [`State::tasks`], once it has waited.
+    number: Option<u64>,
+    alarm: Option<alarms::Key>,
+}
+
+impl<'a> TimerFuture<'a> {
+    pub(crate) fn new(times: &'a Times) -> Self {
+        Self { times, number: None, alarm: None }
+    }
+
+    fn cancel_alarm(&mut self) {
+        if let Some(alarm) = self.alarm.take() {
+            alarms::cancel(alarm);
+        }
+    }
+}
+
+impl Future for TimerFuture<'_> {
+    type Output = Instant;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
+        let this = &mut *self;
+        let times = this.times;
+        this.cancel_alarm();
+        // Wakers are user code: they are cloned and dropped without the lock.
+        let waker = cx.waker().clone();
+        let mut state = lock(&times.state);
+        if let Some(when) = state.receive(now()) {
+            let listed = this.number.take().and_then(|number| state.tasks.remove(&number));
+            drop(state);
+            drop((listed, waker));
+            return Poll::Ready(when);
+        }
+        let number = *this.number.get_or_insert(state.last_task + 1);
+        state.last_task = state.last_task.max(number);
+        let listed = state.tasks.insert(number, waker);
+        let due = state.due();
+        drop(state);
+        drop(listed);
+        // A change from now on wakes the task, which then polls again: an alarm for a time that is out of date does no harm.
+        this.alarm = due.map(|due| alarms::set(due, cx.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for TimerFuture<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let listed = lock(&self.times.state).tasks.remove(&number);
+            self.cancel_alarm();
+            drop(listed);
+        }
+    }
+}
+
+impl std::fmt::Debug for TimerFuture<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad("TimerFuture { .. }")
     }
 }

@@ -1,4 +1,4 @@
-//! Alarms: wakers that are woken at a time. The timers of async tasks and of contexts.
+//! Alarms: wakers that are woken at a time. The timers of async tasks, of contexts and of `after_func`.
 //!
 //! A waker is user code. It may wait, for another alarm even; so it runs on a thread that only wakes, never on the
 //! watcher or on a worker, and no waker keeps another from being woken:

@@ -1,0 +1,172 @@
+//! Select with timers among its cases, by a goroutine or a thread. (In a task, and beside other futures, a timer is a future:
+//! future.rs.)
+//!
+//! | step | what |
+//! |---|---|
+//! | look | each channel and each timer, in a shuffled order: the first case that can be done is done |
+//! | register | with each timer, and with the limit's cancel, by one [`Claim`] |
+//! | look again | at the times for which the timers are set: a change before this is seen here, a later one takes the claim |
+//! | lock, poll, queue, park | as without timers (mod.rs), until the first of these times, or the limit |
+//! | wake | a peer has done a case: over. A time has come, or a timer has changed: begin anew |
+//!
+//! So a wait for a timer needs no alarm. A select that begins anew has left its queues.
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::pin::pin;
+
+use super::case::{CaseList, CaseRef};
+use super::order::Order;
+use super::{Chosen, Polled, Selecting, Static, Waiters, try_one, try_select};
+use crate::chan::waiters::Claim;
+use crate::goroutine::{Times, now};
+use crate::sema::{Cancel, WaitError, WaitLimit};
+use crate::{G, Instant, goroutine};
+
+/// A case that is a timer.
+#[derive(Clone, Copy)]
+pub struct TimerRef<'a> {
+    pub(in crate::chan) times: &'a Times,
+    /// Where the time goes that is received.
+    pub(in crate::chan) received: &'a Cell<Option<Instant>>,
+}
+
+/// The cases, by index: what they are of channels, and what they are of timers.
+#[derive(Clone, Copy)]
+struct Timed<'a, 's> {
+    cases: &'s [CaseRef<'a>],
+    timers: &'s [Option<TimerRef<'a>>],
+}
+
+impl Timed<'_, '_> {
+    /// Does the first case, in a shuffled order, that can be done when its turn comes.
+    fn look(&self, polls: &mut [u16]) -> Option<Polled> {
+        let wanted = |index: usize, case: &CaseRef<'_>| case.channel.is_some() || self.timers[index].is_some();
+        Order::shuffle_those(self.cases, polls, wanted).iter().find_map(|&index| {
+            let case = usize::from(index);
+            let Some(timer) = self.timers[case] else { return try_one(self.cases, index) };
+            timer.received.set(Some(timer.times.receive()?));
+            Some(Polled { chosen: Chosen { case, closed: false }, peer: None })
+        })
+    }
+
+    /// Waits for a case or the limit. `what`: for reports.
+    fn wait(
+        &self,
+        waiters: Waiters,
+        polls: &mut [u16],
+        locks: &mut [u16],
+        limit: &WaitLimit<'_>,
+        what: &'static str,
+    ) -> Result<Chosen, WaitError> {
+        goroutine::safepoint();
+        loop {
+            if let Some(polled) = self.look(polls) {
+                return Ok(polled.wake());
+            }
+            let shuffled = Order::shuffle(self.cases, polls);
+            let select = Selecting { cases: self.cases, order: Order::new(self.cases, shuffled, locks).called(what) };
+            match self.wait_once(&select, waiters, limit) {
+                Some(Ok(chosen)) => return Ok(chosen),
+                Some(Err(WaitError::Cancelled)) if limit.cancel.is_some_and(Cancel::is_cancelled) => {
+                    return Err(WaitError::Cancelled);
+                }
+                Some(Err(WaitError::TimedOut)) if limit.deadline.is_some_and(|deadline| deadline <= now()) => {
+                    // A timer may be set for the same time.
+                    return self.look(polls).map(Polled::wake).ok_or(WaitError::TimedOut);
+                }
+                // A time has come, or a timer has changed.
+                _ => {}
+            }
+        }
+    }
+
+    /// None: a time has come before the wait.
+    fn wait_once(
+        &self,
+        select: &Selecting<'_, '_>,
+        waiters: Waiters,
+        limit: &WaitLimit<'_>,
+    ) -> Option<Result<Chosen, WaitError>> {
+        let (g, claim) = (G::current(), Claim::new());
+        let cancels = limit.cancel.into_iter().chain(self.timers.iter().flatten().map(|timer| timer.times.changed()));
+        with_registered(cancels, &claim, &g, &mut || {
+            let due = self.timers.iter().flatten().filter_map(|timer| timer.times.due()).min();
+            let at_once = if limit.cancel.is_some_and(Cancel::is_cancelled) {
+                Some(Some(Err(WaitError::Cancelled)))
+            } else if due.is_some_and(|due| due <= now()) {
+                Some(None)
+            } else {
+                select.lock_all();
+                let polled = select.poll();
+                if polled.is_some() {
+                    select.unlock_all();
+                }
+                polled.map(|polled| Some(Ok(polled)))
+            };
+            if let Some(at_once) = at_once {
+                if !claim.take(Claim::AT_ONCE) {
+                    g.await_ready(); // of what has cancelled the wait, or changed a timer
+                }
+                return at_once.map(|polled| polled.map(Polled::wake));
+            }
+            let deadline = limit.deadline.into_iter().chain(due).min();
+            // SAFETY: locked; no case is ready; those that have been told of this G take this claim.
+            Some(unsafe { select.wait(waiters, &g, &claim, deadline) })
+        })
+    }
+}
+
+/// Runs `f` while the claim is registered with all of these.
+fn with_registered<'c, R>(
+    mut cancels: impl Iterator<Item = &'c Cancel> + Clone,
+    claim: &Claim,
+    g: &G,
+    f: &mut dyn FnMut() -> R,
+) -> R {
+    let Some(cancel) = cancels.next() else { return f() };
+    // SAFETY: claim and G outlive the entry; what takes the claim readies the G, once, and nothing else does: the callers
+    // see to that, and wait for it.
+    let entry = pin!(unsafe { cancel.claim_registration(claim, g) });
+    // One that has been cancelled is seen by `f`.
+    entry.as_ref().enter();
+    with_registered(cancels, claim, g, f)
+}
+
+/// Waits for a timer. `what`: for reports.
+pub(crate) fn recv(times: &Times, what: &'static str) -> Instant {
+    let received = Cell::new(None);
+    let timed = Timed { cases: &[CaseRef::NONE], timers: &[Some(TimerRef { times, received: &received })] };
+    let (mut waiters, limit) = ([MaybeUninit::uninit()], WaitLimit::default());
+    match timed.wait(Waiters::of(&mut waiters), &mut [0], &mut [0], &limit, what) {
+        Ok(_) => received.take().expect("the one case was chosen"),
+        Err(_) => unreachable!("no limit was set"),
+    }
+}
+
+impl<const N: usize, L: CaseList> Static<N, L> {
+    /// [`Static::wait_limited`] of channels and timers.
+    #[track_caller]
+    pub(super) fn wait_timed(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
+        let (mut polls, mut locks) = ([0; N], [0; N]);
+        let mut waiters = [const { MaybeUninit::uninit() }; N];
+        let (mut cases, mut timers) = ([CaseRef::NONE; N], [None; N]);
+        list.describe(&mut cases);
+        list.timers(&mut timers);
+        let timed = Timed { cases: &cases, timers: &timers };
+        let chosen = timed.wait(Waiters::of(&mut waiters), &mut polls, &mut locks, limit, "select")?;
+        Ok(list.output(chosen))
+    }
+
+    /// [`Static::try_now`] of channels and timers. The caller comes from a safepoint.
+    #[track_caller]
+    pub(super) fn try_timed(list: L) -> Option<L::Output> {
+        let (mut polls, mut locks) = ([0; N], [0; N]);
+        let (mut cases, mut timers) = ([CaseRef::NONE; N], [None; N]);
+        list.describe(&mut cases);
+        list.timers(&mut timers);
+        let polled = Timed { cases: &cases, timers: &timers }.look(&mut polls).map(Polled::wake);
+        let chosen = polled.or_else(|| try_select(&cases, &mut polls, &mut locks))?;
+        Some(list.output(chosen))
+    }
+}
