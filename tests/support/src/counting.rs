@@ -8,33 +8,41 @@ struct Counting;
 thread_local! {
     // Const and without a destructor: the first use of it allocates nothing, and registers nothing.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE: Cell<usize> = const { Cell::new(0) };
 }
 
-fn count() {
+fn count(size: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    LIVE.set(LIVE.get().wrapping_add(size));
+}
+
+fn freed(size: usize) {
+    LIVE.set(LIVE.get().wrapping_sub(size));
 }
 
 // SAFETY: each call goes to `System`, whose contract this allocator has; a count beside it changes nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller's promises, passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
+        freed(layout.size());
         // SAFETY: as above.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        freed(layout.size());
         // SAFETY: as above.
         unsafe { System.dealloc(at, layout) }
     }
@@ -48,6 +56,12 @@ pub fn allocations<T>(f: impl FnOnce() -> T) -> (u64, T) {
     let before = ALLOCATIONS.get();
     let result = f();
     (ALLOCATIONS.get() - before, result)
+}
+
+/// Bytes that this thread has allocated, less those that it has freed, whichever thread allocated them. Modulo 2^64: only a
+/// difference of two results means something.
+pub fn live_bytes() -> usize {
+    LIVE.get()
 }
 
 /// Runs `f`, which must not allocate on this thread.

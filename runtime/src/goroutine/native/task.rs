@@ -32,6 +32,9 @@ use crate::sema::{WaitError, WaitLimit};
 /// Its memory is the future and some hundred bytes. Like [`go`](crate::goroutine::go), it ends the process if the
 /// future panics.
 ///
+/// The task stays until the future is ready or panics, also if nothing keeps its waker: one that waits for ever is like a
+/// goroutine that waits for ever. (The tasks of a [`Scheduler`](crate::goroutine::Scheduler) are dropped when it is at rest.)
+///
 /// # Examples
 ///
 /// ```
@@ -54,7 +57,7 @@ pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
     });
 }
 
-/// [`go_async`] with a handle for the result.
+/// [`go_async`] with a handle for the result. The future is not dropped with the handle.
 ///
 /// # Examples
 ///
@@ -83,7 +86,7 @@ where
     sched.count_made();
     let name = sched.name_task();
     let future = ManuallyDrop::new(future);
-    let body = Body { future, done: Some(done), ended: false, _live: Live(sched, name) };
+    let body = Body { future, done: Some(done), ended: false, own_waker: None, _live: Live(sched, name) };
     let schedule = move |runnable: Runnable| {
         // No worker of a scheduler that is over would run it: dropped, it drops the future, here.
         if let Err(work) = sched.submit(job::pack_task(runnable), epoch) {
@@ -106,6 +109,9 @@ struct Body<F, D> {
     future: ManuallyDrop<F>,
     done: Option<D>,
     ended: bool,
+    /// The task's own waker, from the first poll that returned `Pending`. By this reference the task stays until it ends, even
+    /// if nothing can wake it: else `async-task` would drop the future with the last waker, and `join` would return.
+    own_waker: Option<Waker>,
     _live: Live,
 }
 
@@ -173,7 +179,10 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
         // SAFETY: the projection of a pin to a field that is always pinned: it is dropped in place, and never moved.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
-            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Pending) => {
+                this.own_waker.get_or_insert_with(|| cx.waker().clone());
+                return Poll::Pending;
+            }
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };

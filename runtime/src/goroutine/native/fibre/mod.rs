@@ -260,11 +260,7 @@ impl Fibre {
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
-                // `async-task` frees a task whose last reference goes at the end of a poll, without dropping its
-                // future. A waker's end, if that is the last, has the future dropped.
-                let waker = task.waker();
                 task.run();
-                drop(waker);
                 self.worker.end_poll(self);
             }
         }
