@@ -63,6 +63,9 @@ pub fn safepoint() {
     goroutine::safepoint();
 }
 
+#[doc(hidden)]
+pub use goroutine::Coop;
+
 /// What a model may set, and which states it must reach.
 #[cfg(sudog_loom)]
 pub use shim::{model, reached};

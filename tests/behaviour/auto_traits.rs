@@ -107,6 +107,7 @@ table! {
     ScopedJoinHandle<'static, Both> => true, true;
     ScopedJoinHandle<'static, Cell> => true, true;
     ScopedJoinHandle<'static, Rc> => false, false;
+    sudog_runtime::Coop => true, true;
     sudog_runtime::goroutine::MustReturn => false, false;
     LocalKey<Rc> => true, true;
     Scheduler => true, true;

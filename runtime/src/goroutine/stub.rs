@@ -2,6 +2,7 @@
 
 use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
+use std::task::{Context, Poll};
 
 use crate::sema::Registration;
 use crate::{Instant, ParkResult};
@@ -91,6 +92,28 @@ pub(crate) fn yield_now() -> bool {
 }
 
 pub(crate) fn safepoint() {}
+
+/// A future's part in a budget that no task has here.
+#[derive(Debug, Default)]
+pub struct Coop;
+
+impl Coop {
+    /// For a new future.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+
+    /// Returns `Ready`: the future may always go on.
+    pub fn poll_proceed(&self, _: &Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+/// Just calls `f`: no future is refused.
+pub(crate) fn unconstrained<T>(f: impl FnOnce() -> T) -> T {
+    f()
+}
 
 /// Just calls `f`: no goroutine switches.
 pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {

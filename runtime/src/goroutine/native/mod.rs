@@ -12,6 +12,7 @@ mod alarm;
 mod api;
 mod blocking;
 mod builder;
+pub(crate) mod coop;
 mod exit;
 mod fibre;
 mod locals;
@@ -48,6 +49,8 @@ pub use alarm::alarms::Awaited;
 #[doc(hidden)]
 pub use alarm::deferred::{Alarm, Home, alarm};
 #[doc(hidden)]
+pub use coop::Coop;
+#[doc(hidden)]
 pub use fibre::condemned::{condemn, is_alone, is_condemned, is_ending};
 #[doc(hidden)]
 pub use fibre::current::MustReturn;
@@ -56,6 +59,7 @@ pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]
 pub use sched::scheduler::{Census, census};
 
+pub(crate) use coop::unconstrained;
 pub(crate) use fibre::loans::RegistrationLoan;
 pub(crate) use sched::bubble::of_the_system;
 

@@ -20,6 +20,7 @@ use async_task::Runnable;
 use crate::goroutine::native::alarm::deferred::Home;
 use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::JoinHandle;
+use crate::goroutine::native::coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -34,6 +35,17 @@ use crate::sema::{WaitError, WaitLimit};
 ///
 /// The task stays until the future is ready or panics, also if nothing keeps its waker: one that waits for ever is like a
 /// goroutine that waits for ever. (The tasks of a [`Scheduler`](crate::goroutine::Scheduler) are dropped when it is at rest.)
+///
+/// # Giving way
+///
+/// A task whose futures are always ready has the time slice of a goroutine. When it is over, and something else waits for
+/// the worker, the next future of this project that the task polls returns `Pending` before it does anything, and has woken
+/// the task: sends, receives, selects, locks, permits, wait groups, contexts, handles, sleeps. So a single poll of such a future
+/// (`now_or_never`) may find it pending although it could be ready. No future is refused twice in a row.
+///
+/// This goes for tasks of this runtime and for [`block_on`], and not for tasks of other executors, which have their own
+/// ways. Tokio does the same with a budget of 128 operations (`tokio::task::coop`). Futures of other crates do not ask: a task that
+/// awaits nothing else, or computes, is not interrupted. `sleep_async(Duration::ZERO).await` in its loop does.
 ///
 /// # Examples
 ///
@@ -206,7 +218,8 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
 
 /// Runs a future on the calling goroutine or thread, which waits whenever it does.
 ///
-/// A goroutine that has run for long gives way here before the first poll, also if the future is ready.
+/// A goroutine that has run for long gives way here before the first poll, also if the future is ready; and while it polls
+/// futures that are always ready, as a task does ([`go_async`]).
 ///
 /// # Examples
 ///
@@ -224,7 +237,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// [`block_on`] that gives up at a [`WaitLimit`]: a deadline, a [`Cancel`](crate::sema::Cancel), or both. The future is
-/// polled at least once.
+/// polled at least once. The limit is looked at when the future waits; one that is always ready goes on.
 ///
 /// # Errors
 ///
@@ -256,9 +269,16 @@ pub(crate) fn block_on_what<F: Future>(
     let waker = Waker::from(signal.clone());
     // Before the poll: a goroutine that is unwound here has not been given anything.
     current::safepoint();
+    let polls = coop::Scope::of_block_on();
     loop {
+        polls.renew();
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Ok(output);
+        }
+        if polls.is_spent() {
+            // Poll again before the limit is looked at: the future was refused, and may be ready.
+            current::give_way();
+            continue;
         }
         current::note_wait(what, std::ptr::null());
         if limit.deadline.is_none() && limit.cancel.is_none() {

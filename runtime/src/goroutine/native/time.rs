@@ -5,11 +5,12 @@ use crate::shim::system::{Mutex, MutexGuard};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::G;
 use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
 use crate::sema::{NotifyList, WaitError, WaitLimit};
@@ -60,7 +61,8 @@ pub fn sleep(d: Duration) {
     G::current().park(now().checked_add(d), || ());
 }
 
-/// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`].
+/// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. More than the
+/// clock can count is for ever.
 ///
 /// # Examples
 ///
@@ -73,7 +75,7 @@ pub fn sleep(d: Duration) {
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
 pub fn sleep_async(d: Duration) -> SleepAsync {
-    SleepAsync { when: now().checked_add(d), timer: None }
+    SleepAsync { when: now().checked_add(d), timer: None, coop: Coop::new() }
 }
 
 /// See [`sleep_async`].
@@ -82,12 +84,14 @@ pub struct SleepAsync {
     /// None: never.
     when: Option<Instant>,
     timer: Option<alarms::Key>,
+    coop: Coop,
 }
 
 impl Future for SleepAsync {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.coop.poll_proceed(cx));
         if let Some(old) = self.timer.take() {
             alarms::cancel(old);
         }

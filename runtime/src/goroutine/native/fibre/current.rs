@@ -105,8 +105,9 @@ pub(crate) fn current() -> Option<FibreRef> {
     switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
 }
 
+/// The calling goroutine, if it may switch. In a switch hook, too, where [`current`] ends the process.
 #[inline]
-fn switchable() -> Option<&'static Fibre> {
+pub(crate) fn switchable() -> Option<&'static Fibre> {
     CURRENT.with(|here| match here.fibre.get() {
         Some(fibre) if here.fixed.get() == 0 && (!thread::panicking() || may_switch_panicking(here, fibre)) => {
             Some(fibre)
@@ -434,7 +435,10 @@ impl MustReturn {
     pub fn begin() -> Self {
         let fibre = fibre();
         if let Some(fibre) = fibre {
-            fibre.must_return.set(fibre.must_return.get() + 1);
+            let more = fibre.must_return.get().checked_add(1);
+            fibre
+                .must_return
+                .set(more.unwrap_or_else(|| crate::fatal("sudog: more than 65,535 scopes inside of each other")));
         }
         Self(fibre)
     }

@@ -166,7 +166,7 @@ impl Fibre {
             scope_waits |= loan.waits.get();
         });
         // The wait of a scope's owner must not be unwound; but to leave it there does no harm. Other such waits return.
-        let must_return = self.must_return.get() > u32::from(scope_waits);
+        let must_return = self.must_return.get() > u16::from(scope_waits);
         !(in_use || cfg!(panic = "unwind") && must_return)
     }
 

@@ -45,6 +45,7 @@ use std::sync::Arc;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
+use crate::goroutine::native::coop::Budget;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
 use crate::goroutine::native::fibre::loans::Loan;
 use crate::goroutine::native::locals;
@@ -78,8 +79,10 @@ pub(crate) struct Fibre {
     /// A `ready` that came when it was not parked: after its deadline.
     pub(crate) token: Cell<bool>,
     pub(crate) dying: Cell<Unwinding>,
+    /// What is left to the futures of the poll that runs here: see [`coop`](crate::goroutine::native::coop).
+    pub(crate) budget: Cell<Budget>,
     /// How many [`MustReturn`](crate::goroutine::MustReturn) there are.
-    pub(crate) must_return: Cell<u32>,
+    pub(crate) must_return: Cell<u16>,
     /// What its frames have lent, and borrowed: the newest. See [`loans`].
     loans: Cell<*const Loan<'static>>,
     pub(crate) extent: Extent,
@@ -192,6 +195,7 @@ impl Fibre {
             used: Cell::new(false),
             fresh: Cell::new(false),
             observed: Cell::new(false),
+            budget: Cell::new(Budget::Unlimited),
             timer: Cell::new(NONE),
             work: Cell::new(None),
             id: Cell::new(0),
@@ -260,7 +264,9 @@ impl Fibre {
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
+                self.budget.set(Budget::Open);
                 task.run();
+                self.budget.set(Budget::Unlimited);
                 self.worker.end_poll(self);
             }
         }
