@@ -72,6 +72,9 @@ pub fn safepoint_is_asked_for() -> bool {
     goroutine::safepoint_is_asked_for()
 }
 
+#[doc(hidden)]
+pub use goroutine::Coop;
+
 /// What a model may set, and which states it must reach.
 #[cfg(sudog_loom)]
 pub use shim::{model, reached};

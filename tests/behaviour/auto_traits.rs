@@ -107,6 +107,7 @@ table! {
     ScopedJoinHandle<'static, Both> => true, true;
     ScopedJoinHandle<'static, Cell> => true, true;
     ScopedJoinHandle<'static, Rc> => false, false;
+    sudog_runtime::Coop => true, true;
     LocalKey<Rc> => true, true;
     SleepAsync => true, true;
     Timer => true, true;

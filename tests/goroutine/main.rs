@@ -5,6 +5,7 @@
 mod basics;
 mod chan;
 mod compute;
+mod coop;
 mod csp;
 mod edges;
 mod fair;

@@ -11,12 +11,16 @@ use std::task::{Context, Poll, Wake as WakeTask, Waker};
 use std::thread;
 use std::time::Duration;
 
+use sudog::chan::{Chan, select_async};
+use sudog::context::background;
 use sudog::goroutine_local;
-use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, semrelease_many, waiters};
+use sudog::runtime::sema::{
+    WaitError, WaitLimit, Wake, semacquire, semacquire_async, semrelease, semrelease_many, waiters,
+};
 use sudog::runtime::{Goexit, goexit, gosched, num_goroutine};
 use sudog::sync::{GoMutex, LockAsync, Mutex};
 use sudog::time::{sleep, sleep_async};
-use sudog::{block_on, blocking, go, go_async, on_goroutine, run, spawn, spawn_async};
+use sudog::{JoinHandle, block_on, blocking, go, go_async, on_goroutine, run, spawn, spawn_async};
 use support::goroutine::{Dropped, alone, here, one_worker, text, until};
 use support::{Watchdog, eventually};
 
@@ -434,4 +438,115 @@ fn wakers_that_outlive_their_tasks() {
     let kept = foreign.join().unwrap();
     assert!(kept.len() >= 900);
     kept.into_iter().for_each(Waker::wake);
+}
+
+/// Futures that are never ready, most of which keep no waker. They own `G`.
+fn endless<G: Send + 'static>(mut guard: impl FnMut() -> G) -> Vec<JoinHandle<()>> {
+    let guards: [_; 9] = std::array::from_fn(|_| guard());
+    let [a, b, c, d, e, f, g, h, i] = guards;
+    let held = Arc::new(Mutex::new(()));
+    vec![
+        spawn_async(async move {
+            let _guard = a;
+            std::future::pending::<()>().await;
+        }),
+        spawn_async(async move {
+            let _guard = b;
+            sleep_async(Duration::MAX).await;
+        }),
+        spawn_async(async move {
+            let _guard = c;
+            Chan::<u8>::nil().recv_async().await;
+        }),
+        spawn_async(async move {
+            let _guard = d;
+            Chan::<u8>::nil().send_async(1).await;
+        }),
+        spawn_async(async move {
+            let _guard = e;
+            background().done().await;
+        }),
+        spawn_async(async move {
+            let _guard = f;
+            select_async! { recv(Chan::<u8>::nil()) => {} }
+        }),
+        spawn_async(async move {
+            let _guard = g;
+            select_async! { recv(Chan::<u8>::nil()) => {}, default(Duration::MAX) => {} }
+        }),
+        // A waker is kept for a while, and dropped.
+        spawn_async(async move {
+            let _guard = h;
+            let mut keeps = false;
+            poll_fn(move |cx| {
+                if !std::mem::replace(&mut keeps, true) {
+                    let waker = cx.waker().clone();
+                    spawn(move || drop(waker));
+                }
+                Poll::<()>::Pending
+            })
+            .await;
+        }),
+        // The task itself keeps what would wake it.
+        spawn_async(async move {
+            let _guard = i;
+            let held = held;
+            std::mem::forget(held.lock_async().await);
+            drop(held.lock_async().await);
+        }),
+    ]
+}
+
+/// Like a goroutine that waits for ever: whether or not anything keeps a waker of it.
+#[test]
+fn a_task_that_waits_for_ever_stays() {
+    let _alone = alone();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Guard(Arc<AtomicUsize>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let look = |handles: &mut [JoinHandle<()>]| {
+        for handle in &mut *handles {
+            let soon = WaitLimit::until(std::time::Instant::now() + Duration::from_millis(5));
+            assert!(matches!(handle.join_limited(&soon), Err(WaitError::TimedOut)));
+        }
+        assert!(!handles.iter().any(JoinHandle::is_finished));
+        assert_eq!(dropped.load(Relaxed), 0);
+    };
+    let mut handles = endless(|| Guard(dropped.clone()));
+    look(&mut handles);
+    run(|| look(&mut endless(|| Guard(dropped.clone()))));
+    assert!(!handles.iter().any(JoinHandle::is_finished));
+}
+
+/// Woken in vain, it stays; and what wakes it at last finds it.
+#[test]
+fn a_task_whose_waker_is_dropped_can_still_be_woken() {
+    let _alone = alone();
+    run(|| {
+        let wakers = Chan::new(1);
+        let sender = wakers.clone();
+        let ready = Arc::new(AtomicBool::new(false));
+        let is_ready = ready.clone();
+        let task = spawn_async(poll_fn(move |cx| {
+            if is_ready.load(Relaxed) {
+                return Poll::Ready(5);
+            }
+            sender.send(cx.waker().clone());
+            Poll::Pending
+        }));
+        let next = || wakers.recv().unwrap();
+        for _ in 0..100 {
+            let waker = next();
+            drop(waker.clone());
+            waker.wake(); // the last one
+        }
+        let last = next();
+        ready.store(true, Relaxed);
+        last.wake();
+        assert_eq!(task.join().unwrap(), 5);
+    });
 }

@@ -53,6 +53,7 @@ fn main() {
         ("goroutines_of_groups_have_names", goroutines_of_groups_have_names),
         ("the_size_of_stacks", the_size_of_stacks),
         ("all_goroutines_are_asleep", all_goroutines_are_asleep),
+        ("a_join_of_a_task_that_waits_for_ever", a_join_of_a_task_that_waits_for_ever),
         ("a_once_in_itself", a_once_in_itself),
         ("main_goexits", main_goexits),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
@@ -258,6 +259,14 @@ fn all_goroutines_are_asleep() {
     if cfg!(debug_assertions) {
         assert_says(&output, 2, &[", held by goroutine ", "\"keeper\""]);
     }
+}
+
+/// A task that nothing can wake any more stays, so that the join of it is a deadlock, and is reported.
+fn a_join_of_a_task_that_waits_for_ever() {
+    let output = in_a_child("a_join_of_a_task_that_waits_for_ever", &[], || {
+        run(|| spawn_async(std::future::pending::<()>()).join().unwrap());
+    });
+    assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", "\"main\" [join, "]);
 }
 
 fn a_once_in_itself() {

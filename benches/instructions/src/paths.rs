@@ -1,8 +1,10 @@
 //! The paths, each with what it needs around it.
 
+use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use sudog::chan::{Chan, select};
@@ -11,9 +13,10 @@ use sudog::sync::atomic::Value;
 use sudog::sync::mutex::policy::Go;
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{
-    Cond, ConstSemaphore, GoMutex, Map, Mutex, Once, Order, Pool, RwMutex, Semaphore, WaitGroup, Wake, once_value,
+    Cond, ConstSemaphore, GoMutex, LockAsync, Map, Mutex, Once, Order, Pool, RwMutex, Semaphore, WaitGroup, Wake,
+    once_value,
 };
-use sudog::{go, run, spawn};
+use sudog::{block_on, go, go_async, run, spawn};
 
 use crate::tracer::{begin, end, mark};
 
@@ -36,11 +39,25 @@ fn rounds(mut round: impl FnMut()) {
     end();
 }
 
+/// [`rounds`] of futures that are ready at once, on a goroutine.
+fn rounds_of_futures(mut round: impl AsyncFnMut()) {
+    block_on(async {
+        for n in 0..=ALL {
+            if n == WARM_UP {
+                begin();
+            }
+            mark();
+            round().await;
+        }
+        end();
+    });
+}
+
 /// The path of no instructions: what [`rounds`] itself takes, which is taken off all others.
 pub const NOTHING: &str = "nothing";
 
 /// Name and code of each path. Names are the keys of `counts.tsv`.
-pub const PATHS: [(&str, fn()); 29] = [
+pub const PATHS: [(&str, fn()); 33] = [
     (NOTHING, || rounds(|| ())),
     ("GoMutex, default policy: lock, unlock", || {
         let mutex = GoMutex::new();
@@ -181,6 +198,40 @@ pub const PATHS: [(&str, fn()); 29] = [
         rounds(|| {
             black_box(&ch).send(7);
             black_box(black_box(&ch).recv());
+        });
+    }),
+    ("Chan, buffered: send_async, recv_async", || {
+        run(|| {
+            let ch = Chan::new(1);
+            rounds_of_futures(async || {
+                black_box(&ch).send_async(7).await;
+                black_box(black_box(&ch).recv_async().await);
+            });
+        });
+    }),
+    ("Mutex<u64>: lock_async, count, drop the guard", || {
+        run(|| {
+            let mutex = Mutex::new(0_u64);
+            rounds_of_futures(async || *black_box(&mutex).lock_async().await += 1);
+        });
+    }),
+    ("go_async, and gosched until it has ended", || {
+        run(|| {
+            rounds(|| {
+                go_async(async {});
+                gosched();
+            });
+        });
+    }),
+    ("a task, polled again, and gosched", || {
+        run(|| {
+            let mut polls = 0;
+            go_async(poll_fn(move |cx| {
+                polls += 1;
+                cx.waker().wake_by_ref();
+                if polls > ALL + 2 { Poll::Ready(()) } else { Poll::Pending }
+            }));
+            rounds(gosched);
         });
     }),
     ("Chan, two goroutines: two rendezvous", || {

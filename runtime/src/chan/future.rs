@@ -17,7 +17,7 @@ use std::future::Future;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::core::{Core, Offer, Take};
 use super::port::{RecvPort, SendPort};
@@ -25,7 +25,7 @@ use super::raw::{Dir, Locked, wake_all};
 use super::recv::leave_or_give_back;
 use super::select::case::Slot;
 use super::waiters::{Outcome, Waiter};
-use crate::G;
+use crate::{Coop, G};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -38,13 +38,15 @@ pub(super) enum Stage {
 pub(super) struct TaskWaiter {
     pub(super) stage: Cell<Stage>,
     pub(super) g: G,
+    pub(super) coop: Coop,
     /// Made as it is queued. In a cell: others write to it while it is.
     waiter: UnsafeCell<MaybeUninit<Waiter>>,
 }
 
 impl TaskWaiter {
     pub(super) fn new() -> Self {
-        Self { stage: Cell::new(Stage::Apart), g: G::task(), waiter: UnsafeCell::new(MaybeUninit::uninit()) }
+        let waiter = UnsafeCell::new(MaybeUninit::uninit());
+        Self { stage: Cell::new(Stage::Apart), g: G::task(), coop: Coop::new(), waiter }
     }
 
     /// # Safety
@@ -261,6 +263,7 @@ impl<T> Receiving<T> {
     /// - By its owner; it stays where it is until `leave` has been called.
     /// - The channel is the same each time.
     unsafe fn poll(&self, core: &Core<T>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        ready!(self.wait.coop.poll_proceed(cx));
         match self.wait.stage.get() {
             Stage::Apart => {
                 if core.is_closed_and_drained() {
@@ -400,6 +403,7 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<P::Sent> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
+        ready!(this.wait.coop.poll_proceed(cx));
         match this.wait.stage.get() {
             Stage::Apart => {
                 let mut locked = core.raw.lock();

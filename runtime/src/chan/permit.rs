@@ -12,7 +12,7 @@ use std::future::Future;
 use std::marker::PhantomPinned;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::buffer::Node;
 use super::core::{Core, Offer};
@@ -142,6 +142,7 @@ impl<'a, P: SendPort> Future for ReserveFuture<'a, P> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'a, P>> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
+        ready!(this.wait.coop.poll_proceed(cx));
         match this.wait.stage.get() {
             Stage::Apart => {
                 // SAFETY: `Apart`; pinned by `poll`, and `drop` leaves the queue.

@@ -2,6 +2,7 @@
 
 use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
+use std::task::{Context, Poll};
 
 use crate::{Instant, ParkResult};
 
@@ -65,6 +66,28 @@ pub(crate) fn safepoint() {}
 
 pub(crate) fn safepoint_is_asked_for() -> bool {
     false
+}
+
+/// A future's part in a budget that no task has here.
+#[derive(Debug, Default)]
+pub struct Coop;
+
+impl Coop {
+    /// For a new future.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+
+    /// Returns `Ready`: the future may always go on.
+    pub fn poll_proceed(&self, _: &Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+/// Just calls `f`: no future is refused.
+pub(crate) fn unconstrained<T>(f: impl FnOnce() -> T) -> T {
+    f()
 }
 
 /// Just calls `f`: no goroutine switches.

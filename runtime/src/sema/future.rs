@@ -14,13 +14,13 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::acquire::wait_result;
 use super::queue::BucketQueue;
 use super::table::{Bucket, WaitLimit, key, take};
 use super::{Global, Order, Sudog, Table};
-use crate::{AtomicU32, G};
+use crate::{AtomicU32, Coop, G};
 
 /// Takes one permit: made by [`semacquire_async`](super::semacquire_async).
 ///
@@ -41,6 +41,7 @@ pub struct Acquire<'a, Q: BucketQueue = <Global as Table>::Queue> {
     order: Cell<Order>,
     stage: Cell<Stage>,
     sudog: Sudog,
+    coop: Coop,
     _pinned: PhantomPinned,
 }
 
@@ -63,7 +64,8 @@ unsafe impl<Q: BucketQueue> Sync for Acquire<'_, Q> {}
 impl<'a, Q: BucketQueue> Acquire<'a, Q> {
     pub(super) fn new(bucket: &'a Bucket<Q>, count: &'a AtomicU32, order: Order) -> Self {
         let sudog = Sudog::new(G::task(), key(count));
-        Self { bucket, count, order: Cell::new(order), stage: Cell::new(Stage::Idle), sudog, _pinned: PhantomPinned }
+        let (order, stage) = (Cell::new(order), Cell::new(Stage::Idle));
+        Self { bucket, count, order, stage, sudog, coop: Coop::new(), _pinned: PhantomPinned }
     }
 
     /// Takes a permit, or joins the queue.
@@ -90,6 +92,7 @@ impl<Q: BucketQueue> Future for Acquire<'_, Q> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.as_ref().get_ref();
+        ready!(this.coop.poll_proceed(cx));
         loop {
             match this.stage.get() {
                 Stage::Idle if take(this.count) || this.try_or_join() => break,

@@ -8,6 +8,7 @@ use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 use sudog_runtime::shim::system::atomic::AtomicU32;
 
+use sudog_runtime::Coop;
 use sudog_runtime::chan::RecvOnly;
 use sudog_runtime::goroutine;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
@@ -189,7 +190,7 @@ impl Context {
     /// });
     /// ```
     pub fn done(&self) -> DoneFuture {
-        DoneFuture { context: self.clone(), place: None }
+        DoneFuture { context: self.clone(), place: None, coop: Coop::new() }
     }
 }
 
@@ -255,13 +256,15 @@ pub fn block_on<F: Future>(ctx: &Context, future: F) -> Result<F::Output, Error>
 pub struct DoneFuture {
     context: Context,
     place: Option<Place>,
+    coop: Coop,
 }
 
 impl Future for DoneFuture {
     type Output = Error;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Error> {
-        let Self { context, place } = &mut *self;
+        let Self { context, place, coop } = &mut *self;
+        task::ready!(coop.poll_proceed(cx));
         match context.governor().and_then(|done| done.wake_at_end(place, cx.waker())) {
             Some(outcome) => Poll::Ready(outcome.error),
             None => Poll::Pending,

@@ -7,6 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use sudog_runtime::Coop;
+
 use super::GoMutex;
 use super::contender::{Contender, Step};
 use super::policy::Policy;
@@ -27,6 +29,7 @@ use crate::raw::AsyncSemaphore;
 pub struct LockFuture<'a, S: AsyncSemaphore + 'a, P: Policy> {
     mutex: &'a GoMutex<S, P>,
     stage: Stage,
+    coop: Coop,
     me: Contender,
     /// Its place in the semaphore's queue. Pinned with the future.
     sleep: Option<S::Acquire<'a>>,
@@ -41,7 +44,7 @@ enum Stage {
 
 impl<'a, S: AsyncSemaphore, P: Policy> LockFuture<'a, S, P> {
     pub(super) fn new(mutex: &'a GoMutex<S, P>) -> Self {
-        Self { mutex, stage: Stage::Unpolled, me: Contender::task::<P>(), sleep: None }
+        Self { mutex, stage: Stage::Unpolled, coop: Coop::new(), me: Contender::task::<P>(), sleep: None }
     }
 }
 
@@ -52,11 +55,12 @@ impl<S: AsyncSemaphore, P: Policy> Future for LockFuture<'_, S, P> {
         // SAFETY:
         // - nothing is moved out of the future;
         // - `sleep` is used through the pin below only.
-        let Self { mutex, stage, me, sleep } = unsafe { self.get_unchecked_mut() };
+        let Self { mutex, stage, coop, me, sleep } = unsafe { self.get_unchecked_mut() };
         // SAFETY: the projection of a pin to a field:
         // - the field is never moved, and `drop` drops it in place;
         // - `Self` is `Unpin` only if the field is.
         let mut sleep = unsafe { Pin::new_unchecked(sleep) };
+        ready!(coop.poll_proceed(cx));
         assert!(*stage != Stage::Ready, "a future was polled after it was ready");
         *stage = Stage::Contending;
         loop {

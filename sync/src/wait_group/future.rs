@@ -11,8 +11,9 @@ use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use sudog_runtime::Coop;
 use sudog_runtime::sema::semacquire_async;
 
 use super::{REUSED, WaitGroup, counter};
@@ -28,6 +29,7 @@ pub struct WaitFuture<'a> {
     stage: Stage,
     /// There while `Waiting`; pinned with the future.
     permit: Option<sudog_runtime::sema::Acquire<'a>>,
+    coop: Coop,
     _pinned: PhantomPinned,
 }
 
@@ -63,7 +65,7 @@ impl WaitGroup {
     /// # }
     /// ```
     pub fn wait_async(&self) -> WaitFuture<'_> {
-        WaitFuture { group: self, stage: Stage::Idle, permit: None, _pinned: PhantomPinned }
+        WaitFuture { group: self, stage: Stage::Idle, permit: None, coop: Coop::new(), _pinned: PhantomPinned }
     }
 }
 
@@ -73,6 +75,7 @@ impl Future for WaitFuture<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // SAFETY: `permit` is not moved: it is made in its place, and dropped there.
         let this = unsafe { self.get_unchecked_mut() };
+        ready!(this.coop.poll_proceed(cx));
         match this.stage {
             Stage::Idle => {
                 let state = this.group.state.load(Acquire);

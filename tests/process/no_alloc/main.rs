@@ -4,6 +4,8 @@
 mod chan;
 mod context;
 mod mutex;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod tasks;
 mod waits;
 
 use std::hint::black_box;

@@ -10,6 +10,7 @@ struct Counting;
 thread_local! {
     // Const and without a destructor: the first use of it allocates nothing, and registers nothing.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether bytes are counted: a counter that all threads write to takes time.
@@ -18,7 +19,13 @@ static BYTES: AtomicIsize = AtomicIsize::new(0);
 
 fn count(bytes: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    LIVE.set(LIVE.get().wrapping_add(bytes));
     add_bytes(bytes as isize);
+}
+
+fn freed(bytes: usize) {
+    LIVE.set(LIVE.get().wrapping_sub(bytes));
+    add_bytes(-(bytes as isize));
 }
 
 fn add_bytes(bytes: isize) {
@@ -49,13 +56,13 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        add_bytes(-(layout.size() as isize));
+        freed(layout.size());
         // SAFETY: the caller's promises, passed on.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        add_bytes(-(layout.size() as isize));
+        freed(layout.size());
         // SAFETY: the caller's promises, passed on.
         unsafe { System.dealloc(at, layout) }
     }
@@ -69,6 +76,12 @@ pub fn allocations<T>(f: impl FnOnce() -> T) -> (u64, T) {
     let before = ALLOCATIONS.get();
     let result = f();
     (ALLOCATIONS.get() - before, result)
+}
+
+/// Bytes that this thread has allocated, less those that it has freed, whichever thread allocated them. Modulo 2^64: only a
+/// difference of two results means something.
+pub fn live_bytes() -> usize {
+    LIVE.get()
 }
 
 /// Runs `f`, which must not allocate on this thread.

@@ -20,15 +20,16 @@ use std::future::Future;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use super::case::{CaseList, CaseRef};
 use super::order::Order;
 use super::{Chosen, Polled, Selecting, Waiters, try_each, try_one};
-use crate::G;
 use crate::chan::raw::wake_all;
 use crate::chan::waiters::{Claim, Waiter};
+use crate::goroutine;
 use crate::shim::mark;
+use crate::{Coop, G};
 
 /// The cases of a select that is a future, and room for what it needs of each.
 pub trait Cases {
@@ -140,6 +141,7 @@ pub struct SelectFuture<C: Cases> {
     stage: Cell<Stage>,
     g: G,
     claim: Claim,
+    coop: Coop,
     _pinned: PhantomPinned,
 }
 
@@ -167,7 +169,7 @@ impl<const N: usize, L: CaseList> SelectFuture<StaticCases<N, L>> {
 impl<C: Cases> SelectFuture<C> {
     pub(super) fn of(cases: C) -> Self {
         let (stage, g, claim) = (Cell::new(Stage::Apart), G::task(), Claim::new());
-        Self { cases, stage, g, claim, _pinned: PhantomPinned }
+        Self { cases, stage, g, claim, coop: Coop::new(), _pinned: PhantomPinned }
     }
 
     /// # Safety
@@ -261,9 +263,10 @@ impl<C: Cases> SelectFuture<C> {
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     #[track_caller]
     pub(super) fn try_now(self: Pin<&mut Self>) -> Option<C::Output> {
+        goroutine::safepoint();
         let this = self.as_ref().get_ref();
         // SAFETY: pinned; `self` is the owner's.
-        let polled = unsafe { this.try_all(&mut Context::from_waker(Waker::noop())) };
+        let polled = goroutine::unconstrained(|| unsafe { this.try_all(&mut Context::from_waker(Waker::noop())) });
         let polled = polled.or_else(|| {
             this.cases.with_refs(|refs| {
                 let Room { polls, locks, .. } = this.cases.room();
@@ -311,6 +314,7 @@ impl<C: Cases> Future for SelectFuture<C> {
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
         let this = self.as_ref().get_ref();
+        ready!(this.coop.poll_proceed(cx));
         if let Stage::Queued(n) = this.stage.get() {
             if this.g.poll_ready(cx.waker()) {
                 // SAFETY: queued and readied.

@@ -8,9 +8,10 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use crate::box_if_large;
+use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
@@ -255,6 +256,8 @@ struct Packet<T> {
     on_panic: OnPanic,
     waker: Mutex<Option<Waker>>,
     /// The payload of a panic is inside a [`Panicked`].
+    /// Of the handle as a future.
+    coop: Coop,
     result: UnsafeCell<Option<thread::Result<T>>>,
 }
 
@@ -283,6 +286,7 @@ pub(crate) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
         fate: AtomicU32::new(0),
         on_panic,
         waker: Mutex::new(None),
+        coop: Coop::new(),
         result: UnsafeCell::new(None),
     });
     (Sender { packet: Some(packet.clone()) }, JoinHandle { packet: Some(packet) })
@@ -424,6 +428,7 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let packet = self.packet.as_ref().expect("polled after it was ready");
+        ready!(packet.coop.poll_proceed(cx));
         if !sema::try_semacquire(&packet.done) {
             let waker = cx.waker().clone();
             let old = packet.waker.lock().replace(waker);

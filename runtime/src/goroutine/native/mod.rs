@@ -13,6 +13,7 @@ mod alarm;
 mod api;
 mod blocking;
 mod builder;
+pub(crate) mod coop;
 mod exit;
 mod fibre;
 mod fork;
@@ -52,6 +53,8 @@ pub use tracing::PerGoroutine;
 #[doc(hidden)]
 pub use alarm::deferred::{Alarm, alarm};
 #[doc(hidden)]
+pub use coop::Coop;
+#[doc(hidden)]
 pub use fibre::current::{active_set, set_active_set};
 #[doc(hidden)]
 pub use fibre::job::is_large;
@@ -62,6 +65,7 @@ pub use netpoll::{NetPoller, NetWait, set_net_poller};
 #[doc(hidden)]
 pub use sched::spread::spread_so_far;
 
+pub(crate) use coop::unconstrained;
 pub(crate) use sched::bubble::of_the_system;
 
 pub(crate) use fibre::current::{

@@ -19,6 +19,7 @@ use async_task::Runnable;
 
 use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::JoinHandle;
+use crate::goroutine::native::coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -31,6 +32,20 @@ use crate::sema::{WaitError, WaitLimit};
 ///
 /// Its memory is the future and some hundred bytes. Like [`go`](crate::goroutine::go), it ends the process if the
 /// future panics.
+///
+/// The task stays until the future is ready or panics, also if nothing keeps its waker: one that waits for ever is like a
+/// goroutine that waits for ever.
+///
+/// # Giving way
+///
+/// A task whose futures are always ready has the time slice of a goroutine. When it is over, and something else waits for
+/// the worker, the next future of this project that the task polls returns `Pending` before it does anything, and has woken
+/// the task: sends, receives, selects, locks, permits, wait groups, contexts, handles, sleeps. So a single poll of such a future
+/// (`now_or_never`) may find it pending although it could be ready. No future is refused twice in a row.
+///
+/// This goes for tasks of this runtime and for [`block_on`], and not for tasks of other executors, which have their own
+/// ways. Tokio does the same with a budget of 128 operations (`tokio::task::coop`). Futures of other crates do not ask: a task that
+/// awaits nothing else, or computes, is not interrupted. `sleep_async(Duration::ZERO).await` in its loop does.
 ///
 /// # Examples
 ///
@@ -54,7 +69,7 @@ pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
     });
 }
 
-/// [`go_async`] with a handle for the result.
+/// [`go_async`] with a handle for the result. The future is not dropped with the handle.
 ///
 /// # Examples
 ///
@@ -88,7 +103,7 @@ where
     let sched = Sched::here();
     sched.count_made();
     let future = ManuallyDrop::new(future);
-    let body = Body { future, done: Some(done), ended: false, _live: Live(sched) };
+    let body = Body { future, done: Some(done), ended: false, own_waker: None, _live: Live(sched) };
     let schedule = move |runnable: Runnable| sched.submit(job::pack_task(runnable));
     let (runnable, task) = async_task::spawn(body, schedule);
     task.detach();
@@ -102,6 +117,9 @@ struct Body<F, D> {
     future: ManuallyDrop<F>,
     done: Option<D>,
     ended: bool,
+    /// The task's own waker, from the first poll that returned `Pending`. By this reference the task stays until it ends, even
+    /// if nothing can wake it: else `async-task` would drop the future with the last waker, and `join` would return.
+    own_waker: Option<Waker>,
     _live: Live,
 }
 
@@ -166,7 +184,10 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
         // SAFETY: the projection of a pin to a field that is always pinned: it is dropped in place, and never moved.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
-            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Pending) => {
+                this.own_waker.get_or_insert_with(|| cx.waker().clone());
+                return Poll::Pending;
+            }
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };
@@ -189,7 +210,8 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
 
 /// Runs a future on the calling goroutine or thread, which waits whenever it does.
 ///
-/// A goroutine that has run for long gives way here before the first poll, also if the future is ready.
+/// A goroutine that has run for long gives way here before the first poll, also if the future is ready; and while it polls
+/// futures that are always ready, as a task does ([`go_async`]).
 ///
 /// # Examples
 ///
@@ -207,7 +229,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// [`block_on`] that gives up at a [`WaitLimit`]: a deadline, a [`Cancel`](crate::sema::Cancel), or both. The future is
-/// polled at least once.
+/// polled at least once. The limit is looked at when the future waits; one that is always ready goes on.
 ///
 /// # Errors
 ///
@@ -238,9 +260,16 @@ pub(crate) fn block_on_what<F: Future>(
     let signal = Arc::new(Unblock(Signal::new()));
     let waker = Waker::from(signal.clone());
     current::safepoint();
+    let polls = coop::Scope::of_block_on();
     loop {
+        polls.renew();
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Ok(output);
+        }
+        if polls.is_spent() {
+            // Poll again before the limit is looked at: the future was refused, and may be ready.
+            current::give_way();
+            continue;
         }
         current::note_wait(what, std::ptr::null());
         if limit.deadline.is_none() && limit.cancel.is_none() {

@@ -21,7 +21,7 @@ use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::{Duration, Instant};
 
 use crate::G;
@@ -29,6 +29,7 @@ use crate::box_if_large;
 use crate::chan;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::api;
+use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
 use crate::panics::Panics;
@@ -80,7 +81,8 @@ pub fn sleep(d: Duration) {
     G::current().park(now().checked_add(d), || ());
 }
 
-/// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`].
+/// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. More than the
+/// clock can count is for ever.
 ///
 /// # Examples
 ///
@@ -93,7 +95,7 @@ pub fn sleep(d: Duration) {
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
 pub fn sleep_async(d: Duration) -> SleepAsync {
-    SleepAsync { when: now().checked_add(d), timer: None }
+    SleepAsync { when: now().checked_add(d), timer: None, coop: Coop::new() }
 }
 
 /// See [`sleep_async`].
@@ -102,12 +104,14 @@ pub struct SleepAsync {
     /// None: never.
     when: Option<Instant>,
     timer: Option<alarms::Key>,
+    coop: Coop,
 }
 
 impl Future for SleepAsync {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.coop.poll_proceed(cx));
         if let Some(old) = self.timer.take() {
             alarms::cancel(old);
         }
@@ -526,19 +530,20 @@ impl std::fmt::Debug for Times {
 
 /// Receives from a timer or a ticker: made by [`Timer::recv_async`] and [`Ticker::recv_async`].
 ///
-/// It may be dropped at any time, and has received nothing then. While it waits an alarm is set, so that no deadlock is
-/// reported, and the [`Scheduler`](crate::goroutine::Scheduler) of its task is not at rest.
+/// A future that is dropped before it was ready has received nothing. While a future waits an alarm is set, so no deadlock
+/// is reported.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct TimerFuture<'a> {
     times: &'a Times,
     /// Its number in [`State::tasks`], once it has waited.
     number: Option<u64>,
     alarm: Option<alarms::Key>,
+    coop: Coop,
 }
 
 impl<'a> TimerFuture<'a> {
     pub(crate) fn new(times: &'a Times) -> Self {
-        Self { times, number: None, alarm: None }
+        Self { times, number: None, alarm: None, coop: Coop::new() }
     }
 
     fn cancel_alarm(&mut self) {
@@ -553,6 +558,7 @@ impl Future for TimerFuture<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
         let this = &mut *self;
+        ready!(this.coop.poll_proceed(cx));
         let times = this.times;
         this.cancel_alarm();
         // Wakers are user code: they are cloned and dropped without the lock.

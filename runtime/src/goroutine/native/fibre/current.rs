@@ -96,8 +96,9 @@ pub(crate) fn current() -> Option<FibreRef> {
     switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
 }
 
+/// The calling goroutine, if it may switch. In a switch hook, too, where [`current`] ends the process.
 #[inline]
-fn switchable() -> Option<&'static Fibre> {
+pub(crate) fn switchable() -> Option<&'static Fibre> {
     // While its thread panics, a goroutine does not switch: others would look as if they panicked.
     CURRENT.with(|here| here.fibre.get().filter(|_| here.fixed.get() == 0 && !thread::panicking()))
 }

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
+use crate::goroutine::native::coop::Budget;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
 use crate::goroutine::native::locals::{self, Locals};
 use crate::goroutine::native::run;
@@ -76,6 +77,8 @@ pub(crate) struct Fibre {
     pub(crate) token: Cell<bool>,
     /// The tail of its worker's ring when it came into the run queue: see `Ring::holds_older_than`.
     pub(crate) behind: Cell<u16>,
+    /// What is left to the futures of the poll that runs here: see [`coop`](crate::goroutine::native::coop).
+    pub(crate) budget: Cell<Budget>,
     /// Its stack is of the usual size: it may be used again.
     pub(crate) usual: bool,
     /// It has run since its stack was last trimmed.
@@ -171,6 +174,7 @@ impl Fibre {
             used: Cell::new(false),
             fresh: Cell::new(false),
             observed: Cell::new(false),
+            budget: Cell::new(Budget::Unlimited),
             timer: Cell::new(NONE),
             work: Cell::new(None),
             id: Cell::new(0),
@@ -245,11 +249,9 @@ impl Fibre {
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
-                // `async-task` frees a task whose last reference goes at the end of a poll, without dropping its
-                // future. A waker's end, if that is the last, has the future dropped.
-                let waker = task.waker();
+                self.budget.set(Budget::Open);
                 task.run();
-                drop(waker);
+                self.budget.set(Budget::Unlimited);
                 self.worker.end_poll(self);
             }
         }

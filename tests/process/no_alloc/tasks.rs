@@ -1,0 +1,38 @@
+//! What a task costs that waits, and that nothing is left of one that has ended.
+
+use std::sync::atomic::AtomicU32;
+
+use sudog::runtime::sema::{semacquire_async, semrelease_many, waiters};
+use sudog::runtime::{num_goroutine, set_max_procs};
+use sudog::{go_async, run};
+use support::Watchdog;
+use support::counting::live_bytes;
+use support::goroutine::until;
+
+const CROWD: usize = 1000;
+
+const MOST: usize = 250;
+
+/// All on one worker, as bytes are counted for each thread. In rounds: the first makes room that others use again.
+#[test]
+fn memory_of_tasks() {
+    static GATE: AtomicU32 = AtomicU32::new(0);
+    let _watchdog = Watchdog::new();
+    run(|| {
+        set_max_procs(1);
+        let mut ends = Vec::new();
+        let rounds = [(); 4].map(|()| {
+            let before = live_bytes();
+            (0..CROWD).for_each(|_| go_async(semacquire_async(&GATE)));
+            until(|| waiters(&GATE) == CROWD);
+            let each = live_bytes().wrapping_sub(before) / CROWD;
+            semrelease_many(&GATE, CROWD as u32);
+            until(|| num_goroutine() == 1);
+            ends.push(live_bytes());
+            each
+        });
+        assert!(rounds[3] <= MOST, "bytes for each task that waits: {rounds:?}");
+        let more = ends[3].wrapping_sub(ends[0]) as isize;
+        assert!(more < CROWD as isize, "{more} bytes are left of {} tasks", 3 * CROWD);
+    });
+}
