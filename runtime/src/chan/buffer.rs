@@ -64,7 +64,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// Values beside the ring: those that a receiver had been given and has given back, because it was unwound or dropped
+/// Values beside the ring: those that a receiver had been given and has given back, because its future was dropped
 /// before it could return them; and, of a channel without capacity, those that were sent by a permit. They are received
 /// before those of the ring, the oldest first.
 pub(super) struct Returned<T> {

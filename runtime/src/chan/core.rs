@@ -295,9 +295,8 @@ impl<T> Core<T> {
         unsafe { self.take(locked, to) }
     }
 
-    /// Undoes the receive of a waiter that was readied and will return nothing: a value that the waiter has been given goes
-    /// to the next receiver, or stays in the channel. The value of a goroutine that is unwound is dropped if the channel is
-    /// closed, as others may have been told that no more values come.
+    /// Undoes the receive of a task that was readied and will return nothing: a value that the task holds goes to the next
+    /// receiver, or stays in the channel.
     ///
     /// # Safety
     ///
@@ -307,17 +306,11 @@ impl<T> Core<T> {
     pub(super) unsafe fn give_back(&self, waiter: &Waiter) {
         let node = Node::new();
         let mut locked = self.raw.lock();
-        match waiter.outcome.get() {
-            // SAFETY: the outcome is `Held`, under the lock.
-            Outcome::Held => unsafe { locked.release_held(waiter) },
-            Outcome::Done if locked.word & CLOSED != 0 => {
-                locked.unlock();
-                // SAFETY: a peer has put a value there, which nothing else drops.
-                return unsafe { waiter.slot.cast::<T>().drop_in_place() };
-            }
-            Outcome::Done => {}
-            Outcome::Closed | Outcome::Idle | Outcome::Queued => return locked.unlock(),
+        if waiter.outcome.get() != Outcome::Held {
+            return locked.unlock();
         }
+        // SAFETY: the outcome is `Held`, under the lock.
+        unsafe { locked.release_held(waiter) };
         let (from, ticket) = (waiter.slot.cast::<T>(), waiter.ticket.get());
         // SAFETY: the lock is this channel's; a value is there, which this waiter does not use any more.
         if let Some(peer) = unsafe { self.hand_over(&mut locked, from, Some(ticket)) } {

@@ -18,8 +18,7 @@
 //!
 //! Threads, goroutines and async tasks wait in the same queues, first come, first served; none allocates to wait. Each
 //! blocking call has the forms `try_`, `_until`, `_timeout`, `_limited` and `_async`. Each value is received, or comes back
-//! to its sender, or is dropped, once: also if a wait ends by its limit, if its goroutine is unwound, or if its future is
-//! dropped.
+//! to its sender, or is dropped, once: also if a wait ends by its limit, or if its future is dropped.
 //!
 //! # What happens before what
 //!

@@ -112,21 +112,14 @@ impl<T> Core<T> {
         goroutine::note_wait("chan receive", std::ptr::null());
         // SAFETY:
         // - it is new;
-        // - this frame is not left while it is queued, or taken and not readied: by a return, below; by a panic, by
-        //   `Waiting`. G and slot live as long, as both were made before it.
+        // - this frame is not left while the waiter is queued, or taken and not readied: `park_queued_spinning` returns
+        //   afterwards, and never unwinds. G and slot live as long, as both were made before the waiter.
         unsafe { locked.enqueue(Dir::Recv, &waiter) };
-        // A goroutine that is unwound leaves `park` by a panic.
-        let waiting = Waiting { core: self, waiter: &waiter, g: &g };
-        if g.park_spinning(deadline, || locked.unlock()) == ParkResult::TimedOut {
-            // SAFETY: put into a queue of this channel.
-            if unsafe { self.raw.leave(&waiter) } {
-                std::mem::forget(waiting);
-                return Err(NotReceived::TimedOut);
-            }
-            // A peer has taken us and will ready us, if it has not. Until it has, this frame must stand.
-            g.park(None, || ());
+        // SAFETY: put into a queue of this channel.
+        let leave = || unsafe { self.raw.leave(&waiter) };
+        if g.park_queued_spinning(deadline, || locked.unlock(), leave) == ParkResult::TimedOut {
+            return Err(NotReceived::TimedOut);
         }
-        std::mem::forget(waiting);
         match waiter.outcome.get() {
             Outcome::Done => Ok(()),
             // SAFETY: the slot has room, as no peer has put a value there.
@@ -173,21 +166,6 @@ unsafe fn wake_with<T>(peer: Option<Peer>, value: *mut T) {
         // SAFETY: by the contract.
         unsafe { peer.wake() };
         std::mem::forget(guard);
-    }
-}
-
-/// A receiver that is unwound while it waits: a value that it was given goes to the next.
-struct Waiting<'a, T> {
-    core: &'a Core<T>,
-    waiter: &'a Waiter,
-    g: &'a G,
-}
-
-impl<T> Drop for Waiting<'_, T> {
-    #[cold]
-    fn drop(&mut self) {
-        // SAFETY: put into this queue.
-        unsafe { leave_or_give_back(self.core, self.waiter, self.g) };
     }
 }
 

@@ -6,7 +6,6 @@ use std::task::Waker;
 use super::core::{Core, Offer};
 use super::raw::{Dir, Locked, Peer};
 use super::waiters::{Outcome, Waiter};
-use crate::shim::mark;
 use crate::{G, Instant, ParkResult, goroutine};
 
 /// Why a send has failed.
@@ -98,7 +97,7 @@ impl<T> Core<T> {
     ///
     /// # Safety
     ///
-    /// `from` has a value. After `Ok`, or if this is unwound, it is gone; else it is the caller's still.
+    /// `from` has a value. After `Ok`, or after a panic of the peer's waker, the value is gone; else it is the caller's still.
     #[inline]
     unsafe fn send_from(&self, from: *mut T, deadline: Option<Instant>) -> Result<(), NotSent> {
         let mut locked = self.raw.lock();
@@ -126,7 +125,7 @@ impl<T> Core<T> {
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `value` has a value. After `Ok`, or if this is unwound, it is gone.
+    /// - `value` has a value. After `Ok`, or after a panic of the peer's waker, the value is gone.
     unsafe fn wait_to_send(
         &self,
         mut locked: Locked<'_>,
@@ -138,21 +137,14 @@ impl<T> Core<T> {
         goroutine::note_wait("chan send", std::ptr::null());
         // SAFETY:
         // - it is new;
-        // - this frame is not left while it is queued, or taken and not readied: by a return, below; by a panic, by
-        //   `Waiting`. G and value live as long, as both were made before it.
+        // - this frame is not left while the waiter is queued, or taken and not readied: `park_queued_spinning` returns
+        //   afterwards, and never unwinds. G and value live as long, as both were made before the waiter.
         unsafe { locked.enqueue(Dir::Send, &waiter) };
-        // A goroutine that is unwound leaves `park` by a panic.
-        let waiting = Waiting { core: self, waiter: &waiter, g: &g, value };
-        if g.park_spinning(deadline, || locked.unlock()) == ParkResult::TimedOut {
-            // SAFETY: put into a queue of this channel.
-            if unsafe { self.raw.leave(&waiter) } {
-                std::mem::forget(waiting);
-                return Err(NotSent::TimedOut);
-            }
-            // A peer has taken us and will ready us, if it has not. Until it has, this frame must stand.
-            g.park(None, || ());
+        // SAFETY: put into a queue of this channel.
+        let leave = || unsafe { self.raw.leave(&waiter) };
+        if g.park_queued_spinning(deadline, || locked.unlock(), leave) == ParkResult::TimedOut {
+            return Err(NotSent::TimedOut);
         }
-        std::mem::forget(waiting);
         match waiter.outcome.get() {
             Outcome::Done => Ok(()),
             Outcome::Closed => Err(NotSent::Closed),
@@ -171,28 +163,4 @@ impl<T> Core<T> {
 unsafe fn refuse<T, E>(why: NotSent, value: *const T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
     // SAFETY: by the contract.
     Err(refused(why, unsafe { value.read() }))
-}
-
-/// A sender that is unwound while it waits: its value has been received, or is dropped.
-struct Waiting<'a, T> {
-    core: &'a Core<T>,
-    waiter: &'a Waiter,
-    g: &'a G,
-    value: *mut T,
-}
-
-impl<T> Drop for Waiting<'_, T> {
-    #[cold]
-    fn drop(&mut self) {
-        // SAFETY: put into a queue of this channel.
-        if !unsafe { self.core.raw.leave(self.waiter) } {
-            self.g.await_ready();
-            if self.waiter.outcome.get() == Outcome::Done {
-                return;
-            }
-        }
-        mark("a sender that is unwound drops its value");
-        // SAFETY: it is in no queue, and no peer has taken the value; its owner does not use it after a panic.
-        unsafe { self.value.drop_in_place() };
-    }
 }

@@ -111,7 +111,7 @@ pub(crate) struct Claim(AtomicU32);
 
 impl Claim {
     pub(crate) const FREE: u32 = u32::MAX;
-    /// The deadline has passed, or the waiter is unwound or dropped.
+    /// The deadline has passed, or the waiter's future was dropped.
     pub(crate) const GIVEN_UP: u32 = u32::MAX - 1;
     pub(crate) const CANCELLED: u32 = u32::MAX - 2;
     /// A case was ready before the select waited.

@@ -10,7 +10,7 @@
 //! | give up | without waiting, if there is a `default`: at this instant no case is ready, as all locks are held |
 //! | queue | one waiter for each case, all with one [`Claim`] |
 //! | park | unlock all, sleep |
-//! | winner | whatever takes the claim: a peer of one case, the deadline, a cancel, the unwinding. A peer does the case's send or receive under its channel's lock, and readies the G |
+//! | winner | whatever takes the claim: a peer of one case, the deadline, a cancel, the drop of a future. A peer does the case's send or receive under its channel's lock, and readies the G |
 //! | leave | the waiters of the other cases are taken out, each under its channel's lock |
 //!
 //! A peer that finds a waiter whose claim is taken drops it from the queue and goes on to the next, as Go does. A select
@@ -305,22 +305,15 @@ impl Selecting<'_, '_> {
         deadline: Option<Instant>,
     ) -> Result<Chosen, WaitError> {
         goroutine::note_wait(self.order.what(), std::ptr::null());
-        // SAFETY: this frame is not left before `leave_all`, nor before the `ready` of what has taken the claim: by a
-        // return, below; by a panic, by `Waiting`.
+        // SAFETY: this frame is not left before `leave_all`, nor before the `ready` of what has taken the claim:
+        // `park_queued_spinning` returns afterwards, and never unwinds.
         unsafe { self.queue_all(waiters, g, claim, false) };
-        // A goroutine that is unwound leaves `park` by a panic.
-        let waiting = Waiting { select: self, waiters, g, claim };
-        if g.park_spinning(deadline, || self.unlock_all()) == ParkResult::TimedOut {
-            if claim.take(Claim::GIVEN_UP) {
-                std::mem::forget(waiting);
-                // SAFETY: queued above.
-                unsafe { self.leave_all(waiters) };
-                return Err(WaitError::TimedOut);
-            }
-            // What has taken the claim will ready us, if it has not. Until it has, this frame must stand.
-            g.park(None, || ());
+        let leave = || claim.take(Claim::GIVEN_UP);
+        if g.park_queued_spinning(deadline, || self.unlock_all(), leave) == ParkResult::TimedOut {
+            // SAFETY: queued above.
+            unsafe { self.leave_all(waiters) };
+            return Err(WaitError::TimedOut);
         }
-        std::mem::forget(waiting);
         // SAFETY: queued above; readied.
         unsafe {
             self.leave_all(waiters);
@@ -381,21 +374,6 @@ impl Selecting<'_, '_> {
                 self.cases[case].undo(waiter);
             }
         }
-    }
-}
-
-/// A select that is unwound while it waits.
-struct Waiting<'a, 'c, 's> {
-    select: &'a Selecting<'c, 's>,
-    waiters: Waiters,
-    g: &'a G,
-    claim: &'a Claim,
-}
-
-impl Drop for Waiting<'_, '_, '_> {
-    fn drop(&mut self) {
-        // SAFETY: queued by `wait`, which is being unwound.
-        unsafe { self.select.give_up(self.waiters, self.g, self.claim) };
     }
 }
 
