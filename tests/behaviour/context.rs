@@ -20,7 +20,6 @@ use sudog::runtime::gosched;
 use sudog::runtime::sema::{Order, WaitLimit, Wake as Handoff, semacquire_limited, semrelease, waiters};
 use sudog::sync::WaitGroup;
 use sudog::{go, run, spawn_async};
-use sudog_runtime::goroutine;
 use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Calls, Watchdog, eventually};

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sudog::goroutine_local;
-use sudog::runtime::sema::{Wake, semacquire, semrelease, semrelease_many, try_semacquire, waiters};
+use sudog::runtime::sema::{Wake, semacquire, semrelease, semrelease_many, waiters};
 use sudog::runtime::{Goexit, goexit, gosched, max_procs, num_goroutine, set_max_blocking};
-use sudog::sync::{GoMutex, Mutex};
 use sudog::time::sleep;
 use sudog::{Builder, JoinHandle, OnPanic, Placement, blocking, go, on_goroutine, run, spawn, without_switching};
 use support::goroutine::{Dropped, alone, here, one_worker, text, until};
@@ -455,7 +454,7 @@ fn run_inside_a_goroutine_is_a_call() {
     let _alone = alone();
     run(|| {
         let me = here();
-        assert_eq!(run(|| run(|| here())), me);
+        assert_eq!(run(|| run(here)), me);
         assert_eq!(Builder::new().name("inner").run(|| 4), 4);
         assert!(catch_unwind(|| run(|| resume_unwind(Box::new(())))).is_err());
     });
@@ -528,7 +527,7 @@ fn blocking_borrows_and_returns() {
     assert_eq!(log, (0..100).collect::<Vec<_>>());
     let me = here();
     assert_eq!(blocking(here), me, "a thread makes the call itself");
-    assert_eq!(run(|| without_switching(|| (blocking(here) == here()))), true, "and a goroutine that may not switch");
+    assert!(run(|| without_switching(|| blocking(here) == here())), "and a goroutine that may not switch");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use sudog::runtime::{gosched, set_max_procs};
 use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
 use sudog_runtime::chan::RecvStream;
 use sudog_runtime::chan::macros::{RecvCase, SendCase, StaticCases};
-use support::goroutine::{alone, one_worker, text, until};
+use support::goroutine::{alone, text, until};
 use support::{Watchdog, eventually};
 
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {

@@ -5,12 +5,12 @@
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, pending};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll, Wake as WakeTask, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,17 +18,10 @@ use std::time::{Duration, Instant};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use sudog::context;
 use sudog::goroutine_local;
-use sudog::locks::capacitor::{Capacitor, Sliding};
 use sudog::low_level::{G, ParkResult};
-use sudog::runtime::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
+use sudog::runtime::sema::{Wake, semacquire, semrelease};
 use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
-use sudog::sync::lock_api::{self, RwLockReadGuard, RwLockWriteGuard};
-use sudog::sync::mutex::FifoMutex;
-use sudog::sync::mutex::stages::{V2, V7};
-use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
-use sudog::sync::{
-    ConstRawLock, ConstRawRwLock, GoMutex, GoRwMutex, Mutex, MutexGuard, MutexWith, RwMutex, RwMutexWith, WaitGroup,
-};
+use sudog::sync::{GoMutex, RwMutex, WaitGroup};
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, JoinHandle, LocalKey, OnPanic, Placement, block_on, go, go_async, run, spawn, spawn_async};
 use support::goroutine::{alone, one_worker, until};
@@ -41,10 +34,6 @@ impl<F: FnMut()> Drop for Then<F> {
     fn drop(&mut self) {
         (self.0)();
     }
-}
-
-fn forever() {
-    semacquire(&AtomicU32::new(0));
 }
 
 fn here() -> Builder {
@@ -455,12 +444,7 @@ fn a_future_whose_waker_panics_when_it_is_dropped_has_left() {
     assert!(state.contains("waiters: 0"), "a contender is left: {state}");
 }
 
-// ---- what cannot be unwound -----------------------------------------------------------------------------------------
-
-#[allow(improper_ctypes_definitions)] // it is Rust on both sides
-extern "C" fn callback(permits: &AtomicU32) {
-    semacquire(permits);
-}
+// ---- a run where its caller may not switch -------------------------------------------------------------------------
 
 /// A thread that must not switch begins a `run`: its goroutines may.
 #[test]
@@ -536,5 +520,3 @@ fn a_waker_of_a_handle_may_wait() {
         spawn(|| ()).join().unwrap();
     });
 }
-
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

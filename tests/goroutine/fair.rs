@@ -13,8 +13,8 @@ use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, Placement, block_on, go, go_async, run, scope, spawn};
+use support::eventually;
 use support::goroutine::{alone, alone_with, here, one_worker, until};
-use support::{Watchdog, eventually};
 
 /// What hogs and victims share.
 #[derive(Default)]

@@ -9,7 +9,6 @@ mod coop;
 mod csp;
 mod edges;
 mod fair;
-mod lateness;
 mod safepoints;
 mod scope;
 mod select_future;

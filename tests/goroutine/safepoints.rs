@@ -7,7 +7,7 @@
 //! The contract and the list of exceptions: `docs/goroutines.md`, "Safepoints".
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
-use std::panic::{catch_unwind, resume_unwind};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -28,7 +28,7 @@ use sudog::sync::{
 };
 use sudog::time::{AfterFunc, Ticker, Timer, after_func};
 use sudog::x::{SingleFlight, Weighted};
-use sudog::{Builder, Placement, block_on, go, run, spawn, without_switching};
+use sudog::{Builder, Placement, block_on, go, run, without_switching};
 use support::goroutine::{alone, one_worker, until};
 
 /// Far more than a slice takes, or a tick of the watcher.

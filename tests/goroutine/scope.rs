@@ -3,14 +3,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use sudog::chan::Chan;
-use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
+use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::WaitGroup;
-use sudog::{Builder, ScopedJoinHandle, block_on, go, run, scope, spawn};
+use sudog::{Builder, ScopedJoinHandle, block_on, run, scope, spawn};
 use support::Watchdog;
-use support::goroutine::{text, until};
+use support::goroutine::text;
 
 /// Raises a count when it is dropped, after all that waits before.
 struct Counted<'a>(&'a AtomicUsize);
@@ -188,35 +188,6 @@ fn goroutines_of_a_scope_have_names_and_places() {
         }));
         assert!(text(&*refused.unwrap_err()).starts_with("no worker 255"));
     });
-}
-
-/// What is borrowed.
-struct Frame<'a> {
-    alive: AtomicBool,
-    uses: &'a AtomicUsize,
-}
-
-impl Frame<'_> {
-    fn use_it(&self) {
-        assert!(self.alive.load(SeqCst), "used after its end");
-        self.uses.fetch_add(1, SeqCst);
-    }
-}
-
-impl Drop for Frame<'_> {
-    fn drop(&mut self) {
-        self.alive.store(false, SeqCst);
-    }
-}
-
-/// Uses what it borrows when it is dropped, after others had a turn.
-struct Uses<'a>(&'a Frame<'a>);
-
-impl Drop for Uses<'_> {
-    fn drop(&mut self) {
-        gosched();
-        self.0.use_it();
-    }
 }
 
 /// A scope inside goroutines that end in all ways at once.

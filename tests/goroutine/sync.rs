@@ -281,7 +281,7 @@ fn hammer_deadlines(run: impl Fn(Box<dyn FnOnce() + Send>), goroutines: u64) {
 fn deadlines_against_releases() {
     let alone = alone();
     for _ in 0..5 {
-        hammer_deadlines(|main| run(main), 50);
+        hammer_deadlines(run, 50);
         alone.watchdog.pat();
     }
 }
@@ -290,7 +290,7 @@ fn deadlines_against_releases() {
 fn deadlines_against_releases_on_one_worker() {
     let watchdog = Watchdog::new();
     for _ in 0..5 {
-        hammer_deadlines(|main| one_worker(main), 50);
+        hammer_deadlines(one_worker, 50);
         watchdog.pat();
     }
 }

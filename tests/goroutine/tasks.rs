@@ -1,7 +1,7 @@
 //! Stackless goroutines, and futures on goroutines and threads.
 #![cfg(all(unix, not(sudog_loom)))]
 
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::panic::{catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use sudog::goroutine_local;
 use sudog::runtime::sema::{
     WaitError, WaitLimit, Wake, semacquire, semacquire_async, semrelease, semrelease_many, waiters,
 };
-use sudog::runtime::{Goexit, goexit, gosched, num_goroutine};
+use sudog::runtime::{Goexit, goexit, num_goroutine};
 use sudog::sync::{GoMutex, LockAsync, Mutex};
 use sudog::time::{sleep, sleep_async};
 use sudog::{JoinHandle, block_on, blocking, go, go_async, on_goroutine, run, spawn, spawn_async};
-use support::goroutine::{Dropped, alone, here, one_worker, text, until};
+use support::goroutine::{Dropped, alone, one_worker, text, until};
 use support::{Watchdog, eventually};
 
 /// Pending once.

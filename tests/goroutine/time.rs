@@ -64,20 +64,6 @@ fn others_run_while_one_sleeps() {
     });
 }
 
-static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
-
-fn num_sleepers() -> usize {
-    SLEEPERS.load(Relaxed)
-}
-
-fn spawn_here(f: impl FnOnce() + Send + 'static) {
-    use sudog::{Builder, Placement};
-    Builder::new().on(Placement::Here).go(|| {
-        SLEEPERS.fetch_add(1, Relaxed);
-        f();
-    });
-}
-
 #[test]
 fn async_sleeps() {
     let _alone = alone();

@@ -38,11 +38,9 @@ use sudog::sync::{Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceVal
 use sudog::sync::{MutexWith, Order, Semaphore};
 use sudog::time::{after_func, sleep_async};
 use sudog::x::{ErrGroup, SingleFlight};
-use sudog::{
-    Builder, JoinHandle, OnPanic, Placement, block_on, blocking, go_async, run, spawn_async, without_switching,
-};
+use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, run, spawn_async, without_switching};
+use support::eventually;
 use support::goroutine::{alone_with, until};
-use support::{Watchdog, eventually};
 
 use Deed::{Exits, Panics, Reenters, Waits, Yields};
 

@@ -16,7 +16,7 @@ use sudog::locks::waiting_array::{
 use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::{ConstSemaphore, Order, Semaphore, WaitGroup, Wake};
 use sudog::time::sleep;
-use sudog::{Builder, go, run, spawn, without_switching};
+use sudog::{go, run, spawn, without_switching};
 use support::goroutine::{Alone, alone, one_worker, until};
 use support::{Watchdog, eventually};
 

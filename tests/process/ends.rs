@@ -21,8 +21,10 @@ use sudog_net::BlockingIo;
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
-/// Each test, and its program for a child process.
-const TESTS: &[(&str, fn(), fn(Output))] = &[
+type Test = (&'static str, fn(), fn(Output));
+
+/// Each test, its program for a child process, and how that must end.
+const TESTS: &[Test] = &[
     ("many_runs", many_runs, succeeds),
     ("calls_that_never_return", calls_that_never_return, succeeds),
     ("goroutines_in_frames_of_c", goroutines_in_frames_of_c, succeeds),

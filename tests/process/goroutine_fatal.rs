@@ -78,7 +78,6 @@ fn main() {
         ("a_goroutine_that_forks_cannot_count_on_workers", a_goroutine_that_forks_cannot_count_on_workers),
         ("what_a_forked_child_may_do", what_a_forked_child_may_do),
         ("what_a_goroutine_that_forks_may_do", what_a_goroutine_that_forks_may_do),
-        ("a_child_returns_from_run", a_child_returns_from_run),
         ("a_child_forked_before_the_runtime_may_do_all", a_child_forked_before_the_runtime_may_do_all),
     ];
     let child = std::env::var(CHILD).ok();
@@ -840,33 +839,6 @@ fn what_a_goroutine_that_forks_may_do() {
         std::process::exit(0);
     };
     forks(DEEDS, program, "what_a_goroutine_that_forks_may_do", false);
-}
-
-/// The end of `run` does not count on the other workers.
-fn a_child_returns_from_run() {
-    let output = in_a_child("a_child_returns_from_run", &[], || {
-        let pid = run(|| {
-            let others = [spawn(|| sleep(Duration::from_secs(3600))), spawn(|| sleep(Duration::from_secs(3600)))];
-            sleep(Duration::from_millis(1));
-            drop(others);
-            // SAFETY: no precondition. The child returns from `run`, and ends below.
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
-                // SAFETY: no precondition. A child that hangs dies of SIGALRM.
-                unsafe { libc::alarm(60) };
-            }
-            pid
-        });
-        if pid == 0 {
-            // SAFETY: no precondition.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = 0;
-        // SAFETY: `status` is a live place for an int.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert!(ExitStatus::from_raw(status).success(), "{}", ExitStatus::from_raw(status));
-    });
-    assert!(output.status.success(), "{}", words(&output));
 }
 
 fn a_child_forked_before_the_runtime_may_do_all() {

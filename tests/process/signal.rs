@@ -20,7 +20,6 @@ use sudog::context::{self, Error};
 use sudog::time::{now, sleep};
 use sudog::{go, run, spawn, spawn_async, synctest};
 use sudog_sync::signal::{Received, Signal, ignore, ignored, notify, notify_context, reset, stop};
-use support::goroutine::Dropped;
 use support::{Watchdog, eventually, test_command};
 
 /// Says to a child which part it plays.

@@ -25,14 +25,11 @@
 //!
 //! # What a goroutine may not do
 //!
-//! Safe Rust cannot cause undefined behaviour here, with two exceptions, which all stackful coroutines in Rust share. The
-//! one: **the initialiser of a lazy `std::thread_local!` must not wait** (lock a mutex of ours, sleep, yield). Another
+//! Safe Rust cannot cause undefined behaviour here, with an exception that all stackful coroutines in Rust share: **the
+//! initialiser of a lazy `std::thread_local!` must not wait** (lock a mutex of ours, sleep, yield). Another
 //! goroutine of the worker may initialise the value and borrow it meanwhile; `std` then drops it, borrowed. Use a
 //! `const` initialiser, or [`goroutine_local!`](crate::goroutine_local). Initialisers of `std`'s `LazyLock`, `OnceLock`
 //! and `Once` must not wait either: that hangs. `SUDOG_CHECK_WAITS` (below) finds both.
-//!
-//! The other: a `thread_local!` that a goroutine lends to the threads of `std::thread::scope` must not be in use when the
-//! worker's thread ends. That can happen only to a goroutine that is left where it cannot be unwound.
 //!
 //! Some libraries, too, keep raw pointers in thread-locals by saving the old value and restoring it, and rely on the
 //! frames of a thread being strictly nested; goroutines of one worker interleave. Wrap such a scope into

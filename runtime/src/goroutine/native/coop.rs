@@ -63,11 +63,15 @@ impl Coop {
     #[cold]
     #[inline(never)]
     fn ask(&self, fibre: &Fibre, cx: &Context<'_>) -> Poll<()> {
+        let asked = fibre.worker.is_asked();
         let is_spent = fibre.budget.get() == Budget::Spent || fibre.worker.ask_clock();
         // A mark may be left from an earlier slice, in which the future went on without asking here. Then it goes on once more.
         if !is_spent || self.was_refused.load(Relaxed) {
             self.was_refused.store(false, Relaxed);
             return Poll::Ready(());
+        }
+        if asked {
+            fibre.worker.ask_again();
         }
         // Before the waking, which may be user code.
         fibre.budget.set(Budget::Spent);

@@ -144,7 +144,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// called once only, the call cannot be set anew.
 ///
 /// The goroutine is started when the time has come; until then [`num_goroutine`](crate::goroutine::num_goroutine) does not
-/// count it. No deadlock is reported before the call has been made or stopped.
+/// count it. No deadlock is reported before the call has been made or stopped. A call that is set in a bubble of
+/// [`synctest`](crate::goroutine::synctest) is not made if the bubble ends before.
 ///
 /// # Examples
 ///
@@ -161,7 +162,8 @@ pub fn after_func<F: FnOnce() + Send + 'static>(d: Duration, f: F) -> AfterFunc 
         api::go(f);
         return AfterFunc(None);
     }
-    let call = Arc::new(Call { f: Mutex::new(Some(Box::new(f) as Box<dyn FnOnce() + Send>)) });
+    let call =
+        Arc::new(Call { f: Mutex::new(Some(Box::new(f) as Box<dyn FnOnce() + Send>)), of_bubble: bubble::is_here() });
     // A call at the end of time is never made.
     let alarm = now().checked_add(d).map(|when| alarms::set(when, Waker::from(call.clone())));
     AfterFunc(Some((call, alarm)))
@@ -174,6 +176,8 @@ pub struct AfterFunc(Option<(Arc<Call>, Option<alarms::Key>)>);
 struct Call {
     /// The function, until it is started or stopped.
     f: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Whether the call was set in a bubble: it is made there or nowhere.
+    of_bubble: bool,
 }
 
 impl AfterFunc {
@@ -214,7 +218,8 @@ impl Call {
 impl Wake for Call {
     fn wake(self: Arc<Self>) {
         if let Some(f) = self.take() {
-            api::go(f);
+            // A goroutine drops what is not called, too: the destructor is user code.
+            if self.of_bubble && !bubble::is_here() { api::go(move || drop(f)) } else { api::go(f) }
         }
     }
 }

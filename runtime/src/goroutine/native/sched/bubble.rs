@@ -91,6 +91,13 @@ impl Bubble {
         Self { name }
     }
 
+    /// Goroutines are left that wait, and the clock stands still: what waits for a time waits for ever. What others wake goes
+    /// on, by the system's clock.
+    fn stops(self, worker: &Worker) {
+        HERE.with(|here| here.now.take());
+        worker.drop_timers();
+    }
+
     /// The bubble's goroutines are at rest: from now on the time of this thread is the system's. What outlives the bubble
     /// with an alarm has as long as it had.
     fn ends(&self) {
@@ -207,9 +214,11 @@ where
     if tasks > 0 {
         left += &format!("{tasks} async task(s)\n");
     }
-    drop(bubble);
     let all_have_ended = left.is_empty();
-    if all_have_ended {
+    if !all_have_ended {
+        bubble.stops(worker);
+    } else {
+        drop(bubble);
         worker.forget_fibres();
         sched.end();
         sched.idle.leave();

@@ -127,6 +127,13 @@ impl Worker {
         self.timers(|timers| timers.next())
     }
 
+    /// Forgets all timers: those that wait with a deadline wait without one.
+    pub(crate) fn drop_timers(&self) {
+        while let Some(first) = self.next_timer() {
+            _ = self.timers(|timers| timers.pop_due(first));
+        }
+    }
+
     /// Readies the goroutines whose timers are due. They run before all others that are queued here, as in Go: they have
     /// waited for long enough.
     pub(crate) fn fire_timers(&'static self) {
@@ -167,6 +174,12 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Has the next choice look for timers and for work from outside, as the watcher has it: a task gives way. (A goroutine that
+    /// gives way looks for both itself, as it is queued.)
+    pub(crate) fn ask_again(&self) {
+        self.asked.store(true, Ordering::Relaxed);
     }
 
     #[cold]

@@ -3,7 +3,7 @@
 //!
 //! The hogs work for a millisecond between two calls. A wait is late by a few milliseconds then, or by 11 at most, as the
 //! watcher asks each worker for its timers every 10 ms; and by one or two beside goroutines that yield. The bounds here are
-//! 20 and 5. Other programs use the processors, too, and so do other tests: so the lateness is the time or the number of
+//! 20 and 5. Other programs use the processors, too: so the lateness is the time or the number of
 //! pieces of work that hogs have begun since the deadline, whichever is less; and a wait is judged by several samples.
 #![cfg(all(unix, not(sudog_loom)))]
 
