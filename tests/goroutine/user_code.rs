@@ -1001,15 +1001,19 @@ fn policy_of<S: Semaphore + 'static>(user: &User) -> Scene {
         again.acquire(Order::Fifo);
     });
     let user = user.clone();
+    let given = Arc::new(AtomicBool::new(false));
+    let is_given = given.clone();
     let act = move || {
         let (gives, acted) = (sema.clone(), user.clone());
         here().go(move || {
             until(|| acted.0.acted.load(SeqCst));
             gives.release(Wake::Normal);
+            given.store(true, SeqCst);
         });
         with_policy(&user, || sema.acquire(Order::Fifo));
     };
     scene(act, move || {
+        eventually(|| is_given.load(SeqCst));
         // The one permit has been taken, or is there.
         while checked.try_acquire() {}
         checked.release(Wake::Normal);

@@ -362,6 +362,7 @@ impl ErrGroup {
         self.start_task(token, builder, f);
     }
 
+    #[track_caller]
     fn start_task<F, E>(&self, token: Option<Token>, builder: Builder, f: F)
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
