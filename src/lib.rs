@@ -31,7 +31,7 @@
 //!
 //! The modules are Go's packages, and each function and type is in one of them:
 //!
-//! * here: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; schedulers of one's own, async tasks;
+//! * here: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; async tasks;
 //! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
 //!   `Map`, atomics; and the traits and semaphores beneath, to be exchanged by a type parameter;
 //! * [`chan`]: channels and [`select!`](chan::select);

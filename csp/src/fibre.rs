@@ -9,7 +9,7 @@ use crate::set::{Body, Member};
 ///
 /// The fibre belongs to the caller's [`ActiveSet`](crate::ActiveSet), if the caller belongs to one, and stays on the
 /// caller's worker. If the caller's time slice is over, the fibres in the run queue have their turn first. A caller that is
-/// a thread goes on, and the fibre runs in the background.
+/// a thread goes on, and any worker runs the fibre.
 ///
 /// The handle may be dropped: the fibre runs on.
 ///

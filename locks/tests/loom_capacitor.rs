@@ -394,7 +394,7 @@ mod unwinding {
         }
     }
 
-    /// A waiter that is unwound gives up, as at a deadline.
+    /// A waiter whose policy panics gives up, as at a deadline.
     fn in_line(preemptions: usize, limit: u32, states: &[&'static str]) {
         explore(preemptions, states, move || {
             let w = World::<SlidingWindow<Policy>>::new(limit);

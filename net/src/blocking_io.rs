@@ -9,10 +9,7 @@ use sudog_runtime::goroutine::blocking;
 ///
 /// A call costs some microseconds more: put a `BufReader` or a `BufWriter` around it.
 ///
-/// [`run`](fn@sudog_runtime::goroutine::run) returns only when each call that a goroutine of its own thread has made has
-/// returned, as the call uses a buffer of that goroutine. So a goroutine that reads standard input keeps the program from
-/// ending until input comes, or its end. Where that may never be, read by
-/// [`blocking_static`](sudog_runtime::goroutine::blocking_static) into a buffer that the call owns.
+/// A goroutine that reads standard input, where no input comes, keeps no program from ending.
 ///
 /// # Examples
 ///

@@ -47,9 +47,9 @@ impl std::task::Wake for Unpark {
 const READY_AT_ONCE: &str = "a task does not wait";
 const WOKEN: &str = "a task waits, and is woken";
 const BEATEN: &str = "a task is beaten to its permit, and waits again";
-const LEAVES: &str = "a waiter that is unwound or dropped leaves the queue";
-const HANDS_ON: &str = "a waiter that is unwound or dropped hands on a permit";
-const PASSES_ON: &str = "a waiter that is unwound or dropped passes on a wake-up";
+const LEAVES: &str = "a waiter that is dropped leaves the queue";
+const HANDS_ON: &str = "a waiter that is dropped hands on a permit";
+const PASSES_ON: &str = "a waiter that is dropped passes on a wake-up";
 
 fn finish(mut future: Pin<&mut impl Future<Output = ()>>) {
     let unpark = Unpark::new();

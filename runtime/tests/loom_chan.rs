@@ -4,7 +4,7 @@
 //!
 //! A lost wake-up shows as a deadlock, a lost or doubled value by the count of drops, a missing order by loom's cell in
 //! each value. Under loom a deadline has always passed already, so it races with everything that happens after the
-//! parking. A future that is dropped stands for a goroutine that is unwound: both give up by the same code.
+//! parking.
 #![cfg(sudog_loom)]
 
 mod chan_world;

@@ -304,7 +304,6 @@ fn selects_of_tasks() {
     });
 }
 
-/// It stands for a goroutine that is unwound in a select: both give up by the same code.
 #[test]
 fn a_select_that_is_dropped_loses_no_value() {
     explore(3, &[LEAVES, TO_THE_NEXT, STAYS, FIRST], |w| {

@@ -223,6 +223,12 @@ impl<T> OnceLock<T> {
     }
 
     /// As of `std`.
+    pub fn take(&mut self) -> Option<T> {
+        *self.state.get_mut() = 0;
+        self.value.get_mut().take()
+    }
+
+    /// As of `std`.
     pub fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
             return value;

@@ -375,15 +375,12 @@ table! {
 /// In private modules, or hidden; or of a model.
 const NOT_PUBLIC: &[&str] = &[
     "Alarm",
-    "Awaited",
     "NetWait",
     "CaseRef",
-    "Census",
     "Chosen",
     "Core",
     "Either",
     "WaitOutcome",
-    "Home",
     "Instant",
     "CallStates",
     "TicketQueue",

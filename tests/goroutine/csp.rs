@@ -1,5 +1,5 @@
-//! `sudog::csp`: the source's programs, the order in which partners run, the reclamation of fibres, and active sets. The
-//! fibres run in the background, so these tests take turns with those that need its workers (`alone`).
+//! `sudog::csp`: the source's programs, the order in which partners run, the reclamation of fibres, and active sets. These
+//! tests take turns with those that need the workers for themselves (`alone`).
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,5 +1,5 @@
-//! What once went wrong where user code meets the runtime's edges: a commit, a local's second value, an alarm's waker, a
-//! destructor at the end of a scheduler, a frame that cannot be unwound. `user_code.rs` has the same places, and more, beside
+//! What once went wrong where user code meets the runtime's edges: a commit, a local's second value, or an
+//! alarm's waker. `user_code.rs` has the same places, and more, beside
 //! all that user code may do.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
@@ -336,7 +336,7 @@ impl Drop for Blocks {
 #[test]
 fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
     let watchdog = Watchdog::new();
-    // A task that sleeps as its `run` ends; a function whose context ends after its `run`.
+    // A task that sleeps; a function of a context.
     let ways: [fn(Blocks) -> Box<dyn Send>; 2] = [
         |blocks| {
             let polled = Arc::new(AtomicBool::new(false));

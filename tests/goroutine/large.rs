@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, Receiver, Select, Sender, channel, select, select_async};
 use sudog::context;
-use sudog::runtime::synctest;
 use sudog::runtime::sema::{Cancel, WaitLimit};
 use sudog::sync::WaitGroup;
+use sudog::synctest;
 use sudog::x::{ErrGroup, SingleFlight};
-use sudog::{
-    Builder, block_on, blocking, compute, go, go_async, run, scope, spawn, spawn_async,
-};
+use sudog::{Builder, block_on, blocking, compute, go, go_async, run, scope, spawn, spawn_async};
 use support::Watchdog;
 
 /// Bytes of which each has this value.

@@ -1,5 +1,5 @@
-//! Goroutines, schedulers, timers and tasks. Apart from `behaviour`, because some of these tests set the number of workers
-//! of the background, or keep them busy; those take turns (`support::goroutine::alone`).
+//! Goroutines, timers, tasks and channels. Apart from `behaviour`, because some of these tests set the number of workers, or
+//! keep them busy; those take turns (`support::goroutine::alone`).
 #![cfg(all(unix, not(sudog_loom)))]
 
 mod basics;
@@ -9,6 +9,7 @@ mod coop;
 mod csp;
 mod edges;
 mod fair;
+mod large;
 mod safepoints;
 mod scope;
 mod select_future;

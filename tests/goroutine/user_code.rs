@@ -502,7 +502,7 @@ const RUNTIME: &[Place] = &[
             };
             scene(act, move || {
                 if checked.load(SeqCst) > 0 {
-                    (0..checked.load(SeqCst)).for_each(|_| semacquire(&checked)); // of the unwound ones
+                    (0..checked.load(SeqCst)).for_each(|_| semacquire(&checked));
                 }
                 permits_work(&checked);
             })

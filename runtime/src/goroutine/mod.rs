@@ -56,7 +56,7 @@
 //! stack. Slow.
 //!
 //! `SUDOG_MAXPROCS`: how many workers, as [`set_max_procs`]. The default is the number of processors, or what the
-//! cgroup's quota leaves of them; but two at least where there are two. What is no positive number ends the process.
+//! cgroup's quota leaves of them; but two at least where there are two. Any other value than a positive number ends the process.
 //!
 //! `SUDOG_STALLS`, if it is set and not `0`, and in builds with debug assertions unless it is `0`: a goroutine that runs
 //! for 100 ms without giving way, while others of its worker wait, is reported on standard error, with its name, the code

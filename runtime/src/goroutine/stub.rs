@@ -114,9 +114,10 @@ pub(crate) fn id() -> u64 {
 #[must_use]
 pub fn active_set() -> *const () {
     #[cfg(sudog_loom)]
-    return crate::shim::model::active_set();
+    let set = crate::shim::model::active_set();
     #[cfg(not(sudog_loom))]
-    std::ptr::null()
+    let set = std::ptr::null();
+    set
 }
 
 /// Sets the [`active_set`] of the calling thread, in a model. Else nothing.
@@ -124,5 +125,8 @@ pub fn set_active_set(set: *const ()) {
     #[cfg(sudog_loom)]
     crate::shim::model::set_active_set(set);
     #[cfg(not(sudog_loom))]
-    _ = set;
+    let _ = set;
 }
+
+/// No child is forked in a model.
+pub fn forbid_in_child() {}

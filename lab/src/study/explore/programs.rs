@@ -20,8 +20,7 @@ use sudog_runtime::{G, ParkResult};
 use sudog_sync::mutex::{policy, stages};
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{
-    AsyncSemaphore, Cond, GoMutex, Mutex, MutexGuard, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake,
-    context,
+    AsyncSemaphore, Cond, GoMutex, Mutex, Once, Order, Pool, RawLock, RwMutex, Semaphore, WaitGroup, Wake, context,
 };
 
 use super::Program;
@@ -73,7 +72,6 @@ programs! {
     "rwmutex": rw_mutex,
     "cond": cond,
     "cond-deadline": cond_deadline,
-    "cond-unwound": cond_unwound,
     "wait-group": wait_group,
     "once": once,
     "pool": pool,
@@ -268,31 +266,6 @@ fn cond_deadline() {
                 }
             }
         }
-    });
-}
-
-/// The scheduler of a goroutine ends while it waits: a signal that had come for it goes to the next.
-fn cond_unwound() {
-    let shared = Arc::new((Mutex::new(false), Cond::new()));
-    let wait = |shared: &(Mutex<bool>, Cond)| {
-        let mut guard = shared.0.lock();
-        while !*guard {
-            shared.1.wait(&mut guard);
-        }
-        drop(guard);
-        shared.1.signal();
-    };
-    on_threads(3, move |me| match me {
-        0 => {
-            *shared.0.lock() = true;
-            shared.1.signal();
-        }
-        1 => run(|| {
-            let shared = shared.clone();
-            go(move || wait(&shared));
-            gosched();
-        }),
-        _ => wait(&shared),
     });
 }
 

@@ -132,8 +132,9 @@ pub fn set_max_blocking(n: usize) -> usize {
 /// wait meanwhile, however many processors are idle. What takes longer than they should wait belongs in here; so does a
 /// loop that could call [`gosched`](crate::goroutine::gosched) now and then, and does not.
 ///
-/// There are as many threads for it as [`max_procs`](crate::goroutine::max_procs) says, so that computations do not take the processors from each other; more calls wait for one. `f` must not wait for another
-/// computation: that might wait for its thread. For what waits there is [`blocking`], whose threads are many.
+/// There are as many threads for these calls as [`max_procs`](crate::goroutine::max_procs) says, so that computations do not
+/// take the processors from each other; more calls wait for a thread. `f` must not wait for another computation: that
+/// might wait for its thread. For what waits there is [`blocking`], whose threads are many.
 ///
 /// The rest is as with [`blocking`]: `f` may borrow from the caller, whose stack stays; it is not on a goroutine; a caller
 /// that is no goroutine, or may not switch, runs `f` itself (so `f` runs at once inside `blocking` or another `compute`).

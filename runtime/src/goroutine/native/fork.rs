@@ -6,10 +6,10 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | to make a thread a worker, or start one | `Sched::spare`, `Sched::enter`, `Sched::start_worker` |
-//! | to give work to workers, not being one of them | `Sched::background`, `Sched::submit_from_outside`, `start_elsewhere` |
+//! | to start a worker | `Sched::start_worker` |
+//! | to give work to workers, not being one of them | `Sched::process`, `Sched::submit`, `start_at` |
 //! | to wait as a worker that has nothing to run | `Worker::wait_for_work` |
-//! | to wait as a thread for a goroutine | `JoinHandle::join`, `scope` |
+//! | to wait as a thread for a goroutine | `JoinHandle::join`, `scope`, `Set::wait_for_rest` of `sudog-csp` |
 //! | to give a call, an alarm or a descriptor to another thread | `Pool::submit`, `alarms::put`, `NetWait::begin` |
 //!
 //! None of these is on the path of a switch, of a start by a goroutine, or of an uncontended lock. Each step checks before

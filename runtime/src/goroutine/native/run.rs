@@ -38,9 +38,6 @@ use crate::sema::{self, Wake};
 /// A process that [forks](crate::goroutine#what-a-forked-child-may-do) has no workers in the child: the child must exec, or
 /// exit.
 ///
-/// A process that [forks](crate::goroutine#what-a-forked-child-may-do) has no workers in the child: the child must exec, or
-/// exit.
-///
 /// If nothing can ever wake the main goroutine, the process ends with `fatal error: all goroutines are asleep -
 /// deadlock!`, status 2, and a list of them. That can be proven only on Linux, and only if every thread of the process
 /// is one of this runtime's, or waits in this function.

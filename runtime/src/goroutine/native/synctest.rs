@@ -1,7 +1,8 @@
 //! Tests of code that waits for the clock, without waiting: Go's package `testing/synctest`.
 //!
-//! [`test`](fn@test) runs a function in a *bubble*: a worker of its own, with a clock of its own. The clock stands still while a goroutine of the bubble can run. When all of them wait, it jumps to the next
-//! time for which one of them waits. So a day of sleeps takes no time, and each duration is exact.
+//! [`test`](fn@test) runs a function in a *bubble*: a worker of its own, with a clock of its own. The clock stands still
+//! while a goroutine of the bubble can run. When all of them wait, the clock jumps to the next time for which a goroutine
+//! waits. So a day of sleeps takes no time, and each duration is exact.
 //!
 //! | in a bubble | is |
 //! |---|---|

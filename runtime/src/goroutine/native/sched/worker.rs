@@ -6,7 +6,7 @@
 //! | `run_queue` | started goroutines | the owner | the owner |
 //! | `yielder` | the goroutine that has just yielded: in `run_queue` after the next choice | the owner | the owner |
 //! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once it is old |
-//! | `inbox` | started goroutines, | readied elsewhere | any thread | the owner |
+//! | `inbox` | started goroutines that were readied elsewhere | any thread | the owner |
 //! | `placed` | goroutines not started: they asked for this worker, elsewhere; or another one has spread them | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
 //! | the scheduler's global queue | what found no room in a ring, or came from outside | any thread | any worker |
