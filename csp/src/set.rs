@@ -258,14 +258,16 @@ struct Entered {
 
 impl Entered {
     fn new(member: Member) -> Self {
-        goroutine::set_active_set(Arc::as_ptr(&member.0).cast());
+        // SAFETY: the member keeps the set alive, until the drop of this value resets the goroutine's set.
+        unsafe { goroutine::set_active_set(Arc::as_ptr(&member.0).cast()) };
         Self { _member: member }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        goroutine::set_active_set(ptr::null());
+        // SAFETY: null.
+        unsafe { goroutine::set_active_set(ptr::null()) };
     }
 }
 

@@ -13,6 +13,27 @@ use support::{Watchdog, eventually};
 /// One bucket: all semaphores collide.
 type Table = SemTable<1>;
 
+/// What stands by is the caller's code. A panic there leaves no waiter behind, and no permit is lost.
+#[test]
+fn a_waiter_that_panics_as_it_stands_by_leaves_the_queue() {
+    let _watchdog = Watchdog::new();
+    let (table, count) = (Table::new(), AtomicU32::new(0));
+    let limit = WaitLimit::default();
+    for is_released in [false, true] {
+        let stands_by = |_: &dyn Fn() -> bool| {
+            if is_released {
+                table.release(&count, Wake::Normal);
+            }
+            std::panic::resume_unwind(Box::new("stands by"));
+        };
+        let waits = || table.acquire_standing_by(&count, Order::Fifo, &limit, stands_by);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(waits)).is_err());
+        assert_eq!(table.waiters(&count), 0);
+        let over = WaitLimit::until(Instant::now());
+        assert_eq!(table.acquire_limited(&count, Order::Fifo, &over).is_ok(), is_released);
+    }
+}
+
 #[test]
 fn a_cancel_ends_all_its_waits_and_no_other() {
     let _watchdog = Watchdog::new();

@@ -72,6 +72,7 @@ fn main() {
         ("a_raised_limit_starts_a_thread_for_each_call", a_raised_limit_starts_a_thread_for_each_call),
         ("a_switch_hook_that_panics", a_switch_hook_that_panics),
         ("a_switch_hook_that_waits", a_switch_hook_that_waits),
+        ("a_switch_hook_that_only_tries", a_switch_hook_that_only_tries),
         ("a_switch_hook_that_starts_goroutines", a_switch_hook_that_starts_goroutines),
         ("a_switch_hook_that_calls_run", a_switch_hook_that_calls_run),
         ("a_forked_child_cannot_count_on_workers", a_forked_child_cannot_count_on_workers),
@@ -603,6 +604,25 @@ fn a_switch_hook_that_waits() {
         assert_eq!(output.status.signal(), Some(6), "{name}: {}", words(&output));
         assert!(words(&output).contains("fatal error: sudog: a switch hook must not wait"), "{}", words(&output));
     }
+}
+
+/// Calls that never wait may give way elsewhere, but not in a hook.
+fn a_switch_hook_that_only_tries() {
+    let output = in_a_child("a_switch_hook_that_only_tries", &[], || {
+        static FULL: std::sync::OnceLock<sudog::chan::Chan<()>> = std::sync::OnceLock::new();
+        FULL.get_or_init(|| sudog::chan::Chan::new(0));
+        fn tries() {
+            (0..100).for_each(|_| _ = FULL.get().unwrap().try_send(()));
+        }
+        add_switch_hooks(SwitchHooks { enter: |_| tries(), leave: |_| tries() }).unwrap();
+        run(|| {
+            let yields = || (0..1000).for_each(|_| gosched());
+            let other = spawn(yields);
+            yields();
+            other.join().unwrap();
+        });
+    });
+    assert!(output.status.success(), "{}", words(&output));
 }
 
 /// Each public way to start a goroutine, a task, or a call on another thread, and what the fatal error says.

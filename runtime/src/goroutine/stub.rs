@@ -121,7 +121,11 @@ pub fn active_set() -> *const () {
 }
 
 /// Sets the [`active_set`] of the calling thread, in a model. Else nothing.
-pub fn set_active_set(set: *const ()) {
+///
+/// # Safety
+///
+/// `set` is null, or points to a set of `sudog-csp` that is alive until the thread calls this again.
+pub unsafe fn set_active_set(set: *const ()) {
     #[cfg(sudog_loom)]
     crate::shim::model::set_active_set(set);
     #[cfg(not(sudog_loom))]

@@ -5,7 +5,7 @@
 //! | [`Bucket::join`]: steps 1 to 4 | it has a permit, or is queued and holds the lock |
 //! | unlocks and waits: a thread or a goroutine by `park`, a task by `poll_ready` | another G has unlinked and readied it |
 //! | [`wait_result`] | it has a permit; or a newcomer took it, and the waiter joins again, at the front |
-//! | [`Bucket::abandon`]: its future is dropped while it waits | it is in no queue, and the next waiter gets what it had been given |
+//! | [`Bucket::abandon`]: its future is dropped while it waits, or `stand_by` panics | it is in no queue, and the next waiter gets what it had been given |
 
 use std::pin::pin;
 
@@ -35,11 +35,13 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
         // SAFETY:
         // - it is in no queue: new, or unlinked by the waker that has just readied it;
         // - `sudog` lives on this stack frame, which is not left while `sudog` is queued: every way out below comes after
-        //   an unlinking;
+        //   an unlinking, also that of a panic of `stand_by`;
         // - only the bucket's queue and the cancel reach its links, both under the bucket's lock.
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
+        let guard = AbandonOnPanic { bucket, count, sudog: &sudog };
         let look = |parker: &Parker| stand_by(&|| parker.is_ready());
         let parked = sudog.g.park_standing_by(limit.deadline, || drop(queue), look);
+        std::mem::forget(guard);
         if sudog.g.leave_or_await(parked, || bucket.leave(&sudog)) == ParkResult::TimedOut {
             return Err(WaitError::TimedOut);
         }
@@ -47,6 +49,20 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
             return result;
         }
         order = Order::Lifo;
+    }
+}
+
+/// A waiter whose `stand_by`, which is the caller's code, may panic while the waiter is queued.
+struct AbandonOnPanic<'a, Q: BucketQueue> {
+    bucket: &'a Bucket<Q>,
+    count: &'a AtomicU32,
+    sudog: &'a Sudog,
+}
+
+impl<Q: BucketQueue> Drop for AbandonOnPanic<'_, Q> {
+    #[cold]
+    fn drop(&mut self) {
+        self.bucket.abandon(self.count, self.sudog);
     }
 }
 

@@ -16,7 +16,9 @@
 //! **No guard outlives its thread's registration.** A guard is a variable of an operation, so a guard that is open as a
 //! thread ends would be on the stack of a goroutine that the thread runs. A worker of the scheduler never ends; the
 //! thread of a bubble ends only if all its goroutines have ended; and a goroutine ends by leaving its frames. A goroutine
-//! that waits in `==` or `clone` for ever keeps its thread, and so the registration and what its guard protects.
+//! that waits in `==` or `clone` for ever keeps its thread, and so the registration and what its guard protects. What this
+//! does not exclude: a coroutine of another library that is suspended in `==` or `clone`, and whose thread ends before the
+//! coroutine goes on. `docs/goroutines.md`, "Soundness", names that case.
 //!
 //! **No destructor runs under a lock.** An owned guard has a lock, which is held as an object is retired or as the
 //! retired are published, never as the guard ends. The guard itself is one of those that a batch waits for: so the batch is

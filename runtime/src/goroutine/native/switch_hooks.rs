@@ -135,6 +135,12 @@ pub(crate) fn observes_stalls() -> bool {
     OBSERVERS.load(Ordering::Relaxed) & STALLS != 0
 }
 
+/// Whether the caller is in a hook.
+#[inline]
+pub(crate) fn is_in_hook() -> bool {
+    is_observed() && IN_HOOK.get()
+}
+
 /// Ends the process if the caller is in a hook. `deed` is what the caller is about to do.
 #[cold]
 fn forbid_in_hook(deed: &str) {

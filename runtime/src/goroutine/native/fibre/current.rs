@@ -56,8 +56,12 @@ pub fn active_set() -> *const () {
 }
 
 /// Sets the [`active_set`] of the calling goroutine, which must reset it to null before it ends. Does nothing on a thread.
+///
+/// # Safety
+///
+/// `set` is null, or points to a set of `sudog-csp` that is alive until the goroutine calls this again.
 #[inline]
-pub fn set_active_set(set: *const ()) {
+pub unsafe fn set_active_set(set: *const ()) {
     if let Some(fibre) = fibre() {
         fibre.active_set.set(set);
     }
@@ -297,7 +301,8 @@ pub(crate) fn safepoint_is_asked_for() -> bool {
 #[cold]
 #[inline(never)]
 fn look_at_clock(fibre: &Fibre) {
-    if fibre.worker.ask_clock() {
+    // A switch hook may call what is a safepoint, and must not switch.
+    if !switch_hooks::is_in_hook() && fibre.worker.ask_clock() {
         give_way();
     }
 }

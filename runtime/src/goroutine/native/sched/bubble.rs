@@ -35,9 +35,9 @@ use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current::FibreRef;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::run::as_main;
-use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::sched::{report, sysmon};
 use crate::goroutine::native::stack::overflow;
 use crate::goroutine::protocol::idle::Left;
 use crate::panics::drop_payload;
@@ -171,6 +171,7 @@ where
         *tells.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_rest);
         sema::semrelease(&tells.0, Waking::Normal);
     };
+    sysmon::start();
     let thread = thread::Builder::new().name("sudog-bubble".into()).spawn(|| live(main, tell));
     let thread = thread.unwrap_or_else(|error| panic!("synctest: no thread for the bubble: {error}"));
     sema::semacquire(&told.0);

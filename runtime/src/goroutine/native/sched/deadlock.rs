@@ -24,6 +24,11 @@ pub(crate) fn look(scheds: &[&'static Sched]) {
         if netpoll::is_awaited() || scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
             return;
         }
+        // Looked at after the threads were counted: an alarm may have been set since the first look, and its thread been
+        // counted before that thread exists. And a bubble may have ended, with its thread, since `scheds` was made.
+        if alarms::are_set() || !Sched::are_all(scheds) {
+            return;
+        }
         let list: String = scheds.iter().map(|sched| report::goroutines(sched)).collect();
         say(&if MAINS.running() == 0 && list.is_empty() {
             "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()

@@ -98,6 +98,12 @@ impl Sched {
         live().clone()
     }
 
+    /// Whether these are the schedulers that the watcher looks at.
+    pub(crate) fn are_all(scheds: &[&'static Self]) -> bool {
+        let live = live();
+        live.len() == scheds.len() && live.iter().zip(scheds).all(|(a, b)| ptr::eq(*a, *b))
+    }
+
     pub(crate) fn is_bubble(&self) -> bool {
         self.is_bubble
     }
@@ -173,7 +179,8 @@ impl Sched {
 
     #[inline]
     fn start_worker_if(&'static self, wanted: Wanted) {
-        if wanted == Wanted::AnotherWorker && self.idle.workers() < self.procs() {
+        // A bubble has one worker, and none once it has ended.
+        if wanted == Wanted::AnotherWorker && !self.is_bubble && self.idle.workers() < self.procs() {
             _ = self.start_worker();
         }
     }
