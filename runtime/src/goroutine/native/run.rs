@@ -14,6 +14,7 @@ use crate::shim::system::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
+use crate::box_if_large;
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -104,6 +105,7 @@ struct Frame<F, T> {
 }
 
 pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<job::Details>) -> T {
+    box_if_large!(main: F as dyn FnOnce() -> T + Send + '_ => run_with(main, details));
     if current::fibre().is_some() {
         return main();
     }
