@@ -415,7 +415,7 @@ mod models {
         each_site(test, &["idle.rs, list: fence", "idle.rs, wake: fence"], &[], || {
             explore(&[SLEEPS, SEEN], |world| {
                 let (idle, sleeper) = (Arc::new(Idle::new()), Arc::new(Sleeper::new()));
-                idle.join(false);
+                idle.join();
                 let pusher = {
                     let (idle, sleeper) = (idle.clone(), sleeper.clone());
                     spawn(&world, move |w| {
@@ -426,7 +426,7 @@ mod models {
                 while world.receive().is_empty() {
                     idle.prepare(&sleeper, false, true, false);
                     if world.inbox.is_empty() {
-                        idle.sleep(&sleeper, None, false);
+                        idle.sleep(&sleeper, None);
                     } else {
                         mark(SEEN);
                         idle.abort(&sleeper, false);
@@ -444,7 +444,7 @@ mod models {
         each_site(test, &["idle.rs, list: fence", "idle.rs, wake_one: fence"], &[], || {
             explore(&[SLEEPS, SEEN], |world| {
                 let idle = Arc::new(Idle::new());
-                idle.join(false);
+                idle.join();
                 let pusher = {
                     let idle = idle.clone();
                     spawn(&world, move |w| {
@@ -457,7 +457,7 @@ mod models {
                 while world.receive().is_empty() {
                     idle.prepare(&sleeper, false, true, searching);
                     let woken = if world.inbox.is_empty() {
-                        idle.sleep(&sleeper, None, false)
+                        idle.sleep(&sleeper, None)
                     } else {
                         mark(SEEN);
                         idle.abort(&sleeper, searching)
