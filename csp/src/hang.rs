@@ -62,18 +62,17 @@ pub(crate) unsafe fn hang(
 
 /// Waits until the waiter is in no list, and has been readied unless it has left by itself. Returns why it has left.
 fn park(channel: &Channel, waiter: &Waiter, g: &G, limit: &WaitLimit<'_>, listed: Listed<'_>) -> Option<Failed> {
-    if g.park_spinning(limit.deadline, || listed.unlock()) == ParkResult::Unparked {
-        return None;
+    // A partner or the end of the set may have taken the waiter, and then still uses this frame.
+    let leave = || {
+        // SAFETY: `waiter` is alive, and was put into this channel's list.
+        let left = unsafe { channel.leave(waiter) };
+        mark(if left { "a fibre leaves at its deadline" } else { "a fibre is met at its deadline" });
+        left
+    };
+    match g.park_queued_spinning(limit.deadline, || listed.unlock(), leave) {
+        ParkResult::Unparked => None,
+        ParkResult::TimedOut => Some(Failed::TimedOut),
     }
-    // SAFETY: `waiter` is alive, and was put into this channel's list.
-    if unsafe { channel.leave(waiter) } {
-        mark("a fibre leaves at its deadline");
-        return Some(Failed::TimedOut);
-    }
-    // A partner, the end of the set or a cancel has taken the waiter, and still uses this frame. Wait until it readies `g`.
-    mark("a fibre is met at its deadline");
-    g.park(None, || ());
-    None
 }
 
 /// [`park`], which a cancel ends too.
@@ -106,11 +105,10 @@ fn park_cancellable(
         return None;
     }
     // The lock is not held any more: the waiter may be taken while this looks at the deadline, and then waits again.
-    match g.park_spinning(limit.deadline, || ()) {
-        ParkResult::Unparked => {}
-        // SAFETY: `waiter` is alive, and was put into this channel's list.
-        ParkResult::TimedOut if unsafe { channel.leave(waiter) } => return Some(Failed::TimedOut),
-        ParkResult::TimedOut => _ = g.park(None, || ()),
+    // SAFETY: `waiter` is alive, and was put into this channel's list.
+    let leave = || unsafe { channel.leave(waiter) };
+    if g.park_queued_spinning(limit.deadline, || (), leave) == ParkResult::TimedOut {
+        return Some(Failed::TimedOut);
     }
     // Met; or reclaimed with the set; or out of the list by the cancel. A dead channel has no waiter with a limit.
     if waiter.place.get() == Place::Nowhere {
