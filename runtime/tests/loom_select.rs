@@ -376,7 +376,7 @@ fn a_select_that_is_dropped_as_the_channel_closes_loses_no_value() {
 #[test]
 fn a_select_that_is_dropped_has_sent_nothing_to_a_buffer() {
     const PLACE_GOES_ON: &str = "a place that is given up goes to the next sender";
-    explore(2, &[LEAVES, PLACE_GOES_ON, FIRST], |w| {
+    explore(3, &[LEAVES, PLACE_GOES_ON, FIRST], |w| {
         let (ch, never) = (Chan::new(1), Chan::<u32>::new(0));
         ch.send(w.value(8));
         let hasty = thread::spawn({
