@@ -616,7 +616,13 @@ fn a_switch_hook_that_only_tries() {
         }
         add_switch_hooks(SwitchHooks { enter: |_| tries(), leave: |_| tries() }).unwrap();
         run(|| {
-            let yields = || (0..1000).for_each(|_| gosched());
+            // Some ticks of the watcher, which asks for a safepoint at each.
+            let end = Instant::now() + Duration::from_millis(300);
+            let yields = move || {
+                while Instant::now() < end {
+                    gosched();
+                }
+            };
             let other = spawn(yields);
             yields();
             other.join().unwrap();
