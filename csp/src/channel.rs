@@ -272,7 +272,7 @@ impl Partner {
     ///
     /// # Safety
     ///
-    /// This is the only call for this partner, and nothing of the partner is used after.
+    /// The caller calls this once for a partner, and uses nothing of the partner after.
     pub(crate) unsafe fn wake(self, first: bool) {
         // SAFETY: the partner waits for this call, so its waiter is alive; and nothing writes to `g`.
         let g = unsafe { (*self.0.as_ptr()).g };

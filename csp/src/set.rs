@@ -350,7 +350,7 @@ impl fmt::Debug for ActiveSet {
     }
 }
 
-/// For the models, which have threads for fibres.
+/// Functions for the models, whose fibres are threads.
 #[cfg(sudog_loom)]
 #[doc(hidden)]
 impl ActiveSet {

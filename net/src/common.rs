@@ -17,7 +17,7 @@ macro_rules! socket {
             /// Lends the socket of `std`'s, for what takes no time: options. It does not block: a read or a write in here
             /// may fail with `WouldBlock`. It is not closed meanwhile.
             ///
-            /// It must stay so: a clone (`try_clone`) shares the mode with this socket. If a clone is set to blocking, or
+            /// The socket must stay non-blocking: a clone (`try_clone`) shares the mode with this socket. If a clone is set to blocking, or
             /// `f` sets the socket, each later call on this socket that has to wait blocks its worker, and with it all
             /// goroutines that have started there.
             ///

@@ -131,7 +131,7 @@ impl<T> Core<T> {
 
     /// # Safety
     ///
-    /// As for `hand_over`.
+    /// The contract of `hand_over`.
     #[inline]
     unsafe fn hand_over_some(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
         let peer = locked.dequeue(Dir::Recv, Outcome::Done)?;
@@ -183,7 +183,7 @@ impl<T> Core<T> {
     ///
     /// # Safety
     ///
-    /// As for `take`.
+    /// The contract of `take`.
     #[cold]
     #[inline(never)]
     unsafe fn take_at_the_end(&self, locked: &mut Locked<'_>, to: *mut T) -> Take {

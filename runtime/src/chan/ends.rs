@@ -305,7 +305,7 @@ macro_rules! end {
                 self.len() >= self.capacity()
             }
 
-            /// How many wait here to send or to reserve, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and diagnostics: the answer is
             /// old when it arrives.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {

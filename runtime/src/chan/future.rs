@@ -332,10 +332,10 @@ impl<T> Receiving<T> {
 
 /// Sends: made by [`Chan::send_async`](super::Chan::send_async) and its like.
 ///
-/// It does nothing before it is first polled; then it sends, or joins the queue. It may be dropped at any time, and its value
-/// is dropped with it. That may take as long as a receive that is under way on another thread.
+/// The future does nothing before its first poll, which sends, or joins the queue. A future may be dropped at any time, and the
+/// value is dropped with the future. That may take as long as a receive that is under way on another thread.
 ///
-/// If it is dropped before it was ready, then a channel with a buffer has not been sent the value. Without a buffer a
+/// If the future is dropped before it was ready, a channel with a buffer has not been sent the value. Without a buffer a
 /// receiver may have taken the value while the future waited to be polled: where that matters, as in a loop that sends
 /// again, reserve a place first ([`Sender::reserve_async`](super::Sender::reserve_async)).
 ///
@@ -359,11 +359,11 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
         Self { port, wait: TaskWaiter::new(), slot: Slot::new(value), _pinned: PhantomPinned }
     }
 
-    /// It has been readied: sends the value, if it has been given a place. The slot learns whether the value is gone.
+    /// Sends the value, once the future has been readied, if the future has been given a place. The slot learns whether the value is gone.
     ///
     /// # Safety
     ///
-    /// It has been queued in this channel, and readied. This is called once.
+    /// The waiter has been queued in this channel, and readied. This is called once.
     unsafe fn settle(&self, core: &Core<P::Item>) {
         self.wait.stage.set(Stage::Over);
         // SAFETY: queued.

@@ -99,7 +99,7 @@ impl<T> WeakChan<T> {
         self.0.upgrade().map(|core| Chan(Some(core)))
     }
 
-    /// Whether the last handle has been dropped; what the channel keeps may not have been dropped yet.
+    /// Returns whether the last handle has been dropped; what the channel keeps may not have been dropped yet.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
@@ -478,7 +478,7 @@ macro_rules! methods {
                 self.len() >= self.capacity()
             }
 
-            /// How many wait here to send or to reserve, a select once for each of its cases. For tests and diagnostics: the answer is
+            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and diagnostics: the answer is
             /// old when it arrives.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {

@@ -93,7 +93,7 @@ impl<P: SendPort> fmt::Debug for Permit<'_, P> {
 
 /// Reserves a place: made by [`Sender::reserve_async`](super::Sender::reserve_async) and its like.
 ///
-/// It does nothing before it is first polled; then it takes a place, or joins the queue of senders. It may be dropped at any
+/// The future does nothing before its first poll, which takes a place, or joins the queue of senders. A future may be dropped at any
 /// time; a place that it has been given goes to the next sender. Once it has been polled it must be polled again when its waker is
 /// woken, or dropped.
 #[must_use = "a future does nothing unless polled"]

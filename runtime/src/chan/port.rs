@@ -9,7 +9,7 @@ mod sealed {
 }
 pub(super) use sealed::Sealed;
 
-/// What can stand in `recv(..)` of a [`select!`](crate::select): a handle that receives ([`RecvPort`]), a
+/// An operand of `recv(..)` in a [`select!`](crate::select): a handle that receives ([`RecvPort`]), a
 /// [`Timer`](crate::goroutine::Timer) or a [`Ticker`](crate::goroutine::Ticker), a reference to one, or an `Option` of one.
 /// `None` is as a nil channel: never ready.
 ///
@@ -46,7 +46,7 @@ pub(super) use sealed::Sealed;
     note = "of a context use `ctx.done_chan()`, of an `Arc` or a `Box` what it points to: `recv(*timer)`, of a future `future(..)`"
 )]
 pub trait RecvArm: Sealed {
-    /// What the pattern of the arm is given.
+    /// The value that the pattern of the arm gets.
     type Received;
 
     #[doc(hidden)]

@@ -344,13 +344,13 @@ impl<'a> Locked<'a> {
         Some(waiter.slot)
     }
 
-    /// Whether there is room for a value whose send reserved nothing.
+    /// Returns whether there is room for a value whose send reserved nothing.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.state().len() < self.raw.limit.get()
     }
 
-    /// Whether a place can be reserved. A channel without capacity has one.
+    /// Returns whether a place can be reserved. A channel without capacity has one.
     pub(super) fn has_place(&self) -> bool {
         self.state().len() + self.raw.reserved.get() < self.raw.capacity.max(1)
     }
@@ -400,7 +400,7 @@ impl Peer {
         unsafe { (*self.0.as_ptr()).slot }
     }
 
-    /// Whether what this peer is given stays the channel's until the peer is polled.
+    /// Returns whether the channel keeps the value of this peer until the peer is polled.
     pub(super) fn is_task(self) -> bool {
         // SAFETY: it waits for `wake`, so it is alive; and nothing writes to this field.
         unsafe { (*self.0.as_ptr()).is_task() }
@@ -431,7 +431,7 @@ impl Peer {
 ///
 /// # Safety
 ///
-/// As for [`Peer::wake`], of each.
+/// The contract of [`Peer::wake`], for each peer.
 pub(super) unsafe fn wake_all(peers: [Option<Peer>; 2]) {
     // SAFETY: each peer is alive until it is readied, and this is its only `ready`, by the contract.
     let wakers = peers.map(|peer| peer.and_then(|peer| unsafe { crate::G::mark_ready(peer.g()) }));

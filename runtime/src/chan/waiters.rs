@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     Closed,
 }
 
-/// What a waiter waits for, and which queue it is in.
+/// The direction of a waiter, which names the waiter's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dir {
     /// A send, whose value a receiver may take.
@@ -199,7 +199,7 @@ impl WaitQueue {
     ///
     /// # Safety
     ///
-    /// As for `push`.
+    /// The contract of `push`.
     pub(super) unsafe fn insert(&self, waiter: &Waiter) {
         let mut before = self.last.get();
         let mut after = None;

@@ -73,7 +73,7 @@ pub(crate) fn safepoint_is_asked_for() -> bool {
 pub struct Coop;
 
 impl Coop {
-    /// For a new future.
+    /// Returns the mark of a new future.
     #[must_use]
     pub const fn new() -> Self {
         Self

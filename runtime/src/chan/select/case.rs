@@ -31,7 +31,7 @@ pub(in crate::chan) trait Channel {
 
     /// # Safety
     ///
-    /// As for [`Core::receive_held`].
+    /// The contract of [`Core::receive_held`].
     unsafe fn receive_held(&self, locked: &mut Locked<'_>, waiter: &Waiter, to: *mut ()) -> Take;
 
     /// # Safety
@@ -41,7 +41,7 @@ pub(in crate::chan) trait Channel {
 
     /// # Safety
     ///
-    /// As for [`Core::send_reserved`].
+    /// The contract of [`Core::send_reserved`].
     unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const ()) -> (Offer, Option<Peer>);
 
     fn give_up_place(&self);
@@ -203,7 +203,7 @@ impl CaseRef<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`CaseRef::settle`]. The waiter is not used after this.
+    /// The contract of [`CaseRef::settle`]. The waiter is not used after this.
     pub(super) unsafe fn undo(&self, waiter: &Waiter) {
         let channel = self.channel.expect("it was queued");
         let done = || waiter.outcome.get() == Outcome::Done;
@@ -352,10 +352,10 @@ impl<F: Future> FutureCase<F> {
 pub trait Case {
     type Output;
 
-    /// Whether it is a future, in a task.
+    /// Returns whether the case is a future, in a task.
     const IS_FUTURE: bool = false;
 
-    /// Whether it is a future that needs a waker in a goroutine, too: not a timer.
+    /// Returns whether the case is a future that needs a waker in a goroutine, too: not a timer.
     const HAS_WAKER: bool = Self::IS_FUTURE;
 
     /// Itself, for as long as it is not moved.
@@ -475,10 +475,10 @@ pub trait CaseList {
     /// How many.
     const LEN: usize;
 
-    /// Whether there is a future among them, in a task.
+    /// Returns whether a case is a future, in a task.
     const FUTURES: bool;
 
-    /// Whether there is a future among them that needs a waker in a goroutine, too: not a timer.
+    /// Returns whether a case is a future that needs a waker in a goroutine, too: not a timer.
     const WAKERS: bool;
 
     /// What the chosen one has come to.

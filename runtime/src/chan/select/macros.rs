@@ -157,7 +157,7 @@ macro_rules! __select_arm {
     };
 }
 
-/// What is no arm.
+/// The error of an arm that no macro rule accepts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_error {
@@ -245,7 +245,7 @@ macro_rules! __select_list {
     };
 }
 
-/// One case, by its kind.
+/// The case of an arm.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_case {
@@ -294,7 +294,7 @@ macro_rules! __select_match {
     };
 }
 
-/// What a case gives to its arm.
+/// The value that a case gives to its arm.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_pattern {
@@ -306,7 +306,7 @@ macro_rules! __select_pattern {
     };
 }
 
-/// What an arm does.
+/// The body of an arm.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_body {

@@ -85,7 +85,7 @@ impl<'s> Order<'s> {
         Self { polls: &[0], locks: &[0], what: Some(what) }
     }
 
-    /// With a word for the deadlock report.
+    /// Returns the same order, with a name of the wait for the deadlock report.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     pub(super) fn called(self, what: &'static str) -> Self {
         Self { what: Some(what), ..self }

@@ -27,7 +27,7 @@ use crate::{G, Instant, goroutine};
 #[derive(Clone, Copy)]
 pub struct TimerRef<'a> {
     pub(in crate::chan) times: &'a Times,
-    /// Where the time goes that is received.
+    /// The place for the time that is received.
     pub(in crate::chan) received: &'a Cell<Option<Instant>>,
 }
 

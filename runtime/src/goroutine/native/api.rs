@@ -180,7 +180,7 @@ pub fn goexit() -> ! {
 /// Returns the number and the name of the calling goroutine, as reports print them: `17 "worker"`. `None` on a thread
 /// that runs no goroutine. While a worker polls an async task, the number is that of the poll.
 ///
-/// For a panic hook: `std`'s hook knows threads only, and names the worker's, perhaps `main`.
+/// Panic hooks may print this: `std`'s hook knows threads only, and names the worker's thread, perhaps `main`.
 ///
 /// # Examples
 ///

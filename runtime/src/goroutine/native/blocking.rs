@@ -32,7 +32,7 @@ struct Call {
     /// A `Frame<F, T>` on that goroutine's stack.
     frame: *mut (),
     run: unsafe fn(*mut ()),
-    /// Where the goroutine waits, in its frame.
+    /// The semaphore at which the goroutine waits, in the goroutine's frame.
     done: *const AtomicU32,
     sched: &'static Sched,
 }
@@ -99,7 +99,7 @@ pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     BLOCKING.call(f)
 }
 
-/// How many calls of [`blocking`] may run at a time, each on a thread; returns what it was, 512 at first. Go's
+/// Sets how many calls of [`blocking`] may run at a time, each on a thread, and returns the former number, 512 at first. Go's
 /// `debug.SetMaxThreads`, but that more calls wait, where Go ends the process.
 ///
 /// If all threads are taken and a call has to wait, a line on standard error says so, once for each limit: in builds with

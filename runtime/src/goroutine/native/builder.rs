@@ -186,7 +186,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
     }
 }
 
-/// Where a goroutine starts.
+/// The place at which a goroutine starts.
 enum Place {
     Any,
     /// At the end of this worker's run queue.

@@ -39,7 +39,7 @@ pub struct Coop {
 }
 
 impl Coop {
-    /// For a new future.
+    /// Returns the mark of a new future.
     #[must_use]
     pub const fn new() -> Self {
         Self { was_refused: AtomicBool::new(false) }

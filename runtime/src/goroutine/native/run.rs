@@ -67,7 +67,7 @@ pub fn run<T: Send>(main: impl FnOnce() -> T + Send) -> T {
     run_with(main, Box::default())
 }
 
-/// What the main thread of a process has as a rule: programs were written for that size.
+/// The stack size that the main thread of a process has as a rule: programs were written for that size.
 const MAIN_STACK: usize = 8 << 20;
 
 /// Numbers of main goroutines: the deadlock report's.
@@ -96,7 +96,7 @@ impl Mains {
     }
 }
 
-/// What the caller of `run` shares with the main goroutine.
+/// The state that the caller of `run` shares with the main goroutine.
 struct Frame<F, T> {
     main: Option<F>,
     result: Option<thread::Result<T>>,

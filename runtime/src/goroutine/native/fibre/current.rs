@@ -292,7 +292,7 @@ pub(crate) fn safepoint() {
     }
 }
 
-/// Whether the watcher has asked for a [`safepoint`]. For calls that are too frequent to be counted.
+/// Returns whether the watcher has asked for a [`safepoint`]. Serves calls that are too frequent to be counted.
 #[inline(always)]
 pub(crate) fn safepoint_is_asked_for() -> bool {
     fibre().is_some_and(|fibre| fibre.worker.is_asked())

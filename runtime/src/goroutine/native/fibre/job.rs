@@ -64,7 +64,7 @@ const fn is_inline<F>() -> bool {
     size_of::<F>() <= WORDS * size_of::<usize>() && align_of::<F>() <= align_of::<usize>()
 }
 
-/// Whether a closure or future is too large to be moved on a goroutine's stack: see [`box_if_large!`](crate::box_if_large).
+/// Returns whether a closure or future is too large to be moved on a goroutine's stack: see [`box_if_large!`](crate::box_if_large).
 #[must_use]
 pub const fn is_large<F>() -> bool {
     size_of::<F>() > 1024

@@ -67,7 +67,7 @@ pub(crate) struct Fibre {
     /// Among all fibres of its worker.
     pub(crate) older: Cell<Option<&'static Fibre>>,
     pub(crate) younger: Cell<Option<&'static Fibre>>,
-    /// Where the caller of `run` waits, once the main goroutine on this fibre has its result: see `run`.
+    /// The semaphore of the caller of `run`, once the main goroutine on this fibre has its result: see `run`.
     pub(crate) caller: Cell<Option<NonNull<AtomicU32>>>,
     pub(crate) extent: Extent,
     pub(crate) state: Cell<State>,

@@ -143,7 +143,7 @@ impl Drop for Bubble {
 
 // ---- a bubble's life ----------------------------------------------------------------------------------------------
 
-/// What is left of a bubble at rest.
+/// The result of a bubble at rest, and a list of the goroutines that are left.
 pub(crate) struct AtRest<T> {
     /// The result of the main goroutine. None: that goroutine waits.
     pub(crate) result: Option<thread::Result<T>>,

@@ -48,7 +48,7 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     }
 }
 
-/// Whether the process has no thread but workers, callers of `run`, the watcher, and idle threads for blocking calls and
+/// Returns whether the process has no thread but workers, callers of `run`, the watcher, and idle threads for blocking calls and
 /// for alarms.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     #[cfg(not(sudog_sim))]
