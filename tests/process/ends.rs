@@ -110,6 +110,11 @@ fn many_runs() {
         for round in 0..runs {
             let sum = run(|| spawn(move || round).join().unwrap() + 1);
             assert_eq!(sum, round + 1);
+            // As in Go, a goroutine that has been joined may still be on its way out.
+            while num_goroutine() > 0 {
+                thread::yield_now();
+            }
+            run(|| ());
             assert_eq!(num_goroutine(), 0, "the main goroutine is counted off before `run` returns");
         }
     };

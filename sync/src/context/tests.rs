@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Poll, Waker};
 use std::thread;
 
-use sudog_runtime::goroutine::{num_goroutine, run};
+use sudog_runtime::goroutine::{num_goroutine, synctest};
 
 use super::*;
 
@@ -96,7 +96,8 @@ fn cancel_removes() {
 #[test]
 fn custom_context_goroutines() {
     static KEY: Key<()> = Key::new("key");
-    run(|| {
+    // A bubble counts its own goroutines, and not those of other tests.
+    synctest::test(|| {
         let (ctx1, cancel1) = with_cancel(&background());
         let ctx2 = with_value(&ctx1, &KEY, ());
         let (ctx3, _cancel3) = with_cancel(&ctx2);
