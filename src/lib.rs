@@ -86,6 +86,7 @@ pub mod runtime {
     pub use sudog_runtime::goroutine::{
         Entering, Goexit, Leaving, StackSizeIsFixed, SwitchHooks, TooManySwitchHooks, add_switch_hooks,
         current_goroutine, goexit, gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs, set_stack_size,
+        together,
     };
     pub use sudog_runtime::sema;
 }

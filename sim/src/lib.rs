@@ -43,6 +43,13 @@ pub fn processors() -> Option<usize> {
     machine::processors()
 }
 
+/// Returns the number of the processor that runs this simulated thread; `None` outside a simulation. If schedules are
+/// explored, threads are of two processors in turn.
+#[must_use]
+pub fn processor() -> Option<usize> {
+    machine::processor()
+}
+
 /// The number of this simulated thread.
 #[must_use]
 pub fn thread_id() -> usize {

@@ -17,6 +17,7 @@ mod sync;
 mod synctest;
 mod tasks;
 mod time;
+mod together;
 mod user_code;
 mod waiting_array;
 mod yields;

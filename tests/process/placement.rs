@@ -7,6 +7,7 @@
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::collections::HashMap;
+use std::panic::{self, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
@@ -14,7 +15,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
-use sudog::runtime::set_max_procs;
+use sudog::runtime::{set_max_procs, together};
 use sudog::sync::WaitGroup;
 use sudog::time::sleep;
 use sudog::{go, run};
@@ -169,6 +170,18 @@ fn the_first_family_is_spread() {
 #[test]
 fn a_pair_is_not_spread() {
     never(|| family(2));
+}
+
+/// A family that is started under `together` stays, also when the call has unwound before; the next one is spread.
+#[test]
+fn a_family_that_stays_together_is_not_spread() {
+    never(|| together(|| family(8)));
+    let attempt = || {
+        let panics = catch_unwind(|| together(|| panic::resume_unwind(Box::new(()))));
+        assert!(panics.is_err());
+        family(8)
+    };
+    again_and_again(2, attempt, |places, spread| Some(spread >= 3 && is_fair(&places, 2, 3)));
 }
 
 /// Goroutines that block are no family if they are readied in between: they talk to each other.

@@ -58,9 +58,10 @@
 //! `SUDOG_MAXPROCS`: how many workers, as [`set_max_procs`]. The default is the number of processors, or what the
 //! cgroup's quota leaves of them; but two at least where there are two. Any other value than a positive number ends the process.
 //!
-//! `SUDOG_STALLS`, if it is set and not `0`, and in builds with debug assertions unless it is `0`: a goroutine that runs
-//! for 100 ms without giving way, while others of its worker wait, is reported on standard error, with its name, the code
-//! that started it, and its stack at its next call; and so is a [`blocking`](fn@blocking) call that waits for a thread.
+//! `SUDOG_STALLS`: `1` reports on standard error a goroutine that runs for 100 ms without giving way, while others of its
+//! worker wait, with its name, the code that started it, and its stack at its next call; and a [`blocking`](fn@blocking)
+//! call that waits for a thread. `20ms` reports goroutines after that time, which the watcher sees to 10 ms. `0` reports
+//! nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in others.
 //!
 //! # What goroutines of one worker share
 //!

@@ -21,6 +21,11 @@ pub fn num_cpus() -> u32 {
     sudog_sim::processors().map_or(1, |n| n as u32)
 }
 
+/// The number of the processor that runs the calling thread; `None` outside a simulation.
+pub fn processor() -> Option<u32> {
+    sudog_sim::processor().map(|n| n as u32)
+}
+
 /// The processor time of a thread, which the machine does not tell.
 pub struct ThreadClock;
 

@@ -505,6 +505,17 @@ pub(crate) fn processors() -> Option<usize> {
     })
 }
 
+/// The processor that runs this thread. If schedules are explored, threads are of two processors in turn.
+#[must_use]
+pub(crate) fn processor() -> Option<usize> {
+    is_simulated().then(|| {
+        with(|machine| match &machine.mode {
+            Mode::Timed(timed) => timed.processor(),
+            Mode::Explored(_) => machine.current % 2,
+        })
+    })
+}
+
 /// The socket of the processor that runs this thread. If schedules are explored, threads are of two sockets in turn.
 #[must_use]
 pub fn socket() -> usize {

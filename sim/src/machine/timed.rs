@@ -111,6 +111,10 @@ impl Timed {
         self.cpus.len()
     }
 
+    pub(crate) fn processor(&self) -> usize {
+        self.cpu
+    }
+
     pub(crate) fn socket(&self) -> usize {
         self.preset.socket(self.preset.core(self.cpu))
     }

@@ -5,7 +5,7 @@ use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Placement};
 use crate::goroutine::native::exit::Goexit;
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
+use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched, Searches};
 use crate::goroutine::native::stack;
 
 /// Runs `f` as a goroutine: Go's `go` statement.
@@ -211,6 +211,13 @@ pub fn current_goroutine() -> Option<String> {
 #[must_use]
 pub fn num_goroutine() -> usize {
     Sched::here().live()
+}
+
+/// Returns what the idle workers have done. For tests of this project.
+#[doc(hidden)]
+#[must_use]
+pub fn searches() -> Searches {
+    Sched::here().searches()
 }
 
 /// Returns how many workers run goroutines at a time, at most: 1 in a bubble of

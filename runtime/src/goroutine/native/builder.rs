@@ -18,7 +18,7 @@ use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::{fork, run, stack};
+use crate::goroutine::native::{fork, run, stack, together};
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 use crate::sema::{self, WaitError, WaitLimit, Wake};
@@ -48,7 +48,8 @@ pub struct Builder {
 ///
 /// # Examples
 ///
-/// Two that talk to each other a lot are better off on one worker.
+/// Two that talk to each other a lot are better off on one worker. (For more than two:
+/// [`together`](fn@crate::goroutine::together).)
 ///
 /// ```
 /// use std::thread::current;
@@ -62,7 +63,7 @@ pub struct Builder {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Whichever has time for it.
+    /// Whichever has time for it; the caller's under [`together`](fn@crate::goroutine::together).
     #[default]
     Any,
     /// The one that the caller runs on. For a caller that is no goroutine: any.
@@ -175,7 +176,7 @@ impl std::fmt::Debug for Builder {
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
     box_if_large!(f: F as dyn FnOnce() + Send => start(f, details, placement));
     match (placement, current::worker()) {
-        (Placement::Any, Some(worker)) => {
+        (Placement::Any, Some(worker)) if !together::is_here() => {
             worker.count_made();
             worker.submit(job::pack(f, details, Some(worker)));
         }
@@ -206,6 +207,7 @@ impl Place {
     fn of(placement: Placement) -> Self {
         match (placement, current::worker()) {
             (Placement::Here, Some(worker)) => Self::Here(worker),
+            (Placement::Any, Some(worker)) if together::is_here() => Self::Here(worker),
             (Placement::First, Some(worker)) => Self::First(worker),
             (Placement::Worker(index), _) => {
                 let sched = Sched::here();
@@ -228,9 +230,9 @@ fn start_at(work: Work, place: Place) {
     match place {
         Place::Any => sched.submit(work),
         // With a stack, work is its worker's.
-        Place::Here(worker) => worker.start_on(work),
+        Place::Here(worker) => worker.start_on(work, false).together.set(together::is_here()),
         Place::First(worker) => {
-            worker.start_first(work);
+            worker.start_on(work, true).together.set(together::is_here());
             current::give_way();
         }
         Place::There(worker) => sched.place(worker, work),

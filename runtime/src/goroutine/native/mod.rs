@@ -27,6 +27,7 @@ mod switch_hooks;
 pub mod synctest;
 mod task;
 mod time;
+mod together;
 #[cfg(feature = "tracing")]
 mod tracing;
 
@@ -46,12 +47,15 @@ pub(crate) use task::block_on_what;
 pub use task::{block_on, block_on_limited, go_async, spawn_async};
 pub(crate) use time::Times;
 pub use time::{AfterFunc, SleepAsync, Ticker, Timer, TimerFuture, after, after_func, now, sleep, sleep_async, tick};
+pub use together::together;
 #[cfg(feature = "tracing")]
 pub use tracing::PerGoroutine;
 
 // For the crates of this project.
 #[doc(hidden)]
 pub use alarm::deferred::{Alarm, alarm};
+#[doc(hidden)]
+pub use api::searches;
 #[doc(hidden)]
 pub use coop::Coop;
 #[doc(hidden)]
@@ -62,6 +66,8 @@ pub use fibre::job::is_large;
 pub use fork::{forbid_in_child, mark_children};
 #[doc(hidden)]
 pub use netpoll::{NetPoller, NetWait, set_net_poller};
+#[doc(hidden)]
+pub use sched::scheduler::Searches;
 #[doc(hidden)]
 pub use sched::spread::spread_so_far;
 

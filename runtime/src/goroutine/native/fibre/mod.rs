@@ -87,6 +87,8 @@ pub(crate) struct Fibre {
     pub(crate) fresh: Cell<bool>,
     /// Its switches are observed, as they were when its goroutine began: see `switch_hooks`.
     pub(crate) observed: Cell<bool>,
+    /// Goroutines that its goroutine starts stay on its worker: see `together`.
+    pub(crate) together: Cell<bool>,
     timer: Cell<u32>,
     /// What to run when it is resumed as a spare one. None: end.
     pub(crate) work: Cell<Option<Work>>,
@@ -174,6 +176,7 @@ impl Fibre {
             used: Cell::new(false),
             fresh: Cell::new(false),
             observed: Cell::new(false),
+            together: Cell::new(false),
             budget: Cell::new(Budget::Unlimited),
             timer: Cell::new(NONE),
             work: Cell::new(None),

@@ -207,7 +207,7 @@ where
         HERE.with(|here| here.main_has_ended.set(true));
     };
     worker.count_made();
-    worker.start_on(job::pack(main, Some(as_main(Box::default())), Some(worker)));
+    worker.start_on(job::pack(main, Some(as_main(Box::default())), Some(worker)), false);
     worker.run();
 
     let mut left = report::goroutines(sched);

@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod deadlock;
 pub(crate) mod ids;
 pub(crate) mod preempt;
+pub(crate) mod processor;
 pub(crate) mod procs;
 pub(crate) mod report;
 pub(crate) mod scheduler;

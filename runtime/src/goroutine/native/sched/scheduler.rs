@@ -36,6 +36,16 @@ pub(crate) struct Sched {
     ended: AtomicU64,
 }
 
+/// Numbers of what idle workers have done since the process began. For tests.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Searches {
+    /// Searches that found no work until their time was over.
+    pub vain: u64,
+    /// Yields of the processor to another worker.
+    pub yields: u64,
+}
+
 static PROCESS: Sched = Sched::new(false);
 /// The schedulers that the watcher looks at: that of the process, and those of bubbles under way.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
@@ -281,6 +291,12 @@ impl Sched {
         let made = self.workers().map(|w| w.made.load(Ordering::Acquire)).sum::<u64>();
         let made = made + self.made.load(Ordering::Acquire);
         made.saturating_sub(ended) as usize
+    }
+
+    /// The searches of all workers.
+    pub(crate) fn searches(&self) -> Searches {
+        let sum = |number: fn(&Worker) -> &AtomicU64| self.workers().map(|w| number(w).load(Ordering::Relaxed)).sum();
+        Searches { vain: sum(|worker| &worker.vain_searches), yields: sum(|worker| &worker.yields) }
     }
 
     #[inline]

@@ -2,12 +2,12 @@
 //!
 //! | report | when | by |
 //! |---|---|---|
-//! | a goroutine holds its worker | it has run for [`LONG`] without a switch, and another goroutine could run there | the watcher |
+//! | a goroutine holds its worker | it has run for 100 ms without a switch, and another goroutine could run there | the watcher |
 //! | its stack | at its next call into the runtime after that | itself |
 //! | all threads for blocking calls are taken | a call has to wait for one | its caller |
 //!
-//! They are made in builds with debug assertions, unless `SUDOG_STALLS` is `0`; and in all builds if it is set to anything
-//! else. They are lines on standard error. A goroutine is reported once for each stall, and what was started by the same
+//! They are made in builds with debug assertions, unless `SUDOG_STALLS` is `0`; and in all builds if that variable is set to
+//! anything else. `SUDOG_STALLS=20ms` sets the time of the first row. They are lines on standard error. A goroutine is reported once for each stall, and what was started by the same
 //! code once in [`SELDOM`].
 //!
 //! The stack is that of the next call, not of the moment: to walk a running stack the watcher would have to interrupt the
@@ -18,17 +18,18 @@ use crate::shim::system::atomic::{AtomicBool, Ordering};
 use crate::shim::system::{Mutex, MutexGuard, OnceLock};
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::fatal::say;
+use crate::fatal::{fatal, say};
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 
 const VARIABLE: &str = "SUDOG_STALLS";
-/// For how long a goroutine may run without a switch while others wait.
+/// For how long a goroutine may run without a switch while others wait, unless the variable says.
 const LONG: Duration = Duration::from_millis(100);
 /// How often what one piece of code has started is reported.
 const SELDOM: Duration = Duration::from_secs(10);
@@ -67,13 +68,33 @@ impl Stall {
     }
 }
 
-/// Whether reports are made. Asked once.
+/// Whether reports are made.
 pub(crate) fn is_reported() -> bool {
-    static REPORTED: OnceLock<bool> = OnceLock::new();
-    *REPORTED.get_or_init(|| match std::env::var_os(VARIABLE) {
-        Some(value) => value != "0" && !value.is_empty(),
-        None => cfg!(debug_assertions),
+    threshold().is_some()
+}
+
+/// For how long a goroutine may run without a switch while others wait; `None`: no reports are made. Asked once.
+fn threshold() -> Option<Duration> {
+    static THRESHOLD: OnceLock<Option<Duration>> = OnceLock::new();
+    *THRESHOLD.get_or_init(|| match std::env::var_os(VARIABLE) {
+        Some(value) => parse(&value).unwrap_or_else(|| {
+            fatal(&format!("{VARIABLE} is {value:?}: it must be 0, 1, or a number of milliseconds such as 20ms"))
+        }),
+        None => cfg!(debug_assertions).then_some(LONG),
     })
+}
+
+/// `None`: the value means nothing.
+#[allow(clippy::option_option)]
+fn parse(value: &OsStr) -> Option<Option<Duration>> {
+    match value.to_str()? {
+        "" | "0" => Some(None),
+        "1" => Some(Some(LONG)),
+        time => {
+            let number = time.strip_suffix("ms").filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))?;
+            Some(Some(Duration::from_millis(number.parse().ok()?)))
+        }
+    }
 }
 
 /// Before the first worker runs.
@@ -133,15 +154,16 @@ impl Reports {
     /// Looks at a worker that has made no choice for some time.
     pub(crate) fn look(&mut self, worker: &Worker, turn: &mut Turn, now: Instant) {
         let held = now - turn.since;
-        if turn.is_reported || held < LONG || !switch_hooks::observes_stalls() {
+        if turn.is_reported || !switch_hooks::observes_stalls() {
             return;
         }
+        let Some(long) = threshold().filter(|&long| held >= long) else { return };
         let text = {
             let running = worker.stall.running();
             let Some(running) = &*running else { return };
             let waits = worker.stall.queued.load(Ordering::Relaxed)
                 || worker.has_shared_work()
-                || running.timer.is_some_and(|timer| timer + LONG <= now);
+                || running.timer.is_some_and(|timer| timer + long <= now);
             if !waits {
                 return;
             }
@@ -167,7 +189,7 @@ impl Running {
         _ = write!(
             text,
             " has run for {} ms without giving way, and others of its worker wait\n    started as {origin}\n    \
-             see compute, blocking, gosched\n",
+             wrap what computes there into sudog::compute(|| ..), what blocks into sudog::blocking(|| ..)\n",
             held.as_millis()
         );
         text
@@ -181,5 +203,26 @@ pub(crate) fn all_threads_are_taken(limit: usize) {
         say(&format!(
             "sudog: all {limit} threads for blocking calls are taken, and a call waits; see set_max_blocking\n"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable() {
+        for (text, threshold) in [
+            ("", None),
+            ("0", None),
+            ("1", Some(LONG)),
+            ("0ms", Some(Duration::ZERO)),
+            ("20ms", Some(Duration::from_millis(20))),
+        ] {
+            assert_eq!(parse(OsStr::new(text)), Some(threshold), "{text:?}");
+        }
+        for text in ["yes", "20", "ms", "-1ms", "+1ms", "1s", "1.5ms", " 1ms", "99999999999999999999ms"] {
+            assert_eq!(parse(OsStr::new(text)), None, "{text:?}");
+        }
     }
 }

@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use crate::goroutine::native::fork;
 use crate::goroutine::native::netpoll;
-use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Worker};
+use crate::goroutine::native::sched::processor::Advice;
+use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Worker, count};
 use crate::goroutine::native::sched::{bubble, sysmon};
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
@@ -123,12 +124,22 @@ impl Worker {
                 Some(Found::Nothing) | None => {}
             }
             if now.saturating_duration_since(begun) >= spin {
+                count(&self.vain_searches);
                 break;
             }
-            for _ in 0..8 {
-                shim::pause();
+            match self.is_processor_wanted(now) {
+                Advice::Search => {
+                    for _ in 0..8 {
+                        shim::pause();
+                    }
+                    now = system::now();
+                }
+                Advice::Yield => {
+                    count(&self.yields);
+                    now = self.own.courtesy.yield_processor(now);
+                }
+                Advice::Sleep => break,
             }
-            now = system::now();
         }
 
         self.trim(now);
@@ -158,9 +169,17 @@ impl Worker {
         } else {
             sched.idle.sleep(&self.sleeper, deadline)
         };
+        _ = self.processor.take();
         self.own.searching.set(woken == Woken::ToSearch);
         sysmon::rouse();
         if woken == Woken::ToSearch { Search::Again { napped: naps } } else { Search::Ended(Rest::Work) }
+    }
+
+    fn is_processor_wanted(&self, now: Instant) -> Advice {
+        self.own.courtesy.look(&self.processor, now, |start| {
+            let others = self.sched().others(self, start);
+            others.map(|(_, worker)| (&worker.processor, !worker.sleeper.is_asleep()))
+        })
     }
 
     fn found_work(&self) -> Search {

@@ -40,6 +40,7 @@ use crate::goroutine::native::locals;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::preempt::Pace;
+use crate::goroutine::native::sched::processor::{Courtesy, Note};
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::steal::Rest;
@@ -63,6 +64,13 @@ pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 /// Poll timers, network and the global queue at every 64th choice.
 const GLOBAL_POLL_INTERVAL: u32 = 64;
+
+/// Adds 1. Not an RMW: the worker that owns the number alone writes.
+#[inline]
+pub(crate) fn count(number: &AtomicU64) {
+    number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
 /// See the top of this file. Workers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Worker {
     pub(crate) ring: Ring,
@@ -78,6 +86,12 @@ pub(crate) struct Worker {
     pub(crate) stall: Stall,
     /// Its thread's processor time.
     pub(crate) clock: ThreadClock,
+    /// The processor of its thread when it last searched, woke, or looked at the slow sources.
+    pub(crate) processor: Note,
+    /// Number of searches that found no work until their time was over. Written by the owner only.
+    pub(crate) vain_searches: AtomicU64,
+    /// Number of times that a search has yielded the processor. Written by the owner only.
+    pub(crate) yields: AtomicU64,
     /// How many choices it has made: by this the watcher sees a goroutine that holds its worker.
     pub(crate) turns: CachePadded<AtomicU32>,
     /// Goroutines and tasks made and ended here. Written by the owner only.
@@ -123,6 +137,7 @@ pub(crate) struct Own {
     /// The others' rings, by their places.
     pub(crate) seen: UnsafeCell<[Option<Seen>; MAX_WORKERS]>,
     pub(crate) looked: Cell<Option<Instant>>,
+    pub(crate) courtesy: Courtesy,
 }
 
 // SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake):
@@ -211,6 +226,9 @@ impl Worker {
             asked: AtomicBool::new(false),
             stall: Stall::default(),
             clock: ThreadClock::new(),
+            processor: Note::new(),
+            vain_searches: AtomicU64::new(0),
+            yields: AtomicU64::new(0),
             turns: CachePadded::new(AtomicU32::new(0)),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -239,6 +257,7 @@ impl Worker {
                 random: Cell::new(0x9e37_79b9),
                 seen: UnsafeCell::new([None; MAX_WORKERS]),
                 looked: Cell::new(None),
+                courtesy: Courtesy::new(),
             }),
         }
     }
@@ -392,6 +411,7 @@ impl Worker {
     /// Looks at every source of work that `pick` does not, so that nothing waits for ever; and trims spare stacks.
     #[cold]
     fn poll_slow_sources(&'static self) {
+        _ = self.processor.take();
         let asked = self.is_asked();
         if asked && self.own.next.get().is_none() {
             // A slice begins: its first call looks at the clock. (If `next` is set, `is_slice_over` does.)
@@ -449,19 +469,19 @@ impl Worker {
         self.population.store(self.population.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         locals::clear(fibre);
         fibre.name.set(None);
+        fibre.together.set(false);
     }
 
     /// One goroutine or task fewer.
     #[inline]
     pub(crate) fn count_end(&self) {
-        // Not an RMW: the owner alone writes.
-        self.ended.store(self.ended.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        count(&self.ended);
     }
 
     /// One goroutine or task more.
     #[inline]
     pub(crate) fn count_made(&self) {
-        self.made.store(self.made.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        count(&self.made);
     }
 
     // ---- what goroutines ask of their worker ---------------------------------------------------------------------
@@ -552,24 +572,18 @@ impl Worker {
     fn take_pinned(&'static self) {
         self.placed.note_read();
         while let Some(work) = self.placed.take() {
-            self.start_on(work);
+            self.start_on(work, false);
         }
     }
 
-    /// Binds work to this worker: with a stack it cannot be stolen. It runs when its turn comes.
-    pub(crate) fn start_on(&'static self, work: Work) {
+    /// Binds work to this worker, as work with a stack is not stolen, and returns its fibre. The work runs when its turn
+    /// comes; in `front`, next.
+    pub(crate) fn start_on(&'static self, work: Work, front: bool) -> &'static Fibre {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
         fibre.observed.set(switch_hooks::is_observed()); // it waits to begin, and that is seen
-        self.enqueue(fibre, ParkResult::Unparked, false);
-    }
-
-    /// [`Worker::start_on`], and its turn is next.
-    pub(crate) fn start_first(&'static self, work: Work) {
-        let fibre = self.fibre_for(job::stack_size(work));
-        fibre.work.set(Some(work));
-        fibre.observed.set(switch_hooks::is_observed());
-        self.enqueue(fibre, ParkResult::Unparked, true);
+        self.enqueue(fibre, ParkResult::Unparked, front);
+        fibre
     }
 
     /// Takes this worker's share of the global queue, as far as the ring has room, unless `set_max_procs` has taken the

@@ -1,0 +1,194 @@
+//! A searcher gives its processor to a worker that waits for that processor.
+//!
+//! The system likes to run a thread that is woken on the processor of its waker. There the woken worker waits for as long
+//! as the waker searches, in vain, for work that only the woken worker can bring: 50 us for each message. So each worker
+//! notes on which processor it runs. A searcher whose processor is the last one of another worker that is awake knows that
+//! the other worker does not run, as the searcher does:
+//!
+//! | the last yield | the searcher |
+//! |---|---|
+//! | gave the processor to a worker, or to no thread | yields the processor |
+//! | took more than [`LONG_YIELD`]: another program had the processor | sleeps at once, for [`PAUSE`] times that time |
+//!
+//! The second row is there because a yield may cost milliseconds: Linux 6.18 takes the rest of its slice from a thread that
+//! yields.
+//!
+//! Notes are hints. After an old note a searcher yields to no thread, which takes less than a microsecond, or searches for as
+//! long as it would without the rule.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::Instant;
+use crate::shim::system::atomic::{AtomicU32, Ordering};
+use crate::shim::{self, system};
+
+/// The time between two looks at the notes of other workers.
+const LOOK: Duration = Duration::from_micros(1);
+/// Number of other workers that a look reads. The next look goes on behind them.
+const OTHERS: usize = 8;
+/// A yield that takes longer has given the processor to another program.
+const LONG_YIELD: Duration = Duration::from_micros(500);
+/// How many times as long as a long yield the worker does not yield again: yields cost a sixteenth of its time at most.
+const PAUSE: u32 = 16;
+
+/// The number of a processor, noted by the worker that runs there and read by the others.
+pub(crate) struct Note(AtomicU32);
+
+impl Note {
+    const NONE: u32 = u32::MAX;
+
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(Self::NONE))
+    }
+
+    /// Notes the processor of the calling thread, and returns its number; `None` if the system does not say.
+    pub(crate) fn take(&self) -> Option<u32> {
+        let here = shim::processor()?;
+        // As a rule the number stands there already: do not write to a line that others read.
+        if self.0.load(Ordering::Relaxed) != here {
+            self.0.store(here, Ordering::Relaxed);
+        }
+        Some(here)
+    }
+
+    fn is(&self, processor: u32) -> bool {
+        self.0.load(Ordering::Relaxed) == processor
+    }
+}
+
+/// What a searcher does after a look at the notes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Advice {
+    /// No other worker wants the processor.
+    Search,
+    /// Another worker wants it: yield.
+    Yield,
+    /// Another worker wants it, and a yield may take long: sleep.
+    Sleep,
+}
+
+/// What a worker remembers of its looks and yields.
+pub(crate) struct Courtesy {
+    looked: Cell<Option<Instant>>,
+    /// Number of other workers that the looks have read: the next look begins there.
+    read: Cell<usize>,
+    /// Until then the worker sleeps instead of yielding.
+    pause: Cell<Option<Instant>>,
+}
+
+impl Courtesy {
+    pub(crate) const fn new() -> Self {
+        Self { looked: Cell::new(None), read: Cell::new(0), pause: Cell::new(None) }
+    }
+
+    /// Looks, once in [`LOOK`], whether another worker wants the caller's processor. `others` are the notes of all other
+    /// workers, from some place on, each with whether the worker is awake.
+    pub(crate) fn look<'a, I>(&self, note: &Note, now: Instant, others: impl FnOnce(usize) -> I) -> Advice
+    where
+        I: Iterator<Item = (&'a Note, bool)>,
+    {
+        if self.looked.get().is_some_and(|looked| now.saturating_duration_since(looked) < LOOK) {
+            return Advice::Search;
+        }
+        self.looked.set(Some(now));
+        note.take().map_or(Advice::Search, |here| self.advise(here, now, others))
+    }
+
+    fn advise<'a, I>(&self, here: u32, now: Instant, others: impl FnOnce(usize) -> I) -> Advice
+    where
+        I: Iterator<Item = (&'a Note, bool)>,
+    {
+        let start = self.read.get();
+        self.read.set(start.wrapping_add(OTHERS));
+        if !others(start).take(OTHERS).any(|(note, is_awake)| is_awake && note.is(here)) {
+            return Advice::Search;
+        }
+        if self.pause.get().is_some_and(|end| now < end) { Advice::Sleep } else { Advice::Yield }
+    }
+
+    /// Yields the processor, and returns the time after that.
+    pub(crate) fn yield_processor(&self, now: Instant) -> Instant {
+        system::thread::yield_now();
+        let then = system::now();
+        self.note_yield(now, then);
+        then
+    }
+
+    fn note_yield(&self, from: Instant, to: Instant) {
+        let away = to.saturating_duration_since(from);
+        if away > LONG_YIELD {
+            self.pause.set(Some(to + away * PAUSE));
+        }
+    }
+}
+
+#[cfg(all(test, not(sudog_sim)))]
+mod tests {
+    use super::*;
+
+    const HERE: u32 = 3;
+
+    fn on(processor: u32) -> Note {
+        Note(AtomicU32::new(processor))
+    }
+
+    #[test]
+    fn a_processor_is_wanted_by_workers_that_are_awake() {
+        let advice = |others: &[(Note, bool)]| {
+            let others = others.iter().map(|(note, is_awake)| (note, *is_awake));
+            Courtesy::new().advise(HERE, system::now(), |_| others)
+        };
+        assert_eq!(advice(&[]), Advice::Search);
+        assert_eq!(advice(&[(on(HERE), true)]), Advice::Yield);
+        assert_eq!(advice(&[(on(HERE), false)]), Advice::Search, "asleep");
+        assert_eq!(advice(&[(on(4), true), (Note::new(), true)]), Advice::Search, "elsewhere");
+        assert_eq!(advice(&[(on(4), true), (on(HERE), false), (on(HERE), true)]), Advice::Yield);
+    }
+
+    #[test]
+    fn a_long_yield_is_not_repeated_for_some_time() {
+        let (courtesy, other, begun) = (Courtesy::new(), on(HERE), system::now());
+        let advice = |now| courtesy.advise(HERE, now, |_| [(&other, true)].into_iter());
+        courtesy.note_yield(begun, begun + LONG_YIELD);
+        assert_eq!(advice(begun + LONG_YIELD), Advice::Yield, "the yield was short");
+        let end = begun + 2 * LONG_YIELD;
+        courtesy.note_yield(begun, end);
+        for (later, expected) in [(0, Advice::Sleep), (PAUSE - 1, Advice::Sleep), (PAUSE, Advice::Yield)] {
+            assert_eq!(advice(end + later * 2 * LONG_YIELD), expected, "{later}");
+        }
+    }
+
+    /// Each look reads a few workers, and the looks together read all.
+    #[test]
+    fn the_looks_go_around() {
+        let (courtesy, workers) = (Courtesy::new(), 64);
+        let mut read = vec![0; workers];
+        for _ in 0..workers / OTHERS {
+            let others = |start: usize| (start..start + workers).map(|i| i % workers);
+            let elsewhere = on(HERE + 1);
+            let advice = courtesy.advise(HERE, system::now(), |start| {
+                others(start).inspect(|&i| read[i] += 1).map(|_| (&elsewhere, true))
+            });
+            assert_eq!(advice, Advice::Search);
+        }
+        assert_eq!(read, vec![1; workers]);
+    }
+
+    #[test]
+    fn a_look_is_taken_once_in_a_while() {
+        let (courtesy, note, begun) = (Courtesy::new(), Note::new(), system::now());
+        let looks = Cell::new(0);
+        let look = |now| {
+            courtesy.look(&note, now, |_| {
+                looks.set(looks.get() + 1);
+                std::iter::empty()
+            })
+        };
+        for (later, expected) in [(0, 1), (LOOK.as_nanos() as u64 - 1, 1), (LOOK.as_nanos() as u64, 2)] {
+            look(begun + Duration::from_nanos(later));
+            let expected = if shim::processor().is_some() { expected } else { 0 };
+            assert_eq!(looks.get(), expected, "after {later} ns");
+        }
+    }
+}

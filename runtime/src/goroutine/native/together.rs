@@ -1,0 +1,77 @@
+//! Goroutines that stay on one worker because they talk to each other.
+//!
+//! A fibre has a mark, `together`, which [`together`] sets, and which a goroutine that is started under the mark inherits. It
+//! is gone when the goroutine ends.
+
+use crate::goroutine::native::fibre::current;
+
+/// Runs `f`, and keeps all goroutines that `f` starts, and those that these start, on the caller's worker.
+///
+/// For goroutines that mostly talk to each other: the publisher and the subscribers of a topic, actors in a ring, clients
+/// of one server. Goroutines that have started do not move, and a family of them is spread over idle workers as it begins
+/// (see [`Placement`](crate::goroutine::Placement)), for nothing tells it from a pool whose members compute. A message to
+/// another worker costs three to five times as much as a message on the same worker: on two workers four publishers and
+/// eight subscribers take five times as long apart as together.
+///
+/// Not for goroutines that compute: all of them share one processor, for as long as they live.
+///
+/// The rule holds for every goroutine that is started without a place of its own: by [`go`](fn@crate::goroutine::go),
+/// [`spawn`](crate::goroutine::spawn), [`scope`](fn@crate::goroutine::scope), wait groups and error groups. A goroutine that is started on another
+/// [`Placement::Worker`](crate::goroutine::Placement::Worker) goes there, and what that goroutine starts goes anywhere. Async
+/// tasks move between workers in any case. On a thread that runs no goroutine, and in [`blocking`](fn@crate::goroutine::blocking)
+/// calls, this is a call of `f`.
+///
+/// Go has no such call: there, goroutines move.
+///
+/// # Panics
+///
+/// As `f` does.
+///
+/// # Examples
+///
+/// ```
+/// use std::thread::current;
+/// use sudog::chan::Chan;
+/// use sudog::runtime::together;
+/// use sudog::{go, run};
+///
+/// run(|| {
+///     let (jobs, answers) = (Chan::new(0), Chan::new(0));
+///     together(|| {
+///         for _ in 0..8 {
+///             go!(clone jobs, answers; {
+///                 for n in jobs.iter() {
+///                     answers.send((n, current().id()));
+///                 }
+///             });
+///         }
+///     });
+///     for n in 0..100 {
+///         jobs.send(n);
+///         assert_eq!(answers.recv(), Some((n, current().id())));
+///     }
+///     jobs.close();
+/// });
+/// ```
+pub fn together<T>(f: impl FnOnce() -> T) -> T {
+    let Some(fibre) = current::fibre() else { return f() };
+    let _restore = Restore(fibre.together.replace(true));
+    f()
+}
+
+/// Gives the mark of the calling goroutine back as `together` has found it, also when `f` panics.
+struct Restore(bool);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        if let Some(fibre) = current::fibre() {
+            fibre.together.set(self.0);
+        }
+    }
+}
+
+/// Whether goroutines that the caller starts stay on its worker.
+#[inline]
+pub(crate) fn is_here() -> bool {
+    current::fibre().is_some_and(|fibre| fibre.together.get())
+}

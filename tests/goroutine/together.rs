@@ -1,0 +1,89 @@
+//! `together`: what is started under it stays on the caller's worker.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+
+use sudog::runtime::{gosched, together};
+use sudog::sync::WaitGroup;
+use sudog::x::ErrGroup;
+use sudog::{Builder, Placement, blocking, go, go_async, run, scope, spawn};
+use support::goroutine::{alone_with, here};
+
+/// Every way to start a goroutine, and what these start.
+#[test]
+fn all_that_is_started_stays_here() {
+    let _alone = alone_with(2);
+    run(|| {
+        let places = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
+        let note = || {
+            let places = places.clone();
+            move || {
+                gosched();
+                places.lock().unwrap().push(here());
+            }
+        };
+        together(|| {
+            let group = Arc::new(WaitGroup::new());
+            for _ in 0..20 {
+                group.go(note());
+                let (inner, theirs) = (note(), group.clone());
+                group.go(move || theirs.go(inner));
+            }
+            group.wait();
+            scope(|s| (0..20).for_each(|_| s.go(note())));
+            let errors = ErrGroup::new();
+            for _ in 0..20 {
+                let note = note();
+                errors.go(move || {
+                    note();
+                    Ok::<(), std::io::Error>(())
+                });
+            }
+            errors.wait().unwrap();
+            let inner = note();
+            spawn(move || spawn(inner).join().unwrap()).join().unwrap();
+            Builder::new().on(Placement::First).spawn(note()).join().unwrap();
+        });
+        let places = places.lock().unwrap();
+        assert_eq!(places.len(), 20 * 4 + 2);
+        assert!(places.iter().all(|&place| place == here()), "{places:?}");
+    });
+}
+
+/// Goroutines that use the stacks of those that were started under `together` are not marked: each begins its life with a
+/// child of its own, which another worker may take while its worker has no time.
+#[test]
+fn the_mark_ends_with_the_goroutine_and_with_the_call() {
+    let _alone = alone_with(2);
+    run(|| {
+        together(|| {
+            let handles: Vec<_> = (0..8).map(|_| spawn(gosched)).collect();
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+            _ = catch_unwind(AssertUnwindSafe(|| together(|| resume_unwind(Box::new(())))));
+            assert_eq!(spawn(here).join().unwrap(), here(), "still inside of the outer call");
+        });
+        // On a stack that has just been used, and on this one.
+        let elsewhere = move || {
+            let place = Arc::new(Mutex::new(None));
+            let theirs = place.clone();
+            go(move || *theirs.lock().unwrap() = Some(here()));
+            while place.lock().unwrap().is_none() {} // this worker has no time for it
+            let place = *place.lock().unwrap();
+            place != Some(here())
+        };
+        assert!(Builder::new().on(Placement::Here).spawn(elsewhere).join().unwrap());
+        assert!(elsewhere());
+    });
+}
+
+/// On a thread without a goroutine it is a call.
+#[test]
+fn outside_of_goroutines() {
+    assert_eq!(together(|| spawn(|| 1).join().unwrap()), 1);
+    let twice = run(|| together(|| blocking(|| together(|| 2))));
+    assert_eq!(twice, 2);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    go_async(async move { sender.send(together(|| 3)).unwrap() });
+    assert_eq!(receiver.recv().unwrap(), 3);
+}

@@ -1,0 +1,65 @@
+//! Workers whose threads share a processor: none searches there while another worker waits for the processor. A process of
+//! its own, as the test binds all threads of the process to one processor, and counts their searches.
+#![cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+
+use std::fs;
+
+use sudog::chan::Chan;
+use sudog::run;
+use sudog::runtime::set_max_procs;
+use sudog_runtime::goroutine::{Builder, Placement, Searches, searches};
+use support::Watchdog;
+
+/// Binds all threads of the process to the processor of the caller.
+fn bind_all_here() {
+    // SAFETY: a `cpu_set_t` of zeros is a valid, empty set; `sched_getcpu` takes no arguments.
+    let (mut set, here): (libc::cpu_set_t, _) = unsafe { (std::mem::zeroed(), libc::sched_getcpu()) };
+    // SAFETY: `set` is a valid set, and the system's number of a processor has room in it.
+    unsafe { libc::CPU_SET(here as usize, &mut set) };
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        let task = task.unwrap().file_name().into_string().unwrap().parse().unwrap();
+        // SAFETY: `set` is a valid set of the size given.
+        assert_eq!(unsafe { libc::sched_setaffinity(task, size_of_val(&set), &raw const set) }, 0);
+    }
+}
+
+/// Of two goroutines on two workers each message is answered. Without the rule each worker searches in vain for the answer,
+/// while the worker that is to answer waits for the processor: once or twice for each message.
+#[test]
+fn a_message_costs_no_vain_search() {
+    const TRIPS: u32 = 2000;
+    let _watchdog = Watchdog::new();
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return; // no worker searches at all
+    }
+    set_max_procs(2);
+    run(|| {
+        let (ping, pong) = (Chan::<u32>::new(0), Chan::<u32>::new(0));
+        let (from, to) = (ping.clone(), pong.clone());
+        Builder::new().on(Placement::Worker(1)).go(move || {
+            from.iter().for_each(|n| to.send(n));
+            to.close();
+        });
+        let (from, to) = (pong.clone(), ping.clone());
+        let trips = Builder::new().on(Placement::Worker(0)).spawn(move || {
+            let trips = || {
+                for n in 0..TRIPS {
+                    to.send(n);
+                    assert_eq!(from.recv(), Some(n));
+                }
+            };
+            trips();
+            bind_all_here();
+            let before = searches();
+            trips();
+            let after = searches();
+            Searches { vain: after.vain - before.vain, yields: after.yields - before.yields }
+        });
+        let searches = trips.join().unwrap();
+        ping.close();
+        println!("{searches:?}");
+        // (After a long yield, as another program has had the processor, the workers sleep at once: fewer yields.) A search
+        // that loses the processor to another program is vain, too.
+        assert!(searches.vain < u64::from(TRIPS / 4), "{searches:?} for {TRIPS} messages there and back");
+    });
+}
