@@ -22,7 +22,7 @@ type benchCase struct {
 }
 
 var cases = concat(
-	syncCases, schedCases, loadCases, chanCases, rwMutexCases, onceCases, poolCases, mapCases, contextCases,
+	syncCases, schedCases, loadCases, chanCases, talkerCases, rwMutexCases, onceCases, poolCases, mapCases, contextCases,
 )
 
 // How many goroutines Million makes.
@@ -32,9 +32,18 @@ func main() {
 	minTime := flag.Duration("min-time", 200*time.Millisecond, "how long the last round must take")
 	list := flag.Bool("list", false, "print the names and stop")
 	echo := flag.Bool("echo", false, "serve echoes of TCP instead")
+	sleepers := flag.Duration("sleepers", 0, "measure sleepers beside a goroutine that computes for so long instead")
+	tail := flag.Bool("tail", false, "serve requests of tail instead")
 	flag.Parse()
-	if *echo {
+	switch {
+	case *echo:
 		serveEcho()
+		return
+	case *tail:
+		serveTail()
+		return
+	case *sleepers > 0:
+		tailSleepers(*sleepers)
 		return
 	}
 	if *list {

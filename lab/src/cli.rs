@@ -6,13 +6,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[cfg(all(target_os = "linux", not(sudog_sim)))]
-use crate::bench::netbench;
 use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, semtable, syncbench, uncontended};
 #[cfg(unix)]
 use crate::bench::{goroutines, versus_go};
+#[cfg(all(target_os = "linux", not(sudog_sim)))]
+use crate::bench::{netbench, tail};
 use crate::output::Output;
 use crate::output::failure::Failure;
+#[cfg(not(sudog_sim))]
+use crate::run::noise::{self, Measured, Noise};
 #[cfg(any(target_os = "linux", sudog_sim))]
 use crate::study::calibrate;
 #[cfg(sudog_sim)]
@@ -36,6 +38,11 @@ pub struct Cli {
     #[cfg(sudog_sim)]
     #[command(flatten)]
     pub machine: crate::run::machine::MachineArgs,
+
+    /// What goes on beside the measurement.
+    #[cfg(not(sudog_sim))]
+    #[command(flatten)]
+    pub noise: Noise,
 
     /// What to do.
     #[command(subcommand)]
@@ -96,6 +103,13 @@ pub enum Command {
     #[cfg(all(target_os = "linux", not(sudog_sim)))]
     #[command(hide = true)]
     NetbenchChild(netbench::ChildArgs),
+    /// How late sleepers wake, and how long light requests take, where others compute: sudog, tokio, Go
+    #[cfg(all(target_os = "linux", not(sudog_sim)))]
+    Tail(tail::TailArgs),
+    /// One side of tail, which that command starts
+    #[cfg(all(target_os = "linux", not(sudog_sim)))]
+    #[command(hide = true)]
+    TailChild(tail::ChildArgs),
     /// The library's code under thousands of schedules, by seed
     #[cfg(sudog_sim)]
     Explore(crate::study::explore::ExploreArgs),
@@ -109,6 +123,10 @@ pub enum Command {
     Trust(trust::TrustArgs),
     /// The locks and semaphores, and what they can do
     List,
+    /// One busy loop of '--beside', which that option starts
+    #[cfg(not(sudog_sim))]
+    #[command(hide = true)]
+    BusyChild,
 }
 
 impl Cli {
@@ -174,9 +192,34 @@ pub fn main() -> ExitCode {
     ExitCode::from(failure.exit_code())
 }
 
+impl Command {
+    /// Where the measured threads are.
+    #[cfg(not(sudog_sim))]
+    fn measured(&self) -> Measured {
+        match self {
+            #[cfg(unix)]
+            Self::Goroutines(_) | Self::VersusGo(_) => Measured::InChildren,
+            #[cfg(unix)]
+            Self::VersusGoChild(_) => Measured::IsChild,
+            #[cfg(target_os = "linux")]
+            Self::Netbench(_) | Self::Tail(_) => Measured::InChildren,
+            #[cfg(target_os = "linux")]
+            Self::NetbenchChild(_) | Self::TailChild(_) => Measured::IsChild,
+            _ => Measured::Here,
+        }
+    }
+}
+
 /// Runs the command of the command line.
 pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
     let output = Output { json: cli.json };
+    #[cfg(not(sudog_sim))]
+    let _neighbours = {
+        if matches!(cli.command, Some(Command::BusyChild)) {
+            noise::be_busy();
+        }
+        cli.noise.begin(cli.command.as_ref().map_or(Measured::Here, Command::measured), output)?
+    };
     let report = cli.report.as_deref();
     match &cli.command {
         None => compare::run(&compare::CompareArgs::default(), report, output),
@@ -205,6 +248,10 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Netbench(args)) => netbench::run(args, output),
         #[cfg(all(target_os = "linux", not(sudog_sim)))]
         Some(Command::NetbenchChild(args)) => netbench::serve(args),
+        #[cfg(all(target_os = "linux", not(sudog_sim)))]
+        Some(Command::Tail(args)) => tail::run(args, output),
+        #[cfg(all(target_os = "linux", not(sudog_sim)))]
+        Some(Command::TailChild(args)) => tail::be(args),
         Some(Command::Stages(args)) => stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
         #[cfg(sudog_sim)]
@@ -215,6 +262,8 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Collapse(args)) => collapse::run(args, output),
         Some(Command::Trust(args)) => trust::run(args, output),
         Some(Command::List) => list::run(output),
+        #[cfg(not(sudog_sim))]
+        Some(Command::BusyChild) => noise::be_busy(),
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Serialize, Serializer};
 
-use crate::measure::metrics::{geometric_mean, median};
+use crate::measure::metrics::{geometric_mean, median, worst};
 use crate::measure::usage::Counts;
 use crate::options::{List, MAX_RUNS, MAX_THREADS, MAX_WORKERS, list, number, numbers};
 use crate::output::Output;
@@ -227,7 +227,7 @@ pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
     let progress = output.progress("chanbench", cases(args).count() * workers.len());
     let counts = Counts::now();
     for workers in workers {
-        let header = ["benchmark", "capacity", "channel", "a value", "throughput", "min/max", "ratio"];
+        let header = ["benchmark", "capacity", "channel", "a value", "worst run", "throughput", "min/max", "ratio"];
         let mut table = Table::new(1, header);
         let mut ratios: Vec<(Peer, f64)> = Vec::new();
         for case in cases(args) {
@@ -253,6 +253,7 @@ pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
                     case.capacity.to_string(),
                     peer.to_string(),
                     units::time(ns),
+                    units::time(worst(&times)),
                     units::rate(1e9 / ns),
                     units::ratio(min_max),
                     units::ratio(ratio.unwrap_or(f64::NAN)),

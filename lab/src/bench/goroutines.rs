@@ -10,7 +10,7 @@ use super::versus_go::child::{Limits, run_ours};
 use super::versus_go::reading::{Reading, Unit};
 use super::versus_go::records::{self, label, values};
 
-use crate::measure::metrics::median;
+use crate::measure::metrics::{is_bistable, median, worst};
 use crate::measure::usage::Counts;
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -78,6 +78,14 @@ const BENCHES: &[(&str, &str)] = &[
     ("Pipeline", "pipeline"),
     ("PipelineSync", "pipeline sync"),
     ("FanOutIn", "fan out in"),
+    ("PubSub", "pub sub"),
+    ("PubSubTogether", "pub sub, together"),
+    ("Broadcast", "broadcast"),
+    ("BroadcastTogether", "broadcast, together"),
+    ("ActorRing", "actor ring"),
+    ("ActorRingTogether", "actor ring, together"),
+    ("OneServer", "one server"),
+    ("OneServerTogether", "one server, together"),
     ("PrimeSieve", "prime sieve"),
     ("MillionChan", "million, on one channel"),
 ];
@@ -126,8 +134,9 @@ pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
     let workers = &args.extent.workers.0;
     let progress = output.progress("goroutines", benches.len() * workers.len());
     let counts = Counts::now();
-    let columns = workers.iter().map(|&n| records::workers(n));
+    let columns = workers.iter().flat_map(|&n| [records::workers(n), "worst run".into()]);
     let mut table = Table::new(1, [String::new()].into_iter().chain(columns));
+    let mut bistable = Vec::new();
     for &(name, what) in benches {
         let bench: Name = name.parse().expect("there is such a benchmark");
         let mut of_bench: Vec<QuantityRecord> = Vec::new();
@@ -136,6 +145,8 @@ pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
                 let readings: Result<Vec<_>, _> = (0..args.runs).map(|_| run_ours(bench, workers, &limits)).collect();
                 let records = records(bench, workers, args.extent.count, &readings?);
                 records.iter().try_for_each(|record| output.record(record))?;
+                let unstable = records.iter().filter(|r| r.quantity.is_empty() && is_bistable(&r.values));
+                bistable.extend(unstable.map(|r| format!("{what} ({})", records::workers(r.workers))));
                 of_bench.extend(records);
             }
             progress.inc(1);
@@ -147,11 +158,14 @@ pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
             }
         }
         for quantity in quantities {
-            let cell = |workers: &usize| {
+            let cells = |workers: &usize| {
                 let record = of_bench.iter().find(|r| r.workers == *workers && r.quantity == quantity);
-                record.map_or_else(|| units::NOTHING.to_owned(), |r| r.unit.show(r.value))
+                let show = |of: fn(&QuantityRecord) -> f64| {
+                    record.map_or_else(|| units::NOTHING.to_owned(), |r| r.unit.show(of(r)))
+                };
+                [show(|r| r.value), show(|r| worst(&r.values))]
             };
-            table.row([label(what, quantity)].into_iter().chain(workers.iter().map(cell)));
+            table.row([label(what, quantity)].into_iter().chain(workers.iter().flat_map(cells)));
         }
     }
     progress.finish_and_clear();
@@ -162,6 +176,7 @@ pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
     output.text(
         "million: all wait at one gate, which is then opened; a second time, with the memory warm; peak: memory.",
     )?;
+    records::say_bistable(&bistable, output)?;
     counts.warning().map_or(Ok(()), |warning| output.text(warning))
 }
 

@@ -16,6 +16,8 @@ pub mod semabench;
 pub mod semtable;
 pub mod summary;
 pub mod syncbench;
+#[cfg(all(target_os = "linux", not(sudog_sim)))]
+pub mod tail;
 pub mod uncontended;
 #[cfg(unix)]
 pub mod versus_go;

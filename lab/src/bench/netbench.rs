@@ -24,6 +24,7 @@ use crate::options::{List, MAX_RUNS, list, number, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
+use crate::run::noise::noise;
 
 /// What answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
@@ -100,6 +101,8 @@ struct Record {
     runs: usize,
     /// Medians over the runs: round trips a second, ...
     throughput: f64,
+    /// (in the worst run,)
+    worst_throughput: f64,
     /// ... the server's processor time for one, in nanoseconds, ...
     processor_time: f64,
     /// ... the longest round trip, in nanoseconds, ...
@@ -117,13 +120,13 @@ struct Reading {
 }
 
 /// A server that runs. Dropped, it ends.
-struct Running {
+pub(super) struct Running {
     child: Child,
     port: u16,
 }
 
 impl Running {
-    fn start(mut command: Command) -> Result<Self, Failure> {
+    pub(super) fn start(mut command: Command) -> Result<Self, Failure> {
         let fail = |error: io::Error| Failure::Run(format!("a server does not start: {error}"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(fail)?;
         let mut line = String::new();
@@ -133,7 +136,7 @@ impl Running {
         Ok(Self { child, port })
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
+    pub(super) fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_nodelay(true)?;
         Ok(stream)
@@ -176,6 +179,7 @@ fn command_of(server: Server, workers: usize, program: Option<&Program>) -> Resu
     let name = server.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     command.args(["netbench-child", &name, "--workers", &workers.to_string()]);
     command.env("SUDOG_MAXPROCS", workers.to_string());
+    noise().ask(&mut command);
     Ok(command)
 }
 
@@ -224,7 +228,7 @@ fn measure(args: &NetbenchArgs, server: &Running) -> io::Result<Reading> {
 }
 
 /// Both ends of all connections, of servers and of this process, are descriptors.
-fn raise_limit(connections: usize) -> Result<(), Failure> {
+pub(super) fn raise_limit(connections: usize) -> Result<(), Failure> {
     let fail = |error| Failure::Run(format!("the limit of descriptors: {error}"));
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(fail)?;
     let wanted = connections as rlim_t + 100;
@@ -243,14 +247,19 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
     let progress = output.progress("netbench", args.runs * servers.len());
     for _ in 0..args.runs {
         for (&server, readings) in servers.iter().zip(&mut readings) {
-            let running = Running::start(command_of(server, args.workers, program.as_ref())?)?;
+            let command = command_of(server, args.workers, program.as_ref())?;
+            // The clients, and a server of Go. Ours bind themselves.
+            let one_processor = if server == Server::Go { noise().bind_what_starts() } else { None };
+            let running = Running::start(command)?;
+            let _one_processor = one_processor.or_else(|| noise().bind_what_starts());
             let reading = measure(args, &running).map_err(|error| Failure::Run(format!("{server:?}: {error}")))?;
             readings.push(reading);
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    let mut table = Table::new(1, ["server", "round trips/s", "ratio", "processor us", "longest us", "memory MB"]);
+    let mut table =
+        Table::new(1, ["server", "round trips/s", "worst run", "ratio", "processor us", "longest us", "memory MB"]);
     let mut first = None;
     for (&server, readings) in servers.iter().zip(&readings) {
         let middle = |of: fn(&Reading) -> f64| median(readings.iter().map(of));
@@ -262,6 +271,7 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
             active: args.active,
             runs: args.runs,
             throughput: middle(|reading| reading.throughput),
+            worst_throughput: readings.iter().map(|reading| reading.throughput).fold(f64::INFINITY, f64::min),
             processor_time: middle(|reading| reading.processor_time),
             longest: middle(|reading| reading.longest),
             memory: middle(|reading| reading.memory),
@@ -270,6 +280,7 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
         table.row([
             format!("{server:?}").to_lowercase(),
             format!("{:.0}", record.throughput),
+            format!("{:.0}", record.worst_throughput),
             format!("{:.2}", record.throughput / first),
             format!("{:.1}", record.processor_time / 1e3),
             format!("{:.0}", record.longest / 1e3),
@@ -300,7 +311,7 @@ pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
     .map_err(|error| Failure::Run(error.to_string()))
 }
 
-fn say(port: u16) -> io::Result<()> {
+pub(super) fn say(port: u16) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{port}")?;
     out.flush()

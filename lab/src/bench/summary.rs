@@ -30,6 +30,8 @@ pub struct Summary {
     pub threads: usize,
     /// Acquisitions per second.
     pub throughput: f64,
+    /// The same in the worst run.
+    pub worst_throughput: f64,
     /// The smallest share over the largest.
     pub min_max: f64,
     /// Jain's index.
@@ -83,6 +85,7 @@ impl Summary {
             target,
             threads,
             throughput: over(|r| r.throughput),
+            worst_throughput: ours().map(|r| r.throughput).fold(f64::NAN, f64::min),
             min_max: over(|r| r.min_max),
             jain: over(|r| r.jain),
             p50: over(|r| number(r.wait_p50_ns)),
@@ -149,8 +152,19 @@ impl Summaries {
     /// All medians.
     #[must_use]
     pub fn table(&self) -> Table {
-        const COLUMNS: [&str; 10] =
-            ["T", "throughput", "min/max", "Jain", "p50", "p99", "p99.9", "max wait", "longest run", "max between"];
+        const COLUMNS: [&str; 11] = [
+            "T",
+            "throughput",
+            "worst run",
+            "min/max",
+            "Jain",
+            "p50",
+            "p99",
+            "p99.9",
+            "max wait",
+            "longest run",
+            "max between",
+        ];
         let simulated = self.all.iter().any(|s| !s.misses.is_nan());
         let traffic: &[&str] = if simulated { &["misses", "invalidations"] } else { &[] };
         let columns = [self.kind()].into_iter().chain(COLUMNS).chain(traffic.iter().copied());
@@ -160,6 +174,7 @@ impl Summaries {
                 s.target.name().to_owned(),
                 s.threads.to_string(),
                 units::rate(s.throughput),
+                units::rate(s.worst_throughput),
                 units::ratio(s.min_max),
                 units::ratio(s.jain),
                 units::time(s.p50),

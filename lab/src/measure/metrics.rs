@@ -36,6 +36,19 @@ pub fn gini(shares: &[u64]) -> f64 {
     pairs / (2.0 * n * sum)
 }
 
+/// The largest of some costs. Of nothing: not a number.
+#[must_use]
+pub fn worst(costs: &[f64]) -> f64 {
+    costs.iter().copied().fold(f64::NAN, f64::max)
+}
+
+/// Whether the runs of a series fall into two modes: the best or the worst is more than twice away from the median.
+#[must_use]
+pub fn is_bistable(costs: &[f64]) -> bool {
+    let middle = median(costs.iter().copied());
+    costs.iter().any(|&cost| cost > 2.0 * middle || 2.0 * cost < middle)
+}
+
 /// The middle value, or the mean of the two in the middle. Of nothing: not a number.
 #[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {

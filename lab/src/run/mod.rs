@@ -4,6 +4,8 @@ pub mod contenders;
 pub mod driver;
 #[cfg(sudog_sim)]
 pub mod machine;
+#[cfg(not(sudog_sim))]
+pub mod noise;
 pub mod pinned;
 pub mod rounds;
 pub mod sections;

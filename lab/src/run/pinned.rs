@@ -38,6 +38,20 @@ impl Pinned {
     }
 }
 
+/// Binds all threads that this process has, and those that they start, to the first of the calling thread's processors. Does
+/// nothing where threads cannot be told where to run.
+pub fn bind_process() {
+    std::mem::forget(Pinned::to(0));
+    #[cfg(target_os = "linux")]
+    if let (Some(only), Ok(tasks)) = (allowed(), std::fs::read_dir("/proc/self/task")) {
+        let number = |name: std::ffi::OsString| name.to_str()?.parse().ok().map(Pid::from_raw);
+        for task in tasks.filter_map(|task| number(task.ok()?.file_name())) {
+            // A thread that has ended meanwhile runs nowhere.
+            let _ = sched_setaffinity(task, &only);
+        }
+    }
+}
+
 impl Drop for Pinned {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]

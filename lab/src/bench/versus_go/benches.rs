@@ -10,7 +10,7 @@ use sudog_sync::GoRwMutex;
 
 use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
-use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, x};
+use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, talkers, x};
 use crate::bench::syncbench::map::mixes;
 use crate::bench::syncbench::{once, rw_mutex};
 use crate::run::rounds::WORK;
@@ -185,6 +185,14 @@ static ALL: &[Bench] = &[
     Bench::new(Chan, "Pipeline", "a value through 4 stages, capacity 16", |r| chan::pipeline(r, 16)),
     Bench::new(Chan, "PipelineSync", "the same, unbuffered", |r| chan::pipeline(r, 0)),
     Bench::new(Chan, "FanOutIn", "a value to one of 8 workers and back", chan::fan),
+    Bench::new(Chan, "PubSub", "a value to all of 8 subscribers, by 4 publishers", talkers::pub_sub),
+    Bench::new(Chan, "PubSubTogether", "the same, kept on one worker", talkers::pub_sub_together).go("PubSub"),
+    Bench::new(Chan, "Broadcast", "a value to all of 8 receivers", talkers::broadcast),
+    Bench::new(Chan, "BroadcastTogether", "the same, kept on one worker", talkers::broadcast_together).go("Broadcast"),
+    Bench::new(Chan, "ActorRing", "a value around a ring of 8 actors", talkers::actor_ring),
+    Bench::new(Chan, "ActorRingTogether", "the same, kept on one worker", talkers::actor_ring_together).go("ActorRing"),
+    Bench::new(Chan, "OneServer", "a request to one server, by 8 clients, and the answer", talkers::one_server),
+    Bench::new(Chan, "OneServerTogether", "the same, kept on one worker", talkers::one_server_together).go("OneServer"),
     Bench::new(Chan, "PrimeSieve", "the first 100 primes, a goroutine for each", chan::sieve),
     Bench::new(Chan, "MillionChan", "a million goroutines on one channel, the second time", chan::million).once(),
     Bench::new(Sema, "Handoff", "a release with handoff; who gets on first?", sema::handoff).no_go().once(),

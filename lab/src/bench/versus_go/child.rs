@@ -12,6 +12,8 @@ use super::bodies::round;
 use super::reading::Reading;
 use crate::bench::versus_go::ChildArgs;
 use crate::output::failure::Failure;
+#[cfg(not(sudog_sim))]
+use crate::run::noise::noise;
 
 /// The command that is one of these processes.
 pub const COMMAND: &str = "versus-go-child";
@@ -32,6 +34,8 @@ pub fn run_ours(bench: Name, workers: usize, limits: &Limits) -> Result<Reading,
     let mut command = Command::new(program);
     command.args([COMMAND, bench.name, "--workers", &workers]).env("SUDOG_MAXPROCS", &workers);
     command.arg(format!("--min-time={}", limits.min_time.as_secs_f64())).arg(format!("--count={}", limits.count));
+    #[cfg(not(sudog_sim))]
+    noise().ask(&mut command);
     read(command, bench.name)
 }
 

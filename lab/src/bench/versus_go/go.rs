@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+use std::time::Duration;
 use std::{env, fs, io};
 
 use super::child::{self, Limits};
 use super::reading::Reading;
 use crate::output::failure::Failure;
+#[cfg(not(sudog_sim))]
+use crate::run::noise::noise;
 
 /// The variable that says where Go is.
 const VARIABLE: &str = "SUDOG_GO";
 
 /// The sources of Go's side, which come with the laboratory.
-const SOURCES: [(&str, &str); 15] = [
+const SOURCES: [(&str, &str); 17] = [
     ("chan.go", include_str!("../../../go/chan.go")),
     ("context.go", include_str!("../../../go/context.go")),
     ("go.mod", include_str!("../../../go/go.mod")),
@@ -26,6 +29,8 @@ const SOURCES: [(&str, &str); 15] = [
     ("sched.go", include_str!("../../../go/sched.go")),
     ("sync.go", include_str!("../../../go/sync.go")),
     ("syncmap.go", include_str!("../../../go/syncmap.go")),
+    ("tail.go", include_str!("../../../go/tail.go")),
+    ("talkers.go", include_str!("../../../go/talkers.go")),
     ("work.go", include_str!("../../../go/work.go")),
     ("xsync.go", include_str!("../../../go/xsync.go")),
 ];
@@ -154,6 +159,20 @@ impl Program {
         command
     }
 
+    /// Go's server of `tail`, likewise.
+    pub fn tail_server(&self, workers: usize) -> Command {
+        let mut command = Command::new(self.folder.0.join(BINARY));
+        command.arg("-tail").env("GOMAXPROCS", workers.to_string());
+        command
+    }
+
+    /// Go's sleepers of `tail`, beside a goroutine that computes for so long.
+    pub fn sleepers(&self, workers: usize, time: Duration) -> Command {
+        let mut command = Command::new(self.folder.0.join(BINARY));
+        command.arg(format!("-sleepers={}ns", time.as_nanos())).env("GOMAXPROCS", workers.to_string());
+        command
+    }
+
     /// Runs one benchmark on so many processors.
     pub fn run(&self, name: &str, workers: usize, limits: &Limits) -> Result<Reading, Failure> {
         let mut command = Command::new(self.folder.0.join(BINARY));
@@ -162,6 +181,8 @@ impl Program {
         for variable in ["GOGC", "GOMEMLIMIT", "GODEBUG"] {
             command.env_remove(variable); // Go as it is
         }
+        #[cfg(not(sudog_sim))]
+        let _one_processor = noise().bind_what_starts();
         child::read(command, name)
     }
 }

@@ -209,6 +209,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         table(&all)
     ))?;
     output.text("ratio: sudog to Go; below 1, sudog is faster or needs less.")?;
+    records::say_bistable(&records::bistable(&all), output)?;
     skipped(&skip).map_or(Ok(()), |line| output.text(line))?;
     for mean in means(&all, &args.extent.workers.0) {
         output.record(&mean)?;

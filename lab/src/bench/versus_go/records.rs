@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::benches::{Group, Name};
 use super::reading::{Reading, Unit};
-use crate::measure::metrics::{geometric_mean, median};
+use crate::measure::metrics::{geometric_mean, is_bistable, median, worst};
+use crate::output::failure::Failure;
 use crate::output::table::Table;
-use crate::output::units;
+use crate::output::{Output, units};
 
 /// What came of one quantity of one benchmark.
 #[derive(Clone, Serialize, Debug)]
@@ -108,16 +109,32 @@ pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
     groups.flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(|(group, n)| mean(group, n)).collect()
 }
 
-/// All medians.
+/// Names the series whose runs fall into two modes.
+pub fn say_bistable(names: &[String], output: Output) -> Result<(), Failure> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    output.text(format_args!("bistable, a run is more than twice away from the median: {}", names.join(", ")))
+}
+
+/// The series of ours, of whole operations, whose runs fall into two modes.
+pub fn bistable(records: &[QuantityRecord]) -> Vec<String> {
+    let unstable = records.iter().filter(|r| r.quantity.is_empty() && is_bistable(&r.sudog_runs));
+    unstable.map(|r| format!("{} ({})", r.name.name, workers(r.workers))).collect()
+}
+
+/// All medians, and the worst runs of both sides.
 pub fn table(records: &[QuantityRecord]) -> Table {
-    let mut table = Table::new(1, ["bench", "workers", "Go", "sudog", "ratio"]);
+    let mut table = Table::new(1, ["bench", "workers", "Go", "worst run", "sudog", "worst run", "ratio"]);
     for r in records {
         let show = |value: Option<f64>| value.map_or_else(|| units::NOTHING.to_owned(), |value| r.unit.show(value));
         table.row([
             label(r.name.name, &r.quantity),
             r.workers.to_string(),
             show(r.go),
+            show(r.go.map(|_| worst(&r.go_runs))),
             show(Some(r.sudog)),
+            show(Some(worst(&r.sudog_runs))),
             units::ratio(r.ratio.unwrap_or(f64::NAN)),
         ]);
     }
@@ -146,8 +163,11 @@ mod tests {
         assert_eq!((records[1].go, records[1].sudog, records[1].ratio), (Some(0.6), 0.2, None));
         let table = table(&records).to_string();
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[1], ["PingPongHog", "2", "20", "ns", "5", "ns", "0.250"]);
-        assert_eq!(rows[2], ["PingPongHog:", "hog", "share", "2", "0.600", "0.200", "-"]);
+        assert_eq!(rows[1], ["PingPongHog", "2", "20", "ns", "30", "ns", "5", "ns", "7", "ns", "0.250"]);
+        assert_eq!(rows[2], ["PingPongHog:", "hog", "share", "2", "0.600", "0.700", "0.200", "0.300", "-"]);
+        assert!(bistable(&records).is_empty());
+        let two_modes = some("XPing", 2, &[], &["XPing 2", "XPing 2", "XPing 100"]);
+        assert_eq!(bistable(&two_modes), ["XPing (2 workers)"]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::run::rounds::{WORK, steps};
 /// Operations that a goroutine takes at a time, in the benchmarks that divide them so in Go.
 const GRAIN: usize = 1000;
 
-fn chan<T: Send>(capacity: usize) -> &'static Chan<T> {
+pub fn chan<T: Send>(capacity: usize) -> &'static Chan<T> {
     shared(Chan::new(capacity))
 }
 

@@ -9,6 +9,7 @@ pub mod rest;
 pub mod round;
 pub mod sema;
 pub mod sync;
+pub mod talkers;
 pub mod work;
 pub mod x;
 

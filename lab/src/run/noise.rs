@@ -1,0 +1,135 @@
+//! Noise as a condition of a measurement: busy neighbours, and one processor for all threads.
+
+use std::env;
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+#[cfg(unix)]
+use sudog_runtime::goroutine;
+use sudog_runtime::spin;
+
+use super::pinned::{self, Pinned};
+use crate::options::number;
+use crate::output::Output;
+use crate::output::failure::Failure;
+
+/// The command that is a busy loop.
+pub const BUSY: &str = "busy-child";
+/// A busy loop ends after this time, whatever becomes of the command beside which it runs.
+const LONGEST: Duration = Duration::from_secs(4 * 3600);
+
+/// Beside what is measured.
+#[derive(Args, Clone, Copy, Default, Debug, Serialize)]
+pub struct Noise {
+    /// Busy loops beside the command, each in a process that ends with the command
+    #[arg(long, global = true, value_name = "N", default_value_t = 0, value_parser = number::<0, 256>)]
+    pub beside: usize,
+
+    /// Run all threads of a measured process on one processor, once it has counted more of them
+    #[arg(long, global = true)]
+    pub one_processor: bool,
+}
+
+#[derive(Serialize)]
+struct Record {
+    bench: &'static str,
+    #[serde(flatten)]
+    noise: Noise,
+}
+
+static NOISE: OnceLock<Noise> = OnceLock::new();
+
+/// The noise of this command.
+pub fn noise() -> Noise {
+    NOISE.get().copied().unwrap_or_default()
+}
+
+/// Where a command's measured threads are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measured {
+    /// In this process.
+    Here,
+    /// In processes that this one starts, and that bind themselves.
+    InChildren,
+    /// In this process, which another one has started: that one says what goes on.
+    IsChild,
+}
+
+/// The busy loops. Dropped, they end.
+#[derive(Debug)]
+pub struct Neighbours(Vec<Child>);
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Noise {
+    /// Makes the noise, and says so.
+    pub fn begin(self, measured: Measured, output: Output) -> Result<Neighbours, Failure> {
+        NOISE.set(self).expect("one command in a process");
+        let neighbours = (0..self.beside).map(|_| busy_loop()).collect::<io::Result<_>>();
+        let neighbours = neighbours.map_err(|error| Failure::Run(format!("a busy loop does not start: {error}")))?;
+        if self.one_processor && measured != Measured::InChildren {
+            bind_here();
+        }
+        if measured != Measured::IsChild && (self.beside > 0 || self.one_processor) {
+            output.record(&Record { bench: "noise", noise: self })?;
+            let loops = if self.beside == 1 { "busy loop" } else { "busy loops" };
+            let processors = if self.one_processor { "one processor" } else { "all processors" };
+            output.text(format_args!("Beside {} {loops}, on {processors}.", self.beside))?;
+        }
+        Ok(Neighbours(neighbours))
+    }
+
+    /// Asks a child of this program, which measures, to bind itself.
+    pub fn ask(self, command: &mut Command) {
+        if self.one_processor {
+            command.arg("--one-processor");
+        }
+    }
+
+    /// While the result lives, threads and processes that the calling thread starts run on one processor, if that was
+    /// asked for. (A program that is not ours finds one processor when it counts.)
+    pub fn bind_what_starts(self) -> Option<Pinned> {
+        self.one_processor.then(|| Pinned::to(0))
+    }
+}
+
+fn busy_loop() -> io::Result<Child> {
+    // The loop ends when this process does: then nobody holds the other end of its input.
+    Command::new(env::current_exe()?).arg(BUSY).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
+}
+
+/// Is a busy loop, until its input ends.
+pub fn be_busy() -> ! {
+    thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(0);
+    });
+    thread::spawn(|| {
+        thread::sleep(LONGEST);
+        std::process::exit(0);
+    });
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// Binds the threads of this process, and those that are started from now on, to one processor. The runtime has counted all
+/// processors before, as in a program whose threads the system has put on one of them.
+fn bind_here() {
+    let _ = spin::can_spin(0, 1);
+    #[cfg(unix)]
+    let _ = goroutine::max_procs();
+    pinned::bind_process();
+}
