@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use sudog::runtime::{gosched, together};
 use sudog::sync::WaitGroup;
@@ -48,6 +49,25 @@ fn all_that_is_started_stays_here() {
         let places = places.lock().unwrap();
         assert_eq!(places.len(), 20 * 4 + 2);
         assert!(places.iter().all(|&place| place == here()), "{places:?}");
+    });
+}
+
+/// A worker that has no time keeps what is started under `together`, and what that starts. Other work is stolen after ten
+/// milliseconds at the latest.
+#[test]
+fn nothing_is_stolen() {
+    let _alone = alone_with(2);
+    run(|| {
+        let starts_one = || {
+            let child = spawn(here);
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(30) {}
+            assert_eq!(child.join().unwrap(), here());
+        };
+        together(|| {
+            starts_one();
+            spawn(starts_one).join().unwrap();
+        });
     });
 }
 

@@ -53,6 +53,7 @@ fn main() {
         ("goroutines_of_groups_have_names", goroutines_of_groups_have_names),
         ("the_size_of_stacks", the_size_of_stacks),
         ("all_goroutines_are_asleep", all_goroutines_are_asleep),
+        ("the_code_that_started_those_that_wait", the_code_that_started_those_that_wait),
         ("a_join_of_a_task_that_waits_for_ever", a_join_of_a_task_that_waits_for_ever),
         ("a_once_in_itself", a_once_in_itself),
         ("main_goexits", main_goexits),
@@ -255,10 +256,35 @@ fn all_goroutines_are_asleep() {
     });
     let main = "\"main\" [sync.Mutex.Lock, ";
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", main, "\"keeper\" ["]);
+    let origin = "\n    started as goroutine_fatal::all_goroutines_are_asleep::{{closure}}::{{closure}}";
+    assert_says(&output, 2, &[&format!("{origin}\n"), &format!("{origin}::{{{{closure}}}}\n")]);
     // The mutex knows its holder in builds with debug assertions.
     if cfg!(debug_assertions) {
         assert_says(&output, 2, &[", held by goroutine ", "\"keeper\""]);
     }
+}
+
+/// However a goroutine is started, the report names the user's closure.
+fn the_code_that_started_those_that_wait() {
+    let output = in_a_child("the_code_that_started_those_that_wait", &[], || {
+        fn in_a_function() {
+            semacquire(&AtomicU32::new(0));
+        }
+        run(|| {
+            let group = Arc::new(WaitGroup::new());
+            group.go(in_a_function);
+            spawn(|| in_a_function());
+            scope(|s| {
+                s.go(in_a_function);
+                s.spawn(in_a_function);
+            });
+        });
+    });
+    let here = "started as goroutine_fatal::the_code_that_started_those_that_wait::{{closure}}";
+    assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
+    let text = words(&output);
+    assert_eq!(text.matches(&format!("{here}::in_a_function\n")).count(), 3, "{text}");
+    assert_eq!(text.matches(here).count(), 5, "{text}");
 }
 
 /// A task that nothing can wake any more stays, so that the join of it is a deadlock, and is reported.

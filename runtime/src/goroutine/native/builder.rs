@@ -18,7 +18,7 @@ use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::{fork, run, stack, together};
+use crate::goroutine::native::{fork, run, stack, switch_hooks, together};
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 use crate::sema::{self, WaitError, WaitLimit, Wake};
@@ -129,6 +129,18 @@ impl Builder {
         start(f, details, self.placement);
     }
 
+    /// [`Builder::go`] for a closure that borrows.
+    ///
+    /// # Safety
+    ///
+    /// What the closure borrows stands until it has run, and has been dropped.
+    #[track_caller]
+    pub(crate) unsafe fn go_unchecked<F: FnOnce() + Send>(self, f: F) {
+        let details = self.any_details.then(|| Box::new(self.details));
+        // SAFETY: by the contract.
+        unsafe { start_unchecked(f, details, self.placement) };
+    }
+
     /// Starts it, with a handle for its result: [`spawn`](crate::goroutine::spawn).
     ///
     /// # Panics
@@ -175,14 +187,29 @@ impl std::fmt::Debug for Builder {
 #[track_caller]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
     box_if_large!(f: F as dyn FnOnce() + Send => start(f, details, placement));
+    // SAFETY: the closure borrows nothing.
+    unsafe { start_unchecked(f, details, placement) }
+}
+
+/// [`start`] for a closure that borrows.
+///
+/// # Safety
+///
+/// What the closure borrows stands until it has run, and has been dropped.
+#[inline]
+#[track_caller]
+unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
+    switch_hooks::forbid_start_in_hook();
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) if !together::is_here() => {
             worker.count_made();
-            worker.submit(job::pack(f, details, Some(worker)));
+            // SAFETY: the closure is `Send`, and what it borrows stands, by the contract.
+            worker.submit(unsafe { job::pack_unchecked(f, details, Some(worker)) });
         }
         (placement, worker) => {
             let place = Place::of(placement);
-            start_at(job::pack(f, details, worker), place);
+            // SAFETY: the closure is `Send`, and what it borrows stands, by the contract.
+            start_at(unsafe { job::pack_unchecked(f, details, worker) }, place);
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::shim::system::thread;
 use std::any::Any;
 use std::marker::PhantomData;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::box_if_large;
@@ -192,12 +191,9 @@ impl<'scope> Scope<'scope, '_> {
             let _pending = pending;
             f();
         };
-        let body: Box<dyn FnOnce() + Send + 'scope> = Box::new(body);
-        // SAFETY: the transmute only forgets a lifetime. The closure runs, and the owner of the scope waits for the drop
-        // of `pending`, which comes after that of `f`, whether `f` returns or unwinds; `pending` uses nothing after its
-        // drop.
-        let body = unsafe { mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Box<dyn FnOnce() + Send>>(body) };
-        builder.go(body);
+        // SAFETY: the owner of the scope keeps what `f` borrows until `pending` is dropped. That comes after the drop of `f`,
+        // whether `f` returns or unwinds; and `pending` uses nothing after its drop.
+        unsafe { builder.go_unchecked(body) };
     }
 }
 

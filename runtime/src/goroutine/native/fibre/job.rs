@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ┌──────┬────────┬─────────┬───────────────────────────────┐
-//!  │ link │ run    │ details │ closure, or a box that has it │
+//!  │ link │ vtable │ details │ closure, or a box that has it │
 //!  └──────┴────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
@@ -21,7 +21,7 @@ use async_task::Runnable;
 
 use crate::fatal::say;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
-use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::fibre::{Fibre, current};
 use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
@@ -37,10 +37,64 @@ const WORDS: usize = 5;
 pub(crate) struct Job {
     /// First, so that an inbox's link is the job. Also the link of the list of spare jobs.
     pub(crate) link: Link,
-    /// Takes the closure out, frees the job, and runs the closure. Never unwinds.
-    run: unsafe fn(NonNull<Job>, &'static Worker),
+    vtable: &'static Vtable,
     details: Option<Box<Details>>,
     closure: [MaybeUninit<usize>; WORDS],
+}
+
+/// What a job knows of the type of its closure.
+pub(crate) struct Vtable {
+    /// Takes the closure out, frees the job, and runs the closure. Never unwinds.
+    run: unsafe fn(NonNull<Job>, &'static Worker),
+    /// The name of the type, which has the path of the function that started the goroutine.
+    origin: fn() -> &'static str,
+}
+
+impl Vtable {
+    /// Of work that is no job.
+    pub(crate) const TASK: &Self = &Self { run: |_, _| unreachable!("a task is no job"), origin: || "a task" };
+
+    const fn of<F: FnOnce()>() -> &'static Self {
+        const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }
+    }
+
+    /// The code that started a goroutine: the type of its closure, without our own functions around it.
+    pub(crate) fn origin(&self) -> String {
+        closure_of_the_user((self.origin)()).to_owned()
+    }
+}
+
+/// Strips what this project, and the standard library, have put around a closure: of `sudog_runtime::..::spawn<T,
+/// app::serve::{{closure}}>::{{closure}}` it leaves `app::serve::{{closure}}`.
+fn closure_of_the_user(name: &str) -> &str {
+    const OURS: [&str; 5] = ["sudog", "core::", "alloc::", "std::", "dyn "];
+    let is_ours = |name: &str| OURS.iter().any(|prefix| name.starts_with(prefix));
+    let mut rest = name;
+    while is_ours(rest) {
+        // The closure is the last argument of the last function, in all of ours.
+        match last_argument(rest) {
+            Some(argument) => rest = argument,
+            None => return name,
+        }
+    }
+    rest
+}
+
+/// The last argument in the last list of generic arguments of a path.
+fn last_argument(path: &str) -> Option<&str> {
+    let end = path.rfind('>')?;
+    let mut depth = 0;
+    let mut last = None;
+    for (at, char) in path[..end].char_indices().rev() {
+        match char {
+            '>' | ')' | ']' => depth += 1,
+            '<' if depth == 0 => return Some(path[last.unwrap_or(at + 1)..end].trim()),
+            '<' | '(' | '[' => depth -= 1,
+            ',' if depth == 0 => _ = last.get_or_insert(at + 1),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// What a [`Builder`](crate::goroutine::Builder) adds. Most goroutines have none of it.
@@ -110,7 +164,7 @@ where
     let job = worker.and_then(Worker::spare_job).unwrap_or_else(new_job);
     let closure = [MaybeUninit::uninit(); WORDS];
     // SAFETY: `job` is unused memory of the right layout, and ours alone.
-    unsafe { job.write(Job { link: Link::new(), run: run::<F>, details, closure }) };
+    unsafe { job.write(Job { link: Link::new(), vtable: Vtable::of::<F>(), details, closure }) };
     // SAFETY: in bounds of the job just made; no reference is made to it.
     let place = unsafe { &raw mut (*job.as_ptr()).closure };
     if is_inline::<F>() {
@@ -194,9 +248,12 @@ impl Job {
     ///
     /// `this` was packed, and has no other owner.
     #[inline]
-    pub(crate) unsafe fn run(this: NonNull<Self>, worker: &'static Worker) {
-        // SAFETY: alive and ours, by the contract.
-        unsafe { (this.as_ref().run)(this, worker) };
+    pub(crate) unsafe fn run(this: NonNull<Self>, fibre: &Fibre) {
+        // SAFETY: `this` is a packed job, which nothing else uses, by the contract.
+        let vtable = unsafe { this.as_ref().vtable };
+        fibre.origin.set(vtable);
+        // SAFETY: the function is that of the job's own closure; and by the contract.
+        unsafe { (vtable.run)(this, fibre.worker) };
     }
 }
 
@@ -233,7 +290,7 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
         }
     };
     if switch_hooks::observes_stalls() {
-        is_running::<F>();
+        is_running();
     }
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         ended_by_panic(payload, on_panic);
@@ -242,9 +299,8 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
 
 /// Tells the stall report what runs.
 #[cold]
-fn is_running<F>() {
+fn is_running() {
     if let Some(fibre) = current::fibre() {
-        fibre.origin.set(std::any::type_name::<F>);
         stall::runs(fibre);
     }
 }
@@ -282,4 +338,40 @@ pub(crate) fn die_of_panic(payload: &(dyn Any + Send), goroutine: Option<&str>) 
 pub(crate) unsafe fn free(job: NonNull<Job>) {
     // SAFETY: allocated as this box, by the contract.
     drop(unsafe { Box::from_raw(job.cast::<MaybeUninit<Job>>().as_ptr()) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_that_started_a_goroutine() {
+        for (name, origin) in [
+            ("app::main::{{closure}}", "app::main::{{closure}}"),
+            ("sudog_runtime::a::Builder::spawn<(), app::main::{{closure}}>::{{closure}}", "app::main::{{closure}}"),
+            (
+                "sudog_sync::wait_group::WaitGroup::go<sudog_runtime::a::f<u8, app::serve<(u8, T<V>)>::{{closure}}>::{{closure}}>::{{closure}}",
+                "app::serve<(u8, T<V>)>::{{closure}}",
+            ),
+            ("sudog_runtime::run_with<(), app::main>::{{closure}}", "app::main"),
+            (
+                "sudog_runtime::Scope<'_, '_>::start<sudog_runtime::<impl sudog_runtime::Builder>::go_scoped<'_, app::main>::{{closure}}>::{{closure}}",
+                "app::main",
+            ),
+            (
+                "alloc::boxed::Box<dyn core::ops::function::FnOnce() + core::marker::Send>",
+                "alloc::boxed::Box<dyn core::ops::function::FnOnce() + core::marker::Send>",
+            ),
+            ("sudog_runtime::f::{{closure}}", "sudog_runtime::f::{{closure}}"),
+        ] {
+            assert_eq!(closure_of_the_user(name), origin);
+        }
+        assert!(Vtable::of_value(&|| ()).origin().ends_with("the_code_that_started_a_goroutine::{{closure}}"));
+    }
+
+    impl Vtable {
+        fn of_value<F: FnOnce()>(_: &F) -> &'static Self {
+            Self::of::<F>()
+        }
+    }
 }

@@ -97,8 +97,8 @@ pub(crate) struct Fibre {
     /// before it ends.
     pub(crate) active_set: Cell<*const ()>,
     pub(crate) name: Cell<Option<Arc<str>>>,
-    /// Tells the type of the closure, if stalls are reported.
-    pub(crate) origin: Cell<fn() -> &'static str>,
+    /// The type of the closure that its goroutine runs.
+    pub(crate) origin: Cell<&'static job::Vtable>,
     pub(crate) wait: Cell<Wait>,
     /// The goroutine's locals, which this fibre owns.
     pub(crate) locals: Cell<Option<NonNull<Locals>>>,
@@ -183,7 +183,7 @@ impl Fibre {
             id: Cell::new(0),
             active_set: Cell::new(ptr::null()),
             name: Cell::new(None),
-            origin: Cell::new(|| ""),
+            origin: Cell::new(job::Vtable::TASK),
             wait: Cell::new(Wait::NONE),
             locals: Cell::new(None),
         };
@@ -233,7 +233,6 @@ impl Fibre {
     #[cold]
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
-        self.origin.set(|| ""); // a job says more, when it knows
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);
@@ -247,11 +246,12 @@ impl Fibre {
         match unsafe { unpack(work) } {
             Unpacked::Job(job) => {
                 // SAFETY: as above.
-                unsafe { Job::run(job, self.worker) };
+                unsafe { Job::run(job, self) };
                 self.worker.end(self);
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
+                self.origin.set(job::Vtable::TASK);
                 self.budget.set(Budget::Open);
                 task.run();
                 self.budget.set(Budget::Unlimited);

@@ -7,8 +7,8 @@ use crate::goroutine::native::fibre::State;
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 
-/// One line per goroutine of a scheduler that is at rest: its name, what it waits for, since when, and the owner of
-/// that.
+/// Two lines per goroutine of a scheduler that is at rest: its name, what it waits for, since when, and the owner of
+/// that; and the code that started it.
 ///
 /// To be called while no worker of the scheduler can wake.
 pub(crate) fn goroutines(sched: &Sched) -> String {
@@ -29,7 +29,7 @@ pub(crate) fn goroutines(sched: &Sched) -> String {
                 None => {}
             }
         }
-        text.push('\n');
+        _ = writeln!(text, "\n    started as {}", fibre.origin.get().origin());
     }
     text
 }

@@ -51,7 +51,7 @@ pub(crate) struct Stall {
 struct Running {
     id: u64,
     name: Option<Arc<str>>,
-    origin: &'static str,
+    origin: String,
     /// When the next sleeper of the worker wants to go on.
     timer: Option<Instant>,
 }
@@ -110,7 +110,7 @@ pub(crate) fn runs(fibre: &Fibre) {
     let running = Running {
         id: fibre.id.get(),
         name: fibre.shared_name(),
-        origin: fibre.origin.get()(),
+        origin: fibre.origin.get().origin(),
         timer: worker.next_timer(),
     };
     // A name's last reference may go with the old value: it is a text.
@@ -148,7 +148,7 @@ pub(crate) struct Turn {
 
 /// By what code goroutines were started that have been reported, and when. The watcher's.
 #[derive(Default)]
-pub(crate) struct Reports(HashMap<&'static str, Instant>);
+pub(crate) struct Reports(HashMap<String, Instant>);
 
 impl Reports {
     /// Looks at a worker that has made no choice for some time.
@@ -168,7 +168,7 @@ impl Reports {
                 return;
             }
             turn.is_reported = true;
-            let before = self.0.insert(running.origin, now);
+            let before = self.0.insert(running.origin.clone(), now);
             if before.is_some_and(|before| now - before < SELDOM) {
                 return;
             }
@@ -185,7 +185,7 @@ impl Running {
         if let Some(name) = &self.name {
             _ = write!(text, " {name:?}");
         }
-        let origin = if self.origin.is_empty() { "a task" } else { self.origin };
+        let origin = &self.origin;
         _ = write!(
             text,
             " has run for {} ms without giving way, and others of its worker wait\n    started as {origin}\n    \
