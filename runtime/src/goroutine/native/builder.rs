@@ -262,7 +262,7 @@ fn start_at(work: Work, place: Place) {
             worker.start_on(work, true).together.set(together::is_here());
             current::give_way();
         }
-        Place::There(worker) => sched.place(worker, work),
+        Place::There(worker) => Sched::place(worker, [work]),
     }
 }
 

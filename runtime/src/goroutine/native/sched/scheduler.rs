@@ -259,9 +259,12 @@ impl Sched {
     }
 
     /// Queues work for one worker.
-    pub(crate) fn place(&'static self, worker: &'static Worker, work: Work) {
-        // SAFETY: `worker` is never freed.
-        unsafe { worker.placed.push(work, &worker.inbox) };
+    pub(crate) fn place(worker: &'static Worker, works: impl IntoIterator<Item = Work>) {
+        for work in works {
+            // SAFETY: `worker` is never freed.
+            unsafe { worker.placed.push(work, &worker.inbox) };
+        }
+        // Once, after all: a worker that is woken may take the processor of the caller, which has more to place.
         worker.wake();
     }
 

@@ -132,7 +132,9 @@ impl Worker {
             // Their populations may have changed since.
             let theirs = worker.population().min(shares.load);
             let n = shares.next(theirs);
-            self.place_on(worker, n);
+            if n > 0 {
+                self.place_on(worker, n);
+            }
         }
         // The look at all workers is for several choices: the more of them, the more.
         if shares.left == queued {
@@ -142,12 +144,9 @@ impl Worker {
 
     /// Places the oldest `n` of the ring, or as many as there are, on another worker.
     fn place_on(&'static self, worker: &'static Worker, n: usize) {
-        for _ in 0..n {
-            // SAFETY: this is the owner.
-            let Some(work) = (unsafe { self.ring.pop() }) else { return };
-            self.sched().place(worker, work);
-            SPREAD.fetch_add(1, Ordering::Relaxed);
-        }
+        // SAFETY: this is the owner.
+        let works = (0..n).map_while(|_| unsafe { self.ring.pop() });
+        Sched::place(worker, works.inspect(|_| _ = SPREAD.fetch_add(1, Ordering::Relaxed)));
     }
 
     /// Starts workers up to `wanted`, and lets those that have been started come. Once for each number of them: should
@@ -163,7 +162,8 @@ impl Worker {
         while sched.workers().count() < sched.idle.workers()
             && system::now().saturating_duration_since(begun) < PATIENCE
         {
-            thread::yield_now();
+            // No yields: they are processor time, by which the ring would age, and the worker that comes steal all of it.
+            thread::sleep(PATIENCE / 50);
         }
     }
 }
