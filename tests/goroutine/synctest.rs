@@ -447,7 +447,8 @@ fn deadlock_child() {
     assert!(text.contains("\"forgotten\" [waiting"), "{text}");
     assert!(text.contains("\"late\" [sleep"), "time stands still after main: {text}");
     assert!(text.contains("1 async task"), "{text}");
-    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!(text.matches("started as goroutine::synctest::").count(), 2, "{text}");
+    assert_eq!(text.lines().count(), 7, "{text}");
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn the_code_that_started_those_that_wait() {
         run(|| {
             let group = Arc::new(WaitGroup::new());
             group.go(in_a_function);
-            spawn(|| in_a_function());
+            spawn(in_a_function);
             scope(|s| {
                 s.go(in_a_function);
                 s.spawn(in_a_function);
@@ -283,7 +283,7 @@ fn the_code_that_started_those_that_wait() {
     let here = "started as goroutine_fatal::the_code_that_started_those_that_wait::{{closure}}";
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
     let text = words(&output);
-    assert_eq!(text.matches(&format!("{here}::in_a_function\n")).count(), 3, "{text}");
+    assert_eq!(text.matches(&format!("{here}::in_a_function\n")).count(), 4, "{text}");
     assert_eq!(text.matches(here).count(), 5, "{text}");
 }
 

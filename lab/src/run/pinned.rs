@@ -40,6 +40,7 @@ impl Pinned {
 
 /// Binds all threads that this process has, and those that they start, to the first of the calling thread's processors. Does
 /// nothing where threads cannot be told where to run.
+#[cfg(not(sudog_sim))]
 pub fn bind_process() {
     std::mem::forget(Pinned::to(0));
     #[cfg(target_os = "linux")]

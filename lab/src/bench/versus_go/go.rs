@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+#[cfg(not(sudog_sim))]
 use std::time::Duration;
 use std::{env, fs, io};
 
@@ -160,13 +161,15 @@ impl Program {
     }
 
     /// Go's server of `tail`, likewise.
+    #[cfg(not(sudog_sim))]
     pub fn tail_server(&self, workers: usize) -> Command {
         let mut command = Command::new(self.folder.0.join(BINARY));
         command.arg("-tail").env("GOMAXPROCS", workers.to_string());
         command
     }
 
-    /// Go's sleepers of `tail`, beside a goroutine that computes for so long.
+    /// Go's sleepers of `tail`, likewise, beside a goroutine that computes for so long.
+    #[cfg(not(sudog_sim))]
     pub fn sleepers(&self, workers: usize, time: Duration) -> Command {
         let mut command = Command::new(self.folder.0.join(BINARY));
         command.arg(format!("-sleepers={}ns", time.as_nanos())).env("GOMAXPROCS", workers.to_string());

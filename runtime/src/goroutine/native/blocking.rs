@@ -131,9 +131,8 @@ pub fn set_max_blocking(n: usize) -> usize {
 /// A goroutine keeps its worker for as long as it makes no call into the runtime. All goroutines that have started there
 /// wait meanwhile, however many processors are idle. What takes longer than they should wait belongs in here: as a rule
 /// what takes more than 5 ms. So does a loop that could call [`gosched`](crate::goroutine::gosched) now and then, and does
-/// not. (Of
-/// handlers of which one in twenty computes for 10 ms, a tenth of the others wait for more than 9 ms and a hundredth for more
-/// than 17 ms; with `compute` for 1 and 4 ms: `cargo lab tail`.)
+/// not. (Of handlers of which one in twenty computes for 10 ms, a tenth of the others wait for more than 9 ms and a
+/// hundredth for more than 17 ms; with `compute` for 1 and 4 ms: `cargo lab tail`.)
 ///
 /// There are as many threads for these calls as [`max_procs`](crate::goroutine::max_procs) says, so that computations do not
 /// take the processors from each other; more calls wait for a thread. `f` must not wait for another computation: that

@@ -210,8 +210,9 @@ where
     worker.start_on(job::pack(main, Some(as_main(Box::default())), Some(worker)), false);
     worker.run();
 
-    let mut left = report::goroutines(sched);
-    let tasks = sched.live().saturating_sub(left.lines().count());
+    let goroutines = report::goroutines(sched);
+    let tasks = sched.live().saturating_sub(goroutines.len());
+    let mut left = goroutines.concat();
     if tasks > 0 {
         left += &format!("{tasks} async task(s)\n");
     }

@@ -29,7 +29,7 @@ pub(crate) fn look(scheds: &[&'static Sched]) {
         if alarms::are_set() || !Sched::are_all(scheds) {
             return;
         }
-        let list: String = scheds.iter().map(|sched| report::goroutines(sched)).collect();
+        let list: String = scheds.iter().flat_map(|sched| report::goroutines(sched)).collect();
         say(&if MAINS.running() == 0 && list.is_empty() {
             "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()
         } else {

@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use crate::goroutine::native::fibre::State;
+use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 
-/// Two lines per goroutine of a scheduler that is at rest: its name, what it waits for, since when, and the owner of
+/// A text of two lines for each goroutine of a scheduler that is at rest: its name, what it waits for, since when, and the owner of
 /// that; and the code that started it.
 ///
 /// To be called while no worker of the scheduler can wake.
-pub(crate) fn goroutines(sched: &Sched) -> String {
-    let mut text = String::new();
+pub(crate) fn goroutines(sched: &Sched) -> Vec<String> {
     let all = || sched.workers().flat_map(|worker| worker.fibres().collect::<Vec<_>>());
     let now = clock::coarse_now();
-    for fibre in all().filter(|fibre| fibre.state.get() == State::Parked) {
+    let describe = |fibre: &'static Fibre| {
+        let mut text = String::new();
         let wait = fibre.wait.get();
         let what = if wait.what.is_empty() { "waiting" } else { wait.what };
         let since = now.saturating_sub(wait.since) as f64 / 1000.0;
@@ -30,6 +30,7 @@ pub(crate) fn goroutines(sched: &Sched) -> String {
             }
         }
         _ = writeln!(text, "\n    started as {}", fibre.origin.get().origin());
-    }
-    text
+        text
+    };
+    all().filter(|fibre| fibre.state.get() == State::Parked).map(describe).collect()
 }
