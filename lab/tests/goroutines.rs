@@ -121,6 +121,44 @@ fn versus_go_measures_every_benchmark() {
 }
 
 #[test]
+fn with_noise() {
+    let run = ["goroutines", "--bench", "XPing", "--workers", "2", "--runs", "1", "--min-time", "0.001"];
+    let noise = |options: &[&str]| {
+        let records = records(&[options, &run, &["--json"]].concat());
+        assert_eq!((records.len(), &records[1]["name"]), (2, &"XPing".into()), "{records:?}");
+        assert_eq!(records[0]["bench"], "noise");
+        (records[0]["beside"].as_u64().unwrap(), records[0]["one_processor"].as_bool().unwrap())
+    };
+    assert_eq!(noise(&["--beside", "2"]), (2, false));
+    assert_eq!(noise(&["--one-processor"]), (0, true));
+    assert_eq!(noise(&["--beside", "1", "--one-processor"]), (1, true));
+    let text = stdout(&[&["--beside", "1"][..], &run].concat());
+    assert!(text.starts_with("Beside 1 busy loop, on all processors.\n") && text.contains("worst run"), "{text}");
+    let run = ["mutexbench", "--locks", "go", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--one-processor"];
+    assert!(stdout(&run).starts_with("Beside 0 busy loops, on one processor.\n"));
+    refused(&["--beside", "257", "list"], "from 0 to 256");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tail() {
+    let run = ["tail", "--connections", "4", "--heavy", "1,2", "--seconds", "0.2", "--runs", "1"];
+    let sides = ["--sides", "sudog,compute,tasks,tokio,tokio-blocking"];
+    let records = records(&[&run[..], &sides, &["--json"]].concat());
+    assert_eq!(records.len(), 5 + 2 * 4, "{records:?}");
+    for record in &records {
+        has_fields(record, &["bench", "side", "workers", "heavy_ms"]);
+        let times = &record["runs"][0];
+        assert!(times["n"].as_u64().unwrap() > 0 && times["p50"].as_u64() <= times["max"].as_u64(), "{record}");
+    }
+    let text = stdout(&[&run[..], &["--sides", "compute"]].concat());
+    assert!(text.contains("100 sleepers") && text.contains("compute for 2 ms"), "{text}");
+    refused(&["tail", "--sides", "sudog,nope"], "none of sudog, compute, tasks, tokio, tokio-blocking, go");
+    refused(&["tail", "--heavy", "0"], "from 1");
+    refused(&["tail-child", "tasks", "--workers", "2"], "serves no connections");
+}
+
+#[test]
 fn goroutines_for_people_and_for_programs() {
     let run = ["goroutines", "--workers", "1,2", "--runs", "1", "--min-time", "0.001", "--count", "100"];
     let text = stdout(&run);
