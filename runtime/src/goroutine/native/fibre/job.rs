@@ -51,8 +51,8 @@ pub(crate) struct Vtable {
 }
 
 impl Vtable {
-    /// Of work that is no job.
-    pub(crate) const TASK: &Self = &Self { run: |_, _| unreachable!("a task is no job"), origin: || "a task" };
+    /// Of a fibre that has run no job.
+    pub(crate) const NONE: &Self = &Self { run: |_, _| unreachable!("there is no job"), origin: || "" };
 
     const fn of<F: FnOnce()>() -> &'static Self {
         const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }
@@ -251,7 +251,7 @@ impl Job {
     pub(crate) unsafe fn run(this: NonNull<Self>, fibre: &Fibre) {
         // SAFETY: `this` is a packed job, which nothing else uses, by the contract.
         let vtable = unsafe { this.as_ref().vtable };
-        fibre.origin.set(vtable);
+        fibre.vtable.set(vtable);
         // SAFETY: the function is that of the job's own closure; and by the contract.
         unsafe { (vtable.run)(this, fibre.worker) };
     }

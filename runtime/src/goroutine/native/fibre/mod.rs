@@ -97,8 +97,8 @@ pub(crate) struct Fibre {
     /// before it ends.
     pub(crate) active_set: Cell<*const ()>,
     pub(crate) name: Cell<Option<Arc<str>>>,
-    /// The type of the closure that its goroutine runs.
-    pub(crate) origin: Cell<&'static job::Vtable>,
+    /// The type of the closure that its goroutine runs; while a task is polled here, that of an earlier goroutine.
+    pub(crate) vtable: Cell<&'static job::Vtable>,
     pub(crate) wait: Cell<Wait>,
     /// The goroutine's locals, which this fibre owns.
     pub(crate) locals: Cell<Option<NonNull<Locals>>>,
@@ -142,6 +142,13 @@ impl Fibre {
         text
     }
 
+    /// The code that started its goroutine.
+    ///
+    /// By its worker, or while its worker cannot wake.
+    pub(crate) fn origin(&self) -> String {
+        if self.budget.get() == Budget::Unlimited { self.vtable.get().origin() } else { "a task".into() }
+    }
+
     /// Its name, for another thread. By its worker.
     pub(crate) fn shared_name(&self) -> Option<Arc<str>> {
         let name = self.name.take();
@@ -183,7 +190,7 @@ impl Fibre {
             id: Cell::new(0),
             active_set: Cell::new(ptr::null()),
             name: Cell::new(None),
-            origin: Cell::new(job::Vtable::TASK),
+            vtable: Cell::new(job::Vtable::NONE),
             wait: Cell::new(Wait::NONE),
             locals: Cell::new(None),
         };
@@ -251,7 +258,6 @@ impl Fibre {
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
-                self.origin.set(job::Vtable::TASK);
                 self.budget.set(Budget::Open);
                 task.run();
                 self.budget.set(Budget::Unlimited);

@@ -29,7 +29,7 @@ pub(crate) fn goroutines(sched: &Sched) -> Vec<String> {
                 None => {}
             }
         }
-        _ = writeln!(text, "\n    started as {}", fibre.origin.get().origin());
+        _ = writeln!(text, "\n    started as {}", fibre.origin());
         text
     };
     all().filter(|fibre| fibre.state.get() == State::Parked).map(describe).collect()

@@ -110,7 +110,7 @@ pub(crate) fn runs(fibre: &Fibre) {
     let running = Running {
         id: fibre.id.get(),
         name: fibre.shared_name(),
-        origin: fibre.origin.get().origin(),
+        origin: fibre.origin(),
         timer: worker.next_timer(),
     };
     // A name's last reference may go with the old value: it is a text.

@@ -459,6 +459,7 @@ impl Worker {
     #[inline]
     pub(crate) fn end(&self, fibre: &'static Fibre) {
         self.end_poll(fibre);
+        fibre.together.set(false);
         self.count_end();
     }
 
@@ -469,7 +470,6 @@ impl Worker {
         self.population.store(self.population.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         locals::clear(fibre);
         fibre.name.set(None);
-        fibre.together.set(false);
     }
 
     /// One goroutine or task fewer.
