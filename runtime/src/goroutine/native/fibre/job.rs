@@ -51,8 +51,8 @@ pub(crate) struct Vtable {
 }
 
 impl Vtable {
-    /// Of a fibre that has run no job.
-    pub(crate) const NONE: &Self = &Self { run: |_, _| unreachable!("there is no job"), origin: || "" };
+    /// In place of a job's, for a task.
+    pub(crate) const TASK: &Self = &Self { run: |_, _| unreachable!("a task is no job"), origin: || "a task" };
 
     const fn of<F: FnOnce()>() -> &'static Self {
         const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }

@@ -190,7 +190,7 @@ impl Fibre {
             id: Cell::new(0),
             active_set: Cell::new(ptr::null()),
             name: Cell::new(None),
-            vtable: Cell::new(job::Vtable::NONE),
+            vtable: Cell::new(job::Vtable::TASK),
             wait: Cell::new(Wait::NONE),
             locals: Cell::new(None),
         };
@@ -240,6 +240,7 @@ impl Fibre {
     #[cold]
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
+        self.vtable.set(job::Vtable::TASK); // a job says more
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);

@@ -107,12 +107,8 @@ pub(crate) fn start() {
 /// The goroutine runs, on its worker.
 pub(crate) fn runs(fibre: &Fibre) {
     let worker = fibre.worker;
-    let running = Running {
-        id: fibre.id.get(),
-        name: fibre.shared_name(),
-        origin: fibre.origin(),
-        timer: worker.next_timer(),
-    };
+    let running =
+        Running { id: fibre.id.get(), name: fibre.shared_name(), origin: fibre.origin(), timer: worker.next_timer() };
     // A name's last reference may go with the old value: it is a text.
     let before = worker.stall.running().replace(running);
     drop(before);
