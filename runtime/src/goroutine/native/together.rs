@@ -10,8 +10,8 @@ use crate::goroutine::native::fibre::current;
 /// For goroutines that mostly talk to each other: the publisher and the subscribers of a topic, actors in a ring, clients
 /// of one server. Goroutines that have started do not move, and a family of them is spread over idle workers as it begins
 /// (see [`Placement`](crate::goroutine::Placement)), for nothing tells it from a pool whose members compute. A message to
-/// another worker costs three to five times as much as a message on the same worker: on two workers four publishers and
-/// eight subscribers take five times as long apart as together.
+/// another worker costs three to six times as much as a message on the same worker: four publishers and eight subscribers
+/// take 0.90 us for each value when they are spread over two workers, and 0.26 us together.
 ///
 /// Not for goroutines that compute: all of them share one processor, for as long as they live.
 ///
