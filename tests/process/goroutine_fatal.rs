@@ -274,6 +274,8 @@ fn the_code_that_started_those_that_wait() {
             let group = Arc::new(WaitGroup::new());
             group.go(in_a_function);
             spawn(in_a_function);
+            spawn(|| block_on(std::future::pending::<()>()));
+            go_async(async { in_a_function() });
             scope(|s| {
                 s.go(in_a_function);
                 s.spawn(in_a_function);
@@ -284,7 +286,8 @@ fn the_code_that_started_those_that_wait() {
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
     let text = words(&output);
     assert_eq!(text.matches(&format!("{here}::in_a_function\n")).count(), 4, "{text}");
-    assert_eq!(text.matches(here).count(), 5, "{text}");
+    assert_eq!(text.matches(here).count(), 6, "{text}");
+    assert_eq!(text.matches("started as a task\n").count(), 1, "{text}");
 }
 
 /// A task that nothing can wake any more stays, so that the join of it is a deadlock, and is reported.

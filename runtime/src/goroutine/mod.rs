@@ -60,8 +60,9 @@
 //!
 //! `SUDOG_STALLS`: `1` reports on standard error a goroutine that runs for 100 ms without giving way, while others of its
 //! worker wait, with its name, the code that started it, and its stack at its next call; and a [`blocking`](fn@blocking)
-//! call that waits for a thread. `20ms` reports goroutines after that time, which the watcher sees to 10 ms. `0` reports
-//! nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in others.
+//! call that waits for a thread. `20ms` reports goroutines that run for 20 ms; the watcher sees steps of 10 ms. `0`, or an empty
+//! value, reports nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in
+//! others.
 //!
 //! # What goroutines of one worker share
 //!

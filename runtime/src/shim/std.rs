@@ -81,10 +81,10 @@ pub fn num_cpus() -> u32 {
     }
 }
 
-/// The number of the processor that runs the calling thread; `None` if the system does not say so within nanoseconds.
+/// Returns the number of the processor that runs the calling thread; `None` if the system does not say.
 ///
-/// glibc 2.35 and later read what the kernel writes into the thread's `rseq` area (2 ns). Without that, on x86-64, the
-/// vDSO answers (20 ns); elsewhere a system call does.
+/// glibc 2.35 and later read the number in the thread's `rseq` area, where the kernel has written it: 2 ns. Other C libraries
+/// ask the vDSO on x86-64, which was said to take 20 ns, and make a system call elsewhere.
 #[cfg(target_os = "linux")]
 #[inline]
 pub fn processor() -> Option<u32> {

@@ -2,7 +2,7 @@
 //!
 //! | | [`blocking`] | [`compute`] |
 //! |---|---|---|
-//! | for | what waits: files, sockets, foreign locks | what computes for longer than a millisecond |
+//! | for | what waits: files, sockets, foreign locks | what computes for more than 5 ms |
 //! | threads at most | 512, or [`set_max_blocking`] | as many as processors |
 //! | more calls | wait for a thread, first come, first served | the same |
 //!
@@ -103,7 +103,7 @@ pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 /// `debug.SetMaxThreads`, but that more calls wait, where Go ends the process.
 ///
 /// If all threads are taken and a call has to wait, a line on standard error says so, once for each limit: in builds with
-/// debug assertions, or with `SUDOG_STALLS=1`.
+/// debug assertions, or if `SUDOG_STALLS` is set and not `0`.
 ///
 /// # Panics
 ///
@@ -130,9 +130,9 @@ pub fn set_max_blocking(n: usize) -> usize {
 ///
 /// A goroutine keeps its worker for as long as it makes no call into the runtime. All goroutines that have started there
 /// wait meanwhile, however many processors are idle. What takes longer than they should wait belongs in here: as a rule
-/// what takes more than 5 ms. So does a loop that could call [`gosched`](crate::goroutine::gosched) now and then, and does
-/// not. (Of handlers of which one in twenty computes for 10 ms, a tenth of the others wait for more than 9 ms and a
-/// hundredth for more than 17 ms; with `compute` for 1 and 4 ms: `cargo lab tail`.)
+/// what takes more than 5 ms. A loop may call [`gosched`](crate::goroutine::gosched) now and then instead. (If one handler in
+/// twenty computes for 10 ms, a tenth of the others take more than 9 ms, and a hundredth more than 17 ms. With `compute`
+/// these are 1 and 4 ms: `cargo lab tail`.)
 ///
 /// There are as many threads for these calls as [`max_procs`](crate::goroutine::max_procs) says, so that computations do not
 /// take the processors from each other; more calls wait for a thread. `f` must not wait for another computation: that

@@ -133,7 +133,8 @@ impl Builder {
     ///
     /// # Safety
     ///
-    /// What the closure borrows stands until it has run, and has been dropped.
+    /// What the closure borrows stands for as long as the closure uses it; and from then on the closure holds no reference
+    /// to it that the compiler could take for alive.
     #[track_caller]
     pub(crate) unsafe fn go_unchecked<F: FnOnce() + Send>(self, f: F) {
         let details = self.any_details.then(|| Box::new(self.details));
@@ -195,7 +196,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 ///
 /// # Safety
 ///
-/// What the closure borrows stands until it has run, and has been dropped.
+/// As for [`Builder::go_unchecked`].
 #[inline]
 #[track_caller]
 unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {

@@ -14,7 +14,9 @@ use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::shim::system::thread;
 use std::any::Any;
 use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
 
 use crate::box_if_large;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
@@ -141,26 +143,56 @@ impl State {
     }
 }
 
-/// A goroutine of a scope has not ended: dropped, it has, and uses the scope no more.
-struct Pending<'scope>(&'scope State);
+/// A goroutine of a scope has not ended. Dropped, the goroutine has ended, and uses the scope no more.
+///
+/// The state is behind a pointer and not a reference, as the owner's frame may go before the drop returns.
+struct Pending(NonNull<State>);
 
-impl<'scope> Pending<'scope> {
-    fn new(state: &'scope State) -> Self {
+// SAFETY: a `State` is made for many threads; it stands until the last `Pending` has counted itself off.
+unsafe impl Send for Pending {}
+
+impl Pending {
+    fn new(state: &State) -> Self {
         // Relaxed: the caller is the owner, or a goroutine of the scope, so the count is not 0, and does not get there
         // before the caller's own share ends.
         state.pending.fetch_add(1, Ordering::Relaxed);
-        Self(state)
+        Self(NonNull::from(state))
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for Pending {
     fn drop(&mut self) {
-        let done = &raw const self.0.done;
+        let state = self.0.as_ptr();
+        // SAFETY: the addresses of fields of a state that stands, as this goroutine is counted.
+        let (pending, done) = unsafe { (&raw const (*state).pending, &raw const (*state).done) };
         // Release: the owner sees what the goroutine has done. Acquire: the last one hands on what the others did.
-        if self.0.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // SAFETY: `pending` is alive until the subtraction.
+        if unsafe { (*pending).fetch_sub(1, Ordering::AcqRel) } == 1 {
             // SAFETY: the owner's frame stands until the permit is there; the release then uses it as an address only.
             current::without_switching(|| sema::semrelease(unsafe { &*done }, Wake::Normal));
         }
+    }
+}
+
+/// A closure that frames hold while what the closure borrows may go: to the compiler, a plain `F` in an argument says that
+/// its references are alive until the function returns.
+struct MaybeDangling<F>(MaybeUninit<F>);
+
+impl<F> MaybeDangling<F> {
+    const fn new(f: F) -> Self {
+        Self(MaybeUninit::new(f))
+    }
+
+    fn into_inner(self) -> F {
+        // SAFETY: `new` has written the closure, which is read once, as this value is not dropped.
+        unsafe { ManuallyDrop::new(self).0.assume_init_read() }
+    }
+}
+
+impl<F> Drop for MaybeDangling<F> {
+    fn drop(&mut self) {
+        // SAFETY: `new` has written the closure, and `into_inner` has not read it: it would have kept this value from here.
+        unsafe { self.0.assume_init_drop() };
     }
 }
 
@@ -185,14 +217,14 @@ impl<'scope> Scope<'scope, '_> {
 
     #[track_caller]
     fn start(&'scope self, builder: Builder, f: impl FnOnce() + Send + 'scope) {
-        let pending = Pending::new(&self.state);
+        let (pending, f) = (Pending::new(&self.state), MaybeDangling::new(f));
         let body = move || {
             // Ends last: what `f` has captured is dropped before.
             let _pending = pending;
-            f();
+            f.into_inner()();
         };
-        // SAFETY: the owner of the scope keeps what `f` borrows until `pending` is dropped. That comes after the drop of `f`,
-        // whether `f` returns or unwinds; and `pending` uses nothing after its drop.
+        // SAFETY: the owner of the scope keeps what `f` borrows until `pending` is dropped. That comes after the call of `f`,
+        // which has dropped `f`, whether it returned or unwound. The frames around that call hold a `MaybeDangling`.
         unsafe { builder.go_unchecked(body) };
     }
 }

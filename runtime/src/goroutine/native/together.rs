@@ -1,25 +1,30 @@
 //! Goroutines that stay on one worker because they talk to each other.
 //!
-//! A fibre has a mark, `together`, which [`together`] sets, and which a goroutine that is started under the mark inherits. It
-//! is gone when the goroutine ends.
+//! A fibre has a mark, `together`, which [`together`] sets, and which a goroutine that is started under the mark inherits. The
+//! end of the goroutine takes the mark back.
 
 use crate::goroutine::native::fibre::current;
 
-/// Runs `f`, and keeps all goroutines that `f` starts, and those that these start, on the caller's worker.
+/// Runs `f`, and keeps the goroutines that `f` starts, and those that these start, on the caller's worker.
 ///
 /// For goroutines that mostly talk to each other: the publisher and the subscribers of a topic, actors in a ring, clients
 /// of one server. Goroutines that have started do not move, and a family of them is spread over idle workers as it begins
-/// (see [`Placement`](crate::goroutine::Placement)), for nothing tells it from a pool whose members compute. A message to
-/// another worker costs three to six times as much as a message on the same worker: four publishers and eight subscribers
-/// take 0.90 us for each value when they are spread over two workers, and 0.26 us together.
+/// (see [`Placement`](crate::goroutine::Placement)), for nothing tells it from a pool whose members compute. Four publishers
+/// and eight subscribers take 0.90 us for each value when they are spread over two workers, and 0.26 us together.
 ///
-/// Not for goroutines that compute: all of them share one processor, for as long as they live.
+/// Not for goroutines that compute: all of them share one processor, for as long as they live. Nor for very many that are
+/// started at once: each has its stack from its start on, where a goroutine that any worker may take has a stack when it
+/// begins.
 ///
-/// The rule holds for every goroutine that is started without a place of its own: by [`go`](fn@crate::goroutine::go),
-/// [`spawn`](crate::goroutine::spawn), [`scope`](fn@crate::goroutine::scope), wait groups and error groups. A goroutine that is started on another
-/// [`Placement::Worker`](crate::goroutine::Placement::Worker) goes there, and what that goroutine starts goes anywhere. Async
-/// tasks move between workers in any case. On a thread that runs no goroutine, and in [`blocking`](fn@crate::goroutine::blocking)
-/// calls, this is a call of `f`.
+/// | started | stays |
+/// |---|---|
+/// | by [`go`](fn@crate::goroutine::go), [`spawn`](crate::goroutine::spawn), [`scope`](fn@crate::goroutine::scope), wait groups, error groups | yes |
+/// | with a [`Placement::Worker`](crate::goroutine::Placement::Worker) | on that worker; what such a goroutine starts goes anywhere |
+/// | by a goroutine that cancels a context: the context's callbacks | as if that goroutine had started them |
+/// | by a timer, or inside of [`blocking`](fn@crate::goroutine::blocking) and `compute` | no |
+/// | async tasks | no: they move between workers |
+///
+/// On a thread that runs no goroutine this is a call of `f`.
 ///
 /// Go has no such call: there, goroutines move.
 ///

@@ -58,23 +58,24 @@ impl Vtable {
         const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }
     }
 
-    /// The code that started a goroutine: the type of its closure, without our own functions around it.
-    pub(crate) fn origin(&self) -> String {
-        closure_of_the_user((self.origin)()).to_owned()
+    /// The code that started a goroutine: the type of the closure, without our own functions around that closure.
+    pub(crate) fn origin(&self) -> &'static str {
+        closure_of_the_user((self.origin)())
     }
 }
 
 /// Strips what this project, and the standard library, have put around a closure: of `sudog_runtime::..::spawn<T,
 /// app::serve::{{closure}}>::{{closure}}` it leaves `app::serve::{{closure}}`.
-fn closure_of_the_user(name: &str) -> &str {
-    const OURS: [&str; 5] = ["sudog", "core::", "alloc::", "std::", "dyn "];
+fn closure_of_the_user(name: &'static str) -> &'static str {
+    const OURS: [&str; 7] =
+        ["sudog_runtime::", "sudog_sync::", "sudog_csp::", "sudog_net::", "core::", "alloc::", "std::"];
     let is_ours = |name: &str| OURS.iter().any(|prefix| name.starts_with(prefix));
     let mut rest = name;
     while is_ours(rest) {
         // The closure is the last argument of the last function, in all of ours.
         match last_argument(rest) {
-            Some(argument) => rest = argument,
-            None => return name,
+            Some(argument) if !argument.starts_with("dyn ") => rest = argument,
+            _ => return name,
         }
     }
     rest
@@ -82,11 +83,13 @@ fn closure_of_the_user(name: &str) -> &str {
 
 /// The last argument in the last list of generic arguments of a path.
 fn last_argument(path: &str) -> Option<&str> {
-    let end = path.rfind('>')?;
+    let is_arrow = |at: usize| path[..at].ends_with('-');
+    let end = path.char_indices().rev().find(|&(at, char)| char == '>' && !is_arrow(at))?.0;
     let mut depth = 0;
     let mut last = None;
     for (at, char) in path[..end].char_indices().rev() {
         match char {
+            '>' if is_arrow(at) => {}
             '>' | ')' | ']' => depth += 1,
             '<' if depth == 0 => return Some(path[last.unwrap_or(at + 1)..end].trim()),
             '<' | '(' | '[' => depth -= 1,
@@ -363,6 +366,11 @@ mod tests {
                 "alloc::boxed::Box<dyn core::ops::function::FnOnce() + core::marker::Send>",
             ),
             ("sudog_runtime::f::{{closure}}", "sudog_runtime::f::{{closure}}"),
+            (
+                "sudog_runtime::spawn<i32, app::serve<fn(u8) -> u8>::{{closure}}>::{{closure}}",
+                "app::serve<fn(u8) -> u8>::{{closure}}",
+            ),
+            ("sudog_demo::serve<app::Job>::{{closure}}", "sudog_demo::serve<app::Job>::{{closure}}"),
         ] {
             assert_eq!(closure_of_the_user(name), origin);
         }

@@ -8,10 +8,11 @@
 //! | the last yield | the searcher |
 //! |---|---|
 //! | gave the processor to a worker, or to no thread | yields the processor |
-//! | took more than [`LONG_YIELD`]: another program had the processor | sleeps at once, for [`PAUSE`] times that time |
+//! | took more than [`LONG_YIELD`]: another program had the processor | sleeps instead, until [`PAUSE`] times that time has passed |
 //!
 //! The second row is there because a yield may cost milliseconds: Linux 6.18 takes the rest of its slice from a thread that
-//! yields.
+//! yields. While another program has the processor of a searcher, that searcher still counts as searching, so work for any
+//! worker wakes no other one, as when the system takes the processor from it.
 //!
 //! Notes are hints. After an old note a searcher yields to no thread, which takes less than a microsecond, or searches for as
 //! long as it would without the rule.
@@ -29,8 +30,11 @@ const LOOK: Duration = Duration::from_micros(1);
 const OTHERS: usize = 8;
 /// A yield that takes longer has given the processor to another program.
 const LONG_YIELD: Duration = Duration::from_micros(500);
-/// How many times as long as a long yield the worker does not yield again: yields cost a sixteenth of its time at most.
+/// For this many times the length of a long yield the worker does not yield again: long yields take a sixteenth of its time
+/// at most.
 const PAUSE: u32 = 16;
+/// The longest pause, should the process have been stopped during a yield.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The number of a processor, noted by the worker that runs there and read by the others.
 pub(crate) struct Note(AtomicU32);
@@ -118,7 +122,7 @@ impl Courtesy {
     fn note_yield(&self, from: Instant, to: Instant) {
         let away = to.saturating_duration_since(from);
         if away > LONG_YIELD {
-            self.pause.set(Some(to + away * PAUSE));
+            self.pause.set(Some(to + (away * PAUSE).min(LONGEST_PAUSE)));
         }
     }
 }
@@ -157,6 +161,9 @@ mod tests {
         for (later, expected) in [(0, Advice::Sleep), (PAUSE - 1, Advice::Sleep), (PAUSE, Advice::Yield)] {
             assert_eq!(advice(end + later * 2 * LONG_YIELD), expected, "{later}");
         }
+        let end = begun + Duration::from_secs(3600);
+        courtesy.note_yield(begun, end);
+        assert_eq!(advice(end + LONGEST_PAUSE), Advice::Yield, "the process was stopped");
     }
 
     /// Each look reads a few workers, and the looks together read all.

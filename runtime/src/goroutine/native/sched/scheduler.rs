@@ -138,7 +138,7 @@ impl Sched {
         let all = self.indices.load(Ordering::Relaxed).max(1);
         let me = me.index;
         (0..all)
-            .map(move |i| (start + i) % all)
+            .map(move |i| (start % all + i) % all)
             .filter(move |&i| i != me)
             .filter_map(|i| self.worker(i).map(|worker| (i, worker)))
     }
@@ -258,14 +258,18 @@ impl Sched {
         }
     }
 
-    /// Queues work for one worker.
+    /// Queues work for one worker, and wakes that worker once: a worker that is woken may take the processor of the caller,
+    /// which has more to place.
     pub(crate) fn place(worker: &'static Worker, works: impl IntoIterator<Item = Work>) {
+        let mut any = false;
         for work in works {
             // SAFETY: `worker` is never freed.
             unsafe { worker.placed.push(work, &worker.inbox) };
+            any = true;
         }
-        // Once, after all: a worker that is woken may take the processor of the caller, which has more to place.
-        worker.wake();
+        if any {
+            worker.wake();
+        }
     }
 
     pub(crate) fn push_global(&self, works: impl IntoIterator<Item = Work>) {

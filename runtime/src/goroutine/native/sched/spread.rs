@@ -14,7 +14,7 @@
 //! Then the oldest go to idle workers, until each has its share. They are placed: a thief would take the next family's
 //! too. Only idle workers get any: what is placed cannot be stolen, and would wait for as long as a goroutine computes.
 //! Not more workers get any than there are processors: goroutines of a family talk to each other, and a message to a
-//! worker that waits for its processor takes 300 times as long.
+//! worker that waits for its processor takes many times as long.
 //!
 //! | field of `Own`, or of `Worker` | | written by |
 //! |---|---|---|
@@ -88,7 +88,8 @@ impl Worker {
     /// A goroutine blocks.
     #[inline]
     pub(crate) fn count_block(&self, fibre: &Fibre) {
-        if fibre.fresh.replace(false) {
+        // Goroutines that stay together are no family that could be spread.
+        if fibre.fresh.replace(false) && !fibre.together.get() {
             self.own.first_blocks.set(self.own.first_blocks.get() + 1);
         }
     }
@@ -132,9 +133,7 @@ impl Worker {
             // Their populations may have changed since.
             let theirs = worker.population().min(shares.load);
             let n = shares.next(theirs);
-            if n > 0 {
-                self.place_on(worker, n);
-            }
+            self.place_on(worker, n);
         }
         // The look at all workers is for several choices: the more of them, the more.
         if shares.left == queued {
@@ -162,7 +161,7 @@ impl Worker {
         while sched.workers().count() < sched.idle.workers()
             && system::now().saturating_duration_since(begun) < PATIENCE
         {
-            // No yields: they are processor time, by which the ring would age, and the worker that comes steal all of it.
+            // Not by yields. They are processor time, and make the ring old: the worker that comes would steal all of it.
             thread::sleep(PATIENCE / 50);
         }
     }

@@ -6,8 +6,15 @@
 //! | its stack | at its next call into the runtime after that | itself |
 //! | all threads for blocking calls are taken | a call has to wait for one | its caller |
 //!
-//! They are made in builds with debug assertions, unless `SUDOG_STALLS` is `0`; and in all builds if that variable is set to
-//! anything else. `SUDOG_STALLS=20ms` sets the time of the first row. They are lines on standard error. A goroutine is reported once for each stall, and what was started by the same
+//! | `SUDOG_STALLS` | reports |
+//! |---|---|
+//! | not set | as with `1` in builds with debug assertions, else none |
+//! | `0`, or empty | none |
+//! | `1` | as above |
+//! | `20ms` | as above, with 20 ms in the first row. The watcher sees steps of 10 ms |
+//! | anything else | ends the process |
+//!
+//! Reports are lines on standard error. A goroutine is reported once for each stall, and what was started by the same
 //! code once in [`SELDOM`].
 //!
 //! The stack is that of the next call, not of the moment: to walk a running stack the watcher would have to interrupt the
@@ -25,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use crate::fatal::{fatal, say};
 use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::fibre::job::Vtable;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 
@@ -51,7 +59,7 @@ pub(crate) struct Stall {
 struct Running {
     id: u64,
     name: Option<Arc<str>>,
-    origin: String,
+    vtable: &'static Vtable,
     /// When the next sleeper of the worker wants to go on.
     timer: Option<Instant>,
 }
@@ -107,8 +115,12 @@ pub(crate) fn start() {
 /// The goroutine runs, on its worker.
 pub(crate) fn runs(fibre: &Fibre) {
     let worker = fibre.worker;
-    let running =
-        Running { id: fibre.id.get(), name: fibre.shared_name(), origin: fibre.origin(), timer: worker.next_timer() };
+    let running = Running {
+        id: fibre.id.get(),
+        name: fibre.shared_name(),
+        vtable: fibre.vtable.get(),
+        timer: worker.next_timer(),
+    };
     // A name's last reference may go with the old value: it is a text.
     let before = worker.stall.running().replace(running);
     drop(before);
@@ -144,7 +156,7 @@ pub(crate) struct Turn {
 
 /// By what code goroutines were started that have been reported, and when. The watcher's.
 #[derive(Default)]
-pub(crate) struct Reports(HashMap<String, Instant>);
+pub(crate) struct Reports(HashMap<&'static str, Instant>);
 
 impl Reports {
     /// Looks at a worker that has made no choice for some time.
@@ -164,7 +176,7 @@ impl Reports {
                 return;
             }
             turn.is_reported = true;
-            let before = self.0.insert(running.origin.clone(), now);
+            let before = self.0.insert(running.vtable.origin(), now);
             if before.is_some_and(|before| now - before < SELDOM) {
                 return;
             }
@@ -181,7 +193,7 @@ impl Running {
         if let Some(name) = &self.name {
             _ = write!(text, " {name:?}");
         }
-        let origin = &self.origin;
+        let origin = self.vtable.origin();
         _ = write!(
             text,
             " has run for {} ms without giving way, and others of its worker wait\n    started as {origin}\n    \

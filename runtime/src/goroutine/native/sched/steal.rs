@@ -178,7 +178,7 @@ impl Worker {
     fn is_processor_wanted(&self, now: Instant) -> Advice {
         self.own.courtesy.look(&self.processor, now, |start| {
             let others = self.sched().others(self, start);
-            others.map(|(_, worker)| (&worker.processor, !worker.sleeper.is_asleep()))
+            others.map(|(_, worker)| (&*worker.processor, !worker.sleeper.is_asleep()))
         })
     }
 

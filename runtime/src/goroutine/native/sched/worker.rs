@@ -87,7 +87,7 @@ pub(crate) struct Worker {
     /// Its thread's processor time.
     pub(crate) clock: ThreadClock,
     /// The processor of its thread when it last searched, woke, or looked at the slow sources.
-    pub(crate) processor: Note,
+    pub(crate) processor: CachePadded<Note>,
     /// Number of searches that found no work until their time was over. Written by the owner only.
     pub(crate) vain_searches: AtomicU64,
     /// Number of times that a search has yielded the processor. Written by the owner only.
@@ -226,7 +226,7 @@ impl Worker {
             asked: AtomicBool::new(false),
             stall: Stall::default(),
             clock: ThreadClock::new(),
-            processor: Note::new(),
+            processor: CachePadded::new(Note::new()),
             vain_searches: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             turns: CachePadded::new(AtomicU32::new(0)),
@@ -576,8 +576,8 @@ impl Worker {
         }
     }
 
-    /// Binds work to this worker, as work with a stack is not stolen, and returns its fibre. The work runs when its turn
-    /// comes; in `front`, next.
+    /// Binds work to this worker, as work with a stack is not stolen, and returns its fibre. The work is queued behind all
+    /// that is ready; if `front` is true, it runs next.
     pub(crate) fn start_on(&'static self, work: Work, front: bool) -> &'static Fibre {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
