@@ -439,7 +439,10 @@ fn a_ticker_ticks() {
             ticker.recv();
             select! { recv(ticker) => {}, recv(after(HOUR)) => unreachable!() }
         });
-        takes(MS, || block_on(ticker.recv_async()));
+        takes(2 * MS, || {
+            ticker.reset(2 * MS); // else a tick may have been due while this thread did not run
+            block_on(ticker.recv_async());
+        });
         assert_eq!(
             block_on(async {
                 select_async! { recv(ticker) => 1, recv(after(HOUR)) => 2 }
