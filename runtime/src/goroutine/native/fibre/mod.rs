@@ -97,7 +97,7 @@ pub(crate) struct Fibre {
     /// before it ends.
     pub(crate) active_set: Cell<*const ()>,
     pub(crate) name: Cell<Option<Arc<str>>>,
-    /// The type of the closure that its goroutine runs.
+    /// The type of the closure that its goroutine runs; of a task's, while none runs.
     pub(crate) vtable: Cell<&'static job::Vtable>,
     pub(crate) wait: Cell<Wait>,
     /// The goroutine's locals, which this fibre owns.
@@ -240,7 +240,6 @@ impl Fibre {
     #[cold]
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
-        self.vtable.set(job::Vtable::TASK); // until a job has been taken out of its queue
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);
@@ -259,7 +258,6 @@ impl Fibre {
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
             Unpacked::Task(task) => {
-                self.vtable.set(job::Vtable::TASK);
                 self.budget.set(Budget::Open);
                 task.run();
                 self.budget.set(Budget::Unlimited);

@@ -459,6 +459,7 @@ impl Worker {
     #[inline]
     pub(crate) fn end(&self, fibre: &'static Fibre) {
         self.end_poll(fibre);
+        fibre.vtable.set(job::Vtable::TASK);
         fibre.together.set(false);
         self.count_end();
     }
