@@ -397,6 +397,7 @@ const NOT_PUBLIC: &[&str] = &[
     "Ring",
     "Room",
     "Sc",
+    "Searches",
     "SendCase",
     "SendFromCase",
     "Static",
