@@ -164,6 +164,8 @@ pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 
 fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     box_if_large!(f: F as dyn FnOnce() -> T + Send + '_ => elsewhere(pool, f));
+    // Before any lock: another thread of the parent may have held it at the fork.
+    fork::forbid_in_child();
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
     let sched = Sched::here();
@@ -202,7 +204,6 @@ impl Pool {
     }
 
     fn submit(&'static self, call: Call) {
-        fork::forbid_in_child();
         let mut state = self.lock();
         state.calls.push_back(call);
         self.start_if_needed(state);
