@@ -3,7 +3,7 @@
 //! | part | what runs | what is measured |
 //! |---|---|---|
 //! | sleepers | 100 goroutines that sleep for 1 ms, again and again, beside one that computes | how late they wake |
-//! | connections | requests over TCP, of which some are heavy, at random times, whether answers have come or not | time from when a light request was due to its answer |
+//! | connections | requests over TCP, of which some are heavy, due at random times | time from when a light request was due to its answer |
 //!
 //! Each side is a process of its own. The clients are threads of this one.
 
@@ -31,7 +31,7 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::noise::noise;
 
-/// What computes, and where.
+/// A runtime, and where a computation goes there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -84,15 +84,15 @@ pub struct TailArgs {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = number::<1, 10_000>)]
     pub connections: usize,
 
-    /// For how many milliseconds a heavy request computes
+    /// Milliseconds of computation in a heavy request
     #[arg(long, value_name = "MS,MS", default_value = "1,5,10,30", value_parser = numbers::<1, 1000>)]
     pub heavy: List<usize>,
 
-    /// How much of the processors all requests need, in percent
+    /// Percentage of the processors that all requests need
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = number::<1, 100>)]
     pub load: usize,
 
-    /// How long a run takes
+    /// Seconds of a run
     #[arg(long, value_name = "S", default_value = "4", value_parser = seconds)]
     pub seconds: Duration,
 
@@ -104,21 +104,21 @@ pub struct TailArgs {
 /// Options of `tail-child`.
 #[derive(Args, Clone, Debug)]
 pub struct ChildArgs {
-    /// Which side
+    /// The side
     pub side: Side,
 
-    /// How many workers it has
+    /// Number of workers
     #[arg(long, value_parser = number::<1, 256>)]
     pub workers: usize,
 
-    /// Measures sleepers for so long. Else it serves connections
+    /// Seconds in which sleepers are measured. Without this option the side serves connections
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub sleepers: Option<Duration>,
 }
 
-/// One request in twenty is heavy.
+/// The share of heavy requests.
 const HEAVY_SHARE: f64 = 0.05;
-/// What the others compute.
+/// The computation of the other requests.
 const LIGHT: Duration = Duration::from_micros(20);
 const SLEEPERS: usize = 100;
 const SLEEP: Duration = Duration::from_millis(1);
@@ -147,7 +147,7 @@ struct Record {
     bench: &'static str,
     side: Side,
     workers: usize,
-    /// Of a heavy request; nothing for sleepers.
+    /// Milliseconds of a heavy request; `None` for sleepers.
     heavy_ms: Option<usize>,
     runs: Vec<Percentiles>,
 }
@@ -162,7 +162,7 @@ fn command_of(side: Side, args: &TailArgs) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// While it starts, a program that is not ours has one processor, if that was asked for.
+/// Starts a side: on one processor, if the option was given and the program is not ours.
 fn bound<T>(side: Side, start: impl FnOnce() -> T) -> T {
     let _one_processor = if side == Side::Go { noise().bind_what_starts() } else { None };
     start()
@@ -291,7 +291,7 @@ pub fn run(args: &TailArgs, output: Output) -> Result<(), Failure> {
 
 // ---- sides ----------------------------------------------------------------------------------------------------------
 
-/// Is a side.
+/// Runs one side, in the process of `tail-child`.
 pub fn be(args: &ChildArgs) -> Result<(), Failure> {
     burn(Duration::from_micros(1)); // calibrates
     if let Some(time) = args.sleepers {
@@ -320,7 +320,7 @@ fn late(due: Instant) -> u64 {
     due.elapsed().as_nanos() as u64
 }
 
-/// Computes, in pieces after which others would get a turn if the computation let them.
+/// Computes for so long, and makes no call into a runtime.
 fn hog(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -413,7 +413,7 @@ fn sleep_on_tokio(blocking: bool, workers: usize, time: Duration) -> Result<Vec<
     }))
 }
 
-/// What a request asks for.
+/// Returns the time for which a request asks.
 fn work(request: [u8; 4]) -> Duration {
     Duration::from_micros(u32::from_le_bytes(request).into())
 }

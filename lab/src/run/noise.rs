@@ -20,17 +20,17 @@ use crate::output::failure::Failure;
 
 /// The command that is a busy loop.
 pub const BUSY: &str = "busy-child";
-/// A busy loop ends after this time, whatever becomes of the command beside which it runs.
+/// The longest life of a busy loop, should its command never end.
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
-/// Beside what is measured.
+/// Conditions of a measurement.
 #[derive(Args, Clone, Copy, Default, Debug, Serialize)]
 pub struct Noise {
     /// Busy loops beside the command, each in a process that ends with the command
     #[arg(long, global = true, value_name = "N", default_value_t = 0, value_parser = number::<0, 256>)]
     pub beside: usize,
 
-    /// Run all threads of a measured process on one processor, once it has counted more of them
+    /// Run all threads of a measured process on one processor, after the process has counted its processors
     #[arg(long, global = true)]
     pub one_processor: bool,
 }
@@ -44,19 +44,19 @@ struct Record {
 
 static NOISE: OnceLock<Noise> = OnceLock::new();
 
-/// The noise of this command.
+/// Returns the conditions of this command.
 pub fn noise() -> Noise {
     NOISE.get().copied().unwrap_or_default()
 }
 
-/// Where a command's measured threads are.
+/// The process of a command's measured threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measured {
-    /// In this process.
+    /// This process.
     Here,
-    /// In processes that this one starts, and that bind themselves.
+    /// Processes that this process starts, and that bind themselves.
     InChildren,
-    /// In this process, which another one has started: that one says what goes on.
+    /// This process, started by another process, which prints the conditions.
     IsChild,
 }
 
@@ -74,7 +74,7 @@ impl Drop for Neighbours {
 }
 
 impl Noise {
-    /// Makes the noise, and says so.
+    /// Starts the busy loops, binds this process if its threads are measured, and prints the conditions.
     pub fn begin(self, measured: Measured, output: Output) -> Result<Neighbours, Failure> {
         NOISE.set(self).expect("one command in a process");
         let neighbours = (0..self.beside).map(|_| busy_loop()).collect::<io::Result<_>>();
@@ -91,15 +91,15 @@ impl Noise {
         Ok(Neighbours(neighbours))
     }
 
-    /// Asks a child of this program, which measures, to bind itself.
+    /// Passes the option on to a child of this program that measures.
     pub fn ask(self, command: &mut Command) {
         if self.one_processor {
             command.arg("--one-processor");
         }
     }
 
-    /// While the result lives, threads and processes that the calling thread starts run on one processor, if that was
-    /// asked for. (A program that is not ours finds one processor when it counts.)
+    /// Binds the calling thread, and the threads and processes that the calling thread starts, to one processor for as long as
+    /// the result lives, if the option was given. (A program that is not ours finds one processor when it counts.)
     pub fn bind_what_starts(self) -> Option<Pinned> {
         self.one_processor.then(|| Pinned::to(0))
     }
@@ -110,7 +110,7 @@ fn busy_loop() -> io::Result<Child> {
     Command::new(env::current_exe()?).arg(BUSY).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
 }
 
-/// Is a busy loop, until its input ends.
+/// Loops until the standard input ends.
 pub fn be_busy() -> ! {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());

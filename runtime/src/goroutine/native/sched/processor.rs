@@ -46,7 +46,7 @@ impl Note {
         Self(AtomicU32::new(Self::NONE))
     }
 
-    /// Notes the processor of the calling thread, and returns its number; `None` if the system does not say.
+    /// Notes the processor of the calling thread, and returns the number of that processor; `None` if the system does not say.
     pub(crate) fn take(&self) -> Option<u32> {
         let here = shim::processor()?;
         // As a rule the number stands there already: do not write to a line that others read.
@@ -61,18 +61,18 @@ impl Note {
     }
 }
 
-/// What a searcher does after a look at the notes.
+/// The next step of a searcher after a look at the notes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Advice {
     /// No other worker wants the processor.
     Search,
-    /// Another worker wants it: yield.
+    /// Another worker wants the processor: yield.
     Yield,
-    /// Another worker wants it, and a yield may take long: sleep.
+    /// Another worker wants the processor, and a yield may take long: sleep.
     Sleep,
 }
 
-/// What a worker remembers of its looks and yields.
+/// A worker's memory of its looks and yields.
 pub(crate) struct Courtesy {
     looked: Cell<Option<Instant>>,
     /// Number of other workers that the looks have read: the next look begins there.
