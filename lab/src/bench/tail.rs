@@ -303,6 +303,9 @@ pub fn be(args: &ChildArgs) -> Result<(), Failure> {
         };
         return Output { json: true }.record(&Percentiles::of(late));
     }
+    if matches!(args.side, Side::Tasks | Side::Go) {
+        return Err(Failure::Usage("this side serves no connections here".into()));
+    }
     raise_limit(10_000).ok();
     thread::spawn(|| {
         _ = io::copy(&mut io::stdin(), &mut io::sink());
@@ -311,7 +314,7 @@ pub fn be(args: &ChildArgs) -> Result<(), Failure> {
     match args.side {
         Side::Sudog | Side::Compute => serve_by_goroutines(args.side == Side::Compute),
         Side::Tokio | Side::TokioBlocking => serve_on_tokio(args.side == Side::TokioBlocking, args.workers),
-        Side::Tasks | Side::Go => return Err(Failure::Usage("this side serves no connections here".into())),
+        Side::Tasks | Side::Go => unreachable!("refused above"),
     }
     .map_err(|error| Failure::Run(error.to_string()))
 }
