@@ -298,6 +298,9 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
 
 /// Is a server, until its input ends.
 pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
+    if args.server == Server::Go {
+        return Err(Failure::Usage("Go's server is Go's".into()));
+    }
     raise_limit(20_000).ok();
     thread::spawn(|| {
         _ = io::copy(&mut io::stdin(), &mut io::sink());
@@ -306,7 +309,7 @@ pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
     match args.server {
         Server::Sudog => serve_by_goroutines(),
         Server::Tokio => serve_by_tasks(args.workers),
-        Server::Go => return Err(Failure::Usage("Go's server is Go's".into())),
+        Server::Go => unreachable!("refused above"),
     }
     .map_err(|error| Failure::Run(error.to_string()))
 }
