@@ -39,7 +39,7 @@ pub struct Cli {
     #[command(flatten)]
     pub machine: crate::run::machine::MachineArgs,
 
-    /// What goes on beside the measurement.
+    /// Conditions of the measurement.
     #[cfg(not(sudog_sim))]
     #[command(flatten)]
     pub noise: Noise,
@@ -103,10 +103,10 @@ pub enum Command {
     #[cfg(all(target_os = "linux", not(sudog_sim)))]
     #[command(hide = true)]
     NetbenchChild(netbench::ChildArgs),
-    /// How late sleepers wake, and how long light requests take, where others compute: sudog, tokio, Go
+    /// Lateness of sleepers, and times of light requests, where others compute: sudog, tokio, Go
     #[cfg(all(target_os = "linux", not(sudog_sim)))]
     Tail(tail::TailArgs),
-    /// One side of tail, which that command starts
+    /// A side of tail, which that command starts
     #[cfg(all(target_os = "linux", not(sudog_sim)))]
     #[command(hide = true)]
     TailChild(tail::ChildArgs),
@@ -123,7 +123,7 @@ pub enum Command {
     Trust(trust::TrustArgs),
     /// The locks and semaphores, and what they can do
     List,
-    /// One busy loop of '--beside', which that option starts
+    /// A busy loop of '--beside', which that option starts
     #[cfg(not(sudog_sim))]
     #[command(hide = true)]
     BusyChild,

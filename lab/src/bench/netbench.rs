@@ -24,7 +24,7 @@ use crate::options::{List, MAX_RUNS, list, number, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
-use crate::run::noise::noise;
+use crate::run::noise::{end_with_input, noise};
 
 /// What answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
@@ -302,10 +302,7 @@ pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
         return Err(Failure::Usage("Go's server is Go's".into()));
     }
     raise_limit(20_000).ok();
-    thread::spawn(|| {
-        _ = io::copy(&mut io::stdin(), &mut io::sink());
-        std::process::exit(0);
-    });
+    end_with_input();
     match args.server {
         Server::Sudog => serve_by_goroutines(),
         Server::Tokio => serve_by_tasks(args.workers),

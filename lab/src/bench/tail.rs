@@ -29,7 +29,7 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
-use crate::run::noise::noise;
+use crate::run::noise::{end_with_input, noise};
 
 /// A runtime, and where a computation goes there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
@@ -200,7 +200,7 @@ fn connections(side: Side, heavy: usize, args: &TailArgs, program: Option<&Progr
 struct Random(u64);
 
 impl Random {
-    /// From 0 to 1, without 1.
+    /// Returns a number from 0 up to, and without, 1.
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -209,7 +209,7 @@ impl Random {
     }
 }
 
-/// Sends requests, and returns how long the light ones took.
+/// Sends requests, and returns the times of the light requests.
 fn load(server: &Running, heavy: Duration, args: &TailArgs) -> io::Result<Vec<u64>> {
     let work = heavy.mul_f64(HEAVY_SHARE) + LIGHT.mul_f64(1.0 - HEAVY_SHARE);
     let mean = work.mul_f64(args.connections as f64 * 100.0 / (args.load as f64 * args.workers as f64));
@@ -307,10 +307,7 @@ pub fn be(args: &ChildArgs) -> Result<(), Failure> {
         return Err(Failure::Usage("this side serves no connections here".into()));
     }
     raise_limit(10_000).ok();
-    thread::spawn(|| {
-        _ = io::copy(&mut io::stdin(), &mut io::sink());
-        std::process::exit(0);
-    });
+    end_with_input();
     match args.side {
         Side::Sudog | Side::Compute => serve_by_goroutines(args.side == Side::Compute),
         Side::Tokio | Side::TokioBlocking => serve_on_tokio(args.side == Side::TokioBlocking, args.workers),

@@ -110,12 +110,17 @@ fn busy_loop() -> io::Result<Child> {
     Command::new(env::current_exe()?).arg(BUSY).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
 }
 
-/// Loops until the standard input ends.
-pub fn be_busy() -> ! {
+/// Ends this process when the standard input ends, as the process at the other end has ended.
+pub fn end_with_input() {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         std::process::exit(0);
     });
+}
+
+/// Loops until the standard input ends.
+pub fn be_busy() -> ! {
+    end_with_input();
     thread::spawn(|| {
         thread::sleep(LONGEST);
         std::process::exit(0);

@@ -117,13 +117,13 @@ pub fn say_bistable(names: &[String], output: Output) -> Result<(), Failure> {
     output.text(format_args!("bistable, a run is more than twice away from the median: {}", names.join(", ")))
 }
 
-/// The series of ours, of whole operations, whose runs fall into two modes.
+/// Returns the names of our series, of whole operations, whose runs fall into two modes.
 pub fn bistable(records: &[QuantityRecord]) -> Vec<String> {
     let unstable = records.iter().filter(|r| r.quantity.is_empty() && is_bistable(&r.sudog_runs));
     unstable.map(|r| format!("{} ({})", r.name.name, workers(r.workers))).collect()
 }
 
-/// All medians, and the worst runs of both sides.
+/// Returns a table of medians and worst runs, of both sides.
 pub fn table(records: &[QuantityRecord]) -> Table {
     let mut table = Table::new(1, ["bench", "workers", "Go", "worst run", "sudog", "worst run", "ratio"]);
     for r in records {

@@ -12,7 +12,7 @@ const SUBSCRIBERS: usize = 8;
 const PUBLISHERS: usize = 4;
 const CLIENTS: usize = 8;
 
-/// Four publishers send each value to all of eight subscribers, under a read lock.
+/// Measures a value that four publishers send to all of eight subscribers, under a read lock.
 pub fn pub_sub(round: &mut Round) {
     let subscribers = shared(RwMutex::new([(); SUBSCRIBERS].map(|()| chan(16))));
     let (sent, received) = (shared(WaitGroup::new()), shared(WaitGroup::new()));
@@ -38,12 +38,12 @@ pub fn pub_sub(round: &mut Round) {
     received.wait();
 }
 
-/// The same, kept on one worker.
+/// Measures [`pub_sub`] on a single worker.
 pub fn pub_sub_together(round: &mut Round) {
     together(|| pub_sub(round));
 }
 
-/// One sender sends each value to all of eight receivers.
+/// Measures a value that a sender sends to all of eight receivers.
 pub fn broadcast(round: &mut Round) {
     let receivers = [(); SUBSCRIBERS].map(|()| chan(0));
     let done = shared(WaitGroup::new());
@@ -61,12 +61,12 @@ pub fn broadcast(round: &mut Round) {
     done.wait();
 }
 
-/// The same, kept on one worker.
+/// Measures [`broadcast`] on a single worker.
 pub fn broadcast_together(round: &mut Round) {
     together(|| broadcast(round));
 }
 
-/// A value goes once around a ring of eight actors.
+/// Measures a way once around a ring of eight actors.
 pub fn actor_ring(round: &mut Round) {
     let first = chan(1);
     let mut last = first;
@@ -86,12 +86,12 @@ pub fn actor_ring(round: &mut Round) {
     last.recv();
 }
 
-/// The same, kept on one worker.
+/// Measures [`actor_ring`] on a single worker.
 pub fn actor_ring_together(round: &mut Round) {
     together(|| actor_ring(round));
 }
 
-/// A request of one of eight clients to one server, and the answer.
+/// Measures a request of eight clients to a server, with the answer.
 pub fn one_server(round: &mut Round) {
     let (requests, done) = (chan(0), shared(WaitGroup::new()));
     let answers: &[_; CLIENTS] = shared([(); CLIENTS].map(|()| chan(0)));
@@ -111,7 +111,7 @@ pub fn one_server(round: &mut Round) {
     requests.close();
 }
 
-/// The same, kept on one worker.
+/// Measures [`one_server`] on a single worker.
 pub fn one_server_together(round: &mut Round) {
     together(|| one_server(round));
 }

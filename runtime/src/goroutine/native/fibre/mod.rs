@@ -142,7 +142,7 @@ impl Fibre {
         text
     }
 
-    /// The code that started its goroutine.
+    /// Returns the code that started this fibre's goroutine.
     ///
     /// By its worker, or while its worker cannot wake.
     pub(crate) fn origin(&self) -> &'static str {

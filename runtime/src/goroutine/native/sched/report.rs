@@ -7,8 +7,8 @@ use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 
-/// A text of two lines for each goroutine of a scheduler that is at rest: its name, what it waits for, since when, and the owner of
-/// that; and the code that started it.
+/// Describes each goroutine of a scheduler that is at rest, in two lines: name, reason and begin of the wait, owner of what is
+/// waited for; and the code that started the goroutine.
 ///
 /// To be called while no worker of the scheduler can wake.
 pub(crate) fn goroutines(sched: &Sched) -> Vec<String> {

@@ -300,7 +300,7 @@ impl Sched {
         made.saturating_sub(ended) as usize
     }
 
-    /// The searches of all workers.
+    /// Sums up the searches of all workers.
     pub(crate) fn searches(&self) -> Searches {
         let sum = |number: fn(&Worker) -> &AtomicU64| self.workers().map(|w| number(w).load(Ordering::Relaxed)).sum();
         Searches { vain: sum(|worker| &worker.vain_searches), yields: sum(|worker| &worker.yields) }
