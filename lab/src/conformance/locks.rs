@@ -11,7 +11,7 @@ use sudog_runtime::shim::system::{
 };
 use sudog_sync::RawLock;
 
-use super::{Check, eventually, far, real_or_simulated};
+use super::{Check, eventually, far, real_or_simulated, scope};
 
 /// All of them.
 pub fn checks<L: RawLock + 'static>() -> [Check; 7] {
@@ -75,7 +75,7 @@ pub fn one_at_a_time<L: RawLock + 'static>(_progress: fn()) {
     const THREADS: u64 = real_or_simulated(4, 3) as u64;
     const ROUNDS: u64 = real_or_simulated(3_000, 3) as u64;
     let (lock, inside) = (L::new(), Inside::default());
-    thread::scope(|s| {
+    scope(|s| {
         for thread in 0..THREADS {
             let (lock, inside) = (&lock, &inside);
             s.spawn(move || {
@@ -96,7 +96,7 @@ pub fn one_at_a_time<L: RawLock + 'static>(_progress: fn()) {
 
 pub fn try_lock_takes_a_free_lock_only<L: RawLock + 'static>(_progress: fn()) {
     let lock = L::new();
-    let elsewhere = || thread::scope(|s| s.spawn(|| Held::by_try(&lock).is_some()).join().unwrap());
+    let elsewhere = || scope(|s| s.spawn(|| Held::by_try(&lock).is_some()).join().unwrap());
     assert!(!lock.is_locked());
     for acquire in [|lock| Held::by_try(lock).expect("free"), Held::by_lock, |lock| Held::until(lock, far()).unwrap()] {
         let held = acquire(&lock);
@@ -115,7 +115,7 @@ pub fn a_deadline_in_the_past_is_a_try<L: RawLock + 'static>(_progress: fn()) {
     let past = now();
     let held = Held::until(&lock, past).expect("free");
     assert!(Held::until(&lock, past).is_none());
-    assert!(!thread::scope(|s| s.spawn(|| Held::until(&lock, past).is_some()).join().unwrap()));
+    assert!(!scope(|s| s.spawn(|| Held::until(&lock, past).is_some()).join().unwrap()));
     drop(held);
     assert!(Held::until(&lock, past).is_some());
 }
@@ -134,7 +134,7 @@ pub fn a_far_deadline_is_a_lock<L: RawLock + 'static>(_progress: fn()) {
     let lock = L::new();
     for round in 0..real_or_simulated(40, 2).into() {
         let (held, started) = (Held::by_lock(&lock), AtomicU32::new(0));
-        thread::scope(|s| {
+        scope(|s| {
             let waiters: [_; 2] = std::array::from_fn(|_| {
                 let (lock, started) = (&lock, &started);
                 s.spawn(move || {
@@ -155,7 +155,7 @@ pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawLock + 'static>(_progress
     const ROUNDS: u64 = real_or_simulated(400, 2) as u64;
     const PATIENT: u64 = 2;
     let (lock, inside, in_time) = (L::new(), Inside::default(), AtomicU64::new(0));
-    thread::scope(|s| {
+    scope(|s| {
         for seed in 0..real_or_simulated(4, 2).into() {
             let (lock, inside, in_time) = (&lock, &inside, &in_time);
             s.spawn(move || {
@@ -187,7 +187,7 @@ pub fn a_forgotten_guard_leaves_it_locked<L: RawLock + 'static>(_progress: fn())
     let lock = L::new();
     std::mem::forget(lock.lock());
     assert!(lock.is_locked() && lock.try_lock().is_none());
-    assert!(thread::scope(|s| s.spawn(|| lock.try_lock().is_none()).join().unwrap()));
+    assert!(scope(|s| s.spawn(|| lock.try_lock().is_none()).join().unwrap()));
     let moved = Box::new(lock);
     assert!(moved.is_locked() && moved.try_lock_until(now()).is_none());
     drop(moved);

@@ -28,6 +28,33 @@ fn far() -> Instant {
     now() + Duration::from_secs(3600)
 }
 
+/// A scope of `std`, for threads that begin with boxed closures. `std`'s own functions are compiled anew for each closure: for
+/// each check of each backend.
+#[derive(Clone, Copy)]
+pub struct Scope<'scope, 'env>(&'scope thread::Scope<'scope, 'env>);
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a thread.
+    pub fn spawn<T: Send + 'scope>(self, f: impl FnOnce() -> T + Send + 'scope) -> thread::ScopedJoinHandle<'scope, T> {
+        let f: Box<dyn FnOnce() -> T + Send + 'scope> = Box::new(f);
+        self.0.spawn(f)
+    }
+}
+
+/// Runs `f`, and waits for the threads that `f` has started.
+pub fn scope<'env, T>(f: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
+    fn run<'env>(f: &mut dyn for<'scope> FnMut(Scope<'scope, 'env>)) {
+        thread::scope(|s| f(Scope(s)));
+    }
+    let (mut f, mut result) = (Some(f), None);
+    run(&mut |s| {
+        if let Some(f) = f.take() {
+            result = Some(f(s));
+        }
+    });
+    result.expect("the function has been called")
+}
+
 /// Waits for a state.
 fn eventually(state: impl Fn() -> bool) {
     while !state() {

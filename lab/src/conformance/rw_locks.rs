@@ -12,7 +12,7 @@ use sudog_runtime::shim::system::{
 };
 use sudog_sync::{GoMutex, RawRwLock};
 
-use super::{Check, eventually, far, real_or_simulated};
+use super::{Check, eventually, far, real_or_simulated, scope};
 use crate::targets::rw_locks::{CrossbeamSharded, Exclusive};
 
 /// All of them.
@@ -102,7 +102,7 @@ impl<L: RawRwLock> Drop for Writing<'_, L> {
 
 /// Whether another thread could read, and whether it could write.
 fn elsewhere<L: RawRwLock>(lock: &L) -> (bool, bool) {
-    thread::scope(|s| {
+    scope(|s| {
         let read = s.spawn(|| Reading::by_try(lock).is_some()).join().unwrap();
         let write = s.spawn(|| Writing::by_try(lock).is_some()).join().unwrap();
         (read, write)
@@ -185,7 +185,7 @@ pub fn one_writer_or_readers<L: RawRwLock + 'static>(_progress: fn()) {
     const THREADS: u64 = real_or_simulated(4, 3) as u64;
     const ROUNDS: u64 = real_or_simulated(3_000, 3) as u64;
     let (lock, inside, written) = (L::new(), Inside::default(), AtomicU64::new(0));
-    thread::scope(|s| {
+    scope(|s| {
         for thread in 0..THREADS {
             let (lock, inside, written) = (&lock, &inside, &written);
             s.spawn(move || {
@@ -227,7 +227,7 @@ pub fn readers_are_inside_together<L: RawRwLock + 'static>(_progress: fn()) {
     for round in 0..real_or_simulated(40, 2).into() {
         let writing = Writing::by_lock(&lock);
         inside.store(0, Relaxed);
-        thread::scope(|s| {
+        scope(|s| {
             for _ in 0..READERS {
                 s.spawn(|| {
                     let _reading = Reading::by_lock(&lock);
@@ -247,7 +247,7 @@ pub fn a_deadline_in_the_past_is_a_try<L: RawRwLock + 'static>(_progress: fn()) 
     let lock = L::new();
     let past = now();
     let by_deadline = || {
-        thread::scope(|s| {
+        scope(|s| {
             let read = s.spawn(|| Reading::until(&lock, past).is_some()).join().unwrap();
             let write = s.spawn(|| Writing::until(&lock, past).is_some()).join().unwrap();
             (read, write)
@@ -302,7 +302,7 @@ pub fn a_release_ends_all_waits<L: RawRwLock + 'static>(_progress: fn()) {
     for round in 0..real_or_simulated(40, 2).into() {
         let release = holders[(round % 2) as usize](&lock);
         let started = AtomicU32::new(0);
-        thread::scope(|s| {
+        scope(|s| {
             let waiters: [_; 4] = std::array::from_fn(|waiter| {
                 let (lock, started) = (&lock, &started);
                 s.spawn(move || {
@@ -336,7 +336,7 @@ pub fn a_writer_that_gives_up_lets_readers_in<L: RawRwLock + 'static>(_progress:
     for round in 0..real_or_simulated(40, 2).into() {
         let started = &AtomicBool::new(false);
         let lock = &lock;
-        thread::scope(|s| {
+        scope(|s| {
             let writer = s.spawn(move || {
                 started.store(true, Relaxed);
                 Writing::until(lock, now() + Duration::from_micros(100 + round * 10)).is_some()
@@ -362,7 +362,7 @@ pub fn a_downgrade_lets_readers_in_and_no_writer<L: RawRwLock + 'static>(_progre
     let (lock, inside) = (L::new(), Inside::default());
     for round in 0..real_or_simulated(40, 2).into() {
         let writing = Writing::by_lock(&lock);
-        thread::scope(|s| {
+        scope(|s| {
             let readers: [_; 2] = std::array::from_fn(|_| s.spawn(|| inside.read(&Reading::by_lock(&lock))));
             thread::sleep(Duration::from_micros(round * 20));
             inside.write(&writing);
@@ -382,7 +382,7 @@ pub fn a_downgrade_lets_readers_in_and_no_writer<L: RawRwLock + 'static>(_progre
 pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawRwLock + 'static>(_progress: fn()) {
     const ROUNDS: u64 = real_or_simulated(400, 2) as u64;
     let (lock, inside, in_time) = (L::new(), Inside::default(), AtomicU64::new(0));
-    thread::scope(|s| {
+    scope(|s| {
         for seed in 0..real_or_simulated(4, 2).into() {
             let (lock, inside, in_time) = (&lock, &inside, &in_time);
             s.spawn(move || {

@@ -19,7 +19,7 @@ use sudog_sync::semaphore::FutexSema;
 use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog_sync::{Order, Semaphore, Wake};
 
-use super::{Check, eventually, far, real_or_simulated};
+use super::{Check, eventually, far, real_or_simulated, scope};
 #[cfg(target_os = "linux")]
 use crate::targets::semaphores::SemT;
 
@@ -148,7 +148,7 @@ pub fn every_release_ends_a_wait<S: Semaphore + 'static>(_progress: fn()) {
         if timed && !S::DEADLINES {
             continue; // it polls, so it stands in no line
         }
-        thread::scope(|s| {
+        scope(|s| {
             s.spawn(|| acquire(&sema, order, timed));
             eventually(|| queued(&sema) == 1);
             sema.release(wake);
@@ -181,7 +181,7 @@ pub fn no_wake_up_is_lost<S: Semaphore + 'static>(progress: fn()) {
             }
         }
     };
-    thread::scope(|s| {
+    scope(|s| {
         s.spawn(|| side(0));
         side(1);
     });
@@ -194,7 +194,7 @@ pub fn release_many_wakes_that_many<S: Semaphore + 'static>(_progress: fn()) {
     for timed in [false, true].into_iter().filter(|timed| !timed || S::DEADLINES) {
         let (sema, granted) = (S::new(0), AtomicU32::new(0));
         let served = || granted.load(Relaxed) as usize;
-        thread::scope(|s| {
+        scope(|s| {
             for _ in 0..WAITERS {
                 s.spawn(|| {
                     acquire(&sema, Order::Fifo, timed);
@@ -216,7 +216,7 @@ pub fn producers_and_consumers_conserve_permits<S: Semaphore + 'static>(_progres
     const THREADS: u32 = real_or_simulated(3, 2);
     const ROUNDS: u32 = real_or_simulated(2_000, 3);
     let sema = S::new(0);
-    thread::scope(|s| {
+    scope(|s| {
         for thread in 0..THREADS {
             let sema = &sema;
             s.spawn(move || {
@@ -242,7 +242,7 @@ pub fn producers_and_consumers_conserve_permits<S: Semaphore + 'static>(_progres
 pub fn a_storm_of_deadlines_conserves_permits<S: Semaphore + 'static>(_progress: fn()) {
     const ROUNDS: u32 = real_or_simulated(1_000, 4);
     let (sema, granted, released) = (S::new(0), AtomicU32::new(0), AtomicU32::new(0));
-    thread::scope(|s| {
+    scope(|s| {
         let (sema, granted, released) = (&sema, &granted, &released);
         for seed in 0..real_or_simulated(4, 2).into() {
             s.spawn(move || {
@@ -278,7 +278,7 @@ pub fn a_storm_of_deadlines_conserves_permits<S: Semaphore + 'static>(_progress:
 /// Queues waiters one by one, in the given orders; then says in which order they are served.
 fn served<S: Semaphore + 'static>(orders: &[Order], timed: bool, wake: Wake) -> Vec<usize> {
     let (sema, served) = (S::new(0), Mutex::new(Vec::new()));
-    thread::scope(|s| {
+    scope(|s| {
         for (waiter, &order) in orders.iter().enumerate() {
             let (sema, served) = (&sema, &served);
             s.spawn(move || {
@@ -334,7 +334,7 @@ fn cannot_be_stolen<S: Semaphore + 'static>(progress: fn(), rounds: u32, waiters
         return;
     }
     let (sema, granted, over) = (S::new(0), AtomicU32::new(0), AtomicBool::new(false));
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..waiters {
             s.spawn(|| {
                 for round in 0..rounds {

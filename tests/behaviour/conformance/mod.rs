@@ -6,32 +6,54 @@ mod locks;
 mod rw_locks;
 mod semaphores;
 
+use sudog_lab::conformance::Check;
+
+/// The check that a test runs.
+struct Named {
+    check: &'static str,
+    /// Number of checks that have a test.
+    of: usize,
+}
+
+impl Named {
+    /// Runs the check of this name, of a backend's suite.
+    fn run(&self, suite: &[Check]) {
+        assert_eq!(suite.len(), self.of, "each check of the suite has a test");
+        let _watchdog = support::Watchdog::new();
+        let (_, check) = suite.iter().find(|(name, _)| *name == self.check).expect("a check of the suite");
+        check(support::pat);
+    }
+}
+
 /// A module for each backend of a registry, and a `#[test]` in it for each check: a failure names both. A backend that
 /// is missing here is an error at compile time.
+///
+/// A registry calls one job for each of its backends, so the tests share a job: a job of their own for each test would be
+/// compiled for each backend.
 macro_rules! over_every_backend {
     (
         $with:ident of $Name:ident, $Job:ident over $Backend:path;
         backends { $($(#[$cfg:meta])* $module:ident = $Variant:ident;)+ }
         checks $checks:tt
     ) => {
+        impl $Job for $crate::conformance::Named {
+            type Out = ();
+            fn run<B: $Backend + 'static>(self) {
+                $crate::conformance::Named::run(&self, &checks::checks::<B>());
+            }
+        }
+
         $($(#[$cfg])* mod $module {
-            $crate::conformance::over_every_backend!(@checks $with, $Name::$Variant, $Job, $Backend, $checks);
+            $crate::conformance::over_every_backend!(@checks $with, $Name::$Variant, $checks);
         })+
 
         const _: fn($Name) = |name| match name { $($(#[$cfg])* $Name::$Variant => (),)+ };
     };
-    (@checks $with:ident, $name:expr, $Job:ident, $Backend:path, { $($(#[$attribute:meta])* $check:ident)+ }) => {
-        $(#[test] $(#[$attribute])* fn $check() {
-            use super::*;
-            struct Check;
-            impl $Job for Check {
-                type Out = ();
-                fn run<B: $Backend + 'static>(self) {
-                    let _watchdog = support::Watchdog::new();
-                    checks::$check::<B>(support::pat);
-                }
-            }
-            $with($name, Check)
+    (@checks $with:ident, $name:expr, { $($check:ident)+ }) => {
+        use super::*;
+        const OF: usize = [$(stringify!($check)),+].len();
+        $(#[test] fn $check() {
+            $with($name, $crate::conformance::Named { check: stringify!($check), of: OF });
         })+
     };
 }

@@ -17,6 +17,7 @@ use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 use sudog::sync::semaphore::FutexSema;
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexWith, Order, RawLock, Semaphore, Wake, lock_api};
+use sudog_lab::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
 /// No waiter starves; but otherwise as Go since 1.9.
@@ -104,7 +105,7 @@ fn assert_at_rest<S: Semaphore, P: Policy>(mutex: &GoMutex<S, P>) {
 fn semaphore() {
     let _watchdog = Watchdog::new();
     let permits = AtomicU32::new(1);
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..10 {
             s.spawn(|| {
                 for _ in 0..1000 {
@@ -127,7 +128,7 @@ fn hammer<S: ConstSemaphore, P: Policy>() {
     mutex.unlock();
 
     let (inside, tried) = (AtomicU64::new(0), AtomicU64::new(0));
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..10 {
             s.spawn(|| {
                 for i in 0..1000 {
@@ -153,7 +154,7 @@ fn fairness<S: ConstSemaphore, P: Policy>() {
     const NAP: Duration = Duration::from_micros(100);
     let (mutex, stop) = (GoMutex::<S, P>::const_new(), AtomicBool::new(false));
     let start = Instant::now();
-    thread::scope(|s| {
+    scope(|s| {
         s.spawn(|| {
             while !stop.load(Relaxed) {
                 mutex.lock();
@@ -180,7 +181,7 @@ fn crowd<S: ConstSemaphore, P: Policy>() {
     const ROUNDS: u64 = 60;
     let (mutex, inside) = (GoMutex::<S, P>::const_new(), AtomicU64::new(0));
     mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..THREADS {
             s.spawn(|| {
                 for round in 0..ROUNDS {
@@ -205,7 +206,7 @@ fn crowd<S: ConstSemaphore, P: Policy>() {
 fn timeouts_leave_no_trace<S: ConstSemaphore, P: Policy>() {
     let mutex = GoMutex::<S, P>::const_new();
     mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         for n in 0..6 {
             let mutex = &mutex;
             s.spawn(move || assert!(!mutex.try_lock_for(Duration::from_micros(400 * n))));
@@ -223,7 +224,7 @@ fn a_grant_at_the_deadline_is_not_lost<S: ConstSemaphore, P: Policy>() {
         mutex.lock();
         // Both sides aim at this moment, a little to the one side or the other.
         let deadline = Instant::now() + Duration::from_micros(150);
-        thread::scope(|s| {
+        scope(|s| {
             for _ in 0..3 {
                 s.spawn(|| {
                     if mutex.try_lock_until(deadline) {
@@ -249,7 +250,7 @@ fn any_thread_may_unlock<S: ConstSemaphore, P: Policy>() {
     let mutex = GoMutex::<S, P>::const_new();
     for _ in 0..50 {
         mutex.lock();
-        thread::scope(|s| {
+        scope(|s| {
             s.spawn(|| mutex.unlock());
             mutex.lock();
         });
@@ -395,13 +396,7 @@ impl Turns {
     }
 
     /// So many come, one after another, and each waits when the next one comes.
-    fn line_up<'s, P: Policy>(
-        &'s self,
-        s: &'s thread::Scope<'s, '_>,
-        mutex: &'s GoMutex<Spy, P>,
-        spy: &Script,
-        waiters: usize,
-    ) {
+    fn line_up<'s, P: Policy>(&'s self, s: Scope<'s, '_>, mutex: &'s GoMutex<Spy, P>, spy: &Script, waiters: usize) {
         for waiter in 0..waiters {
             s.spawn(move || self.take(mutex, waiter));
             eventually(|| spy.queued() == waiter + 1);
@@ -430,7 +425,7 @@ fn starve<P: Policy>(newcomers: usize) {
     let (mutex, spy) = spied::<P>();
     let turns = Turns::default();
     mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         let not_before = Instant::now();
         s.spawn(|| turns.take(&mutex, 0));
         eventually(|| spy.queued() == 1);
@@ -505,7 +500,7 @@ fn in_go_1_8_a_loser_goes_to_the_end() {
     let (mutex, spy) = spied::<policy::Go1_8>();
     let turns = Turns::default();
     mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         turns.line_up(s, &mutex, &spy, 3);
         spy.overtake(&mutex);
         assert!(!mutex.is_starving());
@@ -526,7 +521,7 @@ fn first_come_first_served() {
     let (mutex, spy) = spied::<policy::Fifo>();
     let turns = Turns::default();
     mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         turns.line_up(s, &mutex, &spy, 4);
         assert!(mutex.is_starving());
         mutex.unlock();
@@ -562,7 +557,7 @@ fn a_loser_goes_back_to_the_front_in_normal_mode() {
     let (mutex, spy) = spied::<Never>();
     let turns = Turns::default();
     mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         turns.line_up(s, &mutex, &spy, 4);
         for _ in 0..20 {
             spy.overtake(&mutex);
@@ -585,7 +580,7 @@ fn one_awake_contender_is_enough() {
     let (mutex, spy) = spied::<Never>();
     let turns = Turns::default();
     mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         turns.line_up(s, &mutex, &spy, 2);
         spy.wake_up_to_the_gate(&mutex);
         let releases = || spy.steps.lock().unwrap().iter().filter(|s| matches!(s, Step::Release(_))).count();
@@ -624,7 +619,7 @@ fn a_waiter_that_gives_up_while_starving_leaves_normal_mode_behind() {
     let mut starved = false;
     while !starved {
         mutex.lock();
-        thread::scope(|s| {
+        scope(|s| {
             let waiter = s.spawn(|| mutex.try_lock_for(Duration::from_millis(40)));
             eventually(|| spy.queued() == 1 || waiter.is_finished());
             starved = spy.starve_until(&mutex, &waiter);
@@ -645,7 +640,7 @@ fn woken_at_the_deadline(starving: bool) {
     let mut met = 0;
     while met < 5 {
         mutex.lock();
-        thread::scope(|s| {
+        scope(|s| {
             let waiter = s.spawn(|| {
                 let got = mutex.try_lock_for(Duration::from_millis(20));
                 if got {
@@ -693,7 +688,7 @@ fn claim<P: Policy>() {
     for round in 0..50 {
         let (owned, over) = (AtomicBool::new(false), AtomicBool::new(false));
         mutex.lock();
-        thread::scope(|s| {
+        scope(|s| {
             let start = Instant::now();
             s.spawn(|| {
                 mutex.lock();
@@ -753,7 +748,7 @@ fn a_mutex_needs_no_annotations() {
 fn a_static_mutex() {
     static TOTAL: Mutex<u64> = Mutex::new(0);
     let _watchdog = Watchdog::new();
-    thread::scope(|s| (0..4).for_each(|_| drop(s.spawn(|| (0..500).for_each(|_| *TOTAL.lock() += 1)))));
+    scope(|s| (0..4).for_each(|_| drop(s.spawn(|| (0..500).for_each(|_| *TOTAL.lock() += 1)))));
     assert_eq!(*TOTAL.lock(), 2_000);
 }
 
@@ -797,7 +792,7 @@ fn a_guard_may_be_dropped_on_another_thread() {
     let _watchdog = Watchdog::new();
     let mutex = Mutex::new(0);
     let guard = mutex.lock();
-    thread::scope(|s| {
+    scope(|s| {
         s.spawn(move || {
             let mut guard = guard;
             *guard = 1;
@@ -832,7 +827,7 @@ fn a_forgotten_guard_can_be_unlocked_by_force() {
 #[test]
 fn a_mutex_over_any_lock() {
     fn count<R: lock_api::RawMutex + Sync>(mutex: lock_api::Mutex<R, u32>) {
-        thread::scope(|s| (0..4).for_each(|_| drop(s.spawn(|| (0..500).for_each(|_| *mutex.lock() += 1)))));
+        scope(|s| (0..4).for_each(|_| drop(s.spawn(|| (0..500).for_each(|_| *mutex.lock() += 1)))));
         assert_eq!(mutex.into_inner(), 2_000);
     }
     let _watchdog = Watchdog::new();

@@ -19,6 +19,7 @@ use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
 use sudog::sync::mutex::{FifoMutex, policy};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, Cond, GoMutex, MutexWith, RawLock, Semaphore, lock_api};
+use sudog_lab::conformance::scope;
 use support::{Watchdog, eventually, test_command};
 
 fn soon() -> Instant {
@@ -121,7 +122,7 @@ fn in_line<C: ArriveDepart + 'static>(drawn: fn(&C) -> u64) {
     const WAITERS: u64 = 10;
     let _watchdog = Watchdog::new();
     let (capacitor, order) = (C::with_limit(1), StdMutex::new(Vec::new()));
-    thread::scope(|s| {
+    scope(|s| {
         let held = capacitor.arrive();
         let before = drawn(&capacitor);
         for n in 0..WAITERS {
@@ -154,7 +155,7 @@ fn a_crowd_that_gives_up_is_not_waited_for() {
     const CROWD: u64 = 40;
     for limit in [1, 4, 31] {
         let (window, through) = (SlidingWindow::new(limit), AtomicU32::new(0));
-        thread::scope(|s| {
+        scope(|s| {
             let held: Vec<_> = (0..limit).map(|_| window.arrive()).collect();
             for _ in 0..CROWD {
                 gives_up(&window);
@@ -189,7 +190,7 @@ fn a_storm_of_late_waiters() {
         inside.fetch_sub(1, Relaxed);
         window.depart(ticket);
     };
-    thread::scope(|s| {
+    scope(|s| {
         for poller in 0..4 {
             let (window, over, visit) = (&window, &over, &visit);
             s.spawn(move || {
@@ -258,7 +259,7 @@ fn a_condition_is_waited_for_outside() {
     let _watchdog = Watchdog::new();
     fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexWith<R, bool>) {
         let cond = Cond::new();
-        thread::scope(|s| {
+        scope(|s| {
             let waiter = s.spawn(|| {
                 let mut ready = mutex.lock();
                 while !*ready {
@@ -323,7 +324,7 @@ fn goroutines_in_lanes() {
     for _ in 0..2 {
         let pass = lock.lock();
         let theirs = lock.clone();
-        thread::scope(|s| {
+        scope(|s| {
             let goroutines = s.spawn(move || {
                 run(|| {
                     let visits = |lock: Arc<_>| move || visit(&lock);
@@ -374,7 +375,7 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
             visit(lock);
         });
         gosched(); // it has begun, so it is the next
-        thread::scope(|s| {
+        scope(|s| {
             s.spawn(|| visit(&lock));
             eventually(|| format!("{:?}", lock.inner()).contains("waiters: 1"));
             shared.1.store(true, Relaxed);
@@ -669,7 +670,7 @@ fn storm(limit: u32, gated: bool) {
     // SAFETY: the cell is touched with the lock held.
     unsafe impl<T> Sync for Shared<T> {}
     let entries = Shared(entries);
-    thread::scope(|s| {
+    scope(|s| {
         for thread in 0..THREADS {
             let (lock, entries, watchdog) = (&lock, &entries, &watchdog);
             s.spawn(move || {

@@ -18,6 +18,7 @@ use sudog::locks::spin_lock::{
     WaitPolicy,
 };
 use sudog::sync::{ConstRawLock, MutexWith, RawLock};
+use sudog_lab::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
 /// A test for each lock and policy.
@@ -79,13 +80,13 @@ fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {
     let lock = L::new();
     for waiters in [0, 1, 2, 0, 2] {
         let guard = lock.lock();
-        thread::scope(|s| {
+        scope(|s| {
             for _ in 0..waiters {
                 let before = lock.seen();
                 s.spawn(|| {
                     let guard = lock.lock();
                     // SAFETY: locked above, and the guard is `Send`.
-                    thread::scope(|s| _ = s.spawn(|| unsafe { lock.unlock(guard) }));
+                    scope(|s| _ = s.spawn(|| unsafe { lock.unlock(guard) }));
                 });
                 eventually(|| lock.seen() != before || before.is_none());
             }
@@ -153,7 +154,7 @@ fn served<L: InLine>(first: usize, second: usize) -> Vec<usize> {
     let _watchdog = Watchdog::new();
     let (lock, order, all_here) = (L::new(), Mutex::new(Vec::new()), AtomicUsize::new(0));
     let (lock, order, all_here) = (&lock, &order, &all_here);
-    thread::scope(|s| {
+    scope(|s| {
         let guard = lock.lock();
         let arrive = |n: usize| {
             let before = lock.last_in_line();
@@ -228,7 +229,7 @@ impl Segments {
 
     /// The caller has the lock, three others come, and it gives them the lock: its element is the mark. The first of them
     /// keeps the lock until another has come.
-    fn first<'s>(&'s self, s: &'s thread::Scope<'s, '_>) {
+    fn first<'s>(&'s self, s: Scope<'s, '_>) {
         let Self { lock, order, another_came } = self;
         let guard = lock.lock();
         for n in 0..3 {
@@ -248,7 +249,7 @@ impl Segments {
     }
 
     /// The caller is the next segment, alone.
-    fn second<'s>(&'s self, s: &'s thread::Scope<'s, '_>) {
+    fn second<'s>(&'s self, s: Scope<'s, '_>) {
         let Self { lock, order, another_came } = self;
         let before = lock.last_in_line();
         s.spawn(move || {
@@ -266,7 +267,7 @@ impl Segments {
 fn reciprocating_knows_a_mark_from_its_thread_that_arrives_again() {
     let _watchdog = Watchdog::new();
     let segments = Segments::new();
-    thread::scope(|s| {
+    scope(|s| {
         segments.first(s);
         segments.second(s);
     });
@@ -278,10 +279,10 @@ fn reciprocating_knows_a_mark_from_its_thread_that_arrives_again() {
 fn reciprocating_knows_the_mark_of_a_thread_that_has_ended() {
     for _ in 0..20 {
         let _watchdog = Watchdog::new();
-        let segments = Segments::new();
-        thread::scope(|s| {
-            s.spawn(|| segments.first(s)).join().unwrap();
-            s.spawn(|| segments.second(s)).join().unwrap();
+        let segments = &Segments::new();
+        scope(|s| {
+            s.spawn(move || segments.first(s)).join().unwrap();
+            s.spawn(move || segments.second(s)).join().unwrap();
         });
         assert!(!segments.lock.is_locked());
     }
@@ -293,7 +294,7 @@ fn many_are_held_at_once_and_released_in_any_order<L: RawLock>(watchdog: &Watchd
     const LOCKS: usize = 150; // more than the first chunk of Clh's nodes
     let locks: Vec<L> = (0..LOCKS).map(|_| L::new()).collect();
     let mut held_by: Vec<_> = (0..LOCKS).map(|_| AtomicU64::new(0)).collect();
-    thread::scope(|s| {
+    scope(|s| {
         for seed in 0..3 {
             let (locks, held_by) = (&locks, &held_by);
             s.spawn(move || {
@@ -319,7 +320,7 @@ fn a_thread_ends_while_another_waits<L: RawLock>(_: &Watchdog) {
     let lock = L::new();
     for _ in 0..50 {
         let (starts, started) = channel();
-        thread::scope(|s| {
+        scope(|s| {
             let guard = lock.lock();
             for _ in 0..2 {
                 let (lock, starts) = (&lock, starts.clone());
@@ -393,7 +394,7 @@ fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Wat
             std::mem::forget(lock.lock());
         } else {
             // By a thread that is no more.
-            thread::scope(|s| s.spawn(|| std::mem::forget(lock.lock())).join().unwrap());
+            scope(|s| s.spawn(|| std::mem::forget(lock.lock())).join().unwrap());
         }
         let moved = Box::new(lock);
         assert!(moved.is_locked() && moved.try_lock().is_none());
@@ -401,7 +402,7 @@ fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Wat
         drop(moved);
         // The others do as before.
         let guard = free.try_lock().expect("free");
-        thread::scope(|s| s.spawn(|| assert!(free.try_lock().is_none())).join().unwrap());
+        scope(|s| s.spawn(|| assert!(free.try_lock().is_none())).join().unwrap());
         // SAFETY: locked above, on this thread.
         unsafe { free.unlock(guard) };
     }
@@ -409,7 +410,7 @@ fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Wat
 
 fn an_owner_that_panics_frees_the_lock<L: ConstRawLock>(_: &Watchdog) {
     let mutex = MutexWith::<L, u32>::new(0);
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {
                 for _ in 0..100 {
@@ -440,7 +441,7 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
     }
 
     let shared = Arc::new((L::new(), AtomicU64::new(0)));
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..2 {
             s.spawn(|| (0..2_000).for_each(|_| visit(&shared)));
         }
@@ -495,7 +496,7 @@ mod a_policy_that_panics_in_line_ends_the_process {
         let deed = || {
             let lock = L::new();
             let _guard = lock.lock();
-            thread::scope(|s| _ = s.spawn(|| _ = lock.lock()).join());
+            scope(|s| _ = s.spawn(|| _ = lock.lock()).join());
         };
         let name = format!("a_policy_that_panics_in_line_ends_the_process::{name}");
         if let Some(words) = last_words(&name, deed) {
@@ -536,7 +537,7 @@ fn a_policy_that_contradicts_itself_leaves_no_waiter_asleep() {
         let _watchdog = Watchdog::new();
         let lock = L::new();
         let guard = lock.lock();
-        thread::scope(|s| {
+        scope(|s| {
             let before = CONTRADICTIONS.load(Relaxed);
             s.spawn(|| {
                 let guard = lock.lock();
@@ -564,7 +565,7 @@ fn stress<L: RawLock>(watchdog: &Watchdog) {
     let secs = std::env::var("SUDOG_STRESS_SECS").map_or(0.5, |secs| secs.parse().expect("a number of seconds"));
     let end = Instant::now() + Duration::from_secs_f64(secs);
     let locks: [(L, AtomicU64); 2] = std::array::from_fn(|_| (L::new(), AtomicU64::new(0)));
-    let visits: u64 = thread::scope(|s| {
+    let visits: u64 = scope(|s| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let seed = SysRng.try_next_u64().expect("the system's generator");
@@ -616,7 +617,7 @@ fn those_that_only_spin_exclude_too() {
     fn visit<L: RawLock>() {
         let _watchdog = Watchdog::new();
         let (lock, count) = (L::new(), AtomicU64::new(0));
-        thread::scope(|s| {
+        scope(|s| {
             for _ in 0..2 {
                 s.spawn(|| {
                     for _ in 0..500 {

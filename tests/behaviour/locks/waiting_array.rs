@@ -19,6 +19,7 @@ use sudog::locks::waiting_array::{
     key_wait, key_wait_lazy, key_wait_until, location_wait, location_wake_all,
 };
 use sudog::sync::ConstSemaphore;
+use sudog_lab::conformance::scope;
 use support::{Watchdog, eventually};
 
 /// All waiters in one bucket.
@@ -135,7 +136,7 @@ fn many_at_once<S: Form>(sema: &S) {
     assert_eq!(sema.available(), 3);
     assert_eq!(sema.acquire_many_until(4, soon(300)), Err(Refused::TimedOut));
     assert_eq!(sema.available(), 3, "those that it had found are back");
-    thread::scope(|s| {
+    scope(|s| {
         let waiter = s.spawn(|| sema.acquire_many(5));
         eventually(|| sema.wanted() == 2);
         sema.post(1);
@@ -151,7 +152,7 @@ fn many_at_once<S: Form>(sema: &S) {
 
 fn a_request_for_many_holds_up_later_ones<S: Form>(sema: &S) {
     let served = Mutex::new(Vec::new());
-    thread::scope(|s| {
+    scope(|s| {
         for (n, wanted) in [(3, 3), (1, 4), (2, 6)] {
             let served = &served;
             s.spawn(move || {
@@ -177,7 +178,7 @@ fn a_request_for_many_holds_up_later_ones<S: Form>(sema: &S) {
 fn no_contender_hoards<S: Form>(sema: &S) {
     const ROUNDS: u32 = 3_000;
     sema.post(2);
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..2 {
             s.spawn(|| {
                 for round in 0..ROUNDS {
@@ -198,7 +199,7 @@ fn no_contender_hoards<S: Form>(sema: &S) {
 fn several_are_woken_by_one_post<S: Form>(sema: &S) {
     const WAITERS: u32 = 12;
     for _ in 0..10 {
-        thread::scope(|s| {
+        scope(|s| {
             for _ in 0..WAITERS {
                 s.spawn(|| sema.acquire_many(1).unwrap());
             }
@@ -210,7 +211,7 @@ fn several_are_woken_by_one_post<S: Form>(sema: &S) {
 
 fn closing<S: Form>(sema: &S) {
     sema.post(1);
-    thread::scope(|s| {
+    scope(|s| {
         let waiters: Vec<_> = (2..6)
             .map(|n| {
                 s.spawn(move || match n % 2 {
@@ -242,7 +243,7 @@ fn closing<S: Form>(sema: &S) {
 fn closing_races_with_everything<S: Form>(_: &S) {
     for round in 0..200 {
         let (sema, granted) = (S::new(1), AtomicU64::new(0));
-        thread::scope(|s| {
+        scope(|s| {
             for thread in 0..3 {
                 let (sema, granted) = (&sema, &granted);
                 s.spawn(move || {
@@ -273,7 +274,7 @@ fn closing_races_with_everything<S: Form>(_: &S) {
 
 fn a_deadline_returns_what_had_come<S: Form>(sema: &S) {
     let served = AtomicBool::new(false);
-    thread::scope(|s| {
+    scope(|s| {
         let hasty = s.spawn(|| sema.acquire_many_until(3, Instant::now() + Duration::from_millis(60)));
         // The clock may be faster than we are; then there is nothing to see, and nothing to fail.
         eventually(|| sema.wanted() == 3 || hasty.is_finished());
@@ -294,7 +295,7 @@ fn a_waiter_that_gives_up_leaves_no_entry_behind<S: Form>(sema: &S) {
     for _ in 0..20 {
         let patient: Vec<bool> = (0..8).map(|_| rng.random()).collect();
         let (served, gone) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
-        thread::scope(|s| {
+        scope(|s| {
             let mut wanted = 0;
             for (me, &patient) in patient.iter().enumerate() {
                 let (served, gone) = (&served, &gone);
@@ -330,7 +331,7 @@ fn a_storm_conserves_permits<S: Form>(sema: &S) {
     const ROUNDS: u32 = 1_500;
     const TAKERS: u64 = 4;
     let (taken, posted, takers) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(TAKERS));
-    thread::scope(|s| {
+    scope(|s| {
         let (taken, posted, takers) = (&taken, &posted, &takers);
         for seed in 0..TAKERS {
             s.spawn(move || {
@@ -400,7 +401,7 @@ fn limits<S: Form>(sema: &S) {
     for _ in 0..100 {
         assert!(sema.acquire_many_until(u32::MAX, soon(1)).is_err());
     }
-    thread::scope(|s| {
+    scope(|s| {
         s.spawn(|| sema.acquire_many(3).unwrap());
         eventually(|| sema.wanted() == 2);
         sema.post(u32::MAX);
@@ -416,7 +417,7 @@ fn freed_at_once<W: TicketWait, D: Doorway>(abandoned: bool) {
     const ROUNDS: u32 = 5_000;
     let _watchdog = Watchdog::new();
     let (posts, next) = std::sync::mpsc::sync_channel::<Posted<W, D>>(1);
-    thread::scope(|s| {
+    scope(|s| {
         s.spawn(move || {
             for Posted(sema) in next {
                 // SAFETY: its one permit is this one, and it is freed by its taker, not before.
@@ -469,7 +470,7 @@ fn follows(key: usize, wait: impl Fn(&AtomicU32, u32) + Sync, signal: impl Fn())
     let _watchdog = Watchdog::new();
     let (x, followers) = (AtomicU32::new(0), AtomicU32::new(0));
     let _ = key;
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..THREADS {
             s.spawn(|| {
                 for step in 1..=STEPS {
@@ -582,7 +583,7 @@ fn locations() {
 fn a_waiter_that_moves_on() {
     let _watchdog = Watchdog::new();
     let (left, stop) = (AtomicU32::new(0), AtomicBool::new(false));
-    thread::scope(|s| {
+    scope(|s| {
         for _ in 0..3 {
             s.spawn(|| {
                 let mut waiter = LocationWaiter::new();
@@ -606,7 +607,7 @@ fn a_condition_that_panics_leaves_the_chain_whole() {
     let _watchdog = Watchdog::new();
     const A: usize = 0x55;
     let (ready, waiting) = (AtomicBool::new(false), AtomicU32::new(0));
-    thread::scope(|s| {
+    scope(|s| {
         for n in 0..6 {
             let (ready, waiting) = (&ready, &waiting);
             s.spawn(move || {
@@ -697,7 +698,7 @@ fn a_post_over_a_gap_leaves_what_it_has_given() {
     let (words, turn): (Words, _) = (Default::default(), AtomicU32::new(0));
     let place = (&raw const words).expose_provenance();
     let (words, turn) = (&words, &turn);
-    thread::scope(|s| {
+    scope(|s| {
         s.spawn(move || {
             for round in 0..ROUNDS {
                 spin_until(&|| turn.load(Ordering::Acquire) == 2 * round + 1);

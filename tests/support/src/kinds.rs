@@ -8,7 +8,8 @@ use sudog_runtime::goroutine;
 
 use crate::eventually;
 
-/// What Go's `go` statement and its neighbours are in a check.
+/// What Go's `go` statement and its neighbours are in a check. Closures are boxed, so that the start of a thread or goroutine is
+/// not compiled anew for each of them.
 pub trait Kind: 'static {
     /// How many are many.
     const MANY: usize;
@@ -36,7 +37,7 @@ impl Kind for Threads {
     }
 
     fn go(f: impl FnOnce() + Send + 'static) {
-        thread::spawn(f);
+        thread::spawn(Box::new(f) as Box<dyn FnOnce() + Send>);
     }
 
     fn gosched() {
@@ -55,11 +56,11 @@ impl Kind for Goroutines {
     const MANY: usize = 200;
 
     fn run(check: impl FnOnce() + Send) {
-        goroutine::run(check);
+        goroutine::run(Box::new(check) as Box<dyn FnOnce() + Send + '_>);
     }
 
     fn go(f: impl FnOnce() + Send + 'static) {
-        goroutine::go(f);
+        goroutine::go(Box::new(f) as Box<dyn FnOnce() + Send>);
     }
 
     fn gosched() {
