@@ -183,6 +183,10 @@ table! {
     TryRecvError => true, true;
     RecvLimitedError => true, true;
     NotSent<Cell> => true, false;
+    // ---- dumps ----
+    Dump => true, true;
+    GoroutineInfo => true, true;
+    GoroutineState => true, true;
     // ---- switches ----
     SwitchHooks => true, true;
     Entering => true, true;

@@ -7,6 +7,7 @@ mod chan;
 mod compute;
 mod coop;
 mod csp;
+mod dump;
 mod edges;
 mod fair;
 mod large;

@@ -56,6 +56,8 @@ fn main() {
         ("the_code_that_started_those_that_wait", the_code_that_started_those_that_wait),
         ("a_join_of_a_task_that_waits_for_ever", a_join_of_a_task_that_waits_for_ever),
         ("a_once_in_itself", a_once_in_itself),
+        ("goroutines_that_wait_for_each_other_are_reported", goroutines_that_wait_for_each_other_are_reported),
+        ("waits_that_are_no_cycle_are_not", waits_that_are_no_cycle_are_not),
         ("main_goexits", main_goexits),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
         ("a_call_to_come_is_no_deadlock", a_call_to_come_is_no_deadlock),
@@ -304,6 +306,72 @@ fn a_once_in_itself() {
         run(|| ONCE.do_(|| ONCE.do_(|| ())));
     });
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", "\"main\" [sync.Once.Do, "]);
+}
+
+/// While a thread that is not ours, and a goroutine, go on.
+fn goroutines_that_wait_for_each_other_are_reported() {
+    fn program() {
+        thread::spawn(|| thread::sleep(Duration::from_secs(60)));
+        run(|| {
+            let (a, b) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+            for (name, first, second) in [("ab", a.clone(), b.clone()), ("ba", b, a)] {
+                Builder::new().name(name).go(move || {
+                    let _first = first.lock();
+                    sleep(Duration::from_millis(50));
+                    let _second = second.lock();
+                });
+            }
+            Builder::new().name("twice").go(|| {
+                let mutex = Mutex::new(());
+                let _first = mutex.lock();
+                let _second = mutex.lock();
+            });
+            // The looks come after a second, and once more if the goroutines were not ready for the first.
+            sleep(Duration::from_millis(2500));
+            eprintln!("main goes on");
+        });
+    }
+    let output = in_a_child("goroutines_that_wait_for_each_other_are_reported", &[], program);
+    assert_says(&output, 0, &["main goes on\n"]);
+    let text = words(&output);
+    // The mutex knows its holder in builds with debug assertions.
+    let reports = if cfg!(debug_assertions) { 2 } else { 0 };
+    assert_eq!(text.matches("sudog: deadlock: each of these goroutines waits for the next").count(), reports, "{text}");
+    if cfg!(debug_assertions) {
+        let held = ["\"ab\" [sync.Mutex.Lock, ", "\"ba\"\n    started as", "\"twice\"\n    started as"];
+        assert_says(&output, 0, &held);
+        assert_says(&output, 0, &["    created at tests/process/goroutine_fatal.rs:"]);
+        let silent = in_a_child("goroutines_that_wait_for_each_other_are_reported", &[("SUDOG_STALLS", "0")], program);
+        assert_eq!(words(&silent), "main goes on\n");
+    }
+}
+
+/// A long wait, a chain of waits, and a cycle that deadlines end.
+fn waits_that_are_no_cycle_are_not() {
+    let output = in_a_child("waits_that_are_no_cycle_are_not", &[], || {
+        run(|| {
+            let (a, b) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+            let (first, second) = (a.clone(), b.clone());
+            let chain = spawn(move || {
+                let _first = first.lock();
+                drop(second.lock());
+            });
+            let held = b.lock();
+            sleep(Duration::from_millis(1500));
+            drop(held);
+            chain.join().unwrap();
+            let both = [(a.clone(), b.clone()), (b, a)].map(|(first, second)| {
+                spawn(move || {
+                    let _first = first.lock();
+                    sleep(Duration::from_millis(50));
+                    drop(second.try_lock_for(Duration::from_millis(1500)));
+                })
+            });
+            both.into_iter().for_each(|one| one.join().unwrap());
+        });
+    });
+    assert_says(&output, 0, &[]);
+    assert_eq!(words(&output), "");
 }
 
 fn main_goexits() {

@@ -30,6 +30,7 @@ use crate::goroutine::native::stack;
 /// semacquire(&DONE); // this thread waits, as no goroutine called
 /// ```
 #[inline]
+#[track_caller]
 pub fn go<F: FnOnce() + Send + 'static>(f: F) {
     builder::start(f, None, Placement::Any);
 }
@@ -111,6 +112,7 @@ macro_rules! go {
 /// assert_eq!(spawn(|| 6 * 7).join().unwrap(), 42);
 /// assert!(spawn(|| panic!("caught by join")).join().is_err());
 /// ```
+#[track_caller]
 pub fn spawn<T, F>(f: F) -> JoinHandle<T>
 where
     T: Send + 'static,

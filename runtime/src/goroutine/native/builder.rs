@@ -5,7 +5,7 @@ use crate::shim::system::thread;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -200,7 +200,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 #[inline]
 #[track_caller]
 unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
-    switch_hooks::forbid_start_in_hook();
+    let details = if switch_hooks::is_observed() { note_start(details, Location::caller()) } else { details };
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) if !together::is_here() => {
             worker.count_made();
@@ -213,6 +213,15 @@ unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>
             start_at(unsafe { job::pack_unchecked(f, details, worker) }, place);
         }
     }
+}
+
+/// Notes the call that starts a goroutine, if the caller may start any.
+#[cold]
+fn note_start(details: Option<Box<Details>>, caller: &'static Location<'static>) -> Option<Box<Details>> {
+    switch_hooks::forbid_start_in_hook();
+    let mut details = details.unwrap_or_default();
+    details.created_at = Some(caller);
+    Some(details)
 }
 
 /// The place at which a goroutine starts.

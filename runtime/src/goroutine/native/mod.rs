@@ -41,6 +41,8 @@ pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
 pub use run::run;
+pub use sched::dump::{Dump, dump};
+pub use sched::report::{GoroutineInfo, GoroutineState};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;

@@ -199,6 +199,7 @@ impl<F> Drop for MaybeDangling<F> {
 impl<'scope> Scope<'scope, '_> {
     /// Starts a goroutine, which may borrow what outlives the scope: [`go`](fn@crate::goroutine::go). Its panic becomes
     /// that of the scope.
+    #[track_caller]
     pub fn go<F: FnOnce() + Send + 'scope>(&'scope self, f: F) {
         box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go(f));
         Builder::new().go_scoped(self, f);
@@ -206,6 +207,7 @@ impl<'scope> Scope<'scope, '_> {
 
     /// Starts a goroutine, which may borrow what outlives the scope, with a handle for its result:
     /// [`spawn`](crate::goroutine::spawn).
+    #[track_caller]
     pub fn spawn<T, F>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
         T: Send + 'scope,

@@ -4,12 +4,13 @@ use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
 use crate::shim::system::thread;
 use std::cell::Cell;
+use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::goroutine::native::fibre::{Fibre, State, Wait};
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock};
+use crate::goroutine::native::sched::{bubble, clock, cycle};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::inbox::Chain;
@@ -359,6 +360,9 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     if let Some(fibre) = fibre() {
         fibre.wait.set(Wait { what, since: clock::coarse_now(), holder });
+        if cfg!(debug_assertions) && !holder.is_null() {
+            cycle::note();
+        }
     }
 }
 
@@ -372,6 +376,14 @@ pub(crate) fn id() -> u64 {
 #[cold]
 pub(crate) fn describe() -> Option<String> {
     fibre().map(Fibre::describe)
+}
+
+/// Notes the call that started the calling goroutine.
+#[cold]
+pub(crate) fn set_created_at(place: Option<&'static Location<'static>>) {
+    if let Some(fibre) = fibre() {
+        fibre.created_at.set(place);
+    }
 }
 
 pub(crate) fn set_name(name: Option<Arc<str>>) {

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::fmt::Write as _;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -106,6 +106,8 @@ pub(crate) struct Details {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) on_panic: OnPanic,
+    /// The call that started the goroutine, if switches are observed.
+    pub(crate) created_at: Option<&'static Location<'static>>,
 }
 
 /// What to do with a piece of work.
@@ -289,6 +291,9 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
         None => OnPanic::default(),
         Some(details) => {
             current::set_name(details.name);
+            if details.created_at.is_some() {
+                current::set_created_at(details.created_at);
+            }
             details.on_panic
         }
     };

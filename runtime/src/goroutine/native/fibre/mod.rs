@@ -33,6 +33,7 @@ use crate::shim::system::atomic::{AtomicU32, AtomicU64};
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::mem::MaybeUninit;
+use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ use crate::goroutine::native::coop::Budget;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
 use crate::goroutine::native::locals::{self, Locals};
 use crate::goroutine::native::run;
+use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
@@ -100,6 +102,8 @@ pub(crate) struct Fibre {
     /// The type of the closure that its goroutine runs; of a task's, while none runs.
     pub(crate) vtable: Cell<&'static job::Vtable>,
     pub(crate) wait: Cell<Wait>,
+    /// The call that started the goroutine, if switches were observed then.
+    pub(crate) created_at: Cell<Option<&'static Location<'static>>>,
     /// The goroutine's locals, which this fibre owns.
     pub(crate) locals: Cell<Option<NonNull<Locals>>>,
 }
@@ -192,6 +196,7 @@ impl Fibre {
             name: Cell::new(None),
             vtable: Cell::new(job::Vtable::TASK),
             wait: Cell::new(Wait::NONE),
+            created_at: Cell::new(None),
             locals: Cell::new(None),
         };
         // SAFETY: the header has room and alignment for a fibre, and it is not in use elsewhere.
@@ -240,6 +245,7 @@ impl Fibre {
     #[cold]
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
+        self.created_at.set(None);
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);
@@ -294,6 +300,7 @@ impl Fibre {
     fn suspend_observed(&'static self) {
         switch_hooks::leaves(self, Leaving::Waits);
         self.switch();
+        dump::show_stack_if_asked(self, || self.switch());
         switch_hooks::enters(self, Entering::Resumes);
     }
 

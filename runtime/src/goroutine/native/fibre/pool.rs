@@ -67,6 +67,7 @@ impl Worker {
     /// Frees a spare fibre that is not in the list of spare ones.
     #[cold]
     pub(crate) fn forget(&self, fibre: &'static Fibre) {
+        self.own.dump.forgets(fibre);
         let (older, younger) = (fibre.older.get(), fibre.younger.get());
         match younger {
             Some(younger) => younger.older.set(older),

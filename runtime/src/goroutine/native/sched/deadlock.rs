@@ -5,18 +5,39 @@
 //! is under way, no work is queued, and that *every* thread of the process is one of ours, or waits in `run` for a main
 //! goroutine. The last is read from `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+
 use crate::fatal::say;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::run::MAINS;
+use crate::goroutine::native::sched::cycle;
+use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::report::GoroutineInfo;
 use crate::goroutine::native::sched::scheduler::Sched;
-use crate::goroutine::native::{alarm::alarms, blocking};
+use crate::goroutine::native::{alarm::alarms, blocking, switch_hooks};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`.
 pub(crate) fn look(scheds: &[&'static Sched]) {
-    if MAINS.callers() == 0 || alarms::are_set() || netpoll::is_awaited() {
-        return;
+    if let Some(report) = prove(scheds) {
+        say(&report.text());
+        std::process::exit(2);
     }
+}
+
+/// A deadlock that has been proven.
+struct Report {
+    goroutines: Vec<GoroutineInfo>,
+    main_has_exited: bool,
+}
+
+/// Proves that nothing can ever wake the main goroutine of a `run`, or returns None.
+fn prove(scheds: &[&'static Sched]) -> Option<Report> {
+    if MAINS.callers() == 0 || alarms::are_set() || netpoll::is_awaited() {
+        return None;
+    }
+    let report = Cell::new(None);
     while_all_rest(scheds, &|| {
         // No worker of any scheduler can be woken while this runs: to wake one takes the lock of its scheduler. So what
         // they own may be read here.
@@ -29,14 +50,27 @@ pub(crate) fn look(scheds: &[&'static Sched]) {
         if alarms::are_set() || !Sched::are_all(scheds) {
             return;
         }
-        let list: String = scheds.iter().flat_map(|sched| report::goroutines(sched)).collect();
-        say(&if MAINS.running() == 0 && list.is_empty() {
-            "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned()
-        } else {
-            format!("fatal error: all goroutines are asleep - deadlock!\n\n{list}")
-        });
-        std::process::exit(2);
+        let mut goroutines: Vec<_> = scheds.iter().flat_map(|sched| report::goroutines(sched)).collect();
+        goroutines.sort_unstable_by_key(|info| info.id);
+        report.set(Some(Report { goroutines, main_has_exited: MAINS.running() == 0 }));
     });
+    report.take()
+}
+
+impl Report {
+    fn text(self) -> String {
+        let mut goroutines = self.goroutines;
+        if self.main_has_exited && goroutines.is_empty() {
+            return "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned();
+        }
+        // Workers can be woken again, and do no more than show the stacks of their goroutines.
+        if switch_hooks::is_observed() {
+            let mut stacks: HashMap<_, _> =
+                dump::ask(true).goroutines.into_iter().filter_map(|info| Some((info.id, info.stack?))).collect();
+            goroutines.iter_mut().for_each(|info| info.stack = stacks.remove(&info.id));
+        }
+        format!("fatal error: all goroutines are asleep - deadlock!\n\n{}", report::list(&goroutines))
+    }
 }
 
 /// Runs `f` if all schedulers are at rest, with the locks of all of them. No thread takes two of these locks but this
@@ -48,13 +82,13 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     }
 }
 
-/// Returns whether the process has no thread but workers, callers of `run`, the watcher, and idle threads for blocking calls and
-/// for alarms.
+/// Returns whether the process has no thread but workers, callers of `run`, the watcher, idle threads for blocking calls and
+/// for alarms, and the thread that looks for cycles.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     #[cfg(not(sudog_sim))]
     let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
     #[cfg(sudog_sim)]
     let tasks = sudog_sim::live_threads();
     let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
-    tasks == workers + MAINS.callers() + blocking::threads() + alarms::threads() + 1
+    tasks == workers + MAINS.callers() + blocking::threads() + alarms::threads() + cycle::threads() + 1
 }

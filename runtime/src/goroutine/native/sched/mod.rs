@@ -2,7 +2,9 @@
 
 pub(crate) mod bubble;
 pub(crate) mod clock;
+pub(crate) mod cycle;
 pub(crate) mod deadlock;
+pub(crate) mod dump;
 pub(crate) mod ids;
 pub(crate) mod preempt;
 pub(crate) mod processor;

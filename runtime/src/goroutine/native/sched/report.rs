@@ -1,36 +1,217 @@
-//! What the report of a deadlock says of each goroutine.
+//! What reports and dumps say of a goroutine.
 
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::fmt;
 use std::fmt::Write as _;
+use std::panic::Location;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 
-/// Describes each goroutine of a scheduler that is at rest, in two lines: name, reason and begin of the wait, owner of what is
-/// waited for; and the code that started the goroutine.
-///
-/// To be called while no worker of the scheduler can wake.
-pub(crate) fn goroutines(sched: &Sched) -> Vec<String> {
-    let all = || sched.workers().flat_map(|worker| worker.fibres().collect::<Vec<_>>());
-    let now = clock::coarse_now();
-    let describe = |fibre: &'static Fibre| {
-        let mut text = String::new();
-        let wait = fibre.wait.get();
-        let what = if wait.what.is_empty() { "waiting" } else { wait.what };
-        let since = now.saturating_sub(wait.since) as f64 / 1000.0;
-        let _ = write!(text, "goroutine {} [{what}, {since:.2} s]", fibre.describe());
-        // SAFETY: null, or alive for as long as the wait, by the contract of `note_wait`.
-        if let Some(holder) = unsafe { wait.holder.as_ref() } {
-            let id = holder.load(Ordering::Relaxed);
-            match all().find(|other| other.id.get() == id && other.state.get() != State::Spare) {
-                Some(holder) => _ = write!(text, ", held by goroutine {}", holder.describe()),
-                None if id != 0 => _ = write!(text, ", held by goroutine {id}, which has ended"),
-                None => {}
+/// A goroutine as its worker described it: see [`dump`](fn@crate::goroutine::dump).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GoroutineInfo {
+    /// The number that the goroutine has for its life.
+    pub id: u64,
+    /// The name that [`Builder::name`](crate::goroutine::Builder::name) gave.
+    pub name: Option<Arc<str>>,
+    /// Whether the goroutine runs, could run, or waits.
+    pub state: GoroutineState,
+    /// The kind of the wait, in Go's words where Go has some: `sync.Mutex.Lock`, `chan receive`. Empty if the goroutine does not
+    /// wait, or waits for what has no name.
+    pub wait_reason: &'static str,
+    /// The time since the wait began, within 10 ms. Zero if the goroutine does not wait.
+    pub waited: Duration,
+    /// The time at which the wait began, on the clock of waits.
+    pub(super) since: Duration,
+    /// The goroutine that holds the mutex waited for. Mutexes know their holders in builds with debug assertions.
+    pub holder: Option<u64>,
+    /// Whether the wait ends at a deadline, whatever happens.
+    pub has_deadline: bool,
+    /// The number of the goroutine's worker.
+    pub worker: usize,
+    /// The type of the closure that the goroutine runs, which has the path of the function that started the goroutine.
+    pub started_as: &'static str,
+    /// The call that started the goroutine, if switches were observed then.
+    pub created_at: Option<&'static Location<'static>>,
+    /// The stack of a goroutine that does not run, if its switches are observed.
+    pub stack: Option<Arc<Backtrace>>,
+}
+
+/// Whether a goroutine runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum GoroutineState {
+    /// The goroutine runs on its worker.
+    Running,
+    /// The goroutine waits for its turn on its worker.
+    Runnable,
+    /// The goroutine waits for something.
+    Waiting,
+}
+
+impl GoroutineInfo {
+    /// Describes the goroutine of a fibre, without its stack. None if the fibre has no goroutine that has begun.
+    ///
+    /// By the fibre's worker, or while that worker cannot wake.
+    pub(super) fn of(fibre: &'static Fibre) -> Option<Self> {
+        let state = match fibre.state.get() {
+            State::Running => GoroutineState::Running,
+            State::Parked => GoroutineState::Waiting,
+            State::Queued if fibre.work.get().is_none() => GoroutineState::Runnable,
+            State::Queued | State::Spare => return None,
+        };
+        let mut info = Self {
+            id: fibre.id.get(),
+            name: fibre.shared_name(),
+            state,
+            wait_reason: "",
+            waited: Duration::ZERO,
+            since: Duration::ZERO,
+            holder: None,
+            has_deadline: false,
+            worker: fibre.worker.index,
+            started_as: fibre.origin(),
+            created_at: fibre.created_at.get(),
+            stack: None,
+        };
+        if state == GoroutineState::Waiting {
+            let wait = fibre.wait.get();
+            info.wait_reason = wait.what;
+            info.since = Duration::from_millis(wait.since);
+            info.waited = Duration::from_millis(clock::coarse_now()).saturating_sub(info.since);
+            info.has_deadline = fibre.has_timer();
+            // SAFETY: `holder` is null, or alive for as long as the fibre is parked, by the contract of `note_wait`.
+            let holder = unsafe { wait.holder.as_ref() }.map(|holder| holder.load(Ordering::Relaxed));
+            info.holder = holder.filter(|&id| id != 0);
+        }
+        Some(info)
+    }
+
+    /// Returns the number, and the name if there is one, as reports print them.
+    fn title(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{} {name:?}", self.id),
+            None => self.id.to_string(),
+        }
+    }
+
+    /// Writes the report of the goroutine. `holder` is what to call the holder of the mutex that is waited for.
+    fn write(&self, f: &mut impl fmt::Write, holder: Option<&str>, with_stack: bool) -> fmt::Result {
+        write!(f, "goroutine {}", self.title())?;
+        match self.state {
+            GoroutineState::Running => f.write_str(" [running]")?,
+            GoroutineState::Runnable => f.write_str(" [runnable]")?,
+            GoroutineState::Waiting => {
+                let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
+                write!(f, " [{reason}, {:.2} s]", self.waited.as_secs_f64())?;
             }
         }
-        _ = writeln!(text, "\n    started as {}", fibre.origin());
-        text
+        if let Some(holder) = holder {
+            write!(f, ", held by goroutine {holder}")?;
+        }
+        write!(f, "\n    started as {}", self.started_as)?;
+        if let Some(place) = self.created_at {
+            write!(f, "\n    created at {place}")?;
+        }
+        f.write_char('\n')?;
+        if with_stack && let Some(stack) = &self.stack {
+            f.write_str(&frames_of_the_user(&stack.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for GoroutineInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let holder = self.holder.map(|id| id.to_string());
+        self.write(f, holder.as_deref(), true)
+    }
+}
+
+/// Number of goroutines that are alike and whose stacks a report shows: to look up names takes most of its time.
+const ALIKE: u32 = 3;
+
+/// Reports goroutines. Each mutex that is waited for has the name of its holder, if that is among the goroutines. Of goroutines
+/// that were started by the same code, and wait for the same, the first [`ALIKE`] show their stacks.
+pub(super) fn list(goroutines: &[GoroutineInfo]) -> String {
+    let by_id: HashMap<u64, &GoroutineInfo> = goroutines.iter().map(|info| (info.id, info)).collect();
+    let mut alike: HashMap<_, u32> = HashMap::new();
+    let mut text = String::new();
+    for info in goroutines {
+        let holder = info.holder.map(|id| match by_id.get(&id) {
+            Some(holder) => holder.title(),
+            None => format!("{id}, which has ended"),
+        });
+        let shown = alike.entry((info.started_as, info.created_at, info.wait_reason, info.holder)).or_default();
+        *shown += 1;
+        _ = info.write(&mut text, holder.as_deref(), *shown <= ALIKE);
+    }
+    text
+}
+
+/// Describes each goroutine of a scheduler that has begun.
+///
+/// To be called while no worker of the scheduler can wake.
+pub(super) fn goroutines(sched: &Sched) -> Vec<GoroutineInfo> {
+    sched.workers().flat_map(|worker| worker.fibres().filter_map(GoroutineInfo::of).collect::<Vec<_>>()).collect()
+}
+
+/// Leaves out of a printed backtrace the frames of this runtime at the wait and at the goroutine's base.
+pub(super) fn frames_of_the_user(stack: &str) -> String {
+    /// Frames between a wait and its caller.
+    const WAIT: [&str; 6] =
+        ["std::backtrace", "sudog_runtime::", "sudog_sync::", "core::", "std::thread::local", "<std::backtrace"];
+    /// Frames between a goroutine's closure and its fibre.
+    const BASE: [&str; 7] =
+        ["std::panicking::", "std::panic::", "core::panic::", "core::ops::", "alloc::", "__rust_try", "sudog_"];
+    let is_of = |frame: &&str, list: &[&str]| {
+        let name = frame.split_once(": ").map_or("", |(_, name)| name.trim_start_matches('<'));
+        list.iter().any(|prefix| name.starts_with(prefix.trim_start_matches('<')))
     };
-    all().filter(|fibre| fibre.state.get() == State::Parked).map(describe).collect()
+    // A frame is a line with its number and name, and perhaps a line with its place.
+    let mut frames: Vec<&str> = Vec::new();
+    let mut start = 0;
+    for (at, _) in stack.match_indices('\n') {
+        let next = stack[at + 1..].lines().next().unwrap_or("").trim_start();
+        if !next.starts_with("at ") {
+            frames.push(&stack[start..at]);
+            start = at + 1;
+        }
+    }
+    frames.extend(Some(&stack[start..]).filter(|frame| !frame.trim().is_empty()));
+    let base = frames.iter().position(|frame| frame.contains("goroutine::native::fibre::job::run"));
+    let frames = &frames[..base.unwrap_or(frames.len())];
+    let begin = frames.iter().position(|frame| !is_of(frame, &WAIT)).unwrap_or(0);
+    let end = frames.iter().rposition(|frame| !is_of(frame, &BASE)).map_or(frames.len(), |last| last + 1);
+    let mut text = String::new();
+    for frame in &frames[begin..end.max(begin)] {
+        let mut lines = frame.lines();
+        let name = lines.next().and_then(|line| line.split_once(": ")).map_or("?", |(_, name)| name);
+        _ = writeln!(text, "      {name}");
+        lines.for_each(|place| _ = writeln!(text, "          {}", place.trim_start()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_the_runtime_are_left_out() {
+        let stack = "   0: <std::backtrace::Backtrace>::force_capture\n   1: sudog_runtime::goroutine::native::sched::dump::show\n             \
+            at /src/dump.rs:1:2\n   2: sudog_sync::mutex::Mutex<T>::lock\n   3: app::serve\n             at /app.rs:3:4\n   \
+            4: core::ops::function::FnOnce::call_once\n   5: sudog_runtime::goroutine::native::fibre::job::run\n   6: corosensei::on\n";
+        assert_eq!(frames_of_the_user(stack), "      app::serve\n          at /app.rs:3:4\n");
+        // Without symbols there is nothing to tell frames by.
+        assert_eq!(frames_of_the_user("   0: <unknown>\n   1: <unknown>\n"), "      <unknown>\n      <unknown>\n");
+        assert_eq!(frames_of_the_user(""), "");
+    }
 }

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use crate::fatal::{fatal, say};
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::job::Vtable;
+use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 
@@ -139,11 +140,11 @@ fn show_stack(fibre: &Fibre) {
     let here = 0_u8;
     let room = (&raw const here).addr().saturating_sub(fibre.extent.guard().end);
     let stack = if room < ROOM {
-        "(too little of it is left to show it)".into()
+        "    (too little of the stack is left to show the stack)\n".into()
     } else {
-        Backtrace::force_capture().to_string()
+        report::frames_of_the_user(&Backtrace::force_capture().to_string())
     };
-    say(&format!("sudog: goroutine {} calls into the runtime again:\n{stack}\n", fibre.describe()));
+    say(&format!("sudog: goroutine {} calls into the runtime again:\n{stack}", fibre.describe()));
 }
 
 /// What the watcher remembers of a worker.

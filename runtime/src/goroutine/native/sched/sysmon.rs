@@ -3,9 +3,10 @@
 //! Every [`TICK`] it asks each worker that is awake to look at the clock: at the worker's next choice, or at the next call
 //! of its goroutine into the runtime, timers that are due fire, and the goroutine gives way to others ([`preempt`]). For
 //! queued work the watcher wakes a worker. When all workers sleep it looks whether they can ever wake ([`deadlock`]), and
-//! then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also sees to it that no waker holds up
-//! the [`alarms`]. No user code runs here.
+//! then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also has the goroutines looked at that wait for each
+//! other ([`cycle`]), and sees to it that no waker holds up the [`alarms`]. No user code runs here.
 //!
+//! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
 
 use crate::shim::system;
@@ -19,6 +20,7 @@ use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fork;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::clock::{self, TICK};
+use crate::goroutine::native::sched::cycle::Looks;
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall::{self, Reports, Turn};
@@ -63,11 +65,13 @@ fn watch() {
     // Where each worker was at the last look. Workers are never freed, so their address is their name.
     let mut turns: HashMap<usize, Turn> = HashMap::new();
     let mut stalls = Reports::default();
+    let mut looks = Looks::default();
     let mut quiet = 0;
     loop {
         let now = system::now();
         clock::set_coarse(now - begun);
         alarms::supervise(now);
+        let next_look = looks.tick(now);
         let scheds = Sched::all();
         let mut awake = false;
         let before = std::mem::take(&mut turns);
@@ -119,7 +123,8 @@ fn watch() {
         let nap = match quiet {
             0 | 1 => Some(TICK),
             _ => {
-                let look = alarms::next_look(now).map(|look| look.saturating_duration_since(now));
+                let looks = alarms::next_look(now).into_iter().chain(next_look);
+                let look = looks.min().map(|look| look.saturating_duration_since(now));
                 look.or_else(|| is_going_off.then_some(TICK))
             }
         };

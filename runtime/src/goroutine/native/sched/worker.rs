@@ -38,6 +38,7 @@ use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::locals;
 use crate::goroutine::native::netpoll;
+use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::preempt::Pace;
 use crate::goroutine::native::sched::processor::{Courtesy, Note};
@@ -138,6 +139,7 @@ pub(crate) struct Own {
     pub(crate) seen: UnsafeCell<[Option<Seen>; MAX_WORKERS]>,
     pub(crate) looked: Cell<Option<Instant>>,
     pub(crate) courtesy: Courtesy,
+    pub(crate) dump: dump::Progress,
 }
 
 // SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake):
@@ -160,6 +162,8 @@ pub(crate) struct Seen {
 pub(crate) enum Chosen {
     Fibre(&'static Fibre),
     Work(Work),
+    /// The worker describes its fibres: see [`dump`](mod@dump).
+    Dump,
 }
 
 /// First in, first out, linked through the fibres.
@@ -258,6 +262,7 @@ impl Worker {
                 seen: UnsafeCell::new([None; MAX_WORKERS]),
                 looked: Cell::new(None),
                 courtesy: Courtesy::new(),
+                dump: dump::Progress::new(),
             }),
         }
     }
@@ -302,6 +307,8 @@ impl Worker {
                     fibre.work.set(Some(work));
                     self.resume(fibre);
                 }
+                Some(Chosen::Dump) => dump::answer(self),
+                None if self.own.dump.is_wanted() => {}
                 None if self.wait_for_work() == Rest::AtRest => return,
                 None => {}
             }
@@ -329,6 +336,9 @@ impl Worker {
         }
         if tick.is_multiple_of(GLOBAL_POLL_INTERVAL) || self.is_asked() {
             self.poll_slow_sources();
+            if self.own.dump.is_due() {
+                return Some(Chosen::Dump);
+            }
         }
         let mut next = own.next.take();
         if let Some(fibre) = next {

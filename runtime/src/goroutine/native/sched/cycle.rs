@@ -1,0 +1,202 @@
+//! Goroutines that wait for each other's mutexes, while the rest of the program goes on.
+//!
+//! | step | by | |
+//! |---|---|---|
+//! | 1 | goroutine | notes that it waits for a mutex whose holder is known |
+//! | 2 | watcher | [`PAUSE`] later starts a thread that looks, if none is looking |
+//! | 3 | that thread | makes a dump, and looks for goroutines each of which waits for a mutex that the next holds |
+//! | 4 | that thread | if there are some, makes another dump: if they still wait, reports them |
+//!
+//! A dump is not of one moment. But each goroutine of a reported cycle has been in the same wait since before the first dump, and
+//! still was when its worker answered the second: so at the moment between the dumps all of them waited. The last wait that closes
+//! a cycle is noted by step 1, so that no cycle is missed.
+//!
+//! What may yet end such waits: somebody else unlocks one of the mutexes, as Go's allows, or a context ends one of the
+//! waits. So the report does not end the process. Waits with a deadline are left out. Mutexes know their holders in builds with
+//! debug assertions, and only goroutines, not threads, are known as holders.
+//!
+//! This needs no proof about other threads, which the report of a [deadlock](mod@super::deadlock) does.
+
+use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::shim::system::thread;
+use crate::shim::system::{Mutex, OnceLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use crate::Instant;
+use crate::fatal::say;
+use crate::goroutine::native::sched::clock::TICK;
+use crate::goroutine::native::sched::dump;
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::report::{GoroutineInfo, GoroutineState};
+use crate::goroutine::native::sched::stall;
+
+/// The time from a wait to the look for cycles. Far above the steps of the clock of waits.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A goroutine has begun to wait for a mutex whose holder is known, and no look has been arranged since.
+static NOTED: AtomicBool = AtomicBool::new(false);
+/// Number of threads that look.
+static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Step 1.
+#[cold]
+pub(crate) fn note() {
+    NOTED.store(true, Ordering::Relaxed);
+}
+
+/// Returns the number of threads that look.
+pub(super) fn threads() -> usize {
+    LOOKING.load(Ordering::Relaxed)
+}
+
+/// When the watcher is to start a look. The watcher's.
+#[derive(Default)]
+pub(super) struct Looks {
+    due: Option<Instant>,
+    /// A thread looked at the last tick.
+    looked: bool,
+}
+
+impl Looks {
+    /// Step 2. Returns when the watcher is to come again, if it is to.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
+        if self.due.is_none() && NOTED.swap(false, Ordering::Relaxed) && stall::is_reported() {
+            self.due = Some(now + PAUSE);
+        }
+        // Come again once after the thread has ended: a proof of a deadlock may have met the thread on its way out.
+        let looks = threads() > 0;
+        if looks || std::mem::take(&mut self.looked) {
+            self.looked = looks;
+            return Some(now + TICK);
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = None;
+            self.looked = true;
+            LOOKING.fetch_add(1, Ordering::Relaxed);
+            let look = || {
+                look();
+                LOOKING.fetch_sub(1, Ordering::Relaxed);
+            };
+            if thread::Builder::new().name("sudog-cycles".into()).spawn(look).is_err() {
+                LOOKING.fetch_sub(1, Ordering::Relaxed); // there is nothing to die for
+            }
+        }
+        if self.looked { Some(now + TICK) } else { self.due }
+    }
+}
+
+/// A wait, as two dumps tell the same wait.
+type Wait = (u64, Duration);
+
+/// Steps 3 and 4.
+fn look() {
+    static REPORTED: OnceLock<Mutex<HashSet<Wait>>> = OnceLock::new();
+    let first = dump::ask(false).goroutines;
+    let found = cycles(&first);
+    if found.is_empty() {
+        return;
+    }
+    let second = dump::ask(true).goroutines;
+    let still: HashSet<Wait> = second.iter().filter_map(wait_of).collect();
+    let mut reported = REPORTED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    for cycle in found {
+        let is_new = cycle.iter().all(|wait| still.contains(wait)) && !cycle.iter().any(|wait| reported.contains(wait));
+        if is_new {
+            let members: Vec<_> =
+                cycle.iter().filter_map(|wait| second.iter().find(|info| info.id == wait.0)).cloned().collect();
+            say(&format!(
+                "sudog: deadlock: each of these goroutines waits for the next, the last for the first\n\n{}\n",
+                report::list(&members)
+            ));
+            reported.extend(cycle);
+        }
+    }
+}
+
+/// Returns the wait of a goroutine that nothing but an unlock ends, as far as is known, and that has lasted for some time.
+fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
+    let waits = info.state == GoroutineState::Waiting && !info.has_deadline && info.waited >= PAUSE / 4;
+    (waits && info.holder.is_some()).then_some((info.id, info.since))
+}
+
+/// Returns the cycles among goroutines that wait for each other's mutexes. Each goroutine is in one cycle at most, as it waits for
+/// one mutex.
+fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
+    let waits: HashMap<u64, (Wait, u64)> =
+        goroutines.iter().filter_map(|info| Some((info.id, (wait_of(info)?, info.holder?)))).collect();
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for &start in waits.keys() {
+        let mut path = Vec::new();
+        let mut at = start;
+        while let Some(&(wait, holder)) = waits.get(&at).filter(|_| seen.insert(at)) {
+            path.push(wait);
+            at = holder;
+        }
+        // The path may have come to a cycle from outside, or to a goroutine of an earlier path.
+        if let Some(begin) = path.iter().position(|wait| wait.0 == at) {
+            found.push(path.split_off(begin));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(id: u64, holder: Option<u64>, waited: Duration) -> GoroutineInfo {
+        GoroutineInfo {
+            id,
+            name: None,
+            state: GoroutineState::Waiting,
+            wait_reason: "sync.Mutex.Lock",
+            waited,
+            since: Duration::ZERO,
+            holder,
+            has_deadline: false,
+            worker: 0,
+            started_as: "",
+            created_at: None,
+            stack: None,
+        }
+    }
+
+    fn ids(goroutines: &[(u64, Option<u64>)]) -> Vec<Vec<u64>> {
+        let infos: Vec<_> = goroutines.iter().map(|&(id, holder)| info(id, holder, PAUSE)).collect();
+        let mut found: Vec<Vec<u64>> = cycles(&infos)
+            .into_iter()
+            .map(|cycle| {
+                let mut ids: Vec<u64> = cycle.into_iter().map(|wait| wait.0).collect();
+                ids.sort_unstable();
+                ids
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn cycles_are_found() {
+        assert!(ids(&[]).is_empty());
+        // A chain, to a goroutine that does not wait, and to one that is not there.
+        assert!(ids(&[(1, Some(2)), (2, Some(3)), (3, None), (4, Some(9))]).is_empty());
+        assert_eq!(ids(&[(1, Some(1))]), [[1]]);
+        assert_eq!(ids(&[(1, Some(2)), (2, Some(1))]), [[1, 2]]);
+        // With others that wait for its members, and another cycle.
+        let goroutines =
+            [(1, Some(2)), (2, Some(3)), (3, Some(2)), (4, Some(1)), (5, Some(6)), (6, Some(5)), (7, Some(4))];
+        assert_eq!(ids(&goroutines), [[2, 3], [5, 6]]);
+    }
+
+    #[test]
+    fn some_waits_do_not_count() {
+        assert!(wait_of(&info(1, Some(2), PAUSE)).is_some());
+        assert!(wait_of(&info(1, None, PAUSE)).is_none());
+        assert!(wait_of(&info(1, Some(2), Duration::ZERO)).is_none(), "too short to be told from the next wait");
+        assert!(wait_of(&GoroutineInfo { has_deadline: true, ..info(1, Some(2), PAUSE) }).is_none());
+        assert!(wait_of(&GoroutineInfo { state: GoroutineState::Runnable, ..info(1, Some(2), PAUSE) }).is_none());
+    }
+}

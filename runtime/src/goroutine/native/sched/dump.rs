@@ -1,0 +1,281 @@
+//! Dumps: what each goroutine does, while the program runs.
+//!
+//! | step | by | |
+//! |---|---|---|
+//! | 1 | caller of [`dump`] | makes a [`Request`], which others find at [`REQUEST`], and asks and wakes each worker |
+//! | 2 | worker's loop | describes [`CHUNK`] fibres, then makes a choice, and so on to the last fibre |
+//! | 3 | caller | takes the answers, once all workers have answered, or none has in [`PATIENCE`] |
+//!
+//! A worker alone may look into its fibres, so no goroutine is stopped but the one whose worker answers. To show the stack of
+//! a goroutine that waits, the worker resumes the fibre, which captures a backtrace and suspends again; state, timer and queue
+//! stay as they are. A fibre looks whether it was resumed for that only if its switches are observed: see `switch_hooks`.
+
+use crate::shim::system;
+use crate::shim::system::atomic::{AtomicU64, Ordering};
+use crate::shim::system::{Condvar, Mutex, MutexGuard};
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::goroutine::native::blocking;
+use crate::goroutine::native::fibre::{Fibre, State, current};
+use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::report::GoroutineInfo;
+use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::worker::Worker;
+
+/// For how long a dump waits for the next answer of a worker.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// After how long workers that have not answered are asked again: a worker may have fallen asleep just as it was asked.
+const AGAIN: Duration = Duration::from_millis(5);
+/// Number of fibres that a worker looks at between two choices. With their stacks: a few milliseconds.
+const CHUNK: usize = 256;
+/// Number of bytes of its stack that a goroutine must have left to capture a backtrace.
+const ROOM: usize = 16 << 10;
+
+/// The goroutines of the process: see [`dump`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Dump {
+    /// Goroutines that have begun, in the order of their ids.
+    pub goroutines: Vec<GoroutineInfo>,
+    /// Number of goroutines that have not begun, and of async tasks. Goroutines of a worker in `silent_workers` count, too.
+    pub others: usize,
+    /// Workers that have not answered in 200 ms: a goroutine there computes, or blocks the thread.
+    pub silent_workers: Vec<usize>,
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&report::list(&self.goroutines))?;
+        if self.others > 0 {
+            writeln!(f, "{} goroutines that have not begun, and async tasks", self.others)?;
+        }
+        for worker in &self.silent_workers {
+            writeln!(f, "worker {worker} has not answered: a goroutine computes there, or blocks the thread")?;
+        }
+        Ok(())
+    }
+}
+
+/// Describes the goroutines of the process: Go's `pprof.Lookup("goroutine")`, and what Go prints on `SIGQUIT`.
+///
+/// Each worker describes its own goroutines between two of their turns, so the program goes on meanwhile, and the parts of the
+/// dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed. From a
+/// goroutine the call is made on a thread of [`blocking`](fn@crate::goroutine::blocking).
+///
+/// In builds with debug assertions, or with `SUDOG_STALLS=1`, each goroutine has the place of the call that started it, and
+/// its stack where it waits. (Both need switches that are [observed](crate::goroutine::add_switch_hooks) when the goroutine
+/// begins. Without that they would cost each goroutine and each wait some instructions.)
+///
+/// # Examples
+///
+/// ```
+/// use sudog::chan::channel;
+/// use sudog::{Builder, run};
+/// use sudog::runtime::dump;
+///
+/// run(|| {
+///     let (tx, rx) = channel::<u32>(0);
+///     Builder::new().name("reader").go(move || _ = rx.recv());
+///     while !dump().goroutines.iter().any(|goroutine| goroutine.wait_reason == "chan receive") {}
+///     eprintln!("{}", dump());
+///     drop(tx);
+/// });
+/// ```
+#[must_use]
+pub fn dump() -> Dump {
+    blocking::blocking(|| ask(true))
+}
+
+/// A dump that is being made.
+struct Request {
+    number: u64,
+    with_stacks: bool,
+    answers: Mutex<Answers>,
+    answered: Condvar,
+}
+
+struct Answers {
+    goroutines: Vec<GoroutineInfo>,
+    /// Workers that have not described all of their fibres.
+    missing: Vec<&'static Worker>,
+}
+
+/// The number of the last request.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// The request that workers are to answer.
+static REQUEST: Mutex<Option<Arc<Request>>> = Mutex::new(None);
+/// Held by the thread that makes a dump: one dump at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Nothing panics under these locks, but for a failed allocation.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Steps 1 and 3. By a thread that is no worker, or by a worker that cannot switch.
+pub(super) fn ask(with_stacks: bool) -> Dump {
+    let _turn = lock(&TURN);
+    let sched = Sched::process();
+    let missing: Vec<_> = sched.workers().collect();
+    let number = NUMBER.load(Ordering::Relaxed) + 1;
+    let answers = Mutex::new(Answers { goroutines: Vec::new(), missing });
+    let request = Arc::new(Request { number, with_stacks, answers, answered: Condvar::new() });
+    *lock(&REQUEST) = Some(request.clone());
+    // Release: a worker that reads the number finds the request.
+    NUMBER.store(number, Ordering::Release);
+    if let Some(worker) = current::worker() {
+        // The loop of this worker cannot answer: the caller keeps it from going on.
+        let infos = worker.fibres().filter_map(GoroutineInfo::of).collect();
+        request.take_answer(worker, infos, true);
+    }
+    let mut answers = lock(&request.answers);
+    let (mut described, mut since) = (0, system::now());
+    while !answers.missing.is_empty() && system::now() < since + PATIENCE {
+        if answers.goroutines.len() > described {
+            (described, since) = (answers.goroutines.len(), system::now());
+        }
+        let missing = answers.missing.clone();
+        drop(answers);
+        for worker in missing {
+            worker.asked.store(true, Ordering::Relaxed);
+            worker.wake();
+        }
+        answers = lock(&request.answers);
+        if !answers.missing.is_empty() {
+            answers = request.answered.wait_timeout(answers, AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+    *lock(&REQUEST) = None;
+    let mut goroutines = std::mem::take(&mut answers.goroutines);
+    let silent_workers = answers.missing.iter().map(|worker| worker.index).collect();
+    goroutines.sort_unstable_by_key(|info| info.id);
+    let others = sched.live().saturating_sub(goroutines.len());
+    Dump { goroutines, others, silent_workers }
+}
+
+impl Request {
+    fn take_answer(&self, worker: &'static Worker, infos: Vec<GoroutineInfo>, is_whole: bool) {
+        let mut answers = lock(&self.answers);
+        answers.goroutines.extend(infos);
+        if is_whole {
+            answers.missing.retain(|other| !ptr::eq(*other, worker));
+            if answers.missing.is_empty() {
+                self.answered.notify_one();
+            }
+        }
+    }
+
+    /// Whether the worker is to answer, and has not.
+    fn lacks(&self, worker: &'static Worker) -> bool {
+        lock(&self.answers).missing.iter().any(|other| ptr::eq(*other, worker))
+    }
+}
+
+/// How far a worker has come with its answer. The worker's own.
+pub(crate) struct Progress {
+    /// The request that the worker answers, or has answered.
+    number: Cell<u64>,
+    /// The worker has answered request `number`.
+    is_done: Cell<bool>,
+    /// The fibre that is described next.
+    next: Cell<Option<&'static Fibre>>,
+    /// The worker has described a chunk, and makes a choice before the next.
+    pauses: Cell<bool>,
+    /// The fibre that is resumed is to show its stack.
+    is_showing: Cell<bool>,
+    /// The stack that the fibre has shown.
+    stack: Cell<Option<Backtrace>>,
+}
+
+impl Progress {
+    pub(crate) const fn new() -> Self {
+        Self {
+            number: Cell::new(0),
+            is_done: Cell::new(true),
+            next: Cell::new(None),
+            pauses: Cell::new(false),
+            is_showing: Cell::new(false),
+            stack: Cell::new(None),
+        }
+    }
+
+    /// Whether there is a request that the worker has not answered.
+    pub(crate) fn is_wanted(&self) -> bool {
+        // Acquire: pairs with the store in `ask`.
+        !self.is_done.get() || self.number.get() != NUMBER.load(Ordering::Acquire)
+    }
+
+    /// Whether the worker is to describe a chunk now. After each chunk once not.
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_wanted() && !self.pauses.replace(false)
+    }
+
+    /// A fibre is about to be freed.
+    pub(crate) fn forgets(&self, fibre: &'static Fibre) {
+        if self.next.get().is_some_and(|next| ptr::eq(next, fibre)) {
+            self.next.set(fibre.older.get());
+        }
+    }
+}
+
+/// Step 2, on the stack of the worker's loop.
+#[cold]
+pub(crate) fn answer(worker: &'static Worker) {
+    let progress = &worker.own.dump;
+    let number = NUMBER.load(Ordering::Acquire);
+    if progress.number.replace(number) != number {
+        progress.next.set(worker.fibres().next());
+    }
+    let request = lock(&REQUEST).clone().filter(|request| request.number == number && request.lacks(worker));
+    let Some(request) = request else {
+        progress.is_done.set(true); // too late, or a bubble's worker
+        return;
+    };
+    let mut infos = Vec::new();
+    for _ in 0..CHUNK {
+        let Some(fibre) = progress.next.get() else { break };
+        progress.next.set(fibre.older.get());
+        if let Some(mut info) = GoroutineInfo::of(fibre) {
+            if request.with_stacks {
+                info.stack = stack_of(worker, fibre).map(Arc::new);
+            }
+            infos.push(info);
+        }
+    }
+    let is_whole = progress.next.get().is_none();
+    progress.is_done.set(is_whole);
+    progress.pauses.set(!is_whole);
+    request.take_answer(worker, infos, is_whole);
+    if !is_whole {
+        worker.asked.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has a fibre of this worker, which is suspended, show its stack.
+fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace> {
+    if !fibre.observed.get() || fibre.state.get() == State::Running {
+        return None;
+    }
+    worker.own.dump.is_showing.set(true);
+    current::resume(fibre);
+    worker.own.dump.is_showing.set(false);
+    worker.own.dump.stack.take()
+}
+
+/// Suspends again for as long as this fibre is resumed for its stack only. By an observed fibre after each switch.
+pub(crate) fn show_stack_if_asked(fibre: &'static Fibre, switch: impl Fn()) {
+    let progress = &fibre.worker.own.dump;
+    while progress.is_showing.get() {
+        let here = 0_u8;
+        if (&raw const here).addr().saturating_sub(fibre.extent.guard().end) >= ROOM {
+            // The allocator may be a user's, and must not wait here.
+            progress.stack.set(Some(current::without_switching(Backtrace::force_capture)));
+        }
+        switch();
+    }
+}

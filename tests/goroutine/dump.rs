@@ -1,0 +1,204 @@
+//! Dumps: what they say of each goroutine, and that the program goes on meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use sudog::chan::channel;
+use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, dump, gosched};
+use sudog::sync::{Mutex, WaitGroup};
+use sudog::time::sleep;
+use sudog::{Builder, blocking, run, spawn, synctest, without_switching};
+use support::goroutine::alone_with;
+use support::{Watchdog, eventually};
+
+/// Stacks and places are there where switches are observed, which is the default of builds with debug assertions.
+const OBSERVED: bool = cfg!(debug_assertions);
+
+fn find(dump: &Dump, name: &str) -> Option<GoroutineInfo> {
+    dump.goroutines.iter().find(|info| info.name.as_deref() == Some(name)).cloned()
+}
+
+/// Makes dumps until a goroutine of this name does as expected.
+fn until(name: &str, does: impl Fn(&GoroutineInfo) -> bool) -> GoroutineInfo {
+    loop {
+        if let Some(info) = find(&dump(), name).filter(&does) {
+            return info;
+        }
+        gosched();
+    }
+}
+
+#[test]
+fn what_a_goroutine_does() {
+    let _watchdog = Watchdog::new();
+    #[inline(never)]
+    fn here_a_reader_waits(rx: &sudog::chan::Receiver<u32>) {
+        _ = rx.recv();
+    }
+    run(|| {
+        let (tx, rx) = channel(0);
+        let line = line!() + 1;
+        Builder::new().name("dump-reader").go(move || here_a_reader_waits(&rx));
+        let reader = until("dump-reader", |info| info.state == GoroutineState::Waiting);
+        assert_eq!(reader.wait_reason, "chan receive");
+        assert!(!reader.has_deadline && reader.holder.is_none());
+        assert!(reader.started_as.contains("dump::what_a_goroutine_does::"), "{reader:?}");
+        let text = reader.to_string();
+        assert!(text.starts_with(&format!("goroutine {} \"dump-reader\" [chan receive, ", reader.id)), "{text}");
+        if OBSERVED {
+            let place = reader.created_at.unwrap();
+            assert_eq!((place.file(), place.line()), (file!(), line));
+            assert!(text.contains(&format!("created at {}:{line}:", file!())), "{text}");
+            assert!(text.contains("dump::what_a_goroutine_does::here_a_reader_waits"), "{text}");
+            assert!(!text.contains("sudog_runtime::") && !text.contains("corosensei"), "{text}");
+        }
+        drop(tx);
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        Builder::new().name("dump-sleeper").go(|| sleep(Duration::from_millis(50)));
+        assert!(until("dump-sleeper", |info| info.wait_reason == "sleep").has_deadline);
+        Builder::new().name("dump-yielder").go(move || {
+            while !stopped.load(Relaxed) {
+                gosched()
+            }
+        });
+        let yielder = until("dump-yielder", |info| info.state != GoroutineState::Waiting);
+        assert_eq!((yielder.wait_reason, yielder.waited), ("", Duration::ZERO));
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn who_holds_a_mutex() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let (theirs, (tx, rx)) = (mutex.clone(), channel::<()>(0));
+        Builder::new().name("dump-keeper").go(move || {
+            let _guard = theirs.lock();
+            _ = rx.recv();
+        });
+        let keeper = until("dump-keeper", |info| info.wait_reason == "chan receive");
+        Builder::new().name("dump-waiter").go(move || drop(mutex.lock()));
+        let waiter = until("dump-waiter", |info| info.wait_reason == "sync.Mutex.Lock");
+        // The mutex knows its holder in builds with debug assertions.
+        assert_eq!(waiter.holder, cfg!(debug_assertions).then_some(keeper.id));
+        let text = dump().to_string();
+        let held = format!(", held by goroutine {} \"dump-keeper\"\n", keeper.id);
+        assert_eq!(text.contains(&held), cfg!(debug_assertions), "{text}");
+        drop(tx);
+    });
+}
+
+/// More than a worker describes between two of its choices.
+#[test]
+fn each_of_many_is_listed_once() {
+    let _watchdog = Watchdog::new();
+    const MANY: usize = 3000;
+    run(|| {
+        let group = Arc::new(WaitGroup::new());
+        let (tx, rx) = channel::<()>(0);
+        for _ in 0..MANY {
+            let rx = rx.clone();
+            group.go(move || _ = rx.recv());
+        }
+        let is_ours = |info: &&GoroutineInfo| {
+            info.started_as.contains("each_of_many_is_listed_once") && info.wait_reason == "chan receive"
+        };
+        let mut ids: Vec<u64>;
+        loop {
+            ids = dump().goroutines.iter().filter(is_ours).map(|info| info.id).collect();
+            if ids.len() >= MANY {
+                break;
+            }
+        }
+        assert_eq!(ids.len(), MANY);
+        assert!(ids.is_sorted_by(|a, b| a < b));
+        drop(tx);
+        group.wait();
+    });
+}
+
+/// Goroutines wait, end and begin, with stacks that are freed, while threads and goroutines make dumps.
+#[test]
+fn the_program_goes_on() {
+    let _watchdog = Watchdog::new();
+    const ROUNDS: u64 = 300;
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    run(|| {
+        let group = Arc::new(WaitGroup::new());
+        let (tx, rx) = channel::<u64>(0);
+        for _ in 0..4 {
+            let (tx, rx) = (tx.clone(), rx.clone());
+            group.go(move || (0..ROUNDS).for_each(|i| tx.send(i).unwrap()));
+            group.go(move || {
+                (0..ROUNDS).for_each(|_| _ = SUM.fetch_add(rx.recv().unwrap(), Relaxed));
+            });
+        }
+        group.go(|| (0..20).for_each(|_| sleep(Duration::from_millis(1))));
+        group.go(|| {
+            for _ in 0..50 {
+                let sized = Builder::new().stack_size(64 << 10).spawn(gosched);
+                sized.join().unwrap();
+            }
+        });
+        let dumping: Vec<_> = (0..2).map(|_| thread::spawn(|| (0..20).map(|_| dump()).collect::<Vec<_>>())).collect();
+        group.go(|| (0..20).for_each(|_| drop(dump())));
+        group.wait();
+        for dumps in dumping {
+            for dump in blocking(|| dumps.join().unwrap()) {
+                assert!(dump.goroutines.is_sorted_by(|a, b| a.id < b.id), "{dump}");
+            }
+        }
+    });
+    assert_eq!(SUM.load(Relaxed), 4 * ROUNDS * (ROUNDS - 1) / 2);
+}
+
+#[test]
+fn from_wherever() {
+    let _watchdog = Watchdog::new();
+    let (tx, rx) = channel::<()>(0);
+    Builder::new().name("dump-other").go(move || _ = rx.recv());
+    // A thread.
+    eventually(|| find(&dump(), "dump-other").is_some_and(|info| info.state == GoroutineState::Waiting));
+    // A goroutine that may not switch runs.
+    Builder::new().name("dump-fixed").run(|| {
+        let dump = without_switching(dump);
+        assert_eq!(find(&dump, "dump-fixed").unwrap().state, GoroutineState::Running);
+        assert!(find(&dump, "dump-other").is_some());
+    });
+    // One that waits.
+    Builder::new().name("dump-caller").run(|| {
+        assert_eq!(find(&dump(), "dump-caller").unwrap().wait_reason, "blocking call");
+    });
+    synctest::test(|| assert!(find(&dump(), "dump-other").is_some()));
+    drop(tx);
+}
+
+#[test]
+fn a_worker_that_does_not_answer() {
+    let _watchdog = Watchdog::new();
+    let _alone = alone_with(2);
+    static COMPUTES: AtomicBool = AtomicBool::new(true);
+    run(|| {
+        let hog = spawn(|| {
+            while COMPUTES.load(Relaxed) {
+                std::hint::spin_loop()
+            }
+        });
+        let dump = blocking(|| {
+            let mut last = dump();
+            while last.silent_workers.is_empty() {
+                last = dump();
+            }
+            COMPUTES.store(false, Relaxed); // the main goroutine may be on the same worker
+            last
+        });
+        assert_eq!(dump.silent_workers.len(), 1, "{dump}");
+        assert!(dump.to_string().contains(" has not answered: "), "{dump}");
+        hog.join().unwrap();
+    });
+}
