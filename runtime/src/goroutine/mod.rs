@@ -6,7 +6,7 @@
 //! | start some that borrow from the caller, and wait for them | [`scope`](fn@scope) |
 //! | start one without a stack | [`go_async`], [`spawn_async`] |
 //! | run `main` as a goroutine, and wait for its result | [`run`](fn@run) |
-//! | give way, end, count | [`gosched`], [`goexit`], [`num_goroutine`] |
+//! | give way, end, count, list | [`gosched`], [`goexit`], [`num_goroutine`], [`dump`](fn@dump) |
 //! | wait | [`sleep`], [`Timer`], [`Ticker`], [`after_func`], [`block_on`]; in a task [`sleep_async`] |
 //! | make a call that blocks its thread | [`blocking`](fn@blocking) |
 //! | compute for long | [`compute`] |
@@ -62,7 +62,8 @@
 //! worker wait, with its name, the code that started it, and its stack at its next call; and a [`blocking`](fn@blocking)
 //! call that waits for a thread. `20ms` reports goroutines that run for 20 ms; the watcher sees steps of 10 ms. `0`, or an empty
 //! value, reports nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in
-//! others.
+//! others. Where reports are made, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes are reported (in
+//! builds with debug assertions, where mutexes know their holders).
 //!
 //! # What goroutines of one worker share
 //!
