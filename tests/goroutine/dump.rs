@@ -172,7 +172,7 @@ fn from_wherever() {
     });
     // One that waits.
     Builder::new().name("dump-caller").run(|| {
-        assert_eq!(find(&dump(), "dump-caller").unwrap().wait_reason, "blocking call");
+        assert_eq!(find(&dump(), "dump-caller").unwrap().wait_reason, "dump");
     });
     synctest::test(|| assert!(find(&dump(), "dump-other").is_some()));
     drop(tx);

@@ -327,6 +327,14 @@ impl Fibre {
         drop(routine);
     }
 
+    /// Returns whether the caller, which runs on this fibre, has so many bytes of stack left. Not on the stack of a coroutine of
+    /// another library's, of which nothing is known.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let here = 0_u8;
+        let here = (&raw const here).addr();
+        self.extent.addresses().contains(&here) && here.saturating_sub(self.extent.guard().end) >= bytes
+    }
+
     /// Gives back the memory of deep calls. Of a spare fibre only.
     pub(crate) fn trim(&self) {
         if self.used.replace(false) {

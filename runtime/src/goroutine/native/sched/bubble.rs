@@ -212,7 +212,7 @@ where
 
     let goroutines = report::goroutines(sched);
     let tasks = sched.live().saturating_sub(goroutines.len());
-    let mut left = report::list(&goroutines);
+    let mut left = report::list(&goroutines, true);
     if tasks > 0 {
         left += &format!("{tasks} async task(s)\n");
     }

@@ -5,11 +5,12 @@
 //! | 1 | goroutine | notes that it waits for a mutex whose holder is known |
 //! | 2 | watcher | [`PAUSE`] later starts a thread that looks, if none is looking |
 //! | 3 | that thread | makes a dump, and looks for goroutines each of which waits for a mutex that the next holds |
-//! | 4 | that thread | if there are some, makes another dump: if they still wait, reports them |
+//! | 4 | that thread | if there are some, makes another dump of them, and reports cycles in the second whose waits are in both |
 //!
-//! A dump is not of one moment. But each goroutine of a reported cycle has been in the same wait since before the first dump, and
-//! still was when its worker answered the second: so at the moment between the dumps all of them waited. The last wait that closes
-//! a cycle is noted by step 1, so that no cycle is missed.
+//! A dump is not of one moment. But each goroutine of a reported cycle waited when its worker answered the first dump, and was
+//! in the same wait when its worker answered the second: so between the dumps all of them waited. And what a goroutine holds
+//! in the second dump it has held since before, as it has done nothing but wait. The last wait that closes a cycle is noted by
+//! step 1. If a worker has not answered there is another look.
 //!
 //! What may yet end such waits: somebody else unlocks one of the mutexes, as Go's allows, or a context ends one of the
 //! waits. So the report does not end the process. Waits with a deadline are left out. Mutexes know their holders in builds with
@@ -28,6 +29,7 @@ use crate::Instant;
 use crate::fatal::say;
 use crate::goroutine::native::sched::clock::TICK;
 use crate::goroutine::native::sched::dump;
+use crate::goroutine::native::sched::dump::Wanted;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::stall;
@@ -37,6 +39,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A goroutine has begun to wait for a mutex whose holder is known, and no look has been arranged since.
 static NOTED: AtomicBool = AtomicBool::new(false);
+/// How many ticks of the watcher come after a look has ended.
+const TICKS_AFTER: u8 = 5;
+
 /// Number of threads that look.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
@@ -55,8 +60,8 @@ pub(super) fn threads() -> usize {
 #[derive(Default)]
 pub(super) struct Looks {
     due: Option<Instant>,
-    /// A thread looked at the last tick.
-    looked: bool,
+    /// How often the watcher is to come again after the last look.
+    ticks: u8,
 }
 
 impl Looks {
@@ -65,25 +70,39 @@ impl Looks {
         if self.due.is_none() && NOTED.swap(false, Ordering::Relaxed) && stall::is_reported() {
             self.due = Some(now + PAUSE);
         }
-        // Come again once after the thread has ended: a proof of a deadlock may have met the thread on its way out.
-        let looks = threads() > 0;
-        if looks || std::mem::take(&mut self.looked) {
-            self.looked = looks;
+        // Come again after the thread has ended: a proof of a deadlock may have met the thread on its way out.
+        self.ticks = if threads() > 0 { TICKS_AFTER } else { self.ticks.saturating_sub(1) };
+        if self.ticks > 0 {
             return Some(now + TICK);
         }
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
-            self.looked = true;
+            self.ticks = TICKS_AFTER;
             LOOKING.fetch_add(1, Ordering::Relaxed);
-            let look = || {
+            let counted = Counted;
+            let look = move || {
+                let _counted = counted;
                 look();
-                LOOKING.fetch_sub(1, Ordering::Relaxed);
             };
-            if thread::Builder::new().name("sudog-cycles".into()).spawn(look).is_err() {
-                LOOKING.fetch_sub(1, Ordering::Relaxed); // there is nothing to die for
-            }
+            // If there is no thread the closure is dropped, and the thread counted off: nothing to die for.
+            _ = thread::Builder::new().name("sudog-cycles".into()).spawn(look);
+            return Some(now + TICK);
         }
-        if self.looked { Some(now + TICK) } else { self.due }
+        self.due
+    }
+
+    /// Whether a wait has been noted since the last tick: the watcher must not sleep until it is roused.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.due.is_none() && self.ticks == 0 && NOTED.load(Ordering::Relaxed)
+    }
+}
+
+/// A thread that looks has been counted.
+struct Counted;
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        LOOKING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -93,22 +112,25 @@ type Wait = (u64, Duration);
 /// Steps 3 and 4.
 fn look() {
     static REPORTED: OnceLock<Mutex<HashSet<Wait>>> = OnceLock::new();
-    let first = dump::ask(false).goroutines;
-    let found = cycles(&first);
-    if found.is_empty() {
-        return;
+    let first = dump::ask(Wanted::HolderWaits);
+    let found: HashSet<Wait> = cycles(&first.goroutines).into_iter().flatten().collect();
+    let second = match found.is_empty() {
+        true => None,
+        false => Some(dump::ask(Wanted::Ids(found.iter().map(|wait| wait.0).collect()))),
+    };
+    if [Some(&first), second.as_ref()].into_iter().flatten().any(|dump| !dump.silent_workers.is_empty()) {
+        note(); // look again: a goroutine of a cycle may be on a worker that has not answered
     }
-    let second = dump::ask(true).goroutines;
-    let still: HashSet<Wait> = second.iter().filter_map(wait_of).collect();
+    let Some(second) = second.map(|dump| dump.goroutines) else { return };
     let mut reported = REPORTED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    for cycle in found {
-        let is_new = cycle.iter().all(|wait| still.contains(wait)) && !cycle.iter().any(|wait| reported.contains(wait));
+    for cycle in cycles(&second) {
+        let is_new = cycle.iter().all(|wait| found.contains(wait)) && !cycle.iter().any(|wait| reported.contains(wait));
         if is_new {
             let members: Vec<_> =
                 cycle.iter().filter_map(|wait| second.iter().find(|info| info.id == wait.0)).cloned().collect();
             say(&format!(
                 "sudog: deadlock: each of these goroutines waits for the next, the last for the first\n\n{}\n",
-                report::list(&members)
+                report::list(&members, false)
             ));
             reported.extend(cycle);
         }

@@ -13,6 +13,7 @@ use crate::goroutine::native::netpoll;
 use crate::goroutine::native::run::MAINS;
 use crate::goroutine::native::sched::cycle;
 use crate::goroutine::native::sched::dump;
+use crate::goroutine::native::sched::dump::Wanted;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::GoroutineInfo;
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -66,10 +67,10 @@ impl Report {
         // Workers can be woken again, and do no more than show the stacks of their goroutines.
         if switch_hooks::is_observed() {
             let mut stacks: HashMap<_, _> =
-                dump::ask(true).goroutines.into_iter().filter_map(|info| Some((info.id, info.stack?))).collect();
+                dump::ask(Wanted::All).goroutines.into_iter().filter_map(|info| Some((info.id, info.stack?))).collect();
             goroutines.iter_mut().for_each(|info| info.stack = stacks.remove(&info.id));
         }
-        format!("fatal error: all goroutines are asleep - deadlock!\n\n{}", report::list(&goroutines))
+        format!("fatal error: all goroutines are asleep - deadlock!\n\n{}", report::list(&goroutines, true))
     }
 }
 

@@ -2,37 +2,42 @@
 //!
 //! | step | by | |
 //! |---|---|---|
-//! | 1 | caller of [`dump`] | makes a [`Request`], which others find at [`REQUEST`], and asks and wakes each worker |
-//! | 2 | worker's loop | describes [`CHUNK`] fibres, then makes a choice, and so on to the last fibre |
-//! | 3 | caller | takes the answers, once all workers have answered, or none has in [`PATIENCE`] |
+//! | 1 | caller of [`ask`] | makes a [`Request`], which others find at [`REQUEST`], and asks and wakes each worker |
+//! | 2 | worker's loop | describes a chunk of its fibres, then makes a choice, and so on to the last fibre |
+//! | 3 | caller of [`ask`] | takes the answers, once all workers have answered, or no chunk has come in [`PATIENCE`] |
+//!
+//! A worker that has not answered does not sleep: `Progress::is_wanted` counts as its own work.
 //!
 //! A worker alone may look into its fibres, so no goroutine is stopped but the one whose worker answers. To show the stack of
 //! a goroutine that waits, the worker resumes the fibre, which captures a backtrace and suspends again; state, timer and queue
 //! stay as they are. A fibre looks whether it was resumed for that only if its switches are observed: see `switch_hooks`.
 
 use crate::shim::system;
-use crate::shim::system::atomic::{AtomicU64, Ordering};
+use crate::shim::system::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::shim::system::{Condvar, Mutex, MutexGuard};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::goroutine::native::blocking;
 use crate::goroutine::native::fibre::{Fibre, State, current};
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::GoroutineInfo;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
+use crate::sema::{self, Wake};
 
-/// For how long a dump waits for the next answer of a worker.
+/// For how long a dump waits for the next chunk.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// After how long workers that have not answered are asked again: a worker may have fallen asleep just as it was asked.
-const AGAIN: Duration = Duration::from_millis(5);
-/// Number of fibres that a worker looks at between two choices. With their stacks: a few milliseconds.
+/// After how long workers that have not answered are asked again: a choice after a chunk forgets that they were asked.
+const AGAIN: Duration = Duration::from_millis(1);
+/// Number of fibres that a worker describes between two choices, at most.
 const CHUNK: usize = 256;
+/// For how long a worker describes fibres between two choices, about.
+const CHUNK_TIME: Duration = Duration::from_millis(2);
 /// Number of bytes of its stack that a goroutine must have left to capture a backtrace.
 const ROOM: usize = 16 << 10;
 
@@ -50,7 +55,7 @@ pub struct Dump {
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&report::list(&self.goroutines))?;
+        f.write_str(&report::list(&self.goroutines, false))?;
         if self.others > 0 {
             writeln!(f, "{} goroutines that have not begun, and async tasks", self.others)?;
         }
@@ -64,8 +69,8 @@ impl fmt::Display for Dump {
 /// Describes the goroutines of the process: Go's `pprof.Lookup("goroutine")`, and what Go prints on `SIGQUIT`.
 ///
 /// Each worker describes its own goroutines between two of their turns, so the program goes on meanwhile, and the parts of the
-/// dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed. From a
-/// goroutine the call is made on a thread of [`blocking`](fn@crate::goroutine::blocking).
+/// dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed. A goroutine waits
+/// for its dump, which a thread makes.
 ///
 /// In builds with debug assertions, or with `SUDOG_STALLS=1`, each goroutine has the place of the call that started it, and
 /// its stack where it waits. (Both need switches that are [observed](crate::goroutine::add_switch_hooks) when the goroutine
@@ -88,19 +93,61 @@ impl fmt::Display for Dump {
 /// ```
 #[must_use]
 pub fn dump() -> Dump {
-    blocking::blocking(|| ask(true))
+    if current::current().is_none() {
+        return ask(Wanted::All);
+    }
+    // No thread of `blocking`: all of those may be taken, which is when a dump is wanted.
+    let sched = Sched::here();
+    let shared = Arc::new((Mutex::new(None), AtomicU32::new(0)));
+    let theirs = shared.clone();
+    sched.idle.external_begins();
+    let make = move || {
+        *lock(&theirs.0) = Some(ask(Wanted::All));
+        sema::semrelease(&theirs.1, Wake::Normal);
+        sched.idle.external_ends();
+    };
+    if system::thread::Builder::new().name("sudog-dump".into()).spawn(make).is_err() {
+        sched.idle.external_ends();
+        return current::without_switching(|| ask(Wanted::All));
+    }
+    current::note_wait("dump", ptr::null());
+    sema::semacquire(&shared.1);
+    let dump = lock(&shared.0).take();
+    dump.expect("the thread has made a dump")
+}
+
+/// The goroutines that a request asks for.
+pub(super) enum Wanted {
+    /// All, with their stacks.
+    All,
+    /// Those that wait for mutexes whose holders are known, without their stacks.
+    HolderWaits,
+    /// Those with these ids, with their stacks.
+    Ids(HashSet<u64>),
+}
+
+impl Wanted {
+    fn includes(&self, info: &GoroutineInfo) -> bool {
+        match self {
+            Self::All => true,
+            Self::HolderWaits => info.holder.is_some(),
+            Self::Ids(ids) => ids.contains(&info.id),
+        }
+    }
 }
 
 /// A dump that is being made.
 struct Request {
     number: u64,
-    with_stacks: bool,
+    wanted: Wanted,
     answers: Mutex<Answers>,
     answered: Condvar,
 }
 
 struct Answers {
     goroutines: Vec<GoroutineInfo>,
+    /// Number of chunks that workers have described.
+    chunks: u64,
     /// Workers that have not described all of their fibres.
     missing: Vec<&'static Worker>,
 }
@@ -118,26 +165,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Steps 1 and 3. By a thread that is no worker, or by a worker that cannot switch.
-pub(super) fn ask(with_stacks: bool) -> Dump {
+pub(super) fn ask(wanted: Wanted) -> Dump {
+    let sched = Sched::process(); // before any lock, as this refuses in a forked child
     let _turn = lock(&TURN);
-    let sched = Sched::process();
     let missing: Vec<_> = sched.workers().collect();
     let number = NUMBER.load(Ordering::Relaxed) + 1;
-    let answers = Mutex::new(Answers { goroutines: Vec::new(), missing });
-    let request = Arc::new(Request { number, with_stacks, answers, answered: Condvar::new() });
+    let answers = Mutex::new(Answers { goroutines: Vec::new(), chunks: 0, missing });
+    let request = Arc::new(Request { number, wanted, answers, answered: Condvar::new() });
     *lock(&REQUEST) = Some(request.clone());
     // Release: a worker that reads the number finds the request.
     NUMBER.store(number, Ordering::Release);
-    if let Some(worker) = current::worker() {
-        // The loop of this worker cannot answer: the caller keeps it from going on.
-        let infos = worker.fibres().filter_map(GoroutineInfo::of).collect();
+    if let Some(worker) = current::worker().filter(|worker| ptr::eq(worker.sched(), sched)) {
+        // The loop of this worker cannot answer: the caller keeps the loop from going on.
+        let infos =
+            worker.fibres().filter_map(GoroutineInfo::of).filter(|info| request.wanted.includes(info)).collect();
         request.take_answer(worker, infos, true);
     }
     let mut answers = lock(&request.answers);
-    let (mut described, mut since) = (0, system::now());
-    while !answers.missing.is_empty() && system::now() < since + PATIENCE {
-        if answers.goroutines.len() > described {
-            (described, since) = (answers.goroutines.len(), system::now());
+    let (mut chunks, mut since) = (0, system::now());
+    while !answers.missing.is_empty() {
+        let now = system::now();
+        if answers.chunks > chunks {
+            (chunks, since) = (answers.chunks, now);
+        } else if now >= since + PATIENCE {
+            break;
         }
         let missing = answers.missing.clone();
         drop(answers);
@@ -150,9 +201,10 @@ pub(super) fn ask(with_stacks: bool) -> Dump {
             answers = request.answered.wait_timeout(answers, AGAIN).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-    *lock(&REQUEST) = None;
     let mut goroutines = std::mem::take(&mut answers.goroutines);
     let silent_workers = answers.missing.iter().map(|worker| worker.index).collect();
+    drop(answers); // no thread holds two of these locks
+    *lock(&REQUEST) = None;
     goroutines.sort_unstable_by_key(|info| info.id);
     let others = sched.live().saturating_sub(goroutines.len());
     Dump { goroutines, others, silent_workers }
@@ -162,6 +214,7 @@ impl Request {
     fn take_answer(&self, worker: &'static Worker, infos: Vec<GoroutineInfo>, is_whole: bool) {
         let mut answers = lock(&self.answers);
         answers.goroutines.extend(infos);
+        answers.chunks += 1;
         if is_whole {
             answers.missing.retain(|other| !ptr::eq(*other, worker));
             if answers.missing.is_empty() {
@@ -231,20 +284,23 @@ pub(crate) fn answer(worker: &'static Worker) {
     if progress.number.replace(number) != number {
         progress.next.set(worker.fibres().next());
     }
-    let request = lock(&REQUEST).clone().filter(|request| request.number == number && request.lacks(worker));
-    let Some(request) = request else {
+    let request = lock(&REQUEST).clone(); // the lock is free again: `lacks` takes another
+    let Some(request) = request.filter(|request| request.number == number && request.lacks(worker)) else {
         progress.is_done.set(true); // too late, or a bubble's worker
         return;
     };
     let mut infos = Vec::new();
+    let begun = system::now();
     for _ in 0..CHUNK {
         let Some(fibre) = progress.next.get() else { break };
         progress.next.set(fibre.older.get());
-        if let Some(mut info) = GoroutineInfo::of(fibre) {
-            if request.with_stacks {
-                info.stack = stack_of(worker, fibre).map(Arc::new);
-            }
-            infos.push(info);
+        let Some(mut info) = GoroutineInfo::of(fibre).filter(|info| request.wanted.includes(info)) else { continue };
+        if !matches!(request.wanted, Wanted::HolderWaits) {
+            info.stack = stack_of(worker, fibre).map(Arc::new);
+        }
+        infos.push(info);
+        if system::now() >= begun + CHUNK_TIME {
+            break;
         }
     }
     let is_whole = progress.next.get().is_none();
@@ -261,9 +317,11 @@ fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace>
     if !fibre.observed.get() || fibre.state.get() == State::Running {
         return None;
     }
+    let wait = fibre.wait.get(); // a user's allocator may wait, and note that
     worker.own.dump.is_showing.set(true);
     current::resume(fibre);
     worker.own.dump.is_showing.set(false);
+    fibre.wait.set(wait);
     worker.own.dump.stack.take()
 }
 
@@ -271,8 +329,7 @@ fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace>
 pub(crate) fn show_stack_if_asked(fibre: &'static Fibre, switch: impl Fn()) {
     let progress = &fibre.worker.own.dump;
     while progress.is_showing.get() {
-        let here = 0_u8;
-        if (&raw const here).addr().saturating_sub(fibre.extent.guard().end) >= ROOM {
+        if fibre.has_room(ROOM) {
             // The allocator may be a user's, and must not wait here.
             progress.stack.set(Some(current::without_switching(Backtrace::force_capture)));
         }

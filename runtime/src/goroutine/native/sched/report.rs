@@ -140,14 +140,16 @@ const ALIKE: u32 = 3;
 
 /// Reports goroutines. Each mutex that is waited for has the name of its holder, if that is among the goroutines. Of goroutines
 /// that were started by the same code, and wait for the same, the first [`ALIKE`] show their stacks.
-pub(super) fn list(goroutines: &[GoroutineInfo]) -> String {
+/// `are_all`: a holder that is not among them has ended.
+pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
     let by_id: HashMap<u64, &GoroutineInfo> = goroutines.iter().map(|info| (info.id, info)).collect();
     let mut alike: HashMap<_, u32> = HashMap::new();
     let mut text = String::new();
     for info in goroutines {
         let holder = info.holder.map(|id| match by_id.get(&id) {
             Some(holder) => holder.title(),
-            None => format!("{id}, which has ended"),
+            None if are_all => format!("{id}, which has ended"),
+            None => id.to_string(),
         });
         let shown = alike.entry((info.started_as, info.created_at, info.wait_reason, info.holder)).or_default();
         *shown += 1;

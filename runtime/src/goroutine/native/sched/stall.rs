@@ -137,9 +137,7 @@ pub(crate) fn gives_up(fibre: &Fibre) {
 
 #[cold]
 fn show_stack(fibre: &Fibre) {
-    let here = 0_u8;
-    let room = (&raw const here).addr().saturating_sub(fibre.extent.guard().end);
-    let stack = if room < ROOM {
+    let stack = if !fibre.has_room(ROOM) {
         "    (too little of the stack is left to show the stack)\n".into()
     } else {
         report::frames_of_the_user(&Backtrace::force_capture().to_string())

@@ -192,7 +192,11 @@ impl Worker {
 
     fn has_own_work(&self, now: Instant) -> bool {
         // (What it has readied itself, by a poll, is in its own queue.)
-        !self.inbox.is_empty() || !self.ring.is_empty() || self.has_started_work() || self.is_timer_due(now)
+        !self.inbox.is_empty()
+            || !self.ring.is_empty()
+            || self.has_started_work()
+            || self.own.dump.is_wanted()
+            || self.is_timer_due(now)
     }
 
     /// Whether a timer is due at `now`, by the system's clock; in a bubble, by the bubble's.

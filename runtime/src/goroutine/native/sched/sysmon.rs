@@ -112,7 +112,8 @@ fn watch() {
         DOZING.store(quiet >= 2, Ordering::Relaxed);
         // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
         // before we read the count under that lock: so we see the count, or it sees that we doze.
-        if quiet >= 2 && Sched::all().iter().any(|sched| sched.idle.awake() > 0) {
+        // Likewise for a wait that was noted before its worker fell asleep.
+        if quiet >= 2 && (looks.are_wanted() || Sched::all().iter().any(|sched| sched.idle.awake() > 0)) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;
             continue;
