@@ -70,6 +70,7 @@ fn main() {
         ("the_environment_says_how_many_workers", the_environment_says_how_many_workers),
         ("waits_in_initialisers_are_found", waits_in_initialisers_are_found),
         ("a_goroutine_that_computes_is_reported", a_goroutine_that_computes_is_reported),
+        ("a_goroutine_that_waits_where_it_may_not_switch", a_goroutine_that_waits_where_it_may_not_switch),
         ("a_goroutine_that_computes_alone_is_not", a_goroutine_that_computes_alone_is_not),
         ("all_threads_for_blocking_calls_are_taken", all_threads_for_blocking_calls_are_taken),
         ("a_raised_limit_starts_a_thread_for_each_call", a_raised_limit_starts_a_thread_for_each_call),
@@ -643,6 +644,29 @@ fn a_goroutine_that_computes_is_reported() {
 }
 
 /// If no other goroutine wants to run there, there is nothing to report.
+fn a_goroutine_that_waits_where_it_may_not_switch() {
+    struct Waits;
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            sleep(Duration::from_millis(400));
+        }
+    }
+    // To print a backtrace takes long, too.
+    let env = [("SUDOG_STALLS", "1"), ("SUDOG_MAXPROCS", "1"), ("RUST_BACKTRACE", "0")];
+    let output = in_a_child("a_goroutine_that_waits_where_it_may_not_switch", &env, || {
+        run(|| {
+            spawn(|| sleep(Duration::from_millis(1)));
+            let panics = spawn(|| {
+                let _waits = Waits;
+                panic!("on its way out");
+            });
+            assert!(panics.join().is_err());
+        });
+    });
+    assert_says(&output, 0, &["has not given way for 1", "in a destructor while it panics"]);
+    assert!(!words(&output).contains("has run for"), "{}", words(&output));
+}
+
 fn a_goroutine_that_computes_alone_is_not() {
     let output = in_a_child("a_goroutine_that_computes_alone_is_not", &[("SUDOG_STALLS", "1")], || {
         run(|| {

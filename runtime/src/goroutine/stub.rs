@@ -106,6 +106,15 @@ pub(crate) fn any_worker_sleeps() -> bool {
 
 pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 
+/// A wait of a thread.
+pub(crate) struct WaitsInPlace;
+
+impl WaitsInPlace {
+    pub(crate) fn begin() -> Self {
+        Self
+    }
+}
+
 pub(crate) fn id() -> u64 {
     0
 }

@@ -32,6 +32,7 @@ use crate::goroutine::native::api;
 use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
+use crate::goroutine::native::sched::stall::WaitsInPlace;
 use crate::panics::Panics;
 use crate::sema::Cancel;
 
@@ -71,6 +72,7 @@ pub fn now() -> Instant {
 /// ```
 pub fn sleep(d: Duration) {
     if current::current().is_none() {
+        let _waits = WaitsInPlace::begin();
         return thread::sleep(d);
     }
     if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {

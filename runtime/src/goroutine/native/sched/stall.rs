@@ -31,8 +31,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fatal::{fatal, say};
-use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::job::Vtable;
+use crate::goroutine::native::fibre::{Fibre, current};
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
@@ -54,6 +54,8 @@ pub(crate) struct Stall {
     queued: AtomicBool,
     /// The running goroutine has been reported, and is to show its stack.
     reported: AtomicBool,
+    /// The running goroutine waits where it may not switch.
+    waits_in_place: AtomicBool,
 }
 
 /// The goroutine that runs.
@@ -74,6 +76,29 @@ impl Stall {
     #[cold]
     pub(crate) fn is_queued(&self) {
         self.queued.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The wait of a goroutine that may not switch, and so counts as its thread; or of a thread.
+pub(crate) struct WaitsInPlace(Option<&'static Stall>);
+
+impl WaitsInPlace {
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        let stall = current::fibre().filter(|fibre| fibre.observed.get()).map(|fibre| &fibre.worker.stall);
+        if let Some(stall) = stall {
+            stall.waits_in_place.store(true, Ordering::Relaxed);
+        }
+        Self(stall)
+    }
+}
+
+impl Drop for WaitsInPlace {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(stall) = self.0 {
+            stall.waits_in_place.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -179,7 +204,7 @@ impl Reports {
             if before.is_some_and(|before| now - before < SELDOM) {
                 return;
             }
-            running.report(held)
+            running.report(held, worker.stall.waits_in_place.load(Ordering::Relaxed))
         };
         worker.stall.reported.store(true, Ordering::Relaxed);
         say(&text);
@@ -187,17 +212,24 @@ impl Reports {
 }
 
 impl Running {
-    fn report(&self, held: Duration) -> String {
+    fn report(&self, held: Duration, waits: bool) -> String {
         let mut text = format!("sudog: goroutine {}", self.id);
         if let Some(name) = &self.name {
             _ = write!(text, " {name:?}");
         }
-        let origin = self.vtable.origin();
+        let (does, advice) = if waits {
+            (
+                "has not given way",
+                "it waits where a goroutine may not switch: in a destructor while it panics, or in without_switching",
+            )
+        } else {
+            ("has run", "wrap what computes there into sudog::compute(|| ..), what blocks into sudog::blocking(|| ..)")
+        };
         _ = write!(
             text,
-            " has run for {} ms without giving way, and others of its worker wait\n    started as {origin}\n    \
-             wrap what computes there into sudog::compute(|| ..), what blocks into sudog::blocking(|| ..)\n",
-            held.as_millis()
+            " {does} for {} ms, and others of its worker wait\n    started as {}\n    {advice}\n",
+            held.as_millis(),
+            self.vtable.origin(),
         );
         text
     }
