@@ -130,8 +130,7 @@ impl G {
         match &self.kind {
             Kind::Thread(parker) => {
                 commit();
-                let _waits = goroutine::WaitsInPlace::begin();
-                if parker.park(deadline.map(goroutine::of_the_system)) {
+                if goroutine::in_place(|| parker.park(deadline.map(goroutine::of_the_system))) {
                     ParkResult::Unparked
                 } else {
                     ParkResult::TimedOut

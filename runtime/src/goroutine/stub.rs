@@ -106,13 +106,9 @@ pub(crate) fn any_worker_sleeps() -> bool {
 
 pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 
-/// A wait of a thread.
-pub(crate) struct WaitsInPlace;
-
-impl WaitsInPlace {
-    pub(crate) fn begin() -> Self {
-        Self
-    }
+/// Just calls `wait`.
+pub(crate) fn in_place<T>(wait: impl FnOnce() -> T) -> T {
+    wait()
 }
 
 pub(crate) fn id() -> u64 {

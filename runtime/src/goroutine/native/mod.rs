@@ -80,4 +80,4 @@ pub(crate) use fibre::current::{
     FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint,
     safepoint_is_asked_for, yield_now,
 };
-pub(crate) use sched::stall::WaitsInPlace;
+pub(crate) use sched::stall::in_place;

@@ -32,7 +32,7 @@ use crate::goroutine::native::api;
 use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
-use crate::goroutine::native::sched::stall::WaitsInPlace;
+use crate::goroutine::native::sched::stall;
 use crate::panics::Panics;
 use crate::sema::Cancel;
 
@@ -72,8 +72,7 @@ pub fn now() -> Instant {
 /// ```
 pub fn sleep(d: Duration) {
     if current::current().is_none() {
-        let _waits = WaitsInPlace::begin();
-        return thread::sleep(d);
+        return stall::in_place(|| thread::sleep(d));
     }
     if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {
         return G::yield_now(); // it would be over before it begins, and no other goroutine would have run

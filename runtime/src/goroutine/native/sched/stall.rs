@@ -79,27 +79,26 @@ impl Stall {
     }
 }
 
-/// The wait of a goroutine that may not switch, and so counts as its thread; or of a thread.
-pub(crate) struct WaitsInPlace(Option<&'static Stall>);
-
-impl WaitsInPlace {
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        let stall = current::fibre().filter(|fibre| fibre.observed.get()).map(|fibre| &fibre.worker.stall);
-        if let Some(stall) = stall {
-            stall.waits_in_place.store(true, Ordering::Relaxed);
-        }
-        Self(stall)
-    }
+/// Runs `wait`, in which a thread waits, or a goroutine that may not switch.
+#[inline]
+pub(crate) fn in_place<T>(wait: impl FnOnce() -> T) -> T {
+    if switch_hooks::is_observed() { in_place_observed(wait) } else { wait() }
 }
 
-impl Drop for WaitsInPlace {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(stall) = self.0 {
-            stall.waits_in_place.store(false, Ordering::Relaxed);
+#[cold]
+fn in_place_observed<T>(wait: impl FnOnce() -> T) -> T {
+    struct Waited<'a>(&'a AtomicBool);
+    impl Drop for Waited<'_> {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::Relaxed);
         }
     }
+    let _waited = current::fibre().map(|fibre| {
+        let waits = &fibre.worker.stall.waits_in_place;
+        waits.store(true, Ordering::Relaxed);
+        Waited(waits)
+    });
+    wait()
 }
 
 /// Whether reports are made.
