@@ -12,7 +12,7 @@
 //! in the second dump it has held since before, as it has done nothing but wait. The last wait that closes a cycle is noted by
 //! step 1. If a worker has not answered there is another look.
 //!
-//! What may yet end such waits: somebody else unlocks one of the mutexes, as Go's allows, or a context ends one of the
+//! What may yet end such waits: another goroutine unlocks one of the mutexes, as Go's allows, or a context ends one of the
 //! waits. So the report does not end the process. Waits with a deadline are left out. Mutexes know their holders in builds with
 //! debug assertions, and only goroutines, not threads, are known as holders.
 //!
