@@ -84,7 +84,7 @@ pub mod runtime {
     pub use sudog_runtime::goroutine::PerGoroutine;
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{
-        Dump, Entering, Goexit, GoroutineInfo, GoroutineState, Leaving, StackSizeIsFixed, SwitchHooks,
+        Dump, Entering, Goexit, GoroutineGroup, GoroutineInfo, GoroutineState, Leaving, StackSizeIsFixed, SwitchHooks,
         TooManySwitchHooks, add_switch_hooks, current_goroutine, dump, goexit, gosched, max_procs, num_goroutine,
         set_max_blocking, set_max_procs, set_stack_size, together,
     };

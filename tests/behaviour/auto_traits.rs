@@ -186,6 +186,7 @@ table! {
     // ---- dumps ----
     Dump => true, true;
     GoroutineInfo => true, true;
+    GoroutineGroup<'static> => true, true;
     GoroutineState => true, true;
     // ---- switches ----
     SwitchHooks => true, true;

@@ -7,17 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use sudog::runtime::{max_procs, set_max_procs};
+use sudog::runtime::max_procs;
 use sudog::sync::WaitGroup;
 use sudog::{block_on, blocking, compute, go, on_goroutine, run, spawn_async};
-use support::goroutine::{alone, here, text};
+use support::goroutine::{alone, alone_with, here, text};
 use support::{Watchdog, eventually};
 
 #[test]
 fn others_run_meanwhile() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone_with(1);
     run(|| {
-        set_max_procs(1);
         let (ran, theirs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let flag = ran.clone();
         go(move || flag.store(true, SeqCst));

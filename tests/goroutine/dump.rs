@@ -57,8 +57,13 @@ fn what_a_goroutine_does() {
         drop(tx);
 
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        Builder::new().name("dump-sleeper").go(|| sleep(Duration::from_millis(50)));
+        let (slept, stopped) = (stop.clone(), stop.clone());
+        // Again and again: to make a dump may take long, beside other tests.
+        Builder::new().name("dump-sleeper").go(move || {
+            while !slept.load(Relaxed) {
+                sleep(Duration::from_millis(10))
+            }
+        });
         assert!(until("dump-sleeper", |info| info.wait_reason == "sleep").has_deadline);
         Builder::new().name("dump-yielder").go(move || {
             while !stopped.load(Relaxed) {
@@ -109,12 +114,21 @@ fn each_of_many_is_listed_once() {
             info.started_as.contains("each_of_many_is_listed_once") && info.wait_reason == "chan receive"
         };
         let mut ids: Vec<u64>;
-        loop {
-            ids = dump().goroutines.iter().filter(is_ours).map(|info| info.id).collect();
+        let whole = loop {
+            let dump = dump();
+            ids = dump.goroutines.iter().filter(is_ours).map(|info| info.id).collect();
             if ids.len() >= MANY {
-                break;
+                break dump;
             }
-        }
+        };
+        let groups = whole.groups();
+        let ours = groups.iter().find(|group| is_ours(&group.longest)).unwrap();
+        assert_eq!(ours.count, MANY);
+        assert!(whole.goroutines.iter().filter(is_ours).all(|info| info.waited <= ours.longest.waited));
+        let text = ours.to_string();
+        assert!(text.starts_with("3000 goroutines; the one that has waited longest:\ngoroutine "), "{text}");
+        assert!(groups.is_sorted_by(|a, b| a.count >= b.count));
+        assert_eq!(groups.iter().map(|group| group.count).sum::<usize>(), whole.goroutines.len());
         assert_eq!(ids.len(), MANY);
         assert!(ids.is_sorted_by(|a, b| a < b));
         drop(tx);

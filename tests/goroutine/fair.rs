@@ -454,15 +454,16 @@ fn the_watcher_asks_in_every_kind_of_scheduler() {
 /// What is placed on a busy worker has the next turn but one or two, not that of the next look at everything.
 #[test]
 fn what_is_placed_waits_no_longer_than_what_is_woken() {
-    let _alone = alone();
+    let _alone = alone_with(2);
     run(|| {
-        set_max_procs(2);
+        let place_of = |worker| Builder::new().on(Placement::Worker(worker)).spawn(here).join().unwrap();
+        let mine = (0..2).find(|&worker| place_of(worker) == here()).unwrap();
         for _ in 0..100 {
             let (placed, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
             let (places, runs) = (placed.clone(), ran.clone());
             let main = here();
-            Builder::new().on(Placement::Worker(1)).go(move || {
-                Builder::new().on(Placement::Worker(0)).go(move || {
+            Builder::new().on(Placement::Worker(1 - mine)).go(move || {
+                Builder::new().on(Placement::Worker(mine)).go(move || {
                     assert_eq!(here(), main);
                     runs.store(true, Relaxed);
                 });

@@ -6,8 +6,7 @@
 //! * [`mod@alarm`]: threads that run users' code when its time comes.
 //!
 //! Most of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
-//! starts workers and the watcher, and the watcher reads schedulers, alarms and blocking calls to prove a deadlock; all of
-//! them report what waits, and start goroutines.
+//! starts workers and the watcher, and the watcher reads schedulers and alarms; all of them report what waits.
 
 mod alarm;
 mod api;
@@ -18,6 +17,7 @@ mod exit;
 mod fibre;
 mod fork;
 mod locals;
+mod mains;
 pub(crate) mod netpoll;
 mod run;
 mod sched;
@@ -42,7 +42,7 @@ pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
 pub use run::run;
 pub use sched::dump::{Dump, dump};
-pub use sched::report::{GoroutineInfo, GoroutineState};
+pub use sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;

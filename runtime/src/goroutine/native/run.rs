@@ -9,7 +9,7 @@
 //!
 //! A main goroutine that calls [`goexit`](crate::goroutine::goexit) has no step 3: the caller waits for ever.
 
-use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
@@ -17,8 +17,11 @@ use std::ptr::NonNull;
 use crate::box_if_large;
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{current, job};
+use crate::goroutine::native::mains::{MAINS, as_main};
+use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
-use crate::sema::{self, Wake};
+use crate::goroutine::native::sched::sysmon;
+use crate::sema;
 
 /// Runs `main` as a goroutine, and returns its result.
 ///
@@ -67,35 +70,6 @@ pub fn run<T: Send>(main: impl FnOnce() -> T + Send) -> T {
     run_with(main, Box::default())
 }
 
-/// The stack size that the main thread of a process has as a rule: programs were written for that size.
-const MAIN_STACK: usize = 8 << 20;
-
-/// Numbers of main goroutines: the deadlock report's.
-pub(crate) struct Mains {
-    /// Main goroutines that have begun and not ended. The callers of `run` wait for them.
-    running: AtomicUsize,
-    /// Main goroutines that have called `goexit`. The callers of `run` wait for ever.
-    exited: AtomicUsize,
-}
-
-pub(crate) static MAINS: Mains = Mains { running: AtomicUsize::new(0), exited: AtomicUsize::new(0) };
-
-impl Mains {
-    /// Number of threads that wait in [`run`] for a main goroutine that has begun. A thread that is on its way into the
-    /// wait or out of it is not counted, as it may do something else.
-    pub(crate) fn callers(&self) -> usize {
-        self.running() + self.exited()
-    }
-
-    pub(crate) fn running(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn exited(&self) -> usize {
-        self.exited.load(Ordering::Relaxed)
-    }
-}
-
 /// The state that the caller of `run` shares with the main goroutine.
 struct Frame<F, T> {
     main: Option<F>,
@@ -119,6 +93,7 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
         unsafe { main_goroutine(shared.0) };
     };
     let sched = Sched::process();
+    sysmon::look_at_rest(deadlock::look);
     sched.count_made();
     // SAFETY: the closure and what it refers to are `Send`; `frame` outlives the goroutine, as this function returns only
     // when the goroutine has released the permit.
@@ -130,13 +105,6 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
     }
-}
-
-/// Adds the name and the stack size of a main goroutine to what its starter asks for.
-pub(crate) fn as_main(mut details: Box<job::Details>) -> Box<job::Details> {
-    details.name.get_or_insert_with(|| "main".into());
-    details.stack_size.get_or_insert(MAIN_STACK);
-    details
 }
 
 /// A pointer to the caller's frame, on its way to the main goroutine.
@@ -165,12 +133,4 @@ unsafe fn main_goroutine<F: FnOnce() -> T, T>(frame: *mut Frame<F, T>) {
     let fibre = current::fibre().expect("the main goroutine runs on a fibre");
     // SAFETY: the address of a field.
     fibre.caller.set(NonNull::new(unsafe { &raw mut (*frame).done }));
-}
-
-/// Step 3, by the fibre of a main goroutine, which has been counted off: the caller may go on.
-pub(crate) fn release_caller(done: NonNull<AtomicU32>) {
-    // Before the release: from then on the caller's thread does not wait any more.
-    MAINS.running.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: alive until the permit is there; the release then uses `done` as an address only.
-    current::without_switching(|| sema::semrelease(unsafe { done.as_ref() }, Wake::Normal));
 }

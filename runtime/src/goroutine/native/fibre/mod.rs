@@ -43,7 +43,7 @@ use crate::ParkResult;
 use crate::goroutine::native::coop::Budget;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
 use crate::goroutine::native::locals::{self, Locals};
-use crate::goroutine::native::run;
+use crate::goroutine::native::mains;
 use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
@@ -218,7 +218,7 @@ impl Fibre {
             if !self.usual
                 && let Some(done) = self.caller.take()
             {
-                run::release_caller(done);
+                mains::release_caller(done);
             }
             while self.usual
                 && let Some(work) = self.worker.pick_work()

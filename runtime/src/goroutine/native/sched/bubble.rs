@@ -34,7 +34,7 @@ use crate::box_if_large;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current::FibreRef;
 use crate::goroutine::native::fibre::{current, job};
-use crate::goroutine::native::run::as_main;
+use crate::goroutine::native::mains::as_main;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{report, sysmon};

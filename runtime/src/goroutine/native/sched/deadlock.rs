@@ -9,8 +9,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::fatal::say;
+use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::netpoll;
-use crate::goroutine::native::run::MAINS;
 use crate::goroutine::native::sched::cycle;
 use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::dump::Wanted;

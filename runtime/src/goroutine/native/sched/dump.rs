@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::goroutine::native::fibre::{Fibre, State, current};
 use crate::goroutine::native::sched::report;
-use crate::goroutine::native::sched::report::GoroutineInfo;
+use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo};
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::sema::{self, Wake};
@@ -51,6 +51,30 @@ pub struct Dump {
     pub others: usize,
     /// Workers that have not answered in 200 ms: a goroutine there computes, or blocks the thread.
     pub silent_workers: Vec<usize>,
+}
+
+impl Dump {
+    /// Groups goroutines that were started by the same call, or else by the same code, and wait for the same kind of thing. The
+    /// largest group comes first. Go's profile `goroutine` with `debug=1`.
+    ///
+    /// A leak is a group that grows from dump to dump, with a longest wait that grows, too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sudog::run;
+    /// use sudog::runtime::dump;
+    ///
+    /// run(|| {
+    ///     for group in dump().groups().iter().take(10) {
+    ///         eprintln!("{group}");
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn groups(&self) -> Vec<GoroutineGroup<'_>> {
+        report::groups(&self.goroutines)
+    }
 }
 
 impl fmt::Display for Dump {

@@ -135,6 +135,42 @@ impl fmt::Display for GoroutineInfo {
     }
 }
 
+/// Goroutines of a dump that are alike: see [`Dump::groups`](crate::goroutine::Dump::groups).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct GoroutineGroup<'a> {
+    /// Number of goroutines in the group.
+    pub count: usize,
+    /// The goroutine of the group that has waited longest.
+    pub longest: &'a GoroutineInfo,
+}
+
+impl fmt::Display for GoroutineGroup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.count {
+            1 => self.longest.fmt(f),
+            count => write!(f, "{count} goroutines; the one that has waited longest:\n{}", self.longest),
+        }
+    }
+}
+
+/// Groups goroutines that were started by the same call, or else by the same code, and wait for the same kind of thing. The
+/// largest group comes first.
+pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
+    let mut groups: HashMap<_, GoroutineGroup<'_>> = HashMap::new();
+    for info in goroutines {
+        let kind = (info.started_as, info.created_at, info.state == GoroutineState::Waiting, info.wait_reason);
+        let group = groups.entry(kind).or_insert(GoroutineGroup { count: 0, longest: info });
+        group.count += 1;
+        if info.waited > group.longest.waited {
+            group.longest = info;
+        }
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_unstable_by_key(|group| (std::cmp::Reverse(group.count), group.longest.id));
+    groups
+}
+
 /// Number of goroutines that are alike and whose stacks a report shows: to look up names takes most of its time.
 const ALIKE: u32 = 3;
 

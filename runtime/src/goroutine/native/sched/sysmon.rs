@@ -2,12 +2,13 @@
 //!
 //! Every [`TICK`] it asks each worker that is awake to look at the clock: at the worker's next choice, or at the next call
 //! of its goroutine into the runtime, timers that are due fire, and the goroutine gives way to others ([`preempt`]). For
-//! queued work the watcher wakes a worker. When all workers sleep it looks whether they can ever wake ([`deadlock`]), and
-//! then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also has the goroutines looked at that wait for each
+//! queued work the watcher wakes a worker. When all workers sleep it makes the look that [`run`] has asked for, whether they can ever
+//! wake, and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also has the goroutines looked at that wait for each
 //! other ([`cycle`]), and sees to it that no waker holds up the [`alarms`]. No user code runs here.
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
+//! [`run`]: crate::goroutine::native::run
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,6 @@ use crate::goroutine::native::fork;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::cycle::Looks;
-use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall::{self, Reports, Turn};
 
@@ -29,6 +29,11 @@ use crate::goroutine::native::sched::stall::{self, Reports, Turn};
 static DOZING: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 static ROUSED: Condvar = Condvar::new();
+/// The look when all workers sleep.
+static AT_REST: OnceLock<Look> = OnceLock::new();
+
+/// A look at the schedulers that the watcher looks at.
+pub(crate) type Look = fn(&[&'static Sched]);
 
 /// Starts the watcher, if it has not been started.
 pub(crate) fn start() {
@@ -39,6 +44,11 @@ pub(crate) fn start() {
         // Without it goroutines run all the same, less fairly: nothing to die for.
         let _ = system::thread::Builder::new().name("sudog-watcher".into()).spawn(watch);
     });
+}
+
+/// Has the watcher make this look when all workers sleep. The first call counts.
+pub(crate) fn look_at_rest(look: Look) {
+    AT_REST.get_or_init(|| look);
 }
 
 fn lock() -> MutexGuard<'static, ()> {
@@ -101,8 +111,10 @@ fn watch() {
             }
             // Twice, so that a thread that is about to be counted is. And at each look after: the last alarm may have gone off
             // since, and woken no worker.
-            if quiet >= 2 {
-                deadlock::look(&scheds);
+            if quiet >= 2
+                && let Some(look) = AT_REST.get()
+            {
+                look(&scheds);
             }
         }
         if netpoll::lacks_holder() {
