@@ -8,7 +8,7 @@
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
-//! [`run`]: crate::goroutine::native::run
+//! [`run`]: fn@crate::goroutine::run
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, Ordering};
