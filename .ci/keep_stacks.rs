@@ -40,7 +40,7 @@ fn next(name: &CStr) -> *mut c_void {
     function
 }
 
-// SAFETY, of all three: each function has the type that the C library documents for its name.
+// Each function has the type that the C library documents for its name.
 static MAP: LazyLock<Map> = LazyLock::new(|| unsafe { transmute::<*mut c_void, Map>(next(c"mmap")) });
 static UNMAP: LazyLock<Unmap> = LazyLock::new(|| unsafe { transmute::<*mut c_void, Unmap>(next(c"munmap")) });
 static PROTECT: LazyLock<Protect> = LazyLock::new(|| unsafe { transmute::<*mut c_void, Protect>(next(c"mprotect")) });
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn mmap(
         stack.is_free = false;
         return stack.address as *mut c_void;
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the caller keeps the contract of mmap(2), to which the arguments go unchanged.
     let mapping = unsafe { MAP(address, size, protection, flags, file, offset) };
     if is_stack && mapping.addr() != usize::MAX {
         stacks().push(Stack { address: mapping as usize, size, is_free: false, has_guard: false });
@@ -76,18 +76,21 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, size: usize) -> c_int {
         stack.is_free = true;
         return 0;
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the caller keeps the contract of munmap(2), to which the arguments go unchanged.
     unsafe { UNMAP(address, size) }
 }
 
 /// `mprotect(2)`. The first call for the low end of a stack makes the stack's guard, which the stack keeps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, size: usize, protection: c_int) -> c_int {
-    if let Some(stack) = stacks().iter_mut().find(|stack| stack.address == address as usize)
-        && std::mem::replace(&mut stack.has_guard, true)
-    {
+    // SAFETY: the caller keeps the contract of mprotect(2), to which the arguments go unchanged.
+    let protect = || unsafe { PROTECT(address, size, protection) };
+    let mut stacks = stacks();
+    let Some(stack) = stacks.iter_mut().find(|stack| stack.address == address as usize) else { return protect() };
+    if stack.has_guard && protection == 0 {
         return 0;
     }
-    // SAFETY: the caller's own arguments.
-    unsafe { PROTECT(address, size, protection) }
+    let result = protect();
+    stack.has_guard = result == 0 && protection == 0;
+    result
 }

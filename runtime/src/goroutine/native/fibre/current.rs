@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::goroutine::native::fibre::{Fibre, State, Wait};
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock, cycle};
+use crate::goroutine::native::sched::{bubble, clock, cycle, stall};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::inbox::Chain;
@@ -249,6 +249,10 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
 /// Waits for `ready` without switching: the whole worker waits.
 #[cold]
 fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
+    stall::in_place(|| wait_in_place(fibre, deadline))
+}
+
+fn wait_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
     while !fibre.token.take() {
         if deadline.is_some_and(|deadline| deadline <= bubble::now()) {
             return ParkResult::TimedOut;

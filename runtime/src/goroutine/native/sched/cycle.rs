@@ -39,10 +39,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A goroutine has begun to wait for a mutex whose holder is known, and no look has been arranged since.
 static NOTED: AtomicBool = AtomicBool::new(false);
-/// How many ticks of the watcher come after a look has ended.
-const TICKS_AFTER: u8 = 5;
-
-/// Number of threads that look.
+/// Number of threads that look, or have looked and not been joined. Written by the watcher only.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
 /// Step 1.
@@ -60,8 +57,8 @@ pub(super) fn threads() -> usize {
 #[derive(Default)]
 pub(super) struct Looks {
     due: Option<Instant>,
-    /// How often the watcher is to come again after the last look.
-    ticks: u8,
+    /// The thread that looks.
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Looks {
@@ -70,22 +67,20 @@ impl Looks {
         if self.due.is_none() && NOTED.swap(false, Ordering::Relaxed) && stall::is_reported() {
             self.due = Some(now + PAUSE);
         }
-        // Come again after the thread has ended: a proof of a deadlock may have met the thread on its way out.
-        self.ticks = if threads() > 0 { TICKS_AFTER } else { self.ticks.saturating_sub(1) };
-        if self.ticks > 0 {
+        if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+            // A panic of the thread has been printed. Come again: a proof of a deadlock may have met the thread on its way out.
+            _ = thread.join();
+            LOOKING.store(0, Ordering::Relaxed);
+            return Some(now + TICK);
+        }
+        if self.thread.is_some() {
             return Some(now + TICK);
         }
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
-            self.ticks = TICKS_AFTER;
-            LOOKING.fetch_add(1, Ordering::Relaxed);
-            let counted = Counted;
-            let look = move || {
-                let _counted = counted;
-                look();
-            };
-            // If there is no thread the closure is dropped, and the thread counted off: nothing to die for.
-            _ = thread::Builder::new().name("sudog-cycles".into()).spawn(look);
+            // Without a thread there is no look.
+            self.thread = thread::Builder::new().name("sudog-cycles".into()).spawn(look).ok();
+            LOOKING.store(usize::from(self.thread.is_some()), Ordering::Relaxed);
             return Some(now + TICK);
         }
         self.due
@@ -93,16 +88,7 @@ impl Looks {
 
     /// Whether a wait has been noted since the last tick: the watcher must not sleep until it is roused.
     pub(super) fn are_wanted(&self) -> bool {
-        self.due.is_none() && self.ticks == 0 && NOTED.load(Ordering::Relaxed)
-    }
-}
-
-/// A thread that looks has been counted.
-struct Counted;
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        LOOKING.fetch_sub(1, Ordering::Relaxed);
+        self.due.is_none() && self.thread.is_none() && NOTED.load(Ordering::Relaxed)
     }
 }
 

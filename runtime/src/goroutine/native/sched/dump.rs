@@ -24,6 +24,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::goroutine::native::fibre::{Fibre, State, current};
+use crate::goroutine::native::fork;
+use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo};
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -49,13 +51,14 @@ pub struct Dump {
     pub goroutines: Vec<GoroutineInfo>,
     /// Number of goroutines that have not begun, and of async tasks. Goroutines of a worker in `silent_workers` count, too.
     pub others: usize,
-    /// Workers that have not answered in 200 ms: a goroutine there computes, or blocks the thread.
+    /// Workers that have not answered in 200 ms: a goroutine there computes, or blocks the thread; perhaps by a dump of its own
+    /// where it may not switch.
     pub silent_workers: Vec<usize>,
 }
 
 impl Dump {
-    /// Groups goroutines that were started by the same call, or else by the same code, and wait for the same kind of thing. The
-    /// largest group comes first. Go's profile `goroutine` with `debug=1`.
+    /// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the same
+    /// kind of thing. The largest group comes first. Go's profile `goroutine` with `debug=1`.
     ///
     /// A leak is a group that grows from dump to dump, with a longest wait that grows, too.
     ///
@@ -96,9 +99,10 @@ impl fmt::Display for Dump {
 /// dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed. A goroutine waits
 /// for its dump, which a thread makes.
 ///
-/// In builds with debug assertions, or with `SUDOG_STALLS=1`, each goroutine has the place of the call that started it, and
-/// its stack where it waits. (Both need switches that are [observed](crate::goroutine::add_switch_hooks) when the goroutine
-/// begins. Without that they would cost each goroutine and each wait some instructions.)
+/// Where [stalls are reported](crate::goroutine#environment), which is the default in builds with debug assertions, and after
+/// [`add_switch_hooks`](crate::goroutine::add_switch_hooks), each goroutine that has begun since has the place of the call
+/// that started the goroutine, and, unless the goroutine runs or has less than 16 KiB of stack left, its stack. (Elsewhere both
+/// would cost each goroutine and each wait some instructions.)
 ///
 /// # Examples
 ///
@@ -191,6 +195,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Steps 1 and 3. By a thread that is no worker, or by a worker that cannot switch.
 pub(super) fn ask(wanted: Wanted) -> Dump {
     let sched = Sched::process(); // before any lock, as this refuses in a forked child
+    clock::refresh(system::now());
     let _turn = lock(&TURN);
     let missing: Vec<_> = sched.workers().collect();
     let number = NUMBER.load(Ordering::Relaxed) + 1;
@@ -303,6 +308,7 @@ impl Progress {
 /// Step 2, on the stack of the worker's loop.
 #[cold]
 pub(crate) fn answer(worker: &'static Worker) {
+    fork::forbid_in_child(); // another thread of the parent may have held the locks at the fork
     let progress = &worker.own.dump;
     let number = NUMBER.load(Ordering::Acquire);
     if progress.number.replace(number) != number {

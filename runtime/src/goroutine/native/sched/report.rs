@@ -154,8 +154,8 @@ impl fmt::Display for GoroutineGroup<'_> {
     }
 }
 
-/// Groups goroutines that were started by the same call, or else by the same code, and wait for the same kind of thing. The
-/// largest group comes first.
+/// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the same kind
+/// of thing. The largest group comes first.
 pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
     let mut groups: HashMap<_, GoroutineGroup<'_>> = HashMap::new();
     for info in goroutines {
@@ -175,7 +175,8 @@ pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
 const ALIKE: u32 = 3;
 
 /// Reports goroutines. Each mutex that is waited for has the name of its holder, if that is among the goroutines. Of goroutines
-/// that were started by the same code, and wait for the same, the first [`ALIKE`] show their stacks.
+/// that were started by the same call, wait for the same kind of thing, and have the same holder, the first [`ALIKE`] show their
+/// stacks.
 /// `are_all`: a holder that is not among them has ended.
 pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
     let by_id: HashMap<u64, &GoroutineInfo> = goroutines.iter().map(|info| (info.id, info)).collect();

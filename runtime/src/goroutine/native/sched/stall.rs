@@ -43,7 +43,7 @@ const LONG: Duration = Duration::from_millis(100);
 /// How often what one piece of code has started is reported.
 const SELDOM: Duration = Duration::from_secs(10);
 
-/// What of its stack a goroutine must have left to look up the names of functions.
+/// Number of bytes of its stack that a goroutine must have left to look up the names of functions.
 const ROOM: usize = 128 << 10;
 
 /// What a worker tells the watcher, if stalls are reported.

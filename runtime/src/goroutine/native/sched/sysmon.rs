@@ -2,9 +2,9 @@
 //!
 //! Every [`TICK`] it asks each worker that is awake to look at the clock: at the worker's next choice, or at the next call
 //! of its goroutine into the runtime, timers that are due fire, and the goroutine gives way to others ([`preempt`]). For
-//! queued work the watcher wakes a worker. When all workers sleep it makes the look that [`run`] has asked for, whether they can ever
-//! wake, and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also has the goroutines looked at that wait for each
-//! other ([`cycle`]), and sees to it that no waker holds up the [`alarms`]. No user code runs here.
+//! queued work the watcher wakes a worker. When all workers sleep, the watcher calls what [`run`] has registered, the proof of a
+//! deadlock, and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also starts the looks for goroutines that wait for
+//! each other ([`cycle`]), and sees to it that no waker holds up the [`alarms`]. No user code runs here.
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
@@ -65,13 +65,13 @@ pub(crate) fn rouse() {
 
 #[cold]
 fn rouse_slow() {
+    clock::refresh(system::now());
     let _lock = lock();
     DOZING.store(false, Ordering::Relaxed);
     ROUSED.notify_one();
 }
 
 fn watch() {
-    let begun = system::now();
     // Where each worker was at the last look. Workers are never freed, so their address is their name.
     let mut turns: HashMap<usize, Turn> = HashMap::new();
     let mut stalls = Reports::default();
@@ -79,7 +79,7 @@ fn watch() {
     let mut quiet = 0;
     loop {
         let now = system::now();
-        clock::set_coarse(now - begun);
+        clock::refresh(now);
         alarms::supervise(now);
         let next_look = looks.tick(now);
         let scheds = Sched::all();
@@ -124,8 +124,8 @@ fn watch() {
         DOZING.store(quiet >= 2, Ordering::Relaxed);
         // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
         // before we read the count under that lock: so we see the count, or it sees that we doze.
-        // Likewise for a wait that was noted before its worker fell asleep.
-        if quiet >= 2 && (looks.are_wanted() || Sched::all().iter().any(|sched| sched.idle.awake() > 0)) {
+        // And a worker notes a wait before it is counted as asleep: so if we do not see the worker awake, we see the note.
+        if quiet >= 2 && (Sched::all().iter().any(|sched| sched.idle.awake() > 0) || looks.are_wanted()) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;
             continue;
