@@ -363,7 +363,7 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     if let Some(fibre) = fibre() {
-        fibre.wait.set(Wait { what, since: clock::coarse_now(), holder });
+        fibre.wait.set(Wait::new(what, clock::coarse_now(), holder));
         if cfg!(debug_assertions) && !holder.is_null() {
             cycle::note();
         }

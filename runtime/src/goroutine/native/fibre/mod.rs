@@ -116,17 +116,36 @@ pub(crate) enum State {
     Queued,
 }
 
-/// What a goroutine waits for, for the deadlock report.
+/// What a goroutine waits for, for reports. In three words: with a longer one the header of a stack would take a line more.
 #[derive(Clone, Copy)]
 pub(crate) struct Wait {
-    pub(crate) what: &'static str,
-    pub(crate) since: u64,
-    /// Its owner: the goroutine's id, if that is known.
+    what: *const u8,
+    /// The length of `what`.
+    len: u32,
+    /// The coarse clock at the begin of the wait, in milliseconds. Wraps after 49 days.
+    since: u32,
+    /// Points to the id of the goroutine that holds what is waited for, or null if that is not known.
     pub(crate) holder: *const AtomicU64,
 }
 
 impl Wait {
-    pub(crate) const NONE: Self = Self { what: "", since: 0, holder: ptr::null() };
+    pub(crate) const NONE: Self = Self::new("", 0, ptr::null());
+
+    #[inline]
+    pub(crate) const fn new(what: &'static str, since: u64, holder: *const AtomicU64) -> Self {
+        Self { what: what.as_ptr(), len: what.len() as u32, since: since as u32, holder }
+    }
+
+    /// Returns the kind of the wait.
+    pub(crate) fn what(&self) -> &'static str {
+        // SAFETY: `what` and `len` are those of the `&'static str` that `new` was given.
+        unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(self.what, self.len as usize)) }
+    }
+
+    /// Returns the coarse clock at the begin of the wait, in milliseconds, given that clock as it is now.
+    pub(crate) fn since(&self, now: u64) -> u64 {
+        now - u64::from((now as u32).wrapping_sub(self.since)).min(now)
+    }
 }
 
 const _: () = assert!(size_of::<Fibre>() <= stack::HEADER && align_of::<Fibre>() <= stack::HEADER_ALIGN);

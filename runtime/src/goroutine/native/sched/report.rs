@@ -26,7 +26,8 @@ pub struct GoroutineInfo {
     /// The kind of the wait, in Go's words where Go has some: `sync.Mutex.Lock`, `chan receive`. Empty if the goroutine does not
     /// wait, or waits for what has no name.
     pub wait_reason: &'static str,
-    /// The time since the wait began, within 10 ms. Zero if the goroutine does not wait.
+    /// The time since the wait began, within 10 ms; a wait of more than 49 days counts from 0 again. Zero if the goroutine does
+    /// not wait.
     pub waited: Duration,
     /// The time at which the wait began, on the clock of waits.
     pub(super) since: Duration,
@@ -83,9 +84,10 @@ impl GoroutineInfo {
         };
         if state == GoroutineState::Waiting {
             let wait = fibre.wait.get();
-            info.wait_reason = wait.what;
-            info.since = Duration::from_millis(wait.since);
-            info.waited = Duration::from_millis(clock::coarse_now()).saturating_sub(info.since);
+            let now = clock::coarse_now();
+            info.wait_reason = wait.what();
+            info.since = Duration::from_millis(wait.since(now));
+            info.waited = Duration::from_millis(now) - info.since;
             info.has_deadline = fibre.has_timer();
             // SAFETY: `holder` is null, or alive for as long as the fibre is parked, by the contract of `note_wait`.
             let holder = unsafe { wait.holder.as_ref() }.map(|holder| holder.load(Ordering::Relaxed));

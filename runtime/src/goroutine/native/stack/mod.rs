@@ -46,7 +46,7 @@ pub(crate) mod memory;
 pub(crate) const DEFAULT_SIZE: usize =
     if cfg!(all(debug_assertions, target_pointer_width = "64", not(test))) { 2 << 20 } else { 256 << 10 };
 /// The bytes of [`PooledStack::header`].
-pub(crate) const HEADER: usize = 320;
+pub(crate) const HEADER: usize = 256;
 /// The alignment of [`PooledStack::header`].
 pub(crate) const HEADER_ALIGN: usize = 64;
 
