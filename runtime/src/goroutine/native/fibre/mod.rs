@@ -116,7 +116,7 @@ pub(crate) enum State {
     Queued,
 }
 
-/// What a goroutine waits for, for reports. In three words: with a longer one the header of a stack would take a line more.
+/// A note of a wait, for reports. Three words: with a longer note the header of a stack would take a cache line more.
 #[derive(Clone, Copy)]
 pub(crate) struct Wait {
     what: *const u8,

@@ -53,7 +53,7 @@ pub(super) fn threads() -> usize {
     LOOKING.load(Ordering::Relaxed)
 }
 
-/// When the watcher is to start a look. The watcher's.
+/// The watcher's state: the next look, and the thread of the last look.
 #[derive(Default)]
 pub(super) struct Looks {
     due: Option<Instant>,
@@ -86,7 +86,7 @@ impl Looks {
         self.due
     }
 
-    /// Whether a wait has been noted since the last tick: the watcher must not sleep until it is roused.
+    /// Returns whether a wait has been noted since the last tick. If so, the watcher must not sleep until a worker rouses it.
     pub(super) fn are_wanted(&self) -> bool {
         self.due.is_none() && self.thread.is_none() && NOTED.load(Ordering::Relaxed)
     }

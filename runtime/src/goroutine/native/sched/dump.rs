@@ -32,13 +32,13 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::sema::{self, Wake};
 
-/// For how long a dump waits for the next chunk.
+/// The time that a dump waits for the next chunk.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// After how long workers that have not answered are asked again: a choice after a chunk forgets that they were asked.
 const AGAIN: Duration = Duration::from_millis(1);
 /// Number of fibres that a worker describes between two choices, at most.
 const CHUNK: usize = 256;
-/// For how long a worker describes fibres between two choices, about.
+/// The time, about, that a worker describes fibres between two choices.
 const CHUNK_TIME: Duration = Duration::from_millis(2);
 /// Number of bytes of its stack that a goroutine must have left to capture a backtrace.
 const ROOM: usize = 16 << 10;
@@ -258,7 +258,7 @@ impl Request {
     }
 }
 
-/// How far a worker has come with its answer. The worker's own.
+/// The state of a worker's answer. The worker's own.
 pub(crate) struct Progress {
     /// The request that the worker answers, or has answered.
     number: Cell<u64>,
@@ -286,13 +286,13 @@ impl Progress {
         }
     }
 
-    /// Whether there is a request that the worker has not answered.
+    /// Returns whether there is a request that the worker has not answered.
     pub(crate) fn is_wanted(&self) -> bool {
         // Acquire: pairs with the store in `ask`.
         !self.is_done.get() || self.number.get() != NUMBER.load(Ordering::Acquire)
     }
 
-    /// Whether the worker is to describe a chunk now. After each chunk once not.
+    /// Returns whether the worker is to describe a chunk now. After each chunk the first answer is no.
     pub(crate) fn is_due(&self) -> bool {
         self.is_wanted() && !self.pauses.replace(false)
     }
