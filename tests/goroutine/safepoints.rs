@@ -31,8 +31,8 @@ use sudog::x::{SingleFlight, Weighted};
 use sudog::{Builder, Placement, block_on, go, run, without_switching};
 use support::goroutine::{alone, one_worker, until};
 
-/// Far more than a slice takes, or a tick of the watcher, even if the watcher gets no processor for some ticks.
-const ROUNDS: usize = 40_000_000;
+/// Far more than a slice takes, or a tick of the watcher.
+const ROUNDS: usize = 4_000_000;
 /// Some slices, and some hundred safepoints in each.
 const SOME_ROUNDS: usize = 100_000;
 

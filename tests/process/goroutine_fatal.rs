@@ -655,7 +655,7 @@ fn a_goroutine_that_computes_is_reported() {
         assert_says(
             &output,
             0,
-            &["\"hog\" has run for ", "started as goroutine_fatal::", "calls into the runtime again:"],
+            &["\"hog\" has run for 1", "started as goroutine_fatal::", "calls into the runtime again:"],
         );
         assert_eq!(words(&output).matches("has run for").count(), 1, "once: {}", words(&output));
     }

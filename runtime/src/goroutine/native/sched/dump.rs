@@ -146,11 +146,11 @@ pub fn dump() -> Dump {
 
 /// The goroutines that a request asks for.
 pub(super) enum Wanted {
-    /// All, with their stacks.
+    /// Each goroutine, with the stack.
     All,
-    /// Those that wait for mutexes whose holders are known, without their stacks.
+    /// Goroutines that wait for mutexes whose holders are known, without stacks.
     HolderWaits,
-    /// Those with these ids, with their stacks.
+    /// Goroutines with these ids, with stacks.
     Ids(HashSet<u64>),
 }
 
@@ -252,7 +252,7 @@ impl Request {
         }
     }
 
-    /// Whether the worker is to answer, and has not.
+    /// Returns whether the worker is to answer, and has not.
     fn lacks(&self, worker: &'static Worker) -> bool {
         lock(&self.answers).missing.iter().any(|other| ptr::eq(*other, worker))
     }
