@@ -10,6 +10,7 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use sudog::context::{self, CancelCauseFunc, CancelFunc, background};
@@ -33,6 +34,8 @@ use support::goroutine::{alone, one_worker, until};
 
 /// Far more than a slice takes, or a tick of the watcher.
 const ROUNDS: usize = 4_000_000;
+/// After so many rounds the hog's thread sleeps.
+const PAUSE: usize = ROUNDS / 16;
 /// Some slices, and some hundred safepoints in each.
 const SOME_ROUNDS: usize = 100_000;
 
@@ -55,6 +58,20 @@ fn in_set<T: Send + 'static>(set: Set, main: impl FnOnce() -> T + Send + 'static
     }
 }
 
+/// Goes round until `state` is true, and returns whether that has come in time.
+fn rounds_until(state: &AtomicBool, mut round: impl FnMut()) -> bool {
+    let mut left = ROUNDS;
+    while !state.load(Relaxed) && left > 0 {
+        round();
+        left -= 1;
+        if left.is_multiple_of(PAUSE) {
+            // The watcher is a thread, and other tests may have the other processors. A thread's sleep is no safepoint.
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    state.load(Relaxed)
+}
+
 /// The hog makes rounds until its neighbour has run. Nothing is lost at a switch in between.
 fn lets_others_run<S: 'static>(set: Set, make: fn() -> S, round: fn(&S), is_whole: fn(&S) -> bool) {
     let _alone = alone();
@@ -63,12 +80,7 @@ fn lets_others_run<S: 'static>(set: Set, make: fn() -> S, round: fn(&S), is_whol
         let neighbour = Arc::new(AtomicBool::new(false));
         let runs = neighbour.clone();
         Builder::new().on(Placement::Here).go(move || runs.store(true, Relaxed));
-        let mut left = ROUNDS;
-        while !neighbour.load(Relaxed) && left > 0 {
-            round(&primitive);
-            left -= 1;
-        }
-        let ran = neighbour.load(Relaxed);
+        let ran = rounds_until(&neighbour, || round(&primitive));
         until(|| neighbour.load(Relaxed));
         assert!(is_whole(&primitive), "something was lost");
         ran
@@ -484,13 +496,10 @@ fn lets_waiters_have_it<L: Send + Sync + 'static>(make: fn() -> L, lock: fn(&L),
             // It is of the same worker, so it goes on to wait before this one has another turn.
             until(|| begun.load(Relaxed));
             unlock(&mutex);
-            let mut left = ROUNDS;
-            while !had_it.load(Relaxed) && left > 0 {
+            let in_time = rounds_until(&had_it, || {
                 lock(&mutex);
                 unlock(&mutex);
-                left -= 1;
-            }
-            let in_time = had_it.load(Relaxed);
+            });
             until(|| had_it.load(Relaxed));
             in_time
         });

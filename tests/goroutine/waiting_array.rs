@@ -17,7 +17,7 @@ use sudog::runtime::{gosched, set_max_procs};
 use sudog::sync::{ConstSemaphore, Order, Semaphore, WaitGroup, Wake};
 use sudog::time::sleep;
 use sudog::{go, run, spawn, without_switching};
-use support::goroutine::{Alone, alone, one_worker, until};
+use support::goroutine::{Alone, alone, alone_with, one_worker, until};
 use support::{Watchdog, eventually};
 
 /// All waiters in one bucket.
@@ -54,12 +54,14 @@ over_every_form! {
     a_goroutine_that_may_not_switch
 }
 
+/// Not in a bubble, as all tests of this file whose goroutines wait asleep: a release by another test may have taken the
+/// waiters out of a chain, and not have readied them yet. A bubble takes that for a rest, and moves its clock to the deadline.
 fn many_on_one_worker<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
-    let _watchdog = Watchdog::new();
+    let _alone = alone_with(1);
     let sema = Arc::new(new());
     let inside = Arc::new(AtomicU32::new(0));
     let theirs = (sema.clone(), inside.clone());
-    one_worker(move || {
+    run(move || {
         let (sema, inside) = theirs;
         let group = Arc::new(WaitGroup::new());
         for n in 0..50u64 {
@@ -138,11 +140,11 @@ fn a_goroutine_that_may_not_switch<W: TicketWait, D: Doorway>(new: fn() -> Ticke
 /// The primitives on their own, on one worker: a waiter lets the others run.
 #[test]
 fn primitives() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone_with(1);
     const KEY: usize = 0x91;
     let x = Arc::new(AtomicU32::new(0));
     let theirs = x.clone();
-    one_worker(move || {
+    run(move || {
         let x = theirs;
         let waiters: Vec<_> = (0..9)
             .map(|n| {
@@ -186,11 +188,11 @@ fn primitives() {
 /// A condition panics while its goroutine stands in the middle of a chain of goroutines of the same worker.
 #[test]
 fn a_condition_that_panics() {
-    let _watchdog = Watchdog::new();
+    let _alone = alone_with(1);
     const KEY: usize = 0x92;
     let ready = Arc::new(AtomicBool::new(false));
     let theirs = ready.clone();
-    one_worker(move || {
+    run(move || {
         let ready = theirs;
         let waiters: Vec<_> = (0..6)
             .map(|n| {
@@ -220,7 +222,7 @@ fn a_condition_that_panics() {
 }
 
 #[test]
-fn deadlines_on_one_worker() {
+fn deadlines_on_run() {
     let _watchdog = Watchdog::new();
     let sema = Arc::new(Benaphore::<ChainWait<SpinThenPark, 1, One>>::with_permits(0));
     let theirs = sema.clone();

@@ -12,7 +12,9 @@
 //! | [`blocking`](fn@crate::goroutine::blocking) calls | not durable: the clock stands still until they return |
 //! | calls of sockets | not durable either: so a deadline by the bubble's clock does not end one. (In Go neither does a context's; a socket's own deadline does, by the system's clock) |
 //!
-//! What a thread outside of the bubble would wake is not awaited: let the test be self-contained, as in Go.
+//! What a thread outside of the bubble would wake is not awaited: let the test be self-contained, as in Go. Locks and
+//! semaphores over the waiting arrays of the feature `locks` are not: their buckets are shared by the process, so a release by
+//! another thread may have taken a waiter of the bubble out of a bucket, and the clock may jump before that thread readies it.
 //!
 //! When main has ended time stops, and `test` waits for the other goroutines. Those that can never run again are leaks:
 //! `test` panics, and names them and what they wait for.
