@@ -50,8 +50,8 @@
 //!
 //! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
 //! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `signal`
-//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`. Without the last
-//! five a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `seize` and, on Unix, `async-task`, `corosensei` and
+//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`; `profile` adds `runtime::profile`. Without the last
+//! six a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `seize` and, on Unix, `async-task`, `corosensei` and
 //! `libc`.
 
 #[cfg(feature = "locks")]
@@ -88,6 +88,9 @@ pub mod runtime {
         TooManySwitchHooks, add_switch_hooks, current_goroutine, dump, goexit, gosched, max_procs, num_goroutine,
         set_max_blocking, set_max_procs, set_stack_size, together,
     };
+    /// Profiles of waits.
+    #[cfg(all(unix, feature = "profile", not(any(sudog_loom, sudog_sim))))]
+    pub use sudog_runtime::profile;
     pub use sudog_runtime::sema;
 }
 

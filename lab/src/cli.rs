@@ -44,6 +44,11 @@ pub struct Cli {
     #[command(flatten)]
     pub noise: Noise,
 
+    /// Profile all locks of the semaphore table while measuring, one of so many releases with its stack
+    #[cfg(all(feature = "profile", not(sudog_sim)))]
+    #[arg(long, global = true, value_name = "FRACTION")]
+    pub mutex_profile: Option<u32>,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -220,6 +225,10 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         }
         cli.noise.begin(cli.command.as_ref().map_or(Measured::Here, Command::measured), output)?
     };
+    #[cfg(all(feature = "profile", not(sudog_sim)))]
+    if let Some(fraction) = cli.mutex_profile {
+        sudog_runtime::profile::set_mutex_profile_fraction(fraction);
+    }
     let report = cli.report.as_deref();
     match &cli.command {
         None => compare::run(&compare::CompareArgs::default(), report, output),

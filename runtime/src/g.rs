@@ -25,6 +25,7 @@ use std::task::Waker;
 
 use crate::goroutine::{self, FibreRef};
 use crate::panics::Panics;
+use crate::profile;
 use crate::shim::{self, Instant, Mutex, Parker};
 
 /// Whatever can wait: the current thread or goroutine, for as long as this value is on its stack; or an async task.
@@ -127,6 +128,12 @@ impl G {
     /// If this G is a task, or if `commit` panics.
     #[inline]
     pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
+        profile::blocks(|| self.park_unprofiled(deadline, commit))
+    }
+
+    /// [`G::park`] for a wait that is not in the block profile: a sleep.
+    #[inline]
+    pub(crate) fn park_unprofiled(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
             Kind::Thread(parker) => {
                 commit();

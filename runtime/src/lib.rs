@@ -20,6 +20,11 @@ pub mod event;
 mod fatal;
 mod g;
 pub mod goroutine;
+#[cfg(all(feature = "profile", unix, not(any(sudog_loom, sudog_sim))))]
+pub mod profile;
+#[cfg(not(all(feature = "profile", unix, not(any(sudog_loom, sudog_sim)))))]
+#[path = "profile/off.rs"]
+mod profile;
 // For the crates of this project.
 #[doc(hidden)]
 pub mod panics;

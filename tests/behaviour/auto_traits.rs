@@ -188,6 +188,10 @@ table! {
     GoroutineInfo => true, true;
     GoroutineGroup<'static> => true, true;
     GoroutineState => true, true;
+    // ---- profiles ----
+    sudog_runtime::profile::Profile => true, true;
+    sudog_runtime::profile::Record => true, true;
+    sudog_runtime::profile::Frame => true, true;
     // ---- switches ----
     SwitchHooks => true, true;
     Entering => true, true;

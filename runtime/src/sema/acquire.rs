@@ -81,20 +81,23 @@ impl<Q: BucketQueue> Bucket<Q> {
         order: Order,
         limit: &WaitLimit<'_>,
     ) -> Result<Option<Guard<'_, Q>>, WaitError> {
+        sudog.wait.begin(sudog.addr);
         let mut queue = self.lock_and_count();
-        if take(count) {
-            queue.uncount(1);
-            return Ok(None);
-        }
-        // Under the lock: a cancel sets its flag before it looks here for this sudog, so it finds the sudog queued, or
-        // the flag is seen here.
-        if limit.is_cancelled() {
-            queue.uncount(1);
-            return Err(WaitError::Cancelled);
-        }
-        // SAFETY: by the contract.
-        unsafe { queue.queue(sudog, order) };
-        Ok(Some(queue))
+        let not_queued = if take(count) {
+            Ok(None)
+        } else if limit.is_cancelled() {
+            // Under the lock: a cancel sets its flag before it looks here for this sudog, so it finds the sudog queued, or
+            // the flag is seen here.
+            Err(WaitError::Cancelled)
+        } else {
+            // SAFETY: by the contract.
+            unsafe { queue.queue(sudog, order) };
+            return Ok(Some(queue));
+        };
+        queue.uncount(1);
+        drop(queue);
+        sudog.wait.end(sudog.addr, false);
+        not_queued
     }
 
     /// Unlinks a waiter that gives up. Returns false if another G has unlinked it, and readies it.
@@ -105,6 +108,8 @@ impl<Q: BucketQueue> Bucket<Q> {
             // SAFETY: alive, and the lock is held; queued, hence in this bucket.
             unsafe { queue.unlink(sudog.as_queued(), WaitOutcome::Idle) };
             queue.uncount(1);
+            drop(queue);
+            sudog.end_wait();
         }
         queued
     }
@@ -118,6 +123,7 @@ impl<Q: BucketQueue> Bucket<Q> {
             return;
         }
         sudog.g.await_ready();
+        sudog.end_wait();
         match sudog.outcome.get() {
             WaitOutcome::Granted => {
                 mark("a waiter that is dropped hands on a permit");
@@ -137,6 +143,7 @@ impl<Q: BucketQueue> Bucket<Q> {
 /// The result of a wait whose waiter was readied. `None`: a newcomer took its permit.
 #[inline]
 pub(super) fn wait_result(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), WaitError>> {
+    sudog.end_wait();
     match sudog.outcome.get() {
         WaitOutcome::Granted => Some(Ok(())),
         WaitOutcome::Cancelled => Some(Err(WaitError::Cancelled)),

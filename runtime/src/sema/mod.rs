@@ -56,7 +56,7 @@ mod future;
 mod model_lock;
 mod notify_list;
 pub mod queue;
-mod sudog;
+pub(crate) mod sudog;
 mod table;
 pub mod testing;
 mod wake_many;

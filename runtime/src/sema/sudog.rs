@@ -6,12 +6,14 @@
 //! | `addr`, `priority_seed` | fixed before it is queued |
 //! | `next`, `prev` | by the holder of the bucket's lock while queued: the ring of the waiters for `addr` |
 //! | `child`, `parent`, `priority` | the same, and set only in the ring's head, which is a node of the treap |
+//! | `wait` | by the waiter before and after it is queued; its waker reads it under the lock |
 //! | `outcome` | by the waiter before it is queued, by the holder of the lock while it is, by the waiter after `ready` |
 
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use crate::G;
+use crate::profile::QueuedWait;
 use crate::shim::Cell;
 
 /// One waiter of one address.
@@ -28,6 +30,8 @@ pub struct Sudog {
     /// The ring: the head's `prev` is the last waiter. A sudog that is alone is its own neighbour.
     pub next: Cell<Link>,
     pub prev: Cell<Link>,
+    /// The wait in the mutex profile.
+    pub(crate) wait: QueuedWait,
     pub outcome: Cell<WaitOutcome>,
 }
 
@@ -63,8 +67,15 @@ impl Sudog {
             priority: Cell::new(0),
             next: Cell::new(None),
             prev: Cell::new(None),
+            wait: QueuedWait::new(),
             outcome: Cell::new(WaitOutcome::Idle),
         }
+    }
+
+    /// Notes in the mutex profile that the waiter, which was queued, is no more. By the waiter, without the bucket's lock.
+    #[inline]
+    pub(super) fn end_wait(&self) {
+        self.wait.end(self.addr, matches!(self.outcome.get(), WaitOutcome::Woken | WaitOutcome::Granted));
     }
 
     /// # Safety

@@ -24,6 +24,7 @@ use super::future::Acquire;
 use super::queue::BucketQueue;
 use super::wake_many::WakeBatch;
 use super::{Cancel, CountedLock, Global, Guard, Order, SudogPtr, Table, WaitOutcome, Wake};
+use crate::profile::Released;
 use crate::shim::Ordering;
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
@@ -294,6 +295,16 @@ pub(super) fn add(count: &AtomicU32, n: u32) {
     }
 }
 
+/// Unlocks, then readies a waiter that its caller has unlinked under this lock.
+#[inline]
+fn ready<Q>(queue: Guard<'_, Q>, s: SudogPtr, addr: usize) {
+    let mut released = Released::default();
+    released.add(&s);
+    drop(queue);
+    // SAFETY: unlinked by the caller and not readied yet, so its waiter is still there; not used after.
+    released.charge(addr, || unsafe { G::ready(s.g()) });
+}
+
 impl<Q: BucketQueue> Bucket<Q> {
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_, Q> {
@@ -319,9 +330,7 @@ impl<Q: BucketQueue> Bucket<Q> {
         let mut queue = self.lock();
         if let Some(s) = queue.dequeue(addr, WaitOutcome::Woken) {
             queue.uncount(1);
-            drop(queue);
-            // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
-            unsafe { G::ready(s.g()) };
+            ready(queue, s, addr);
         }
     }
 
@@ -338,9 +347,7 @@ impl<Q: BucketQueue> Bucket<Q> {
         match queue.dequeue(key(count), WaitOutcome::Granted) {
             Some(s) => {
                 queue.uncount(1);
-                drop(queue);
-                // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
-                unsafe { G::ready(s.g()) };
+                ready(queue, s, key(count));
                 true
             }
             None => {

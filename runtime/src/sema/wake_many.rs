@@ -8,6 +8,7 @@ use super::table::{Bucket, add, key};
 use crate::AtomicU32;
 use crate::g::ReadyBatch;
 use crate::panics::Panics;
+use crate::profile::Released;
 
 /// How many waiters one hold of the lock unlinks at most: their wakers need space on the stack.
 const BATCH: usize = 32;
@@ -57,10 +58,12 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
         let most = BATCH.min(self.left as usize);
         let mut woken = 0;
         let outcome = if self.grants.is_some() { WaitOutcome::Granted } else { WaitOutcome::Woken };
+        let mut released = Released::default();
         let mut queue = self.bucket.lock();
         while woken < most
             && let Some(s) = queue.dequeue(self.addr, outcome)
         {
+            released.add(&s);
             batch[woken] = Some(s);
             woken += 1;
         }
@@ -74,10 +77,12 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
             self.left = 0;
         }
         drop(queue);
-        let mut ready = ReadyBatch::new();
-        self.wakers = batch.map(|s| {
-            // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
-            s.and_then(|s| unsafe { ready.mark_ready(s.g()) })
+        self.wakers = released.charge(self.addr, || {
+            let mut ready = ReadyBatch::new();
+            batch.map(|s| {
+                // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
+                s.and_then(|s| unsafe { ready.mark_ready(s.g()) })
+            })
         });
     }
 }

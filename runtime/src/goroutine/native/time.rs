@@ -79,7 +79,7 @@ pub fn sleep(d: Duration) {
     }
     current::note_wait("sleep", std::ptr::null());
     // No other thread knows this G, so it is not readied. A sleep past the end of time has no end.
-    G::current().park(now().checked_add(d), || ());
+    G::current().park_unprofiled(now().checked_add(d), || ());
 }
 
 /// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. More than the

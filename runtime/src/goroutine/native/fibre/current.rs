@@ -87,6 +87,12 @@ pub(crate) fn running() -> Option<Running> {
     Some(Running { guard: fibre.extent.guard(), size: fibre.extent.size(), name, id: fibre.id.get() })
 }
 
+/// The addresses of the calling goroutine's stack. None: the caller is a thread.
+#[cfg(all(feature = "profile", not(sudog_sim)))]
+pub(crate) fn stack_addresses() -> Option<std::ops::Range<usize>> {
+    fibre().map(|fibre| fibre.extent.addresses())
+}
+
 /// A goroutine that waits, or may.
 ///
 /// It is an identity only: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and

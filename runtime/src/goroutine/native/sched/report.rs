@@ -4,6 +4,7 @@ use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -204,18 +205,37 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<GoroutineInfo> {
     sched.workers().flat_map(|worker| worker.fibres().filter_map(GoroutineInfo::of).collect::<Vec<_>>()).collect()
 }
 
-/// Leaves out of a printed backtrace the frames of this runtime at the wait and at the goroutine's base.
-pub(super) fn frames_of_the_user(stack: &str) -> String {
+/// Leaves out of a stack, innermost first, the frames of this project at the wait, and those of the runtime at the goroutine's
+/// base. `name`: the path of a frame's function.
+pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<usize> {
     /// Frames between a wait and its caller.
-    const WAIT: [&str; 6] =
-        ["std::backtrace", "sudog_runtime::", "sudog_sync::", "core::", "std::thread::local", "<std::backtrace"];
+    const WAIT: [&str; 9] = [
+        "backtrace::",
+        "core::",
+        "std::backtrace",
+        "std::thread::local",
+        "sudog_csp::",
+        "sudog_locks::",
+        "sudog_net::",
+        "sudog_runtime::",
+        "sudog_sync::",
+    ];
     /// Frames between a goroutine's closure and its fibre.
     const BASE: [&str; 7] =
         ["std::panicking::", "std::panic::", "core::panic::", "core::ops::", "alloc::", "__rust_try", "sudog_"];
-    let is_of = |frame: &&str, list: &[&str]| {
-        let name = frame.split_once(": ").map_or("", |(_, name)| name.trim_start_matches('<'));
-        list.iter().any(|prefix| name.starts_with(prefix.trim_start_matches('<')))
+    let is_of = |frame: &T, list: &[&str]| {
+        let name = name(frame).trim_start_matches('<');
+        list.iter().any(|prefix| name.starts_with(prefix))
     };
+    let base = frames.iter().position(|frame| name(frame).contains("goroutine::native::fibre::job::run"));
+    let frames = &frames[..base.unwrap_or(frames.len())];
+    let begin = frames.iter().position(|frame| !is_of(frame, &WAIT)).unwrap_or(0);
+    let end = frames.iter().rposition(|frame| !is_of(frame, &BASE)).map_or(frames.len(), |last| last + 1);
+    begin..end.max(begin)
+}
+
+/// Prints the frames [of the user](of_the_user) of a printed backtrace.
+pub(super) fn frames_of_the_user(stack: &str) -> String {
     // A frame is a line with its number and name, and perhaps a line with its place.
     let mut frames: Vec<&str> = Vec::new();
     let mut start = 0;
@@ -227,12 +247,9 @@ pub(super) fn frames_of_the_user(stack: &str) -> String {
         }
     }
     frames.extend(Some(&stack[start..]).filter(|frame| !frame.trim().is_empty()));
-    let base = frames.iter().position(|frame| frame.contains("goroutine::native::fibre::job::run"));
-    let frames = &frames[..base.unwrap_or(frames.len())];
-    let begin = frames.iter().position(|frame| !is_of(frame, &WAIT)).unwrap_or(0);
-    let end = frames.iter().rposition(|frame| !is_of(frame, &BASE)).map_or(frames.len(), |last| last + 1);
+    let range = of_the_user(&frames, |frame| frame.split_once(": ").map_or("", |(_, name)| name));
     let mut text = String::new();
-    for frame in &frames[begin..end.max(begin)] {
+    for frame in &frames[range] {
         let mut lines = frame.lines();
         let name = lines.next().and_then(|line| line.split_once(": ")).map_or("?", |(_, name)| name);
         _ = writeln!(text, "      {name}");

@@ -1,0 +1,73 @@
+//! The block profile: how long each call waited.
+
+use std::time::Duration;
+
+use super::sites::{Quiet, Sites, random};
+use crate::goroutine::now;
+use crate::shim::system::atomic::{AtomicU64, Ordering};
+
+/// Of waits shorter than so many nanoseconds some are recorded; 0: the profile is off.
+pub(super) static RATE: AtomicU64 = AtomicU64::new(0);
+/// What has been recorded.
+pub(super) static SITES: Sites = Sites::new();
+
+/// Runs `wait`, in which the calling goroutine or thread blocks.
+#[inline]
+pub(crate) fn blocks<R>(wait: impl FnOnce() -> R) -> R {
+    if RATE.load(Ordering::Relaxed) == 0 { wait() } else { blocks_recorded(wait) }
+}
+
+#[cold]
+fn blocks_recorded<R>(wait: impl FnOnce() -> R) -> R {
+    let begun = now();
+    let result = wait();
+    let (waited, rate) = (now().saturating_duration_since(begun), RATE.load(Ordering::Relaxed));
+    if rate > 0
+        && let Some(_quiet) = Quiet::enter()
+        && let Some((count, delay)) = sample(waited, rate)
+    {
+        SITES.add(count, delay);
+    }
+    result
+}
+
+/// For how many waits, and which delay, a wait of this duration stands. None: it is not recorded.
+///
+/// A wait that is shorter than the rate is recorded with the probability `waited / rate`, and stands for `rate / waited` waits,
+/// which take `rate` together.
+fn sample(waited: Duration, rate: u64) -> Option<(f64, Duration)> {
+    let nanoseconds = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+    if nanoseconds >= rate {
+        return Some((1.0, waited));
+    }
+    (random() % rate < nanoseconds).then(|| (rate as f64 / nanoseconds as f64, Duration::from_nanos(rate)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Go's `TestBlockProfileBias`: neither short nor long waits are over-represented.
+    #[test]
+    fn short_and_long_waits_stand_for_their_sums() {
+        const RATE: u64 = 100_000;
+        for nanoseconds in [100, 1_000, 10_000, 90_000, 100_000, 1_000_000] {
+            let waited = Duration::from_nanos(nanoseconds);
+            let rounds = 100_000_000 / nanoseconds.min(RATE) * 10;
+            let (mut count, mut delay) = (0.0, Duration::ZERO);
+            for (n, d) in (0..rounds).filter_map(|_| sample(waited, RATE)) {
+                count += n;
+                delay += d;
+            }
+            let share = delay.as_secs_f64() / (waited.as_secs_f64() * rounds as f64);
+            assert!((0.9..1.1).contains(&share), "{nanoseconds} ns: {share}");
+            assert!((0.9..1.1).contains(&(count / rounds as f64)), "{nanoseconds} ns: {count} of {rounds}");
+        }
+    }
+
+    #[test]
+    fn no_time_is_no_wait() {
+        assert_eq!(sample(Duration::ZERO, 1), None);
+        assert_eq!(sample(Duration::from_nanos(1), 1), Some((1.0, Duration::from_nanos(1))));
+    }
+}

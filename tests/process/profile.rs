@@ -1,0 +1,525 @@
+//! Profiles of waits. In bubbles, whose clock makes each figure exact.
+//!
+//! | Go's test | here |
+//! |---|---|
+//! | `TestMutexProfile` | `mutexes_charge_their_releases` |
+//! | the program of golang/go#73760 | `each_release_is_charged_its_part` |
+//! | `TestMutexProfileRateAdjust` | `a_profile_that_is_off_charges_nothing` |
+//! | `TestBlockProfile` | `block_profile` |
+//! | `TestBlockProfileBias` | in `runtime/src/profile/blocks.rs` |
+//! | `TestMutexBlockFullAggregation` | `each_stack_stands_once` |
+#![cfg(all(unix, not(sudog_loom)))]
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog::chan::{Chan, select};
+use sudog::sync::semaphore::RuntimeSema;
+use sudog::sync::{Cond, ConstSemaphore, LockAsync, Mutex, Order, RwMutex, Semaphore, WaitGroup, Wake};
+use sudog::time::{sleep, sleep_async};
+use sudog::{block_on, go, run, spawn, spawn_async, synctest};
+use sudog_runtime::profile::{self, Profile, Record};
+use support::{Watchdog, eventually, turn};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A turn to use the profiles, which belong to the process.
+fn alone() -> impl Drop {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    struct Alone {
+        _watchdog: Watchdog,
+        _turn: std::sync::MutexGuard<'static, ()>,
+    }
+    impl Drop for Alone {
+        fn drop(&mut self) {
+            profile::set_mutex_profile_fraction(0);
+            profile::set_block_profile_rate(0);
+        }
+    }
+    Alone { _turn: turn(&TURN), _watchdog: Watchdog::new() }
+}
+
+/// The records whose stack has a function with `name` in its path.
+fn of<'a>(profile: &'a Profile, name: &str) -> Vec<&'a Record> {
+    let has = |record: &&Record| record.frames().iter().any(|frame| frame.function.contains(name));
+    profile.records().iter().filter(has).collect()
+}
+
+/// How often, and how long, waits are charged to `name`.
+fn charged(profile: &Profile, name: &str) -> (u64, Duration) {
+    let records = of(profile, name);
+    (records.iter().map(|record| record.count()).sum(), records.iter().map(|record| record.delay()).sum())
+}
+
+/// Makes functions that call their argument: names on stacks.
+macro_rules! named {
+    ($($name:ident)+) => { $(
+        #[inline(never)]
+        fn $name<R>(f: impl FnOnce() -> R) -> R {
+            std::hint::black_box(f())
+        }
+    )+ };
+}
+
+// ---- the mutex profile ------------------------------------------------------------------------------------------------
+
+named!(release_0 release_1 release_2 release_3 release_4);
+
+/// The program of golang/go#73760, where Go charges 4, 15, 3 and 6 seconds.
+#[test]
+fn each_release_is_charged_its_part() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        for (n, hold) in [1, 5, 2, 3, 4].into_iter().enumerate() {
+            let mutex = mutex.clone();
+            go(move || {
+                let guard = mutex.lock();
+                sleep(hold * SECOND);
+                match n {
+                    0 => release_0(|| drop(guard)),
+                    1 => release_1(|| drop(guard)),
+                    2 => release_2(|| drop(guard)),
+                    3 => release_3(|| drop(guard)),
+                    _ => release_4(|| drop(guard)),
+                }
+            });
+        }
+        sleep(20 * SECOND);
+    });
+    let profile = profile::mutex();
+    let parts = ["release_0", "release_1", "release_2", "release_3", "release_4"].map(|name| charged(&profile, name));
+    assert_eq!(parts, [(1, 4), (1, 15), (1, 4), (1, 3), (0, 0)].map(|(count, seconds)| (count, seconds * SECOND)));
+}
+
+named!(unlocks_mutex unlocks_readers unlocks_writer posts hands_over);
+
+#[test]
+fn mutexes_charge_their_releases() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let (mutex, rw, sema) = (Arc::new(Mutex::new(())), Arc::new(RwMutex::new(())), Arc::new(RuntimeSema::INIT));
+
+        let guard = mutex.lock();
+        let theirs = mutex.clone();
+        go(move || drop(theirs.lock()));
+        sleep(SECOND);
+        unlocks_mutex(|| drop(guard));
+
+        let guard = rw.read();
+        let theirs = rw.clone();
+        let writer = spawn(move || drop(theirs.write()));
+        sleep(2 * SECOND);
+        unlocks_readers(|| drop(guard));
+        writer.join().unwrap();
+
+        let guard = rw.write();
+        for _ in 0..3 {
+            let theirs = rw.clone();
+            go(move || drop(theirs.read()));
+        }
+        sleep(SECOND);
+        unlocks_writer(|| drop(guard));
+
+        for wake in [Wake::Normal, Wake::Handoff] {
+            let theirs = sema.clone();
+            let waiter = spawn(move || theirs.acquire(Order::Fifo));
+            sleep(4 * SECOND);
+            match wake {
+                Wake::Handoff => hands_over(|| sema.release(wake)),
+                _ => posts(|| sema.release(wake)),
+            }
+            waiter.join().unwrap();
+        }
+    });
+    let profile = profile::mutex();
+    assert_eq!(charged(&profile, "unlocks_mutex"), (1, SECOND));
+    assert_eq!(charged(&profile, "unlocks_readers"), (1, 2 * SECOND));
+    assert_eq!(charged(&profile, "unlocks_writer").1, 3 * SECOND);
+    assert_eq!(charged(&profile, "::posts"), (1, 4 * SECOND));
+    assert_eq!(charged(&profile, "hands_over"), (1, 4 * SECOND));
+    // Stacks begin with the call into this project, and end with the goroutine's first function.
+    for record in of(&profile, "unlocks_mutex") {
+        let frames = record.frames();
+        assert!(frames[0].function.contains("sudog_sync::"), "{frames:#?}");
+        assert!(frames.iter().skip(1).all(|frame| !frame.function.contains("sudog_runtime::")), "{frames:#?}");
+    }
+}
+
+named!(released_after_patience);
+
+#[test]
+fn waits_given_up_are_charged_to_the_next_release() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock();
+        for patience in [1, 2] {
+            let theirs = mutex.clone();
+            go(move || assert!(theirs.try_lock_for(patience * SECOND).is_none()));
+        }
+        let theirs = mutex.clone();
+        let patient = spawn(move || drop(theirs.lock()));
+        sleep(5 * SECOND);
+        released_after_patience(|| drop(guard));
+        patient.join().unwrap();
+    });
+    assert_eq!(charged(&profile::mutex(), "released_after_patience"), (1, 8 * SECOND));
+}
+
+named!(charged_to_no_release);
+
+#[test]
+fn a_release_without_waiters_is_charged_nothing() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock();
+        let theirs = mutex.clone();
+        go(move || assert!(theirs.try_lock_for(SECOND).is_none()));
+        sleep(5 * SECOND);
+        charged_to_no_release(|| drop(guard)); // all have given up
+        charged_to_no_release(|| drop(mutex.lock()));
+    });
+    assert_eq!(charged(&profile::mutex(), "charged_to_no_release"), (0, Duration::ZERO));
+}
+
+named!(released_while_off released_while_on released_on_again);
+
+#[test]
+fn a_profile_that_is_off_charges_nothing() {
+    let _alone = alone();
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let contend = |release: fn(&dyn Fn())| {
+            let guard = std::cell::Cell::new(Some(mutex.lock()));
+            let theirs = mutex.clone();
+            let waiter = spawn(move || drop(theirs.lock()));
+            sleep(SECOND);
+            // Off and on again in the middle of a wait: the wait is of an earlier epoch.
+            release(&|| drop(guard.take()));
+            waiter.join().unwrap();
+        };
+        contend(|release| released_while_off(release));
+        assert_eq!(profile::set_mutex_profile_fraction(1), 0);
+        contend(|release| released_while_on(release));
+        contend(|release| released_while_on(release));
+        contend(|release| {
+            assert_eq!(profile::set_mutex_profile_fraction(0), 1);
+            assert_eq!(profile::set_mutex_profile_fraction(1), 0);
+            released_on_again(release);
+        });
+        contend(|release| released_while_on(release));
+        contend(|release| {
+            assert_eq!(profile::set_mutex_profile_fraction(0), 1);
+            released_while_off(release);
+        });
+        assert_eq!(profile::mutex_profile_fraction(), 0);
+        contend(|release| released_while_off(release));
+    });
+    let profile = profile::mutex();
+    assert_eq!(charged(&profile, "released_while_off"), (0, Duration::ZERO));
+    assert_eq!(charged(&profile, "released_while_on"), (3, 3 * SECOND));
+    assert_eq!(charged(&profile, "released_on_again"), (0, Duration::ZERO));
+}
+
+named!(sampled_release);
+
+#[test]
+fn a_fraction_stands_for_all() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(10);
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        for _ in 0..4000 {
+            let guard = mutex.lock();
+            let theirs = mutex.clone();
+            let waiter = spawn(move || drop(theirs.lock()));
+            sleep(SECOND);
+            sampled_release(|| drop(guard));
+            waiter.join().unwrap();
+        }
+    });
+    let (count, delay) = charged(&profile::mutex(), "sampled_release");
+    assert_eq!((count % 10, delay), (0, count as u32 * SECOND));
+    assert!((3000..5000).contains(&count), "{count} of 4000"); // 5 standard deviations
+}
+
+named!(released_to_task);
+
+#[test]
+fn tasks_wait_too() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock();
+        let (kept, dropped) = (mutex.clone(), mutex.clone());
+        let task = spawn_async(async move { drop(kept.lock_async().await) });
+        let given_up = spawn_async(async move {
+            let (mut lock, mut patience) = (pin!(dropped.lock_async()), pin!(sleep_async(SECOND)));
+            poll_fn(|cx| {
+                assert!(lock.as_mut().poll(cx).is_pending());
+                patience.as_mut().poll(cx)
+            })
+            .await;
+        });
+        sleep(3 * SECOND);
+        released_to_task(|| drop(guard));
+        block_on(async { (task.await.unwrap(), given_up.await.unwrap()) });
+    });
+    assert_eq!(charged(&profile::mutex(), "released_to_task"), (1, 4 * SECOND));
+}
+
+/// Threads, on the system's clock: what is charged is what was waited, up to the wake-ups.
+#[test]
+fn charges_are_waits_among_threads_and_goroutines() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    named!(storms);
+    let (mutex, waited) = (Mutex::new(0_u64), AtomicU64::new(0));
+    let contend = || {
+        for turn in 0..300 {
+            let begun = Instant::now();
+            let guard = if turn % 3 == 0 { mutex.try_lock_for(Duration::from_micros(50)) } else { Some(mutex.lock()) };
+            waited.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
+            let Some(mut guard) = guard else { continue };
+            *guard += 1;
+            if turn % 10 == 0 {
+                thread::sleep(Duration::from_micros(50));
+            }
+            storms(|| drop(guard));
+        }
+    };
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(contend);
+        }
+        run(|| sudog::scope(|s| (0..8).for_each(|_| _ = s.spawn(contend))));
+    });
+    let (count, delay) = charged(&profile::mutex(), "storms");
+    assert!(count > 0 && !delay.is_zero());
+    let waited = Duration::from_nanos(waited.into_inner());
+    assert!(delay <= waited, "{delay:?} of {waited:?}");
+}
+
+// ---- the block profile ------------------------------------------------------------------------------------------------
+
+named!(receives sends receives_closed selects_receive selects_send locks awaits_cond awaits_group joins slept);
+
+#[test]
+fn block_profile() {
+    let _alone = alone();
+    profile::set_block_profile_rate(1);
+    synctest::test(|| {
+        let later = |f: Box<dyn FnOnce() + Send>| {
+            go(move || {
+                slept(|| sleep(SECOND));
+                f();
+            });
+        };
+        let (chan, other) = (Chan::<u32>::new(0), Chan::<u8>::new(0));
+
+        let theirs = chan.clone();
+        later(Box::new(move || theirs.send(1)));
+        receives(|| chan.recv());
+
+        let theirs = chan.clone();
+        later(Box::new(move || _ = theirs.recv()));
+        sends(|| chan.send(1));
+
+        let theirs = chan.clone();
+        later(Box::new(move || theirs.send(1)));
+        selects_receive(|| select! { recv(chan) -> _ => {}, recv(other) -> _ => {} });
+
+        let theirs = chan.clone();
+        later(Box::new(move || _ = theirs.recv()));
+        selects_send(|| select! { send(chan, 1) -> _ => {}, recv(other) -> _ => {} });
+
+        let theirs = chan.clone();
+        later(Box::new(move || theirs.close()));
+        receives_closed(|| chan.recv());
+
+        let mutex = Arc::new(Mutex::new(()));
+        let (theirs, locked) = (mutex.clone(), Arc::new(AtomicBool::new(false)));
+        let has_it = locked.clone();
+        go(move || {
+            let _guard = theirs.lock();
+            has_it.store(true, Relaxed);
+            sleep(SECOND);
+        });
+        synctest::wait();
+        assert!(locked.load(Relaxed));
+        locks(|| drop(mutex.lock()));
+
+        let pair = Arc::new((Mutex::new(()), Cond::new()));
+        let theirs = pair.clone();
+        later(Box::new(move || {
+            let _guard = theirs.0.lock();
+            theirs.1.signal();
+        }));
+        let mut guard = pair.0.lock();
+        awaits_cond(|| pair.1.wait(&mut guard));
+        drop(guard);
+
+        let group = Arc::new(WaitGroup::new());
+        group.add(1);
+        let theirs = group.clone();
+        later(Box::new(move || theirs.done()));
+        awaits_group(|| group.wait());
+
+        joins(|| spawn(|| sleep(SECOND)).join().unwrap());
+    });
+    let profile = profile::block();
+    let text = profile.to_string();
+    for name in [
+        "::receives::",
+        "::sends::",
+        "receives_closed",
+        "selects_receive",
+        "selects_send",
+        "::locks::",
+        "awaits_cond",
+        "awaits_group",
+        "::joins::",
+    ] {
+        let name = name.trim_end_matches(':');
+        let (count, delay) = charged(&profile, name);
+        // A receive is not a `receives_closed`.
+        let (more, longer) =
+            if name == "::receives" { charged(&profile, "receives_closed") } else { (0, Duration::ZERO) };
+        assert_eq!((count - more, delay - longer), (1, SECOND), "{name}\n{text}");
+    }
+    assert_eq!(charged(&profile, "slept"), (0, Duration::ZERO), "{text}");
+}
+
+named!(many_waits);
+
+#[test]
+fn each_stack_stands_once() {
+    let _alone = alone();
+    profile::set_block_profile_rate(1);
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        for _ in 0..100 {
+            let theirs = mutex.clone();
+            go(move || {
+                many_waits(|| {
+                    let _guard = theirs.lock();
+                    sleep(SECOND);
+                });
+            });
+        }
+        sleep(101 * SECOND);
+    });
+    let (mutexes, blocks) = (profile::mutex(), profile::block());
+    assert_eq!(charged(&mutexes, "many_waits"), (99, 99 * 100 / 2 * SECOND));
+    assert_eq!(charged(&blocks, "many_waits"), (99, 99 * 100 / 2 * SECOND));
+    for profile in [mutexes, blocks] {
+        let records = of(&profile, "many_waits");
+        for (n, record) in records.iter().enumerate() {
+            assert!(records[..n].iter().all(|other| other.frames() != record.frames()), "{profile}");
+        }
+    }
+}
+
+// ---- output -----------------------------------------------------------------------------------------------------------
+
+named!(written_release);
+
+/// A program of Go's reads what is written: `SUDOG_GO` names it. Without it the file is only unpacked.
+#[test]
+fn files() {
+    let _alone = alone();
+    assert!(mutex_of_seven_seconds().0);
+    let profile = profile::mutex();
+    let mut folded = Vec::new();
+    profile.write_folded(&mut folded).unwrap();
+    let folded = String::from_utf8(folded).unwrap();
+    let line = folded.lines().find(|line| line.contains("written_release")).unwrap();
+    assert!(line.ends_with(" 7000000000"), "{line}");
+
+    let path = std::env::temp_dir().join(format!("sudog-profile-{}.pb.gz", std::process::id()));
+    profile.write_pprof(std::fs::File::create(&path).unwrap()).unwrap();
+    let unpacked = Command::new("gzip").arg("-dc").arg(&path).output();
+    if let Ok(unpacked) = unpacked {
+        assert!(unpacked.status.success());
+        assert!(String::from_utf8_lossy(&unpacked.stdout).contains("written_release"));
+    }
+    if let Some(go) = std::env::var_os("SUDOG_GO") {
+        let top = Command::new(go)
+            .args(["tool", "pprof", "-top", "-cum", "-focus=written_release"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&top.stdout);
+        assert!(top.status.success(), "{}", String::from_utf8_lossy(&top.stderr));
+        let line = text.lines().find(|line| line.contains("::written_release")).unwrap_or_else(|| panic!("{text}"));
+        assert!(line.contains(" 7s "), "{line}");
+        assert!(text.contains("Type: delay"), "{text}");
+    }
+    std::fs::remove_file(path).unwrap();
+
+    /// A file that takes nothing.
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    assert_eq!(profile.write_pprof(Full).unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    assert_eq!(profile.write_folded(Full).unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+}
+
+/// Contends for 7 seconds, and returns whether the lock was waited for.
+fn mutex_of_seven_seconds() -> (bool, ()) {
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock();
+        let theirs = mutex.clone();
+        let waiter = spawn(move || drop(theirs.lock()));
+        sleep(7 * SECOND);
+        written_release(|| drop(guard));
+        (waiter.join().is_ok(), ())
+    })
+}
+
+/// A profile is read while it is written.
+#[test]
+fn a_profile_is_read_while_others_wait() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    profile::set_block_profile_rate(1);
+    let (mutex, done) = (Mutex::new(()), AtomicBool::new(false));
+    thread::scope(|s| {
+        let waiter = s.spawn(|| {
+            while !done.load(Relaxed) {
+                drop(mutex.lock());
+            }
+        });
+        for _ in 0..20 {
+            let guard = mutex.lock();
+            let before = profile::block().records().len();
+            eventually(|| {
+                waiter.is_finished() || before > 0 || !profile::block().records().is_empty() || !done.load(Relaxed)
+            });
+            drop(guard);
+            _ = profile::mutex().to_string();
+        }
+        done.store(true, Relaxed);
+    });
+}
