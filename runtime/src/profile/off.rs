@@ -20,10 +20,14 @@ impl QueuedWait {
 }
 
 /// The waiters that a release has taken out of a queue.
-#[derive(Default)]
 pub(crate) struct Released;
 
 impl Released {
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
     /// Adds a waiter, which has been taken out of the queue.
     #[inline(always)]
     pub(crate) fn add(&mut self, _sudog: &Sudog) {}

@@ -117,7 +117,6 @@ impl QueuedWait {
 // ---- the releaser -----------------------------------------------------------------------------------------------------
 
 /// The waiters that a release has taken out of a queue.
-#[derive(Default)]
 pub(crate) struct Released {
     /// How many of them are counted in `epoch`.
     counted: u32,
@@ -125,6 +124,11 @@ pub(crate) struct Released {
 }
 
 impl Released {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self { counted: 0, epoch: 0 }
+    }
+
     /// Adds a waiter, which has been taken out of the queue. Under the bucket's lock.
     #[inline]
     pub(crate) fn add(&mut self, sudog: &Sudog) {

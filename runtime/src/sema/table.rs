@@ -298,7 +298,7 @@ pub(super) fn add(count: &AtomicU32, n: u32) {
 /// Unlocks, then readies a waiter that its caller has unlinked under this lock.
 #[inline]
 fn ready<Q>(queue: Guard<'_, Q>, s: SudogPtr, addr: usize) {
-    let mut released = Released::default();
+    let mut released = Released::new();
     released.add(&s);
     drop(queue);
     // SAFETY: unlinked by the caller and not readied yet, so its waiter is still there; not used after.

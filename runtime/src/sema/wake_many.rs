@@ -58,7 +58,7 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
         let most = BATCH.min(self.left as usize);
         let mut woken = 0;
         let outcome = if self.grants.is_some() { WaitOutcome::Granted } else { WaitOutcome::Woken };
-        let mut released = Released::default();
+        let mut released = Released::new();
         let mut queue = self.bucket.lock();
         while woken < most
             && let Some(s) = queue.dequeue(self.addr, outcome)
