@@ -25,7 +25,7 @@ use std::task::Waker;
 
 use crate::goroutine::{self, FibreRef};
 use crate::panics::Panics;
-use crate::profile;
+use crate::profile::Blocked;
 use crate::shim::{self, Instant, Mutex, Parker};
 
 /// Whatever can wait: the current thread or goroutine, for as long as this value is on its stack; or an async task.
@@ -128,10 +128,12 @@ impl G {
     /// If this G is a task, or if `commit` panics.
     #[inline]
     pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
-        profile::blocks(|| self.park_unprofiled(deadline, commit))
+        let mut blocked = Blocked::new();
+        blocked.begin();
+        self.park_unprofiled(deadline, commit)
     }
 
-    /// [`G::park`] for a wait that is not in the block profile: a sleep.
+    /// [`G::park`] for a wait that is not in the block profile, or whose caller has begun a [`Blocked`].
     #[inline]
     pub(crate) fn park_unprofiled(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
@@ -153,12 +155,14 @@ impl G {
     #[doc(hidden)]
     #[inline]
     pub fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
+        let mut blocked = Blocked::new();
+        blocked.begin();
         self.park_standing_by(deadline, commit, |parker| spin_until(|| parker.is_ready()))
     }
 
     /// [`G::park`], where a thread calls `stand_by` after `commit`, before it sleeps. `stand_by` asks the parker whether this
     /// G has been readied, and returns once it has, or when the thread is to sleep. A goroutine gives its worker to others
-    /// at once.
+    /// at once. Not in the block profile: the caller has begun a [`Blocked`].
     #[inline]
     pub(crate) fn park_standing_by(
         &self,
@@ -168,11 +172,11 @@ impl G {
     ) -> ParkResult {
         match &self.kind {
             // In a model the looks would be states of their own, and prove nothing: `park` begins with one.
-            Kind::Thread(parker) if cfg!(not(sudog_loom)) => self.park(deadline, || {
+            Kind::Thread(parker) if cfg!(not(sudog_loom)) => self.park_unprofiled(deadline, || {
                 commit();
                 stand_by(parker);
             }),
-            _ => self.park(deadline, commit),
+            _ => self.park_unprofiled(deadline, commit),
         }
     }
 
@@ -210,7 +214,7 @@ impl G {
             }
             // A waker has unlinked this waiter and will ready it, if it has not yet. Until then the waiter's frame must
             // stay.
-            self.park(None, || ());
+            self.park_unprofiled(None, || ());
         }
         ParkResult::Unparked
     }

@@ -19,12 +19,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, select};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{Cond, ConstSemaphore, LockAsync, Mutex, Order, RwMutex, Semaphore, WaitGroup, Wake};
 use sudog::time::{sleep, sleep_async};
 use sudog::{block_on, go, run, spawn, spawn_async, synctest};
 use sudog_runtime::profile::{self, Profile, Record};
-use support::{Watchdog, eventually, turn};
+use support::counting::without_allocating;
+use support::{Watchdog, pat, turn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -205,7 +207,6 @@ fn a_profile_that_is_off_charges_nothing() {
             let theirs = mutex.clone();
             let waiter = spawn(move || drop(theirs.lock()));
             sleep(SECOND);
-            // Off and on again in the middle of a wait: the wait is of an earlier epoch.
             release(&|| drop(guard.take()));
             waiter.join().unwrap();
         };
@@ -225,11 +226,13 @@ fn a_profile_that_is_off_charges_nothing() {
         });
         assert_eq!(profile::mutex_profile_fraction(), 0);
         contend(|release| released_while_off(release));
+        assert_eq!(profile::set_mutex_profile_fraction(1), 0);
+        contend(|release| released_while_on(release)); // no waiter of before is counted any more
     });
     let profile = profile::mutex();
     assert_eq!(charged(&profile, "released_while_off"), (0, Duration::ZERO));
-    assert_eq!(charged(&profile, "released_while_on"), (3, 3 * SECOND));
-    assert_eq!(charged(&profile, "released_on_again"), (0, Duration::ZERO));
+    assert_eq!(charged(&profile, "released_while_on"), (4, 4 * SECOND));
+    assert_eq!(charged(&profile, "released_on_again"), (1, SECOND)); // the wait began while the profile was on
 }
 
 named!(sampled_release);
@@ -252,6 +255,101 @@ fn a_fraction_stands_for_all() {
     let (count, delay) = charged(&profile::mutex(), "sampled_release");
     assert_eq!((count % 10, delay), (0, count as u32 * SECOND));
     assert!((3000..5000).contains(&count), "{count} of 4000"); // 5 standard deviations
+}
+
+named!(grants_many);
+
+/// Waiters are woken 32 at a time, and the release is one.
+#[test]
+fn a_release_of_many_is_charged_once() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let sema = Arc::new(RuntimeSema::INIT);
+        for _ in 0..100 {
+            let theirs = sema.clone();
+            go(move || theirs.acquire(Order::Fifo));
+        }
+        sleep(SECOND);
+        grants_many(|| sema.grant_many(70));
+        sleep(SECOND);
+        grants_many(|| sema.release_many(40));
+    });
+    let profile = profile::mutex();
+    assert_eq!(charged(&profile, "grants_many"), (2, (100 + 30) * SECOND), "{profile}");
+}
+
+named!(released_after_cancel);
+
+#[test]
+fn a_wait_that_is_cancelled_is_charged_to_the_next_release() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    synctest::test(|| {
+        let sema = Arc::new(RuntimeSema::INIT);
+        let cancel = Arc::new(Cancel::new());
+        let theirs = (sema.clone(), cancel.clone());
+        go(move || {
+            let limit = WaitLimit { cancel: Some(&theirs.1), ..WaitLimit::default() };
+            assert_eq!(theirs.0.acquire_limited(Order::Fifo, &limit), Err(WaitError::Cancelled));
+        });
+        let theirs = sema.clone();
+        go(move || theirs.acquire(Order::Fifo));
+        sleep(SECOND);
+        cancel.cancel();
+        sleep(SECOND);
+        released_after_cancel(|| sema.release(Wake::Normal));
+    });
+    assert_eq!(charged(&profile::mutex(), "released_after_cancel"), (1, 3 * SECOND));
+}
+
+/// Waits for what is no lock are charged to no release.
+#[test]
+fn other_waits_are_charged_to_no_release() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    let before = profile::mutex().delay();
+    synctest::test(|| {
+        spawn(|| sleep(SECOND)).join().unwrap();
+        let group = Arc::new(WaitGroup::new());
+        for _ in 0..3 {
+            let theirs = group.clone();
+            theirs.add(1);
+            go(move || {
+                sleep(SECOND);
+                theirs.done();
+            });
+        }
+        let theirs = group.clone();
+        go(move || theirs.wait());
+        group.wait();
+    });
+    assert_eq!(profile::mutex().delay(), before);
+}
+
+named!(allocates_nothing);
+
+/// The global allocator is not used while waits are counted, so it may itself use this project's locks.
+#[test]
+fn no_memory_comes_from_the_global_allocator() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    profile::set_block_profile_rate(1);
+    let mutex = Mutex::new(());
+    let contend = || {
+        without_allocating(|| {
+            for _ in 0..300 {
+                allocates_nothing(|| {
+                    let _guard = mutex.lock();
+                    thread::yield_now();
+                });
+            }
+        });
+    };
+    thread::scope(|s| (0..4).for_each(|_| _ = s.spawn(contend)));
+    let (waits, _) = charged(&profile::block(), "allocates_nothing");
+    let (releases, _) = charged(&profile::mutex(), "allocates_nothing");
+    assert!(waits > 0 && releases > 0, "{waits} waits, {releases} releases");
 }
 
 named!(released_to_task);
@@ -498,27 +596,34 @@ fn mutex_of_seven_seconds() -> (bool, ()) {
     })
 }
 
-/// A profile is read while it is written.
+/// A profile is read while waits are recorded.
 #[test]
 fn a_profile_is_read_while_others_wait() {
     let _alone = alone();
     profile::set_mutex_profile_fraction(1);
     profile::set_block_profile_rate(1);
+    named!(waits_while_read);
     let (mutex, done) = (Mutex::new(()), AtomicBool::new(false));
-    thread::scope(|s| {
-        let waiter = s.spawn(|| {
-            while !done.load(Relaxed) {
-                drop(mutex.lock());
-            }
-        });
-        for _ in 0..20 {
-            let guard = mutex.lock();
-            let before = profile::block().records().len();
-            eventually(|| {
-                waiter.is_finished() || before > 0 || !profile::block().records().is_empty() || !done.load(Relaxed)
+    let contend = || {
+        while !done.load(Relaxed) {
+            waits_while_read(|| {
+                let _guard = mutex.lock();
+                thread::yield_now();
             });
-            drop(guard);
-            _ = profile::mutex().to_string();
+        }
+    };
+    thread::scope(|s| {
+        s.spawn(contend);
+        s.spawn(contend);
+        let mut count = 0;
+        for _ in 0..5 {
+            let mut now = count;
+            while now == count {
+                pat();
+                (now, _) = charged(&profile::block(), "waits_while_read");
+            }
+            assert!(now > count, "{now} after {count}");
+            count = now;
         }
         done.store(true, Relaxed);
     });

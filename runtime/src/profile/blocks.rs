@@ -1,37 +1,58 @@
-//! The block profile: how long each call waited.
+//! The block profile: how long each call has waited.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::sites::{Quiet, Sites, random};
+use super::sites::{Sites, random};
 use crate::goroutine::now;
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
 /// Of waits shorter than so many nanoseconds some are recorded; 0: the profile is off.
 pub(super) static RATE: AtomicU64 = AtomicU64::new(0);
-/// What has been recorded.
+/// The recorded waits.
 pub(super) static SITES: Sites = Sites::new();
 
-/// Runs `wait`, in which the calling goroutine or thread blocks.
-#[inline]
-pub(crate) fn blocks<R>(wait: impl FnOnce() -> R) -> R {
-    if RATE.load(Ordering::Relaxed) == 0 { wait() } else { blocks_recorded(wait) }
+/// A call that may wait, perhaps several times until it has what it waits for. Recorded at the end of the call, with the stack of
+/// that moment, as one wait.
+pub(crate) struct Blocked {
+    /// The time at which the first wait began. None: the call has not waited, or the profile was off.
+    begun: Option<Instant>,
+}
+
+impl Blocked {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self { begun: None }
+    }
+
+    /// The calling goroutine or thread is about to wait.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if RATE.load(Ordering::Relaxed) != 0 && self.begun.is_none() {
+            self.begun = Some(now());
+        }
+    }
+}
+
+impl Drop for Blocked {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun {
+            record(begun);
+        }
+    }
 }
 
 #[cold]
-fn blocks_recorded<R>(wait: impl FnOnce() -> R) -> R {
-    let begun = now();
-    let result = wait();
-    let (waited, rate) = (now().saturating_duration_since(begun), RATE.load(Ordering::Relaxed));
-    if rate > 0
-        && let Some(_quiet) = Quiet::enter()
-        && let Some((count, delay)) = sample(waited, rate)
+fn record(begun: Instant) {
+    let rate = RATE.load(Ordering::Relaxed);
+    if rate != 0
+        && let Some((count, delay)) = sample(now().saturating_duration_since(begun), rate)
     {
         SITES.add(count, delay);
     }
-    result
 }
 
-/// For how many waits, and which delay, a wait of this duration stands. None: it is not recorded.
+/// For how many waits, and which delay, a wait of this duration stands. None: the wait is not recorded.
 ///
 /// A wait that is shorter than the rate is recorded with the probability `waited / rate`, and stands for `rate / waited` waits,
 /// which take `rate` together.

@@ -6,21 +6,21 @@
 //! | mutex | [`set_mutex_profile_fraction`] | the releases during it, each by its part | the release |
 //! | block | [`set_block_profile_rate`] | itself | the call that waited |
 //!
-//! The mutex profile has all waits in Go's semaphore table: those for mutexes, readers-writer locks and semaphores, by
-//! threads, goroutines and async tasks. The block profile has all waits of threads and goroutines in this project's primitives:
-//! these, channels, `select`, conditions, wait groups, sockets, `join`. Sleeps are in neither; async tasks, which have no
-//! stack, are not in the block profile.
+//! The mutex profile has the waits of threads, goroutines and async tasks for mutexes, readers-writer locks and semaphores over
+//! Go's semaphore table, which is the default of all of them. The block profile has the waits of threads and goroutines in
+//! whatever waits through [`G`](crate::G): these, channels, `select`, conditions, wait groups, sockets, `join`. Neither has
+//! sleeps, nor waits of locks that spin or call the futex themselves; and the block profile has no tasks, as a task has no stack.
 //!
 //! The mutex profile is exact where Go's is not (golang/go#73760): if `n` waiters have waited since times whose sum is `sum`,
-//! a release is charged `n * now - sum`, and their waits begin again at `now`. So all charges together are all waits
-//! together, up to their wake-ups. What a waiter has waited that gives up is charged to the next release that wakes a waiter.
+//! a release is charged `n * now - sum`, and their waits begin again at `now`. The wait of a waiter that gives up is charged to the
+//! next release that wakes another; if all waiters give up, to none.
 //!
 //! Times are those of [`goroutine::now`](crate::goroutine::now): in a bubble of
-//! [`synctest`](crate::goroutine::synctest) the bubble's, so a test can demand exact figures.
+//! [`synctest`](crate::goroutine::synctest) the bubble's, so a test can demand exact figures for locks that only the bubble uses.
 //!
 //! A profile that is off costs a load and a branch, which is predicted, where a caller is about to wait or finds a waiter;
 //! a build without the feature nothing. A profile that is on reads the clock, takes a lock of its own, and walks the stack of
-//! each event that is sampled.
+//! each event that is sampled; memory for new stacks comes from the system, not from the global allocator.
 //!
 //! Go: `runtime/mprof.go` (`SetMutexProfileFraction`, `SetBlockProfileRate`), `mutexevent` and `blockevent` in
 //! `runtime/sema.go` (1.27).
@@ -54,26 +54,33 @@ mod blocks;
 mod pprof;
 mod releases;
 mod sites;
+mod system_box;
 mod text;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::time::Duration;
 
+use crate::goroutine::has_room;
 use crate::shim::system::atomic::Ordering;
+use crate::shim::system::thread;
 
-pub(crate) use blocks::blocks;
+pub(crate) use blocks::Blocked;
 pub(crate) use releases::{QueuedWait, Released};
 use sites::Charges;
 use text::Symbols;
 
+/// The bytes of stack that the lookup of names needs.
+const ROOM: usize = 128 << 10;
+
 /// Charges one of `fraction` releases that wake waiters, at random, with `fraction` times its part; 0 turns the mutex profile
 /// off. Returns the fraction before. Go's `runtime.SetMutexProfileFraction`.
 ///
-/// What has been charged stays. Waits that begin before the profile is turned on are not counted.
+/// Charges stay when the profile is turned off. Waits that begin while the profile is off are not counted.
 pub fn set_mutex_profile_fraction(fraction: u32) -> u32 {
-    releases::set_fraction(fraction)
+    releases::FRACTION.swap(fraction, Ordering::Relaxed)
 }
 
 /// The fraction that [`set_mutex_profile_fraction`] has set.
@@ -90,13 +97,21 @@ pub fn set_block_profile_rate(nanoseconds: u64) {
     blocks::RATE.store(nanoseconds, Ordering::Relaxed);
 }
 
-/// Returns the mutex profile: all that has been charged since the process began.
+/// The rate that [`set_block_profile_rate`] has set.
+#[must_use]
+pub fn block_profile_rate() -> u64 {
+    blocks::RATE.load(Ordering::Relaxed)
+}
+
+/// Returns the mutex profile: all charges since the process began.
+///
+/// Looks up the names of functions, which takes microseconds each, in debug builds a third of a millisecond.
 #[must_use]
 pub fn mutex() -> Profile {
     Profile::new("mutex", releases::SITES.all())
 }
 
-/// Returns the block profile: all that has been recorded since the process began.
+/// Returns the block profile: all recorded waits since the process began.
 #[must_use]
 pub fn block() -> Profile {
     Profile::new("block", blocks::SITES.all())
@@ -122,6 +137,7 @@ pub struct Record {
 
 /// A function on a stack.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Frame {
     /// The function's path, or its address if the binary has no symbols.
     pub function: String,
@@ -135,6 +151,12 @@ impl Profile {
     fn new(name: &'static str, sites: impl Iterator<Item = (&'static [usize], Charges)>) -> Self {
         // Stacks that differ in the runtime's own frames only are the same.
         let mut by_stack = HashMap::<Vec<Frame>, Charges>::new();
+        if !has_room(ROOM) {
+            // A goroutine with a small stack: names are looked up on a thread.
+            let sites: Vec<_> = sites.collect();
+            let on_thread = || Self::new(name, sites.into_iter());
+            return thread::scope(|s| s.spawn(on_thread).join()).unwrap_or_else(|panic| resume_unwind(panic));
+        }
         let mut symbols = Symbols::default();
         for (addresses, Charges { count, delay }) in sites {
             let same = by_stack.entry(text::frames_of_the_user(addresses, &mut symbols)).or_default();
@@ -161,7 +183,8 @@ impl Profile {
 }
 
 impl Record {
-    /// How many releases have been charged, or how many waits have been recorded; those that were not sampled are estimated.
+    /// The number of releases that have been charged, or of waits that have been recorded; those that were not sampled are
+    /// estimated.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.round() as u64

@@ -1,4 +1,4 @@
-//! What the locks call, in a build without the feature `profile`: nothing.
+//! The calls that locks make, in a build without the feature `profile`: they do nothing.
 
 use crate::sema::sudog::Sudog;
 
@@ -6,41 +6,55 @@ use crate::sema::sudog::Sudog;
 pub(crate) struct QueuedWait;
 
 impl QueuedWait {
-    pub(crate) const fn new() -> Self {
+    /// A wait for a mutex, a readers-writer lock or a semaphore.
+    pub(crate) const fn for_lock() -> Self {
         Self
     }
 
-    /// Notes that the waiter is about to be queued.
+    /// Any other wait.
+    pub(crate) const fn for_other() -> Self {
+        Self
+    }
+
+    /// The waiter is about to be queued.
     #[inline(always)]
     pub(crate) fn begin(&self, _addr: usize) {}
 
-    /// Notes that the waiter has left the queue.
+    /// The waiter has left the queue.
     #[inline(always)]
     pub(crate) fn end(&self, _addr: usize, _is_woken: bool) {}
 }
 
-/// The waiters that a release has taken out of a queue.
+/// A release that takes waiters out of a queue.
 pub(crate) struct Released;
 
 impl Released {
-    #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self
     }
 
-    /// Adds a waiter, which has been taken out of the queue.
+    /// Adds a waiter that has been unlinked.
     #[inline(always)]
     pub(crate) fn add(&mut self, _sudog: &Sudog) {}
 
-    /// Charges the release by the calling goroutine or thread, around `ready`, which readies the waiters.
+    /// Before the waiters are readied.
     #[inline(always)]
-    pub(crate) fn charge<R>(self, _addr: usize, ready: impl FnOnce() -> R) -> R {
-        ready()
-    }
+    pub(crate) fn settle(&mut self, _addr: usize) {}
+
+    /// After the waiters have been readied.
+    #[inline(always)]
+    pub(crate) fn record(self) {}
 }
 
-/// Runs `wait`, in which the calling goroutine or thread blocks.
-#[inline(always)]
-pub(crate) fn blocks<R>(wait: impl FnOnce() -> R) -> R {
-    wait()
+/// A call that may wait.
+pub(crate) struct Blocked;
+
+impl Blocked {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    /// The calling goroutine or thread is about to wait.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) {}
 }

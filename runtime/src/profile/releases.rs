@@ -1,25 +1,29 @@
-//! The mutex profile: what each release made others wait.
+//! The mutex profile: how long each release has kept others waiting.
 //!
 //! The ledger has an entry for each address with waiters that are counted: their number, and the sum of the times since when
-//! each waits. It stands beside the semaphore table, under locks of its own, as under a bucket's lock nothing may be allocated.
+//! each waits. The ledger stands beside the semaphore table, under locks of its own: under a bucket's lock nothing may be
+//! allocated.
 //!
 //! | step | by | action on the entry |
 //! |---|---|---|
-//! | 1 | waiter, before the bucket's lock | counts itself: `waiters += 1`, `sum += now` |
-//! | 2 | releaser, after the bucket's lock, before `ready` | charges itself `waiters * now - sum + given_up`; `waiters -=` those unlinked; `sum = waiters * now` |
-//! | 3 | waiter that was not unlinked by a releaser: it found a permit, was cancelled, gave up | `given_up += now - since`, `waiters -= 1`, `sum -= since` |
+//! | 1 | waiter, before the bucket's lock | counts itself in: `waiters += 1`, `sum += now` |
+//! | 2 | releaser, after the bucket's lock, before `ready` | `charge = waiters * now - sum + given_up`; counts out those unlinked; `sum = waiters * now` |
+//! | 3 | waiter that no releaser has unlinked (found a permit, was cancelled, gave up) | counts itself out: `waiters -= 1`, `sum -= since`, `given_up += now - since` |
 //!
-//! Step 1 comes before the waiter is queued, and step 2 after it was unlinked, so step 2 finds it counted. Between the two a
-//! waiter's `since` is the later one of its own step 1 and the entry's last step 2.
+//! Step 1 comes before the waiter is queued, and step 2 after the waiter was unlinked: so step 2 finds the waiter counted. A
+//! waiter's `since` in step 3 is the time of its step 1, or of the entry's last step 2 if that was later.
 //!
-//! A waiter that began while the profile was off is not counted, and step 2 does not count it out: the sudog says which (its
-//! epoch). Turning the profile on begins a new epoch, in which entries begin anew.
+//! Invariant: a waiter that has been counted in is counted out once, whether or not the profile is on by then. The waiter's
+//! sudog says that it is counted.
+//!
+//! No code of a user runs here: the ledger does not use the global allocator, which may use this project's locks.
 
 use std::cell::Cell;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::sites::{Quiet, Sites, random};
+use super::sites::{Sites, random};
+use super::system_box::SystemBox;
 use crate::goroutine::now;
 use crate::sema::sudog::Sudog;
 use crate::shim::system;
@@ -28,19 +32,8 @@ use crate::shim::system::{Mutex, MutexGuard, OnceLock};
 
 /// One of so many releases is charged; 0: the profile is off.
 pub(super) static FRACTION: AtomicU32 = AtomicU32::new(0);
-/// How often the profile has been turned on.
-static EPOCH: AtomicU32 = AtomicU32::new(0);
-/// What has been charged.
+/// All charges.
 pub(super) static SITES: Sites = Sites::new();
-
-pub(super) fn set_fraction(fraction: u32) -> u32 {
-    let before = FRACTION.load(Ordering::Relaxed);
-    if before == 0 && fraction != 0 {
-        // Release: a waiter that reads the fraction reads this epoch, or a later one.
-        EPOCH.fetch_add(1, Ordering::Relaxed);
-    }
-    FRACTION.swap(fraction, Ordering::Release)
-}
 
 /// Nanoseconds since the first call; below zero in a bubble whose clock stands at an earlier time.
 fn nanoseconds() -> i64 {
@@ -51,142 +44,126 @@ fn nanoseconds() -> i64 {
 
 // ---- the waiter -------------------------------------------------------------------------------------------------------
 
-/// The state of a waiter in the mutex profile: a field of its sudog. Written by the waiter while its sudog is in no queue; read
-/// by the releaser, under the bucket's lock.
+/// The state of a waiter in the mutex profile: a field of the waiter's sudog. Written by the waiter while its sudog is in no
+/// queue; read by the releaser, under the bucket's lock.
 pub(crate) struct QueuedWait {
-    /// The epoch in which this wait is counted. 0: it is not.
-    epoch: Cell<u32>,
-    /// When the wait began, in nanoseconds.
+    /// Whether the wait is for a lock. Other waits (for a wait group, a join, a socket) are charged to no release.
+    is_for_lock: bool,
+    is_counted: Cell<bool>,
+    /// The time of step 1.
     since: Cell<i64>,
 }
 
 impl QueuedWait {
-    pub(crate) const fn new() -> Self {
-        Self { epoch: Cell::new(0), since: Cell::new(0) }
+    /// A wait for a mutex, a readers-writer lock or a semaphore.
+    pub(crate) const fn for_lock() -> Self {
+        Self { is_for_lock: true, is_counted: Cell::new(false), since: Cell::new(0) }
     }
 
-    /// Notes that the waiter is about to be queued.
+    /// Any other wait.
+    pub(crate) const fn for_other() -> Self {
+        Self { is_for_lock: false, is_counted: Cell::new(false), since: Cell::new(0) }
+    }
+
+    /// Step 1: the waiter is about to be queued.
     #[inline]
     pub(crate) fn begin(&self, addr: usize) {
-        if FRACTION.load(Ordering::Acquire) != 0 {
+        if FRACTION.load(Ordering::Relaxed) != 0 && self.is_for_lock {
             self.begin_counted(addr);
         }
     }
 
     #[cold]
     fn begin_counted(&self, addr: usize) {
-        let Some(_quiet) = Quiet::enter() else { return };
-        let epoch = EPOCH.load(Ordering::Relaxed);
-        let since = nanoseconds();
-        with_entry(addr, |entry| {
-            entry.renew(epoch);
+        let counted = with_entry(addr, |entry| {
+            let since = nanoseconds();
             entry.waiters += 1;
             entry.sum += i128::from(since);
+            self.since.set(since);
         });
-        self.since.set(since);
-        self.epoch.set(epoch);
+        self.is_counted.set(counted.is_some());
     }
 
-    /// Notes that the waiter has left the queue. `is_woken`: a releaser has unlinked it.
+    /// The waiter has left the queue. `is_woken`: a releaser has unlinked the waiter, and counted it out.
     #[inline]
     pub(crate) fn end(&self, addr: usize, is_woken: bool) {
-        if self.epoch.get() != 0 {
-            self.end_counted(addr, is_woken);
+        if self.is_counted.replace(false) && !is_woken {
+            self.end_counted(addr);
         }
     }
 
+    /// Step 3.
     #[cold]
-    fn end_counted(&self, addr: usize, is_woken: bool) {
-        let epoch = self.epoch.replace(0);
-        if is_woken {
-            return; // the releaser has counted this waiter out
-        }
-        let _quiet = Quiet::enter();
-        let now = nanoseconds();
+    fn end_counted(&self, addr: usize) {
         with_entry(addr, |entry| {
-            if entry.epoch == epoch && entry.waiters > 0 {
-                let since = self.since.get().max(entry.charged);
-                entry.waiters -= 1;
-                entry.sum -= i128::from(since);
-                entry.given_up += i128::from(now - since);
-            }
+            let since = self.since.get().max(entry.charged);
+            entry.waiters -= 1;
+            entry.sum -= i128::from(since);
+            entry.given_up += i128::from(nanoseconds() - since);
         });
     }
 }
 
 // ---- the releaser -----------------------------------------------------------------------------------------------------
 
-/// The waiters that a release has taken out of a queue.
+/// A release that takes waiters out of a queue.
 pub(crate) struct Released {
-    /// How many of them are counted in `epoch`.
+    /// The number of waiters unlinked since the last [`Released::settle`] that are counted.
     counted: u32,
-    epoch: u32,
+    charge: Option<Duration>,
 }
 
 impl Released {
-    #[inline]
     pub(crate) const fn new() -> Self {
-        Self { counted: 0, epoch: 0 }
+        Self { counted: 0, charge: None }
     }
 
-    /// Adds a waiter, which has been taken out of the queue. Under the bucket's lock.
+    /// Adds a waiter that has been unlinked. Under the bucket's lock.
     #[inline]
     pub(crate) fn add(&mut self, sudog: &Sudog) {
-        let epoch = sudog.wait.epoch.get();
-        if epoch != 0 {
-            // The latest epoch is that of the entry, if waiters of several come together.
-            if epoch > self.epoch {
-                (self.epoch, self.counted) = (epoch, 0);
-            }
-            self.counted += u32::from(epoch == self.epoch);
-        }
+        self.counted += u32::from(sudog.wait.is_counted.get());
     }
 
-    /// Charges the release by the calling goroutine or thread, around `ready`, which readies the waiters.
+    /// Step 2. After the bucket's lock, before the waiters are readied.
     #[inline]
-    pub(crate) fn charge<R>(self, addr: usize, ready: impl FnOnce() -> R) -> R {
-        match FRACTION.load(Ordering::Relaxed) {
-            0 => ready(),
-            fraction => self.charge_counted(addr, fraction, ready),
+    pub(crate) fn settle(&mut self, addr: usize) {
+        if self.counted > 0 || FRACTION.load(Ordering::Relaxed) != 0 {
+            self.settle_counted(addr);
         }
     }
 
-    /// Settles with the clock of the moment, but walks the stack when the waiters run already.
     #[cold]
-    fn charge_counted<R>(self, addr: usize, fraction: u32, ready: impl FnOnce() -> R) -> R {
-        let delay = Quiet::enter().and_then(|_quiet| self.settle(addr));
-        let result = ready();
-        if let Some(delay) = delay
-            && let Some(_quiet) = Quiet::enter()
-            && sample(fraction)
-        {
-            SITES.add(f64::from(fraction), delay.saturating_mul(fraction));
-        }
-        result
-    }
-
-    /// Returns what the release is charged. None: no waiter was counted.
-    fn settle(self, addr: usize) -> Option<Duration> {
-        let (now, epoch) = (nanoseconds(), EPOCH.load(Ordering::Relaxed));
-        with_entry_if_any(addr, |entry| {
-            if entry.epoch != epoch {
-                return None;
-            }
-            let waiters = entry.waiters;
-            let delay = i128::from(waiters) * i128::from(now) - entry.sum + std::mem::take(&mut entry.given_up);
-            if self.epoch == epoch {
-                entry.waiters -= self.counted.min(entry.waiters);
-            }
+    fn settle_counted(&mut self, addr: usize) {
+        let counted = std::mem::take(&mut self.counted);
+        let charge = with_entry_if_any(addr, |entry| {
+            let now = nanoseconds();
+            let charge = i128::from(entry.waiters) * i128::from(now) - entry.sum + std::mem::take(&mut entry.given_up);
+            entry.waiters -= counted;
             entry.sum = i128::from(entry.waiters) * i128::from(now);
             entry.charged = now;
-            (waiters > 0).then(|| Duration::from_nanos(delay.clamp(0, i128::from(u64::MAX)) as u64))
-        })?
+            // Below zero only if clocks of bubbles and of the system meet at this address.
+            Duration::from_nanos(charge.clamp(0, i128::from(u64::MAX)) as u64)
+        });
+        if let Some(charge) = charge {
+            self.charge = Some(self.charge.unwrap_or_default().saturating_add(charge));
+        }
+    }
+
+    /// Charges the stack of the caller. After the waiters have been readied: to walk a stack takes microseconds.
+    #[inline]
+    pub(crate) fn record(self) {
+        if let Some(charge) = self.charge {
+            record(charge);
+        }
     }
 }
 
-/// True for one of `fraction` calls, at random.
-fn sample(fraction: u32) -> bool {
-    fraction == 1 || random().is_multiple_of(u64::from(fraction))
+#[cold]
+fn record(charge: Duration) {
+    let fraction = FRACTION.load(Ordering::Relaxed);
+    if fraction == 1 || fraction > 1 && random().is_multiple_of(u64::from(fraction)) {
+        SITES.add(f64::from(fraction), charge.saturating_mul(fraction));
+    }
 }
 
 // ---- the ledger -------------------------------------------------------------------------------------------------------
@@ -194,73 +171,51 @@ fn sample(fraction: u32) -> bool {
 /// The counted waiters of one address.
 struct Entry {
     addr: usize,
-    epoch: u32,
     waiters: u32,
     /// The sum of the times since when each waiter waits that has not been charged, in nanoseconds.
     sum: i128,
-    /// What waiters that gave up have waited, and no release has been charged.
+    /// The waits of waiters that gave up, as far as no release has been charged with them, in nanoseconds.
     given_up: i128,
-    /// When a release was last charged.
+    /// The time of the last charge.
     charged: i64,
     next: Link,
 }
 
-type Link = Option<Box<Entry>>;
+type Link = Option<SystemBox<Entry>>;
 
-const SHARDS: usize = 128;
+const SHARDS: usize = 251;
 
 static LEDGER: [Mutex<Link>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
 
-impl Entry {
-    fn of(addr: usize) -> Self {
-        Self { addr, epoch: 0, waiters: 0, sum: 0, given_up: 0, charged: i64::MIN, next: None }
-    }
-
-    /// Forgets waiters of earlier epochs.
-    fn renew(&mut self, epoch: u32) {
-        if self.epoch != epoch {
-            *self = Self { epoch, next: self.next.take(), ..Self::of(self.addr) };
-        }
-    }
-}
-
-/// Under this lock nothing is allocated or freed, and no code of a user runs.
 fn lock(addr: usize) -> MutexGuard<'static, Link> {
     LEDGER[(addr >> 3) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `f` with the entry, which is made if there is none.
-fn with_entry(addr: usize, f: impl Fn(&mut Entry)) {
-    if with_entry_if_any(addr, &f).is_some() {
-        return;
-    }
-    let made = Box::new(Entry::of(addr));
+/// Calls `f` with the entry, which is made if there is none. None: there is no memory.
+fn with_entry<R>(addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
     let mut list = lock(addr);
-    if let Some(entry) = find(&mut list, addr) {
-        f(entry.as_mut().expect("found"));
-        drop(list);
-        drop(made); // another thread was faster; not under the lock
-        return;
+    if find(&mut list, addr).is_none() {
+        let entry = Entry { addr, waiters: 0, sum: 0, given_up: 0, charged: i64::MIN, next: None };
+        let mut entry = SystemBox::new(entry)?;
+        entry.next = list.take();
+        *list = Some(entry);
     }
-    let mut entry = made;
-    f(&mut entry);
-    entry.next = list.take();
-    *list = Some(entry);
+    call(&mut list, addr, f)
 }
 
-/// Calls `f` with the entry, if there is one, and frees the entry if no waiter is left in it.
+/// Calls `f` with the entry, if there is one.
 fn with_entry_if_any<R>(addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
-    let mut list = lock(addr);
-    let link = find(&mut list, addr)?;
+    call(&mut lock(addr), addr, f)
+}
+
+/// Calls `f` with the entry, if there is one, and frees the entry if no waiter is left.
+fn call<R>(list: &mut Link, addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+    let link = find(list, addr)?;
     let entry = link.as_mut().expect("found");
     let result = f(entry);
-    let mut done = None;
     if entry.waiters == 0 {
-        let rest = entry.next.take();
-        done = std::mem::replace(link, rest);
+        *link = entry.next.take();
     }
-    drop(list);
-    drop(done); // not under the lock
     Some(result)
 }
 

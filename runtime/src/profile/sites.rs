@@ -5,15 +5,18 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use crate::goroutine::stack_addresses;
+use super::system_box::SystemBox;
+use crate::goroutine::{has_room, stack_addresses};
 use crate::shim::system::Mutex;
 use crate::shim::system::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The longest stack. Go's default, too.
 const DEPTH: usize = 128;
 const BUCKETS: usize = 512;
+/// The bytes of stack that a walk needs. Without so much room a goroutine's stack is recorded as empty.
+const ROOM: usize = 16 << 10;
 
-/// A table of stacks. A node stays in its list for ever, and lists grow at their heads.
+/// A table of stacks, in the memory of the system's allocator. A node stays in its list for ever, and lists grow at their heads.
 ///
 /// Release, when a node becomes the head, and Acquire, when a head is read: who finds a node sees its fields. All older nodes were
 /// written before that node, so their links can be followed.
@@ -23,10 +26,16 @@ pub(super) struct Sites {
 
 struct Node {
     /// Return addresses, innermost first.
-    frames: Box<[usize]>,
-    /// Under this lock nothing is allocated, and no code of a user runs.
+    frames: [usize; DEPTH],
+    depth: usize,
     charges: Mutex<Charges>,
     older: Option<&'static Node>,
+}
+
+impl Node {
+    fn frames(&self) -> &[usize] {
+        &self.frames[..self.depth]
+    }
 }
 
 /// What is charged to a stack.
@@ -44,32 +53,35 @@ impl Sites {
     /// Charges the stack of the caller.
     pub(super) fn add(&self, count: f64, delay: Duration) {
         let mut frames = [0; DEPTH];
-        let depth = walk(&mut frames);
-        let mut charges = self.node(&frames[..depth]).charges.lock().unwrap_or_else(PoisonError::into_inner);
+        let depth = if has_room(ROOM) { walk(&mut frames) } else { 0 };
+        let Some(node) = self.node(&frames, depth) else { return };
+        let mut charges = node.charges.lock().unwrap_or_else(PoisonError::into_inner);
         charges.count += count;
         charges.delay = charges.delay.saturating_add(delay);
     }
 
-    /// The node of a stack, which is made if there is none.
-    fn node(&self, frames: &[usize]) -> &'static Node {
-        let head = self.head(frames);
+    /// The node of a stack, which is made if there is none. None: there is no memory.
+    fn node(&self, frames: &[usize; DEPTH], depth: usize) -> Option<&'static Node> {
+        let is_same = |node: &&Node| node.frames() == &frames[..depth];
+        let head = self.head(&frames[..depth]);
         let mut seen = head.load(Ordering::Acquire);
-        if let Some(node) = nodes(seen).find(|node| *node.frames == *frames) {
-            return node;
+        if let Some(node) = nodes(seen).find(is_same) {
+            return Some(node);
         }
-        // No lock is held: an allocator is a user's code, and may wait for a lock that is profiled.
-        let made = Box::leak(Box::new(Node { frames: frames.into(), charges: Mutex::default(), older: None }));
+        let mut made = SystemBox::new(Node { frames: *frames, depth, charges: Mutex::default(), older: None })?;
         loop {
             made.older = nodes(seen).next();
-            match head.compare_exchange(seen, made, Ordering::Release, Ordering::Acquire) {
-                Ok(_) => return made,
+            let published = made.leak();
+            match head.compare_exchange(seen, published.as_ptr(), Ordering::Release, Ordering::Acquire) {
+                // SAFETY: `published` was leaked, so the node is never freed, and from now on never changed but under its lock.
+                Ok(_) => return Some(unsafe { published.as_ref() }),
                 Err(now) => seen = now,
             }
+            // SAFETY: `published` was leaked above, and the exchange has failed, so no other thread knows the node.
+            made = unsafe { SystemBox::from_leaked(published) };
             // Another thread has put a node there, perhaps for this stack.
-            if let Some(node) = nodes(seen).find(|node| *node.frames == *frames) {
-                // SAFETY: `made` comes from `Box::leak` above, and no other thread has seen its address.
-                drop(unsafe { Box::from_raw(made) });
-                return node;
+            if let Some(node) = nodes(seen).find(is_same) {
+                return Some(node);
             }
         }
     }
@@ -85,7 +97,7 @@ impl Sites {
     /// All stacks, and what is charged to each.
     pub(super) fn all(&'static self) -> impl Iterator<Item = (&'static [usize], Charges)> {
         let nodes = self.heads.iter().flat_map(|head| nodes(head.load(Ordering::Acquire)));
-        nodes.map(|node| (&*node.frames, *node.charges.lock().unwrap_or_else(PoisonError::into_inner)))
+        nodes.map(|node| (node.frames(), *node.charges.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -125,25 +137,7 @@ fn walk(frames: &mut [usize; DEPTH]) -> usize {
 }
 
 crate::shim::system::thread_local! {
-    static IS_QUIET: Cell<u32> = const { Cell::new(0) };
     static RANDOM: Cell<u64> = const { Cell::new(0) };
-}
-
-/// While this lives the calling thread is in a profile's code, and what waits there is not profiled: an allocator may use
-/// this project's locks.
-pub(super) struct Quiet;
-
-impl Quiet {
-    /// None: the calling thread is in a profile's code already, or is about to end.
-    pub(super) fn enter() -> Option<Self> {
-        IS_QUIET.try_with(|depth| depth.replace(1)).ok().filter(|depth| *depth == 0).map(|_| Self)
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        IS_QUIET.with(|depth| depth.set(0));
-    }
 }
 
 /// A random number: splitmix64 on a state of the calling thread.

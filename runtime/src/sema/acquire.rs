@@ -12,6 +12,7 @@ use std::pin::pin;
 use super::queue::BucketQueue;
 use super::table::{Bucket, WaitError, WaitLimit, key, take};
 use super::{Guard, Order, Sudog, WaitOutcome};
+use crate::profile::{Blocked, QueuedWait};
 use crate::shim::{Parker, mark};
 use crate::{AtomicU32, G, ParkResult};
 
@@ -22,8 +23,10 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
     mut order: Order,
     limit: &WaitLimit<'_>,
     stand_by: impl Fn(&dyn Fn() -> bool),
+    wait: QueuedWait,
 ) -> Result<(), WaitError> {
-    let sudog = Sudog::new(G::current(), key(count));
+    let mut blocked = Blocked::new();
+    let sudog = Sudog::new(G::current(), key(count), wait);
     // SAFETY: `sudog` does not move and is dropped after this; it will be queued in `bucket` or nowhere.
     let registered = pin!(limit.cancel.map(|cancel| unsafe { cancel.registration(&sudog, bucket) }));
     if let Some(registered) = registered.as_ref().as_pin_ref()
@@ -38,6 +41,7 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
         //   an unlinking, also that of a panic of `stand_by`;
         // - only the bucket's queue and the cancel reach its links, both under the bucket's lock.
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
+        blocked.begin();
         let guard = AbandonOnPanic { bucket, count, sudog: &sudog };
         let look = |parker: &Parker| stand_by(&|| parker.is_ready());
         let parked = sudog.g.park_standing_by(limit.deadline, || drop(queue), look);

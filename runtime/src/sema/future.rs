@@ -20,6 +20,7 @@ use super::acquire::wait_result;
 use super::queue::BucketQueue;
 use super::table::{Bucket, WaitLimit, key, take};
 use super::{Global, Order, Sudog, Table};
+use crate::profile::QueuedWait;
 use crate::{AtomicU32, Coop, G};
 
 /// Takes one permit: made by [`semacquire_async`](super::semacquire_async).
@@ -53,7 +54,7 @@ enum Stage {
 }
 
 // SAFETY:
-// - `sudog` is the field that is not `Send`. Its links and outcome are touched under the bucket's lock while it is
+// - `sudog` is the field that is not `Send`. Its links, wait and outcome are touched under the bucket's lock while it is
 //   queued, and otherwise by the owner of the future; so is `stage`. An owner that receives the future on another
 //   thread sees what the previous owner wrote, as with any value that is sent.
 // - Its `G` is a task: not bound to a thread, but a lock with a flag and a `Waker` in it, both of which are `Send`.
@@ -62,8 +63,8 @@ unsafe impl<Q: BucketQueue> Send for Acquire<'_, Q> {}
 unsafe impl<Q: BucketQueue> Sync for Acquire<'_, Q> {}
 
 impl<'a, Q: BucketQueue> Acquire<'a, Q> {
-    pub(super) fn new(bucket: &'a Bucket<Q>, count: &'a AtomicU32, order: Order) -> Self {
-        let sudog = Sudog::new(G::task(), key(count));
+    pub(super) fn new(bucket: &'a Bucket<Q>, count: &'a AtomicU32, order: Order, wait: QueuedWait) -> Self {
+        let sudog = Sudog::new(G::task(), key(count), wait);
         let (order, stage) = (Cell::new(order), Cell::new(Stage::Idle));
         Self { bucket, count, order, stage, sudog, coop: Coop::new(), _pinned: PhantomPinned }
     }

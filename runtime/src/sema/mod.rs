@@ -74,7 +74,9 @@ use counted_lock::{CountedLock, Guard};
 use model_lock::{CountedLock, Guard};
 pub(crate) use sudog::{Sudog, SudogPtr, WaitOutcome};
 
+use crate::profile::QueuedWait;
 use crate::{AtomicU32, Instant};
+use table::sleep_at_once;
 
 /// Where a waiter joins the queue of its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -161,7 +163,7 @@ unsafe impl Table for Global {
 /// See the [module](self) for the contract and an example. Go: `sync.runtime_Semacquire`.
 #[inline]
 pub fn semacquire(count: &AtomicU32) {
-    Global::table().acquire(count, Order::Fifo);
+    Global::table().acquire_for(count, Order::Fifo, QueuedWait::for_other());
 }
 
 /// [`semacquire`] that joins the queue at the back or at the front. Go: `internal/sync.runtime_SemacquireMutex`.
@@ -201,7 +203,7 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
 /// ```
 #[inline]
 pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-    Global::table().acquire_limited(count, order, limit)
+    Global::table().acquire_limited_for(count, order, limit, sleep_at_once, QueuedWait::for_other())
 }
 
 /// [`semacquire_mutex`] with a deadline: true if a permit was taken, false if the deadline passed first.
@@ -242,7 +244,7 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
 /// # use std::future::Future;
 /// ```
 pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
-    semacquire_mutex_async(count, Order::Fifo)
+    Global::table().acquire_async_for(count, Order::Fifo, QueuedWait::for_other())
 }
 
 /// [`semacquire_async`] that joins the queue at the back or at the front.

@@ -57,7 +57,7 @@ pub type Link = Option<SudogPtr>;
 pub struct SudogPtr(NonNull<Sudog>);
 
 impl Sudog {
-    pub fn new(g: G, addr: usize) -> Self {
+    pub(crate) fn new(g: G, addr: usize, wait: QueuedWait) -> Self {
         Self {
             g,
             addr,
@@ -67,7 +67,7 @@ impl Sudog {
             priority: Cell::new(0),
             next: Cell::new(None),
             prev: Cell::new(None),
-            wait: QueuedWait::new(),
+            wait,
             outcome: Cell::new(WaitOutcome::Idle),
         }
     }

@@ -24,7 +24,7 @@ use super::future::Acquire;
 use super::queue::BucketQueue;
 use super::wake_many::WakeBatch;
 use super::{Cancel, CountedLock, Global, Guard, Order, SudogPtr, Table, WaitOutcome, Wake};
-use crate::profile::Released;
+use crate::profile::{QueuedWait, Released};
 use crate::shim::Ordering;
 use crate::{AtomicU32, G, Instant, fatal, goroutine};
 
@@ -138,8 +138,15 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     /// Takes a permit, waiting for it if necessary: [`semacquire_mutex`](super::semacquire_mutex).
     #[inline]
     pub fn acquire(&self, count: &AtomicU32, order: Order) {
+        self.acquire_for(count, order, QueuedWait::for_lock());
+    }
+
+    /// [`SemTable::acquire`], for a lock or for another wait.
+    #[inline]
+    pub(super) fn acquire_for(&self, count: &AtomicU32, order: Order, wait: QueuedWait) {
         if !take(count) {
-            let got = acquire_slow(self.bucket(key(count)), count, order, &WaitLimit::default(), sleep_at_once);
+            let never = WaitLimit::default();
+            let got = acquire_slow(self.bucket(key(count)), count, order, &never, sleep_at_once, wait);
             debug_assert_eq!(got, Ok(()));
         }
     }
@@ -170,15 +177,38 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         limit: &WaitLimit<'_>,
         stand_by: impl Fn(&dyn Fn() -> bool),
     ) -> Result<(), WaitError> {
+        self.acquire_limited_for(count, order, limit, stand_by, QueuedWait::for_lock())
+    }
+
+    /// [`SemTable::acquire_standing_by`], for a lock or for another wait.
+    #[inline]
+    pub(super) fn acquire_limited_for(
+        &self,
+        count: &AtomicU32,
+        order: Order,
+        limit: &WaitLimit<'_>,
+        stand_by: impl Fn(&dyn Fn() -> bool),
+        wait: QueuedWait,
+    ) -> Result<(), WaitError> {
         if limit.is_cancelled() {
             return Err(WaitError::Cancelled);
         }
-        if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit, stand_by) }
+        if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit, stand_by, wait) }
     }
 
     /// Takes a permit as a future: [`semacquire_mutex_async`](super::semacquire_mutex_async).
     pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a, Q> {
-        Acquire::new(self.bucket(key(count)), count, order)
+        self.acquire_async_for(count, order, QueuedWait::for_lock())
+    }
+
+    /// [`SemTable::acquire_async`], for a lock or for another wait.
+    pub(super) fn acquire_async_for<'a>(
+        &'a self,
+        count: &'a AtomicU32,
+        order: Order,
+        wait: QueuedWait,
+    ) -> Acquire<'a, Q> {
+        Acquire::new(self.bucket(key(count)), count, order, wait)
     }
 
     /// Gives a permit: [`semrelease`](super::semrelease).
@@ -271,7 +301,7 @@ pub(super) fn key(count: &AtomicU32) -> usize {
 
 /// What a waiter does before it sleeps: nothing.
 #[inline(always)]
-fn sleep_at_once(_woken: &dyn Fn() -> bool) {}
+pub(super) fn sleep_at_once(_woken: &dyn Fn() -> bool) {}
 
 /// Takes a permit if there is one.
 #[inline]
@@ -301,8 +331,10 @@ fn ready<Q>(queue: Guard<'_, Q>, s: SudogPtr, addr: usize) {
     let mut released = Released::new();
     released.add(&s);
     drop(queue);
+    released.settle(addr);
     // SAFETY: unlinked by the caller and not readied yet, so its waiter is still there; not used after.
-    released.charge(addr, || unsafe { G::ready(s.g()) });
+    unsafe { G::ready(s.g()) };
+    released.record();
 }
 
 impl<Q: BucketQueue> Bucket<Q> {

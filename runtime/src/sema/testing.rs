@@ -5,6 +5,7 @@
 use super::queue::{BucketQueue, Treap};
 use super::{Order, Sudog, WaitOutcome};
 use crate::G;
+use crate::profile::QueuedWait;
 
 /// The queue of one bucket, and the sudogs to put into it. No thread ever waits here.
 ///
@@ -47,7 +48,10 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// assert_eq!(queue.dequeue(0x2000), Some(1));
     /// ```
     pub fn of(addrs: impl IntoIterator<Item = usize>) -> Self {
-        Self { queue: Q::EMPTY, sudogs: addrs.into_iter().map(|addr| Sudog::new(G::task(), addr)).collect() }
+        Self {
+            queue: Q::EMPTY,
+            sudogs: addrs.into_iter().map(|addr| Sudog::new(G::task(), addr, QueuedWait::for_other())).collect(),
+        }
     }
 
     /// Queues every waiter that is not queued, in the order of the addresses given to [`DetachedQueue::new`].

@@ -22,13 +22,14 @@ pub(super) struct WakeBatch<'a, Q: BucketQueue> {
     /// The counter, if the waiters are granted their permits and not just woken.
     grants: Option<&'a AtomicU32>,
     left: u32,
+    released: Released,
     wakers: [Option<Waker>; BATCH],
 }
 
 impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
     /// Up to `n` waiters of one address.
     pub(super) fn new(bucket: &'a Bucket<Q>, addr: usize, n: u32) -> Self {
-        Self { bucket, addr, grants: None, left: n, wakers: [const { None }; BATCH] }
+        Self { bucket, addr, grants: None, left: n, released: Released::new(), wakers: [const { None }; BATCH] }
     }
 
     /// Up to `n` waiters; the remaining permits go to the counter, which is not used any more once all permits have
@@ -50,6 +51,7 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
             }
             self.next_batch();
         }
+        self.released.record();
         panics.resume();
     }
 
@@ -58,12 +60,11 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
         let most = BATCH.min(self.left as usize);
         let mut woken = 0;
         let outcome = if self.grants.is_some() { WaitOutcome::Granted } else { WaitOutcome::Woken };
-        let mut released = Released::new();
         let mut queue = self.bucket.lock();
         while woken < most
             && let Some(s) = queue.dequeue(self.addr, outcome)
         {
-            released.add(&s);
+            self.released.add(&s);
             batch[woken] = Some(s);
             woken += 1;
         }
@@ -77,12 +78,11 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
             self.left = 0;
         }
         drop(queue);
-        self.wakers = released.charge(self.addr, || {
-            let mut ready = ReadyBatch::new();
-            batch.map(|s| {
-                // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
-                s.and_then(|s| unsafe { ready.mark_ready(s.g()) })
-            })
+        self.released.settle(self.addr);
+        let mut ready = ReadyBatch::new();
+        self.wakers = batch.map(|s| {
+            // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
+            s.and_then(|s| unsafe { ready.mark_ready(s.g()) })
         });
     }
 }

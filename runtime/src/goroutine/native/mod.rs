@@ -76,12 +76,12 @@ pub use sched::spread::spread_so_far;
 pub(crate) use coop::unconstrained;
 pub(crate) use sched::bubble::of_the_system;
 
-#[cfg(all(feature = "profile", not(sudog_sim)))]
-pub(crate) use fibre::current::stack_addresses;
 pub(crate) use fibre::current::{
     FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint,
     safepoint_is_asked_for, yield_now,
 };
+#[cfg(all(feature = "profile", not(sudog_sim)))]
+pub(crate) use fibre::current::{has_room, stack_addresses};
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use sched::report::of_the_user;
 pub(crate) use sched::stall::in_place;

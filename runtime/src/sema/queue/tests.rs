@@ -7,6 +7,7 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::G;
+use crate::profile::QueuedWait;
 
 /// Few enough addresses that their queues grow and vanish, enough for a tree of some shape.
 const ADDRS: std::ops::Range<usize> = 1..13;
@@ -32,7 +33,7 @@ fn op() -> impl Strategy<Value = Op> {
 type Lines = BTreeMap<usize, VecDeque<usize>>;
 
 fn sudog(addr: usize) -> Sudog {
-    Sudog::new(G::current(), addr)
+    Sudog::new(G::current(), addr, QueuedWait::for_other())
 }
 
 fn is(link: SudogPtr, sudog: &Sudog) -> bool {

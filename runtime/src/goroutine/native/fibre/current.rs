@@ -87,6 +87,12 @@ pub(crate) fn running() -> Option<Running> {
     Some(Running { guard: fibre.extent.guard(), size: fibre.extent.size(), name, id: fibre.id.get() })
 }
 
+/// Returns whether the calling goroutine has so many bytes of stack left, or the caller is a thread.
+#[cfg(all(feature = "profile", not(sudog_sim)))]
+pub(crate) fn has_room(bytes: usize) -> bool {
+    fibre().is_none_or(|fibre| fibre.has_room(bytes))
+}
+
 /// The addresses of the calling goroutine's stack. None: the caller is a thread.
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) fn stack_addresses() -> Option<std::ops::Range<usize>> {
