@@ -128,8 +128,8 @@ mod stub {
 
     // SAFETY: loom runs all threads of a model on a single thread of the machine.
     unsafe impl Send for Collector {}
-    // SAFETY: loom runs all threads of a model on a single thread of the machine, and does not switch inside of a
-    // borrow.
+    // SAFETY: loom runs all threads of a model on a single thread of the machine, and switches only at its own
+    // operations.
     unsafe impl Sync for Collector {}
 
     pub(in crate::map) struct Guard<'a>(&'a Collector);
