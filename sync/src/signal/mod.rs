@@ -15,15 +15,15 @@
 //! # Deadlocks
 //!
 //! Once a program has called [`notify`], no deadlock is reported any more, as in Go: a signal may end each wait. In a
-//! bubble of [`synctest`](sudog_runtime::goroutine::synctest), goroutines that wait for a signal do not stop the
-//! clock, and count as a deadlock when no other event can come, as in Go: a signal comes from outside.
+//! bubble of [`synctest`](sudog_runtime::goroutine::synctest), goroutines that wait for a signal do not keep the clock
+//! from advancing, and count as a deadlock when no other event can come, as in Go: a signal comes from outside.
 //!
 //! # Other handlers
 //!
 //! The crate `signal-hook` installs the handlers, and the handlers stay installed. A handler that was installed before
-//! is still called, before the handler of this module. With such a handler, "restoring the previous behaviour" means
-//! that the handler of this module does nothing. The same holds for signals that were ignored. If other parts of the
-//! program later install handlers for the same signal, a signal that is not wanted any more still does its default
+//! is still called, before the handler of this module. For such a signal, to do "again what the signal did before"
+//! means that the handler of this module does nothing. The same holds for signals that were ignored. If other parts of
+//! the program later install handlers for the same signal, a signal that is not wanted any more still does its default
 //! action.
 //!
 //! Go: `src/os/signal/signal.go`, `src/runtime/sigqueue.go` (1.27).
