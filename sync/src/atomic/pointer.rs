@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
-/// An `Option<Arc<T>>` that is loaded, stored and exchanged atomically, all in a single sequentially consistent order.
+/// An `Option<Arc<T>>` that is loaded, stored and exchanged atomically. All these operations have a single sequentially
+/// consistent order.
 ///
 /// Pointers are compared by identity ([`Arc::ptr_eq`]), as Go's are. The `old` pointer that `compare_and_swap` gets
 /// keeps its object alive, so no other object can have the same address.

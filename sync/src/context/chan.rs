@@ -57,7 +57,7 @@ pub trait SendCtx: SendPort {
     ///
     /// # Panics
     ///
-    /// Panics if `send` would panic.
+    /// If `send` would panic.
     #[track_caller]
     fn send_ctx(&self, value: Self::Item, ctx: &Context) -> Result<Self::Sent, NotSent<Self::Item>> {
         let mut value = Some(value);

@@ -10,7 +10,7 @@
 //!
 //! The end may be needed when no handle is left, because the parent's followers refer to the end. Without handles, the
 //! end must not keep the parent alive. So handles are counted separately. All handles together have a single reference
-//! to the [`Done`], and keep its parent alive. The last handle takes the parent out of the `Done`, and gives the
+//! to the [`Done`], and keep the parent alive. The last handle takes the parent out of the `Done`, and gives the
 //! reference up.
 
 use std::cell::UnsafeCell;

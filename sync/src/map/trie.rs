@@ -80,7 +80,7 @@ const SLOTS: usize = 1 << BITS;
 /// The position of the root's bits in the hash.
 const TOP: u32 = u32::BITS - BITS;
 
-/// The length of a list from which on freeing old lists at once costs no more than copying the list.
+/// The length of a list from which on copying the list costs as much as having old lists freed at once.
 const LONG: usize = 256;
 
 /// The flag of a dead node, in `taken`. No count reaches this bit.
@@ -400,7 +400,8 @@ impl<'g, K, V> Place<'g, K, V> {
             Child::Entry(_) if let Some(there) = there => {
                 let replaced = self.exchange(word);
                 if replaced {
-                    // SAFETY: only the caller whose exchange has taken the entry out of its slot retires the entry.
+                    // SAFETY: this caller's exchange has taken the entry out of its slot, so no later operation reaches the
+                    // entry, and no other caller retires the entry.
                     unsafe { guard.retire(there.memory) };
                 }
                 replaced
@@ -464,7 +465,8 @@ impl<'g, K, V> Place<'g, K, V> {
             unsafe { List::<K, V>::unmake(word) };
             return false;
         }
-        // SAFETY: only the caller whose exchange has taken the list and `gone` out of the map retires them.
+        // SAFETY: this caller's exchange has taken the list and `gone` out of the map, so no later operation reaches
+        // them, and no other caller retires them.
         unsafe {
             guard.retire(untagged::<List<K, V>>(self.word));
             if let Some(gone) = gone {
@@ -485,7 +487,8 @@ impl<'g, K, V> Place<'g, K, V> {
         }
         let removed = self.exchange(ptr::null_mut());
         if removed {
-            // SAFETY: only the caller whose exchange has taken the entry out of its slot retires the entry.
+            // SAFETY: this caller's exchange has taken the entry out of its slot, so no later operation reaches the
+            // entry, and no other caller retires the entry.
             unsafe { guard.retire(there.memory) };
             self.node.release(self.hash, self.shift, guard);
         }

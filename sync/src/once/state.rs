@@ -262,7 +262,7 @@ impl Once {
 
     /// Waits for a permit. The caller has been counted as a waiter.
     fn wait_counted(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // SAFETY: the pointer is null.
+        // SAFETY: the holder that `note_wait` is given is null.
         unsafe { sudog_runtime::note_wait(what, ptr::null()) };
         let ended = semacquire_limited(&self.permits, Order::Fifo, limit);
         if ended.is_err() && self.leave() { ended } else { Ok(()) }

@@ -342,7 +342,7 @@ impl Weighted {
         // permit.
         unsafe { line.push(&waiter) };
         drop(line);
-        // SAFETY: the pointer is null.
+        // SAFETY: the holder that `note_wait` is given is null.
         unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
         let left = ended.is_err() && self.leave(&waiter);
