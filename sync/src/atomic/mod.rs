@@ -1,8 +1,8 @@
 //! Go's `sync/atomic`: typed atomics with Go's names. All operations are sequentially consistent.
 //!
-//! They differ from `std`'s in three ways, each of which is Go's: there is one ordering, so none is named; `add`
-//! returns the *new* value, whereas `and` and `or` return the *old* one; `compare_and_swap` says only whether it has
-//! swapped. For other orderings, or for the value found, use `std::sync::atomic`.
+//! These atomics differ from `std`'s in three ways, as Go's do. There is only one ordering, so no method takes an
+//! ordering. `add` returns the *new* value, whereas `and` and `or` return the *old* value. `compare_and_swap` returns
+//! only whether it has swapped. For other orderings, or to get the value that was found, use `std::sync::atomic`.
 //!
 //! | Go | here | `std` beneath |
 //! |---|---|---|
@@ -20,9 +20,9 @@
 //! | `old := x.And(m)`, `x.Or(m)` | `x.and(m)`, `x.or(m)` | `fetch_and(m, SeqCst)`, `fetch_or` |
 //! | `atomic.AddInt32(&x, d)` and the other functions | the methods | |
 //!
-//! Panics of Go that need no like: a store of nil into a `Value`, and of another type than the one before, do not
-//! compile; nor does a nil pointer to an atomic; and 64-bit atomics are aligned. A target without 64-bit atomics has no
-//! `Int64` and no `Uint64`.
+//! Some panics of Go have no counterpart here. These mistakes do not compile: a store of nil into a `Value`, a store
+//! of a type other than the type before, and a nil pointer to an atomic. 64-bit atomics are always aligned. A target
+//! without 64-bit atomics has no `Int64` and no `Uint64`.
 //!
 //! # Examples
 //!

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// What all of them have.
+/// Defines an atomic type with the methods that all the types have.
 macro_rules! atomic {
     ($(#[$doc:meta])* $Name:ident, $value:ty, $Std:ident) => {
         $(#[$doc])*
@@ -31,13 +31,13 @@ macro_rules! atomic {
                 self.0.store(value, SeqCst);
             }
 
-            /// Sets the value; returns the one before.
+            /// Sets the value, and returns the previous value.
             #[inline]
             pub fn swap(&self, new: $value) -> $value {
                 self.0.swap(new, SeqCst)
             }
 
-            /// Sets the value to `new` if it is `old`: whether it was.
+            /// Sets the value to `new` if the value is `old`. Returns whether it was.
             #[inline]
             pub fn compare_and_swap(&self, old: $value, new: $value) -> bool {
                 self.0.compare_exchange(old, new, SeqCst, SeqCst).is_ok()
@@ -58,25 +58,25 @@ macro_rules! atomic {
     };
 }
 
-/// What numbers have in addition.
+/// Defines an atomic number: the methods of `atomic!`, and arithmetic.
 macro_rules! number {
     ($(#[$doc:meta])* $Name:ident, $value:ty, $Std:ident) => {
         atomic! { $(#[$doc])* $Name, $value, $Std }
 
         impl $Name {
-            /// Adds, and wraps around; returns the *new* value.
+            /// Adds `delta`, wrapping around, and returns the *new* value.
             #[inline]
             pub fn add(&self, delta: $value) -> $value {
                 self.0.fetch_add(delta, SeqCst).wrapping_add(delta)
             }
 
-            /// Clears the bits that are not in `mask`; returns the *old* value.
+            /// Clears the bits that are not in `mask`, and returns the *old* value.
             #[inline]
             pub fn and(&self, mask: $value) -> $value {
                 self.0.fetch_and(mask, SeqCst)
             }
 
-            /// Sets the bits that are in `mask`; returns the *old* value.
+            /// Sets the bits that are in `mask`, and returns the *old* value.
             #[inline]
             pub fn or(&self, mask: $value) -> $value {
                 self.0.fetch_or(mask, SeqCst)

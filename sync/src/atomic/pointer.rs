@@ -1,11 +1,13 @@
-//! Go's `atomic.Pointer[T]`: what the collector of garbage is to it, the count of an `Arc` is here.
+//! Go's `atomic.Pointer[T]`. Go's garbage collector keeps the pointee alive; here the reference count of an `Arc`
+//! does.
 //!
-//! Over [`arc_swap`], whose loads never wait. It fits: every load, swap and compare-exchange of the pointer that
-//! decides an operation is SeqCst there, and each operation takes effect at one of them.
+//! The implementation is [`arc_swap`], whose loads never wait. Its orderings suffice: in `arc_swap`, every load, swap
+//! and compare-exchange of the pointer that decides an operation is SeqCst, and each operation takes effect at such a
+//! step.
 //!
-//! A load that meets a swap may be given its result by the swapping thread, which loads SeqCst on its behalf, meanwhile;
-//! no goroutine leaves its thread inside of a load before it is decided. Destructors of items may run inside of
-//! `arc_swap`, but when it holds nothing.
+//! If a load meets a swap, the swapping thread may provide the result of the load: meanwhile, that thread loads SeqCst
+//! on the loader's behalf. No goroutine leaves its thread inside of a load before the load is decided. Destructors of
+//! items may run inside of `arc_swap`, but only while `arc_swap` holds nothing.
 
 use std::fmt;
 use std::ptr;
@@ -13,10 +15,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
-/// An `Option<Arc<T>>` that is loaded, stored and exchanged atomically, all in one sequentially consistent order.
+/// An `Option<Arc<T>>` that is loaded, stored and exchanged atomically. All these operations have a single sequentially
+/// consistent order.
 ///
-/// Pointers are compared by identity ([`Arc::ptr_eq`]), as Go's are. The one that `compare_and_swap` is given keeps its
-/// object alive, so no other one can have the same address.
+/// Pointers are compared by identity ([`Arc::ptr_eq`]), as Go's are. The `old` pointer that `compare_and_swap` gets
+/// keeps its object alive, so no other object can have the same address.
 ///
 /// # Examples
 ///
@@ -35,21 +38,22 @@ use arc_swap::ArcSwapOption;
 pub struct Pointer<T>(ArcSwapOption<T>);
 
 impl<T> Pointer<T> {
-    /// `None`, which is Go's nil.
+    /// Creates a pointer that is `None`, Go's nil.
     #[must_use]
     pub const fn new() -> Self {
         Self(ArcSwapOption::const_empty())
     }
 
-    /// The pointer.
+    /// Returns the pointer.
     #[inline]
     #[must_use]
     pub fn load(&self) -> Option<Arc<T>> {
         self.0.load_full()
     }
 
-    /// What `f` says about the pointee, without counting a reference to it: readers on several processors do not write
-    /// to one line. A thread that is inside of more than a few of these at a time counts references after all.
+    /// Calls `f` with the pointee, and returns the result of `f`. Counts no reference to the pointee, so readers on
+    /// several processors do not write to a shared cache line. A thread that is inside of more than a few such calls
+    /// at a time counts references after all.
     #[inline]
     pub(super) fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.0.load().as_deref().map(f)
@@ -61,13 +65,13 @@ impl<T> Pointer<T> {
         self.0.store(new);
     }
 
-    /// Sets the pointer; returns the one before.
+    /// Sets the pointer, and returns the previous pointer.
     #[inline]
     pub fn swap(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
         self.0.swap(new)
     }
 
-    /// Sets the pointer to `new` if it is `old`, the very same: whether it was.
+    /// Sets the pointer to `new` if the current pointer is identical to `old`. Returns whether it was.
     #[inline]
     pub fn compare_and_swap(&self, old: Option<&Arc<T>>, new: Option<Arc<T>>) -> bool {
         let address = |arc: Option<&Arc<T>>| arc.map_or(ptr::null(), Arc::as_ptr);

@@ -1,17 +1,17 @@
-//! Go's `atomic.Value`: a [`Pointer`] whose pointee is what one sees.
+//! Go's `atomic.Value`: a [`Pointer`] that shows its pointee to the caller.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::Pointer;
 
-/// A value of one type, or none yet, that is loaded, stored and exchanged atomically.
+/// A value of one type, or no value yet, that is loaded, stored and exchanged atomically.
 ///
-/// A store never changes the value that others look at; it puts another one in its place. Values are copied out as Go's
-/// are: cloned. Make it `Value<Arc<T>>`, or a [`Pointer<T>`](Pointer), if clones are dear; or use
+/// A store never changes a value that other threads read; the store puts another value in its place. A load clones the
+/// value, as Go copies it. If clones are expensive, use a `Value<Arc<T>>`, a [`Pointer<T>`](Pointer), or
 /// [`load_with`](Value::load_with).
 ///
-/// Once there is a value, there always is one.
+/// Once a value has been stored, there always is a value.
 ///
 /// # Examples
 ///
@@ -28,13 +28,13 @@ use super::Pointer;
 pub struct Value<T>(Pointer<T>);
 
 impl<T> Value<T> {
-    /// None yet.
+    /// Creates a `Value` that has no value yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(Pointer::new())
     }
 
-    /// The value, if there is one.
+    /// Returns a clone of the value, if there is a value.
     #[inline]
     #[must_use]
     pub fn load(&self) -> Option<T>
@@ -44,7 +44,8 @@ impl<T> Value<T> {
         self.load_with(T::clone)
     }
 
-    /// What `f` says about the value, if there is one. `f` may do what it likes, and take its time.
+    /// Calls `f` with the value, if there is a value, and returns the result of `f`. `f` may do anything, and take any
+    /// time.
     #[inline]
     pub fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.0.load_with(f)
@@ -56,7 +57,7 @@ impl<T> Value<T> {
         self.0.store(Some(Arc::new(new)));
     }
 
-    /// Sets the value; returns the one before, if there was one.
+    /// Sets the value, and returns the previous value, if there was a value.
     #[inline]
     pub fn swap(&self, new: T) -> Option<T>
     where
@@ -65,7 +66,7 @@ impl<T> Value<T> {
         self.0.swap(Some(Arc::new(new))).map(Arc::unwrap_or_clone)
     }
 
-    /// Sets the value to `new` if it equals `old`; `None` equals no value. Whether it did.
+    /// Sets the value to `new` if the current value equals `old`, and returns whether it did. `None` equals no value.
     pub fn compare_and_swap(&self, old: Option<&T>, new: T) -> bool
     where
         T: PartialEq,

@@ -10,10 +10,11 @@ use super::Context;
 use super::done::Done;
 use super::followers::{Follower, Place};
 
-/// Calls `f` in a goroutine of its own when the context is done: at once, if it is. Go's `context.AfterFunc`.
+/// Calls `f` in a new goroutine when the context is done; at once, if the context is done already. Go's
+/// `context.AfterFunc`.
 ///
-/// `f` is called even if no handle of the context is left; but a context without a deadline that no handle can cancel
-/// any more drops it.
+/// `f` is called even if no handle of the context is left. But a context that has no deadline, and that no handle can
+/// cancel any more, drops `f`.
 ///
 /// # Examples
 ///
@@ -46,7 +47,7 @@ pub fn after_func<F: FnOnce() + Send + 'static>(ctx: &Context, f: F) -> AfterFun
     }
 }
 
-/// See [`after_func`]. Dropped, it lets the call happen.
+/// A handle of the call that [`after_func`] registers. Dropping the handle lets the call happen.
 pub struct AfterFunc(Kind);
 
 enum Kind {
@@ -57,9 +58,10 @@ enum Kind {
 }
 
 impl AfterFunc {
-    /// Keeps the call from happening: true. False if its goroutine has been started, or if it was stopped before.
+    /// Prevents the call, and returns true. Returns false if the goroutine of the call has been started, or if the
+    /// call was stopped before.
     ///
-    /// It does not wait for a call that is under way.
+    /// Does not wait for a call that is under way.
     pub fn stop(&self) -> bool {
         match &self.0 {
             Kind::Follows(done, place) => done.unfollow(*place).is_some(),

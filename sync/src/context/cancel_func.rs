@@ -1,4 +1,4 @@
-//! What cancels a context.
+//! The functions and guards that cancel a context.
 
 use std::error;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::done::Outcome;
 use super::{Cause, Context, Error};
 
-/// Cancels the context that it came with. Go's `context.CancelFunc`.
+/// A function that cancels the context with which it was returned. Go's `context.CancelFunc`.
 ///
-/// Dropped, it does nothing: the context then ends with its parent or at its deadline. Go's `defer cancel()` is
-/// [`CancelFunc::on_drop`].
+/// Dropping a `CancelFunc` does nothing: the context then ends with its parent or at its deadline. The counterpart of
+/// Go's `defer cancel()` is [`CancelFunc::on_drop`].
 ///
 /// # Examples
 ///
@@ -31,9 +31,9 @@ pub struct CancelFunc {
     context: Context,
 }
 
-/// Cancels the context that it came with, and says why. Go's `context.CancelCauseFunc`.
+/// A function that cancels the context with which it was returned, for a cause. Go's `context.CancelCauseFunc`.
 ///
-/// Dropped, it does nothing; see [`CancelCauseFunc::on_drop`].
+/// Dropping a `CancelCauseFunc` does nothing; see [`CancelCauseFunc::on_drop`].
 ///
 /// # Examples
 ///
@@ -52,7 +52,7 @@ pub struct CancelCauseFunc {
     context: Context,
 }
 
-/// Cancels a context when it is dropped: see [`CancelFunc::on_drop`].
+/// A guard that cancels a context when the guard is dropped: see [`CancelFunc::on_drop`].
 #[must_use = "it cancels as soon as it is dropped"]
 pub struct CancelOnDrop {
     context: Context,
@@ -63,20 +63,21 @@ impl CancelFunc {
         Self { context: context.clone() }
     }
 
-    /// Cancels the context, and all that are derived from it, unless it is done. When this returns, they all are.
+    /// Cancels the context and all contexts derived from it, unless the context is done. When this returns, all of
+    /// them are done.
     ///
-    /// This call wakes its waiters, and does not wait for them to stop. A goroutine that has run for long gives way
-    /// here, after it has woken all of them.
+    /// This call wakes the waiters of these contexts, and does not wait for them to stop. A goroutine that has run for
+    /// long yields here, after all waiters have been woken.
     ///
     /// # Panics
     ///
-    /// If a waker does; after all wakers have been called.
+    /// If a waker panics; the panic goes on after all wakers have been called.
     pub fn cancel(&self) {
         self.context.cancel(None);
         sudog_runtime::safepoint();
     }
 
-    /// A guard that cancels when it is dropped: Go's `defer cancel()`.
+    /// Returns a guard that cancels the context when the guard is dropped: Go's `defer cancel()`.
     pub fn on_drop(self) -> CancelOnDrop {
         CancelOnDrop { context: self.context }
     }
@@ -87,33 +88,34 @@ impl CancelCauseFunc {
         Self { context: context.clone() }
     }
 
-    /// [`CancelFunc::cancel`], with what [`Context::cause`] is to return. If the context is done it stays as it is: the
-    /// first cause counts.
+    /// Cancels the context as [`CancelFunc::cancel`] does, with the cause that [`Context::cause`] is to return. A
+    /// context that is done keeps its cause: the first cause counts.
     ///
     /// # Panics
     ///
-    /// As [`CancelFunc::cancel`].
+    /// The same as [`CancelFunc::cancel`].
     pub fn cancel(&self, cause: impl Into<Box<dyn error::Error + Send + Sync>>) {
         self.cancel_with(Some(Arc::from(cause.into())));
         sudog_runtime::safepoint();
     }
 
-    /// [`CancelFunc::cancel`], without a cause: it is [`Error::Canceled`] then. Go's `cancel(nil)`.
+    /// Cancels the context as [`CancelFunc::cancel`] does, without a cause: the cause is then [`Error::Canceled`].
+    /// Go's `cancel(nil)`.
     ///
     /// # Panics
     ///
-    /// As [`CancelFunc::cancel`].
+    /// The same as [`CancelFunc::cancel`].
     pub fn cancel_without_cause(&self) {
         self.cancel_with(None);
         sudog_runtime::safepoint();
     }
 
-    /// No safepoint: the caller has more to do.
+    /// Cancels the context without a safepoint, because the caller has more to do.
     pub(crate) fn cancel_with(&self, cause: Option<Cause>) {
         self.context.cancel(cause);
     }
 
-    /// A guard that cancels when it is dropped, without a cause.
+    /// Returns a guard that cancels the context, without a cause, when the guard is dropped.
     pub fn on_drop(self) -> CancelOnDrop {
         CancelOnDrop { context: self.context }
     }

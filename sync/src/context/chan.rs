@@ -1,4 +1,5 @@
-//! Channels with a context: Go's `select { case v := <-ch: ...; case <-ctx.Done(): return ctx.Err() }` as one call.
+//! Channel operations with a context: Go's `select { case v := <-ch: ...; case <-ctx.Done(): return ctx.Err() }` as a
+//! single call.
 
 use std::fmt;
 
@@ -6,7 +7,7 @@ use sudog_runtime::chan::{RecvPort, SendPort, select};
 
 use super::{Context, Error};
 
-/// Receives for as long as a context is not done. Of every handle that receives.
+/// Receives that end with a context. Implemented by every handle that receives.
 ///
 /// # Examples
 ///
@@ -29,11 +30,11 @@ use super::{Context, Error};
 /// assert_eq!((error.value, error.error), (3, Error::Canceled));
 /// ```
 pub trait RecvCtx: RecvPort {
-    /// What `recv` returns, for as long as `ctx` is not done.
+    /// Receives as `recv` does, for as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// The context's. Nothing has been received.
+    /// Returns the context's error if the context is done. Then no value has been received.
     fn recv_ctx(&self, ctx: &Context) -> Result<Self::Received, Error> {
         ctx.limited(|limit| {
             select! {
@@ -46,17 +47,17 @@ pub trait RecvCtx: RecvPort {
 
 impl<P: RecvPort + ?Sized> RecvCtx for P {}
 
-/// Sends for as long as a context is not done. Of every handle that sends; see [`RecvCtx`] for an example.
+/// Sends that end with a context. Implemented by every handle that sends; see [`RecvCtx`] for an example.
 pub trait SendCtx: SendPort {
-    /// What `send` returns, for as long as `ctx` is not done.
+    /// Sends as `send` does, for as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// The context's, with the value.
+    /// Returns the context's error, with the value, if the context is done.
     ///
     /// # Panics
     ///
-    /// As `send`.
+    /// If `send` would panic.
     #[track_caller]
     fn send_ctx(&self, value: Self::Item, ctx: &Context) -> Result<Self::Sent, NotSent<Self::Item>> {
         let mut value = Some(value);
@@ -72,10 +73,10 @@ pub trait SendCtx: SendPort {
 
 impl<P: SendPort + ?Sized> SendCtx for P {}
 
-/// The context was done before a value was sent. With the value.
+/// The error of a send whose context was done before the value was sent. Contains the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NotSent<T> {
-    /// What was not sent.
+    /// The value that was not sent.
     pub value: T,
     /// The context's error.
     pub error: Error,

@@ -1,11 +1,11 @@
-//! A context in words.
+//! The text that represents a context.
 
 use std::fmt;
 
 use super::{Context, Kind, Repr};
 use crate::now;
 
-/// As in Go: `context.Background.WithCancel`.
+/// Formats the context as Go does: `context.Background.WithCancel`.
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line: Vec<_> = self.line().collect();

@@ -1,4 +1,5 @@
-//! The end of a context: what decides it, and how its followers learn of it.
+//! The end of a context: the state that decides the end, and the way in which the followers of the context learn of
+//! the end.
 //!
 //! ```text
 //!   Context ──▶ Handle ────▶ Done ◀──── Alarm, until its deadline
@@ -7,34 +8,35 @@
 //!   Context ──▶ Handle ────▶ Done ──followers──▶ children, tasks, functions
 //! ```
 //!
-//! (What a `Done` keeps for its handles is in handle.rs.)
+//! The data that a `Done` keeps for its handles is in `handle.rs`.
 //!
 //! | step | the first to cancel |
 //! |---|---|
 //! | 1. close | under the lock: the outcome is set, later waits end, and the followers are taken. No new followers are accepted |
-//! | 2. close the rest | likewise all descendants, one after the other, with one lock at a time and no user code |
-//! | 3. settle | says that 2 is over. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
-//! | 4. end | the waits of threads and goroutines that are under way, of all of them |
-//! | 5. tell | tasks are woken, functions started; then alarms are called off |
-//! | 6. leave | the parent's followers |
+//! | 2. close the rest | close all descendants in the same way, one after the other, holding one lock at a time and running no user code |
+//! | 3. settle | mark step 2 as finished. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
+//! | 4. end | end the waits of threads and goroutines that are under way, for this context and all descendants |
+//! | 5. tell | wake tasks and start functions; then call alarms off |
+//! | 6. leave | leave the parent's followers |
 //!
-//! A follower that steps 4 or 5 wake finds the outcome, set in step 1. A caller that finds the outcome also finds that waits
-//! end: what it releases then goes to no wait that asks afterwards (`x::Weighted`). As the outcome comes first, a caller that
-//! finds it before that passes through the lock ([`Done::outcome`]). Step 2 may meet a descendant that another cancel
-//! has closed and not settled. It is below, so a cancel waits downward only, and never for itself.
+//! A follower that step 4 or 5 wakes finds the outcome, which step 1 has set. A caller that finds the outcome also
+//! finds that waits end: permits that the caller releases then go to no wait that looks at the context afterwards
+//! (`x::Weighted`). The outcome is set before later waits end, so a caller that finds the outcome in between passes
+//! through the lock ([`Done::outcome`]). Step 2 may meet a descendant that another cancel has closed and not yet
+//! settled. Such a `Done` is a descendant, so a cancel waits downward only, and never for itself.
 //!
-//! A `Done` stands in its parent's list, and has its alarm, while it is open and its end can be noticed: it has
-//! handles (`in_use`), or followers, or there are handles of its channel. So a function given to `after_func` runs even if
-//! no handle of the context is left; and a context that is dropped leaves nothing behind.
+//! A `Done` stays in its parent's list, and keeps its alarm, while it is open and its end can be noticed: the `Done`
+//! has handles (`in_use`), or followers, or its channel has handles. So a function given to `after_func` runs even if
+//! no handle of the context is left, and a context that is dropped leaves nothing behind.
 //!
-//! | the last of these goes | which tells the `Done` |
+//! | the last of these is dropped | the `Done` is told by |
 //! |---|---|
-//! | its handles | `release` |
-//! | its followers | `unfollow` |
-//! | the handles of its channel, of which the context's handles have one together | the drop of what the channel keeps (`Leaves`) |
+//! | the context's handles | `release` |
+//! | the followers | `unfollow` |
+//! | the channel's handles, of which the context's handles share a single handle | the drop of the item that the channel keeps (`Leaves`) |
 //!
-//! Wakers, functions, causes and their destructors are user code: none of it runs under a lock, nor before step 5.
-//! Their panics are kept until all followers have been told.
+//! Wakers, functions, causes and their destructors are user code: no user code runs under a lock, nor before step 5.
+//! Panics of user code are kept until all followers have been told.
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, Weak};
@@ -53,7 +55,7 @@ use super::followers::{Follower, Followers, Place};
 use super::handle::Derived;
 use super::{Cause, Error};
 
-/// How a context has ended. No cause: the error is the cause.
+/// The way in which a context has ended. Without a `cause`, the error is the cause.
 #[derive(Clone)]
 pub(super) struct Outcome {
     pub(super) error: Error,
@@ -62,7 +64,7 @@ pub(super) struct Outcome {
 
 /// See the top of this file.
 pub(super) struct Done {
-    /// What the handles look at, and keep.
+    /// The data that the handles read, and keep alive.
     pub(super) derived: Derived,
     outcome: OnceLock<Outcome>,
     settled: AtomicBool,
@@ -70,28 +72,29 @@ pub(super) struct Done {
     waits: Cancel,
     state: Mutex<State>,
     parent: Weak<Done>,
-    /// The cause, if the alarm goes off.
+    /// The cause of the end if the alarm goes off.
     overdue: Option<Cause>,
 }
 
 struct State {
     followers: Followers,
-    /// There are handles.
+    /// Handles of the context exist.
     in_use: bool,
-    /// The place among the parent's followers.
+    /// The place of this `Done` among its parent's followers.
     link: Option<Place>,
     alarm: Option<Alarm>,
-    /// The channel to be closed at the end, if it has been asked for. Set under the lock, and taken by the end.
+    /// The channel to be closed at the end, if a caller has asked for a channel. Set under the lock, and taken by the
+    /// end.
     channel: Option<WeakChan<Infallible>>,
 }
 
-/// The channel that is closed at the end, as the handles of the context keep it.
+/// The channel that is closed at the end, in the form in which the handles of the context keep the channel.
 pub(super) struct Channel {
     shown: RecvOnly<Infallible>,
     weak: WeakChan<Infallible>,
 }
 
-/// Kept by the channel: dropped when the last handle of the channel is.
+/// The item that the channel keeps: dropped when the last handle of the channel is dropped.
 struct Leaves(Weak<Done>);
 
 impl Drop for Leaves {
@@ -103,10 +106,10 @@ impl Drop for Leaves {
 }
 
 impl Done {
-    /// One that is in use, and ends when its parent does.
+    /// Creates a `Done` that is in use, and ends when its parent does.
     pub(super) fn new(parent: Option<&Arc<Self>>, derived: Derived, overdue: Option<Cause>) -> Arc<Self> {
         let Some(parent) = parent else { return Self::allocate(|| Self::open(Weak::new(), derived, overdue)) };
-        // No follower of a parent that has ended: it has ended itself from the start.
+        // If the parent has ended, the new `Done` does not become its follower: the new `Done` is created ended.
         if let Some(outcome) = parent.outcome().cloned() {
             let mut ended = Self::open(Weak::new(), derived, overdue);
             ended.outcome = OnceLock::from(outcome);
@@ -116,21 +119,22 @@ impl Done {
         }
         let done = Self::allocate(|| Self::open(Arc::downgrade(parent), derived, overdue));
         match parent.follow(Follower::Child(done.clone())) {
-            // The parent may have closed it by now; the place is out of date then, and no harm.
+            // The parent may have closed `done` by now. Then the place is outdated, which does no harm.
             Ok(place) => done.lock().link = Some(place),
             Err((outcome, _)) => done.cancel(outcome.clone()),
         }
         done
     }
 
-    /// `Arc::new(make())` without a copy of these 300 bytes, which takes a quarter of the time that a context does.
+    /// Does the same as `Arc::new(make())` without a copy of these 300 bytes. The copy would take a quarter of the time
+    /// in which a context is made.
     #[inline(always)]
     fn allocate(make: impl FnOnce() -> Self) -> Arc<Self> {
         let uninit = Arc::<Self>::new_uninit();
-        // SAFETY: the memory has the size and the alignment; it is this reference's alone, and is not read before. If
-        // `make` panics, it is freed as what it is, uninitialised.
+        // SAFETY: the memory has the size and the alignment of `Self`. `uninit` is the only reference to the memory,
+        // and the memory is not read before the write. If `make` panics, the memory is freed as uninitialised memory.
         unsafe { Arc::as_ptr(&uninit).cast_mut().cast::<Self>().write(make()) };
-        // SAFETY: it has been written.
+        // SAFETY: the line above has initialised the memory.
         unsafe { uninit.assume_init() }
     }
 
@@ -157,7 +161,7 @@ impl Done {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it has ended. Waits end then, too.
+    /// Returns the outcome, if the context has ended. Once an outcome is returned, waits end, too.
     #[inline]
     pub(super) fn outcome(&self) -> Option<&Outcome> {
         let outcome = self.outcome.get()?;
@@ -167,27 +171,27 @@ impl Done {
         Some(outcome)
     }
 
-    /// The outcome has been set, under the lock, by a thread that has not unlocked yet. (A caller that has the lock finds
-    /// all of step 1 done.)
+    /// Waits until the thread that has set the outcome under the lock unlocks. A caller that has the lock itself finds
+    /// all of step 1 done.
     #[cold]
     fn await_closed(&self) {
         drop(self.lock());
     }
 
-    /// What ends the waits that name it: after the outcome is there.
+    /// Returns the `Cancel` that ends the waits that name it. Waits end only after the outcome is set.
     #[inline]
     pub(super) fn waits(&self) -> &Cancel {
         &self.waits
     }
 
-    /// A channel that is closed at the end; when the outcome is there, it is closed.
+    /// Returns a channel that is closed at the end. If the outcome is set, the returned channel is closed.
     ///
     /// # Safety
     ///
-    /// The caller has, or borrows from, a handle of the context for as long as it uses the result.
+    /// For as long as the caller uses the result, the caller has a handle of the context, or borrows from a handle.
     #[inline]
     pub(super) unsafe fn channel(this: &Arc<Self>) -> &RecvOnly<Infallible> {
-        // SAFETY: by the contract, which is the same.
+        // SAFETY: the contract of `Derived::channel` is the contract of this function.
         let place = unsafe { this.derived.channel() };
         match place.get() {
             Some(channel) if this.outcome().is_none() || channel.shown.is_closed() => &channel.shown,
@@ -202,7 +206,8 @@ impl Done {
             let all = Chan::keeping(0, Box::new(Leaves(Arc::downgrade(self))));
             Channel { shown: all.recv_only(), weak: all.downgrade() }
         });
-        // Under the lock: the end takes the channel that it is to close under the lock, too.
+        // Look at the outcome under the lock, because the end also takes the channel that is to be closed under the
+        // lock.
         let ended = self.outcome().is_some();
         if !ended {
             state.channel.get_or_insert_with(|| channel.weak.clone());
@@ -216,7 +221,7 @@ impl Done {
 
     // ---- followers ------------------------------------------------------------------------------------------------
 
-    /// Lists a follower; gives it back if there is nothing left to follow.
+    /// Adds a follower to the list. Gives the follower back, with the outcome, if the context has ended.
     pub(super) fn follow(&self, follower: Follower) -> Result<Place, (&Outcome, Follower)> {
         let mut state = self.lock();
         match self.outcome() {
@@ -225,8 +230,8 @@ impl Done {
         }
     }
 
-    /// Takes a follower off the list. None if it has been taken off, by this or by the end. Should this end be noticed by
-    /// none now, it leaves its parent; and so on upwards.
+    /// Removes a follower from the list. Returns `None` if this or the end has removed the follower before. If after
+    /// that the end of this `Done` can no longer be noticed, leaves the parent, and so on upwards.
     pub(super) fn unfollow(&self, place: Place) -> Option<Follower> {
         let mut state = self.lock();
         let follower = state.followers.remove(place);
@@ -234,7 +239,8 @@ impl Done {
         follower
     }
 
-    /// Lets `waker` be woken at the end, instead of the one that it has listed before; or returns the outcome.
+    /// Registers `waker` to be woken at the end, in place of the waker registered at `place` before. Returns the
+    /// outcome if there is an outcome.
     pub(super) fn wake_at_end(&self, place: &mut Option<Place>, waker: &Waker) -> Option<&Outcome> {
         let mut new = None;
         loop {
@@ -271,7 +277,7 @@ impl Done {
 
     // ---- the deadline ---------------------------------------------------------------------------------------------
 
-    /// Lets it end at `when`.
+    /// Sets the alarm, which ends the context at `when`.
     pub(super) fn set_alarm(self: &Arc<Self>, when: Instant) {
         let alarm = goroutine::alarm(when, Waker::from(self.clone()));
         let mut state = self.lock();
@@ -285,17 +291,17 @@ impl Done {
         }
     }
 
-    /// The deadline has come.
+    /// Ends the context because its deadline has come.
     pub(super) fn expire(&self) {
         self.cancel(Outcome { error: Error::DeadlineExceeded, cause: self.overdue.clone() });
     }
 
     // ---- the end --------------------------------------------------------------------------------------------------
 
-    /// Ends it, and all that follow, unless it has ended. See the top of this file.
+    /// Ends the context and all its descendants, unless the context has ended. See the top of this file.
     pub(super) fn cancel(&self, outcome: Outcome) {
         let Some(mut closed) = self.close(&outcome) else { return self.await_settled() };
-        // All that is met is kept until the end: to drop it may be to drop what is the user's.
+        // Keep every `Done` that is met until the end: dropping a `Done` may drop user data.
         let mut descendants: Vec<(Arc<Self>, Closed)> = Vec::new();
         let mut met = Vec::new();
         let mut parent = 0; // 0 is `self`; n is descendant n - 1
@@ -314,13 +320,14 @@ impl Done {
             parent += 1;
         }
         met.iter().for_each(|done| done.await_settled());
-        // Release: a thread that awaits this sees the descendants closed.
+        // Release: a thread that waits for `settled` sees that the descendants are closed.
         for (done, _) in &descendants {
             done.settled.store(true, Ordering::Release);
         }
         self.settled.store(true, Ordering::Release);
 
-        // No user code before all of them know: it might wait for one of them. And no switch before all have been told.
+        // Run no user code before all contexts are settled: user code might wait for any of them. Do not switch
+        // goroutines before all followers have been told.
         self.waits.cancel_and_go_on();
         descendants.iter().for_each(|(done, _)| done.waits.cancel_and_go_on());
 
@@ -336,14 +343,14 @@ impl Done {
                 drop(parent.unfollow(link));
             }
         });
-        // One by one: each may be the last reference to a cause, which is the user's.
+        // Drop the references individually: each may be the last reference to a cause, whose destructor is user code.
         descendants.into_iter().for_each(|(done, _)| panics.catch(|| drop(done)));
         met.into_iter().for_each(|done| panics.catch(|| drop(done)));
         panics.catch(|| drop(outcome));
         panics.resume();
     }
 
-    /// Step 1. None if it has been closed before.
+    /// Does step 1. Returns `None` if this `Done` has been closed before.
     fn close(&self, outcome: &Outcome) -> Option<Closed> {
         let mut state = self.lock();
         if self.outcome().is_some() {
@@ -356,15 +363,15 @@ impl Done {
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })
     }
 
-    /// Waits until the thread that has closed it has closed its descendants. That thread neither switches nor runs user
-    /// code before that.
+    /// Waits until the thread that has closed this `Done` has closed the descendants. That thread neither switches
+    /// goroutines nor runs user code before that.
     fn await_settled(&self) {
         while !self.settled.load(Ordering::Acquire) {
             thread::yield_now();
         }
     }
 
-    /// Step 5, but for the alarm.
+    /// Does step 5, except for the alarm.
     fn tell(closed: &mut Closed, panics: &mut Panics) {
         if let Some(channel) = closed.channel.take() {
             panics.catch(|| channel.close_and_go_on());
@@ -378,9 +385,9 @@ impl Done {
         }
     }
 
-    /// The last handle goes.
+    /// Tells the `Done` that its last handle has been dropped.
     pub(super) fn release(&self) {
-        // At its end it has left all that it was in.
+        // A `Done` that has ended has already given up its place in the parent's list, and its alarm.
         if self.outcome().is_none() {
             let mut state = self.lock();
             state.in_use = false;
@@ -388,7 +395,7 @@ impl Done {
         }
     }
 
-    /// If its end can no longer be noticed, it leaves its parent; and so on upwards.
+    /// Leaves the parent if the end can no longer be noticed; then the same for the parent, and so on upwards.
     fn leave(&self, state: MutexGuard<'_, State>) {
         let mut next = self.take_link(state);
         let mut panics = Panics::default();
@@ -396,16 +403,18 @@ impl Done {
             let mut state = parent.lock();
             let child = state.followers.remove(link);
             next = parent.take_link(state);
-            // Each may be the last reference to a cause, which is the user's: not under the lock.
+            // Drop outside of the lock: each may hold the last reference to a cause, whose destructor is user code.
             panics.catch(|| drop(child));
             panics.catch(|| drop(parent));
         }
         panics.resume();
     }
 
-    /// If its end can no longer be noticed: the parent that it is to leave, and its place there. The alarm is called off.
+    /// Returns the parent to be left, and the place there, if the end can no longer be noticed. Calls the alarm off in
+    /// that case.
     fn take_link(&self, mut state: MutexGuard<'_, State>) -> Option<(Arc<Self>, Place)> {
-        // One that has gone stays so. One that goes after this look calls `leave`, which waits for the lock.
+        // A channel whose handles are gone stays so. A channel whose last handle is dropped after this look calls
+        // `leave`, which waits for the lock.
         let channel = state.channel.as_ref().is_some_and(|channel| !channel.is_gone());
         let noticed = state.in_use || state.followers.len() > 0 || channel;
         if noticed || self.outcome().is_some() {
@@ -420,15 +429,15 @@ impl Done {
     }
 }
 
-/// The alarm goes off.
+/// Ends the context when the alarm goes off.
 impl Wake for Done {
     fn wake(self: Arc<Self>) {
         self.expire();
     }
 }
 
-/// Descendants without handles, kept only for functions that will now never run. They may be deep, so not by
-/// recursion.
+/// Drops descendants that have no handles, and exist only for functions that will now never run. The descendants may
+/// be nested deeply, so the drop does not recurse.
 impl Drop for Done {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -453,7 +462,7 @@ impl Drop for Done {
     }
 }
 
-/// What was taken out of a `Done` when it was closed.
+/// The parts that were taken out of a `Done` when it was closed.
 #[derive(Default)]
 struct Closed {
     followers: Followers,

@@ -1,30 +1,30 @@
-//! Why a context is done.
+//! The reasons for which a context is done.
 
 use std::error;
 use std::fmt;
 use std::sync::Arc;
 use sudog_runtime::shim::system::OnceLock;
 
-/// Why a context was cancelled, in more detail than an [`Error`].
+/// The reason for which a context was cancelled, in more detail than an [`Error`].
 pub type Cause = Arc<dyn error::Error + Send + Sync>;
 
-/// Why a context is done. Go's `context.Canceled` and `context.DeadlineExceeded`.
+/// The reason for which a context is done. Go's `context.Canceled` and `context.DeadlineExceeded`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Error {
-    /// It was cancelled.
+    /// The context was cancelled.
     Canceled,
-    /// Its deadline has passed.
+    /// The context's deadline has passed.
     DeadlineExceeded,
 }
 
 impl Error {
-    /// Whether time is what ran out. Go's `Timeout` method of `context.DeadlineExceeded`.
+    /// Returns whether the reason is a deadline. Go's `Timeout` method of `context.DeadlineExceeded`.
     #[must_use]
     pub fn timeout(self) -> bool {
         self == Self::DeadlineExceeded
     }
 
-    /// The error as a cause: always the same one.
+    /// Returns the error as a cause: the same `Arc` each time.
     pub(super) fn as_cause(self) -> Cause {
         static CAUSES: [OnceLock<Cause>; 2] = [const { OnceLock::new() }; 2];
         CAUSES[self as usize].get_or_init(|| Arc::new(self)).clone()

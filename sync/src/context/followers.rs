@@ -1,13 +1,13 @@
-//! The followers of a context: a slab, so that each can be taken out by its index.
+//! The followers of a context, in a slab, so that each follower can be removed by its index.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use super::done::Done;
 
-/// A follower: told when a context is done.
+/// A follower of a context: told when that context is done.
 pub(super) enum Follower {
-    /// A context that is derived from it.
+    /// A context that is derived from the followed context.
     Child(Arc<Done>),
     /// A task that waits.
     Task(Waker),
@@ -15,7 +15,7 @@ pub(super) enum Follower {
     Call(Box<dyn FnOnce() + Send>),
 }
 
-/// Where a follower is. Indices are reused, ids are not: an outdated place finds no follower.
+/// The place of a follower in the slab. Indices are reused, ids are not: an outdated place finds no follower.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     at: usize,
@@ -25,7 +25,7 @@ pub(super) struct Place {
 #[derive(Default)]
 pub(super) struct Followers {
     slots: Vec<Slot>,
-    /// The first of the free slots, which are linked.
+    /// The index of the first free slot. Free slots form a linked list.
     free: Option<usize>,
     len: usize,
     next_id: u64,
@@ -70,7 +70,7 @@ impl Followers {
         self.free = Some(place.at);
         self.len -= 1;
         if self.len == 0 && self.slots.len() > 32 {
-            // There were many followers once; a context that lives for long does not keep the room for them.
+            // A context that once had many followers, and lives long, must not keep the memory for them.
             (self.slots, self.free) = (Vec::new(), None);
         }
         match taken {
@@ -79,7 +79,7 @@ impl Followers {
         }
     }
 
-    /// The waker of a task.
+    /// Returns the waker at `place`, if the follower there is a task.
     pub(super) fn waker(&mut self, place: Place) -> Option<&mut Waker> {
         match self.slots.get_mut(place.at)? {
             Slot::Taken { id, follower: Follower::Task(waker) } if *id == place.id => Some(waker),
@@ -87,7 +87,7 @@ impl Followers {
         }
     }
 
-    /// From slot `from` on, the first child and the slot after it.
+    /// Returns the first child in slot `from` or later, and the index of the slot after that child.
     pub(super) fn next_child(&self, from: usize) -> Option<(&Arc<Done>, usize)> {
         self.slots.iter().enumerate().skip(from).find_map(|(at, slot)| match slot {
             Slot::Taken { follower: Follower::Child(child), .. } => Some((child, at + 1)),

@@ -8,9 +8,10 @@
 //!                           the parent's Handle
 //! ```
 //!
-//! The end may be needed when no handle is left, and must not keep the parent then: its parent's followers refer to it.
-//! So handles are counted apart. All of them together have one reference to the [`Done`], and keep its parent; the last
-//! to go takes the parent out, and gives the reference up.
+//! The end may be needed when no handle is left, because the parent's followers refer to the end. Without handles, the
+//! end must not keep the parent alive. So handles are counted separately. All handles together have a single reference
+//! to the [`Done`], and keep the parent alive. The last handle takes the parent out of the `Done`, and gives the
+//! reference up.
 
 use std::cell::UnsafeCell;
 use std::mem::{self, ManuallyDrop};
@@ -27,42 +28,46 @@ use super::{Cause, Context, background};
 /// See the top of this file.
 pub(super) struct Handle(ManuallyDrop<Arc<Done>>);
 
-/// What a context with an end of its own adds to its parent, beside that end.
+/// The data that a context with an end of its own adds to its parent, besides that end.
 pub(super) struct Derived {
     handles: HandleCount,
-    /// Belongs to the handles: read by way of one, written by the last.
+    /// The parent. Read through a handle; written only by the last handle.
     parent: UnsafeCell<Context>,
-    /// The channel that is closed at the end, if it has been asked for. Belongs to the handles, as `parent` does.
+    /// The channel that is closed at the end, if a caller has asked for the channel. Belongs to the handles, as
+    /// `parent` does.
     channel: UnsafeCell<OnceLock<Channel>>,
     deadline: Option<Instant>,
-    /// The deadline is its own, not its parent's.
+    /// True if the deadline is the context's own, not inherited from the parent.
     is_deadline_own: bool,
 }
 
-// SAFETY: `parent`, a `Context`, and `channel` are `Send` and `Sync`. They are read by way of a handle and written by way of
-// the last, when none is left that could read; `HandleCount` orders the reads before.
+// SAFETY: `parent`, a `Context`, and `channel` are `Send` and `Sync`. They are read through a handle, and written
+// through the last handle, when no other handle is left that could read. `HandleCount` orders the reads before the
+// writes.
 unsafe impl Sync for Derived {}
 
 impl Derived {
-    /// The channel, or room for it.
+    /// Returns the channel, or the empty cell for a channel.
     ///
     /// # Safety
     ///
-    /// The caller has, or borrows from, a handle of the context for as long as it uses the result.
+    /// For as long as the caller uses the result, the caller has a handle of the context, or borrows from a handle.
     #[inline]
     pub(super) unsafe fn channel(&self) -> &OnceLock<Channel> {
-        // SAFETY: the last handle alone writes, and by the contract a handle is left.
+        // SAFETY: only the last handle writes `channel`, as it is dropped. By the contract of this function, a handle
+        // exists for as long as the result is used.
         unsafe { &*self.channel.get() }
     }
 }
 
 impl Handle {
-    /// Of a context that has its parent's deadline.
+    /// Creates the first handle of a context that has its parent's deadline.
     pub(super) fn new(parent: &Context) -> Self {
         Self::derive(parent, parent.deadline(), false, None)
     }
 
-    /// Of a context with a deadline of its own, and the cause of its end then.
+    /// Creates the first handle of a context with a deadline of its own; `overdue` is the cause of the end at that
+    /// deadline.
     pub(super) fn with_deadline(parent: &Context, deadline: Instant, overdue: Option<Cause>) -> Self {
         Self::derive(parent, Some(deadline), true, overdue)
     }
@@ -74,7 +79,7 @@ impl Handle {
         Self(ManuallyDrop::new(Done::new(parent.governor(), derived, overdue)))
     }
 
-    /// What ends the context.
+    /// Returns the end of the context.
     #[inline]
     pub(super) fn done(&self) -> &Arc<Done> {
         &self.0
@@ -82,11 +87,12 @@ impl Handle {
 
     #[inline]
     pub(super) fn parent(&self) -> &Context {
-        // SAFETY: this handle is counted as long as the reference lives, so that none goes as the last and writes.
+        // SAFETY: this handle is counted for as long as the returned reference lives. So no handle is dropped as the
+        // last handle meanwhile, and only the last handle writes `parent`.
         unsafe { &*self.0.derived.parent.get() }
     }
 
-    /// The context's, be it its own or inherited.
+    /// Returns the context's deadline, own or inherited.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.derived.deadline
@@ -99,32 +105,37 @@ impl Handle {
     /// Drops the handle, and returns the parent if this was the last handle.
     pub(super) fn drop_and_take_parent(self) -> Option<Context> {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: once, as `self` is gone.
+        // SAFETY: `remove` is called once, because this function consumes `self`, and `ManuallyDrop` prevents the
+        // drop.
         unsafe { this.remove() }
     }
 
     /// # Safety
     ///
-    /// Once, and the handle is not used any more.
+    /// Called once for each handle. The handle is not used afterwards.
     #[inline]
     unsafe fn remove(&mut self) -> Option<Context> {
         if !self.0.derived.handles.remove() {
             return None;
         }
-        // SAFETY: the last handle writes, and alone: see `Derived`.
+        // SAFETY: this is the last handle, so no other handle reads or writes `parent`: see `Derived`.
         let parent = mem::replace(unsafe { &mut *self.0.derived.parent.get() }, background());
-        // SAFETY: as for the parent. Clones of the channel may be left: they do not need what the handles keep.
+        // SAFETY: this is the last handle, so no other handle reads or writes `channel`. Clones of the channel may be
+        // left: they do not need the data that the handles keep.
         let channel = unsafe { &mut *self.0.derived.channel.get() }.take();
-        // SAFETY: the reference that the handles have together is given up by the last, and by that once.
+        // SAFETY: all handles together have a single reference to the `Done`. Only the last handle takes that
+        // reference, once.
         let done = unsafe { ManuallyDrop::take(&mut self.0) };
-        // A parent and an alarm would refer to it too: one that is referred to from here alone has nothing to leave.
-        // It stays so: no handle of the context is left to give others out. (A child may look at it for a moment.)
+        // A parent's list and an alarm would refer to `done`, too. So if `done` is referred to from here alone, there
+        // is nothing to leave. The count stays so: no handle of the context is left that could give out references. (A
+        // child may look at `done` for a moment.)
         if Arc::strong_count(&done) > 1 {
             done.release();
         }
-        // Functions that will never run are dropped here. If that panics, unwinding drops the channel and the parent.
+        // Functions that will never run are dropped here. If a drop panics, unwinding drops the channel and the
+        // parent.
         drop(done);
-        // If no clone is left, this takes the context out of its parent.
+        // If no clone of the channel is left, this drop takes the context out of its parent.
         drop(channel);
         Some(parent)
     }
@@ -134,7 +145,7 @@ impl Clone for Handle {
     #[inline]
     fn clone(&self) -> Self {
         self.0.derived.handles.add();
-        // SAFETY: a second copy of a reference that only the last handle drops, and this one is counted.
+        // SAFETY: the copied reference is dropped by the last handle only, and `add` has counted the new handle.
         Self(unsafe { ptr::read(&self.0) })
     }
 }
@@ -142,7 +153,7 @@ impl Clone for Handle {
 impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: once, as it is being dropped.
+        // SAFETY: `remove` is called once, because the handle is being dropped.
         if let Some(parent) = unsafe { self.remove() } {
             parent.drop_line();
         }

@@ -1,28 +1,28 @@
-//! The number of a context's handles. The last to go takes what the handles alone keep: see `handle.rs`.
+//! The number of a context's handles. The last handle takes the data that only the handles keep: see `handle.rs`.
 //!
 //! | step | ordering |
 //! |---|---|
-//! | a handle is cloned: adds one | relaxed: the handle that is cloned is counted, so the count does not reach zero meanwhile |
-//! | a handle goes, and reads one | acquire. It is the last, and takes none off: see below |
-//! | a handle goes, and reads more: takes one off | release: what was done by way of it comes before what the last does. Acquire: it may be the last by now |
+//! | a handle is cloned: adds 1 | relaxed: the cloned handle is counted, so the count does not reach zero meanwhile |
+//! | a handle is dropped, and reads 1 | acquire. The handle is the last, and does not decrement: see below |
+//! | a handle is dropped, and reads more: decrements | release: every access through the handle comes before the accesses of the last handle. Acquire: the handle may be the last by now |
 //!
-//! A handle that reads one is the last. The value that it reads was there when it was counted itself, or later, so the
-//! one is itself: at that value there was no other handle to be cloned. A clone of the handle itself needs a reference to
-//! it; its drop has the only one.
+//! A handle that reads 1 is the last. The value that the handle reads was stored when the handle itself was counted,
+//! or later. So the count of 1 is the handle itself: at that value there was no other handle to be cloned. A clone of
+//! the handle itself needs a reference to the handle, and the drop has the only reference.
 
 use sudog_runtime::shim::{AtomicUsize, Ordering};
 
 pub(super) struct HandleCount(AtomicUsize);
 
 impl HandleCount {
-    /// There is one.
+    /// Returns the count of a single handle.
     pub(super) fn one() -> Self {
         Self(AtomicUsize::new(1))
     }
 
-    /// One more. The caller has one.
+    /// Adds a handle. The caller has a handle.
     ///
-    /// Aborts if there are more than fit: they have been forgotten, not dropped.
+    /// Aborts if the number overflows: then handles have been forgotten, not dropped.
     #[inline]
     pub(super) fn add(&self) {
         if self.0.fetch_add(1, Ordering::Relaxed) > isize::MAX as usize {
@@ -30,7 +30,8 @@ impl HandleCount {
         }
     }
 
-    /// The caller's handle goes. True: it was the last, and what only handles touch is the caller's.
+    /// Removes the caller's handle. Returns true if the handle was the last: then the data that only handles access
+    /// belongs to the caller.
     #[inline]
     pub(super) fn remove(&self) -> bool {
         self.0.load(Ordering::Acquire) == 1 || self.0.fetch_sub(1, Ordering::AcqRel) == 1
@@ -51,27 +52,28 @@ mod model {
 
     struct World {
         count: HandleCount,
-        /// What each handle looks at, and the last takes.
+        /// The data that each handle reads, and the last handle takes.
         kept: UnsafeCell<Option<u32>>,
     }
 
-    // SAFETY: loom's cell checks the accesses; that is the test.
+    // SAFETY: loom's cell checks the accesses to `kept`. That check is the test.
     unsafe impl Sync for World {}
 
     fn look_and_go(world: &World) -> bool {
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks this access to `kept`.
         world.kept.with(|kept| assert_eq!(unsafe { *kept }, Some(7)));
         let read = world.count.0.load(Ordering::Relaxed);
         let last = world.count.remove();
         if last {
             mark(if read == 1 { READS_ONE } else { TAKES_THE_LAST });
-            // SAFETY: as above.
+            // SAFETY: loom's cell checks this access to `kept`.
             world.kept.with_mut(|kept| assert_eq!(unsafe { (*kept).take() }, Some(7)));
         }
         last
     }
 
-    /// Three handles, one of them cloned while another goes: one of them is the last, after all have looked.
+    /// Three handles, of which a handle is cloned while another is dropped: exactly one handle is the last, after all
+    /// have read.
     #[test]
     fn the_last_takes_what_they_keep() {
         must_reach(&[READS_ONE, TAKES_THE_LAST], || {

@@ -1,4 +1,4 @@
-//! Keys of values, which know the values' type.
+//! Keys of a context's values. A key knows the type of its values.
 
 use std::any::Any;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::AtomicU8;
 
-/// A key for values of type `T` in a [`Context`](super::Context): a `static`, whose identity is its address. The name is
-/// for messages alone; two keys of one name are two keys.
+/// A key for values of type `T` in a [`Context`](super::Context): a `static`, whose identity is its address. The name
+/// is for messages only; two keys with the same name are different keys.
 ///
-/// In Go a key is any comparable value, and a package makes its own type for it; a `static` that is private to a module
-/// does the same.
+/// In Go a key is any comparable value, and a package defines its own type for the key. A `static` that is private to
+/// a module serves the same purpose.
 ///
 /// # Examples
 ///
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU8;
 /// assert_eq!(ctx.value(&USER).unwrap(), "gopher");
 /// ```
 ///
-/// A constant would not do, as it has no address of its own:
+/// A constant does not work, because a constant has no address of its own:
 ///
 /// ```compile_fail
 /// use sudog::context;
@@ -36,19 +36,20 @@ use std::sync::atomic::AtomicU8;
 /// ```
 pub struct Key<T> {
     name: &'static str,
-    /// Two statics that can be written to have two addresses; and no constant is promoted to a static with this in it.
+    /// Gives each key its own address: two writable statics have two addresses, and no constant with this field is
+    /// promoted to a static.
     _own_address: AtomicU8,
     _values: PhantomData<fn(T) -> T>,
 }
 
 impl<T> Key<T> {
-    /// A key, to be the value of a `static`.
+    /// Creates a key. The result is to be the value of a `static`.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, _own_address: AtomicU8::new(0), _values: PhantomData }
     }
 
-    /// What it is called in messages.
+    /// Returns the name that messages use for the key.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -85,7 +86,7 @@ impl Value {
     }
 }
 
-/// As Go has it: a text is shown, of what else there is the type.
+/// Formats the value as Go does: a text is shown; for any other value, its type.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.value.downcast_ref::<String>().map(String::as_str);

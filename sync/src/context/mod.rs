@@ -13,13 +13,14 @@
 //! | `select { case v := <-ch: ...; case <-ctx.Done(): ... }` | [`ch.recv_ctx(&ctx)`](RecvCtx::recv_ctx), [`ch.send_ctx(v, &ctx)`](SendCtx::send_ctx); for more cases `recv(ctx.done_chan())` or `default(ctx.limit())` in a [`select!`](sudog_runtime::select) |
 //! | `context.AfterFunc(ctx, f)` | [`after_func()`]`(&ctx, f)` |
 //!
-//! What of this project blocks has a form that takes a context, whose name ends in `_ctx`; [`Context::limited`] makes
-//! one of whatever takes a [`WaitLimit`](sudog_runtime::sema::WaitLimit), and [`block_on`] of whatever is a future: a lock
-//! with `lock_async`, a join handle.
+//! Each blocking operation of this project has a form that takes a context, whose name ends in `_ctx`. For an
+//! operation that takes a [`WaitLimit`](sudog_runtime::sema::WaitLimit), [`Context::limited`] makes such a form; for a
+//! future, [`block_on`] does: a lock with `lock_async`, a join handle.
 //!
-//! Different from Go: a context is this type, not an interface, so there are none of one's own; none is `nil`; keys
-//! know the type of their values; a handle of a context, or a function registered with it, keeps it alive, so a context
-//! whose cancel was forgotten ends when it is dropped, and not with its parent.
+//! Different from Go: a context is this type, not an interface, so users cannot implement contexts; no context is
+//! `nil`; a key knows the type of its values; a handle of a context, or a function registered with the context, keeps
+//! the context alive, so a context that is never cancelled ends when its last handle is dropped, not only when its
+//! parent ends.
 //!
 //! Source: Go's `context/context.go`, 1.27.
 //!
@@ -77,10 +78,10 @@ use done::Done;
 use handle::Handle;
 use key::Value;
 
-/// A deadline, a signal that work is no longer wanted, and values: for all that is done on behalf of one request. Go's
-/// `context.Context`.
+/// A deadline, a signal that work is no longer wanted, and values, for all work that is done on behalf of one request.
+/// Go's `context.Context`.
 ///
-/// It is a handle, cheap to clone. See the [module](self).
+/// A `Context` is a handle, and cheap to clone. See the [module](self).
 #[derive(Clone)]
 pub struct Context(Repr);
 
@@ -88,16 +89,16 @@ pub struct Context(Repr);
 enum Repr {
     Background,
     Todo,
-    /// Has an end of its own.
+    /// A context with an end of its own.
     Own(Handle),
-    /// Ends with an ancestor, or not at all.
+    /// A context that ends with an ancestor, or never.
     Node(Arc<Node>),
 }
 
-/// What a context without an end of its own adds to its parent.
+/// The part that a context without an end of its own adds to its parent.
 struct Node {
     parent: Context,
-    /// What ends it: the nearest ancestor with an end of its own, if it ends with that.
+    /// The end of the nearest ancestor that has an end of its own, if this context ends with that ancestor.
     done: Option<Arc<Done>>,
     deadline: Option<Instant>,
     kind: Kind,
@@ -108,11 +109,12 @@ enum Kind {
     WithoutCancel,
 }
 
-// Whatever panics, it stays whole.
+// A panic of user code leaves a context whole.
 impl UnwindSafe for Context {}
 impl RefUnwindSafe for Context {}
 
-/// The context that is never done, has no deadline and no values: the root of the others. Go's `context.Background`.
+/// Returns the context that is never done and has no deadline and no values: the root of all contexts. Go's
+/// `context.Background`.
 ///
 /// Allocates nothing.
 #[must_use]
@@ -120,13 +122,14 @@ pub const fn background() -> Context {
     Context(Repr::Background)
 }
 
-/// [`background`], where it is not yet clear which context there should be. Go's `context.TODO`.
+/// Returns a context like [`background`], for code in which the right context is not yet clear. Go's `context.TODO`.
 #[must_use]
 pub const fn todo() -> Context {
     Context(Repr::Todo)
 }
 
-/// A context that is done when it is cancelled, or when its parent is done. Go's `context.WithCancel`.
+/// Derives a context that is done when the context is cancelled, or when its parent is done. Go's
+/// `context.WithCancel`.
 ///
 /// # Examples
 ///
@@ -145,7 +148,8 @@ pub fn with_cancel(parent: &Context) -> (Context, CancelFunc) {
     (ctx, cancel)
 }
 
-/// [`with_cancel`] whose cancelling says why, for [`Context::cause`]. Go's `context.WithCancelCause`.
+/// Derives a context as [`with_cancel`] does, but its cancellation has a cause, for [`Context::cause`]. Go's
+/// `context.WithCancelCause`.
 ///
 /// # Examples
 ///
@@ -156,11 +160,11 @@ pub fn with_cancel_cause(parent: &Context) -> (Context, CancelCauseFunc) {
     (ctx, cancel)
 }
 
-/// [`with_cancel`] that is also done at `deadline`, with [`Error::DeadlineExceeded`]; at once, if that has passed. Go's
-/// `context.WithDeadline`.
+/// Derives a context as [`with_cancel`] does, which is also done at `deadline`, with [`Error::DeadlineExceeded`]; at
+/// once, if `deadline` has passed. Go's `context.WithDeadline`.
 ///
-/// If the parent's deadline is earlier, that deadline holds. Until the deadline, unless the context is done or dropped
-/// before, no deadlock is reported.
+/// If the parent's deadline is earlier, the parent's deadline holds. Until the deadline no deadlock is reported,
+/// unless the context is done or dropped earlier.
 ///
 /// # Examples
 ///
@@ -177,7 +181,7 @@ pub fn with_deadline(parent: &Context, deadline: Instant) -> (Context, CancelFun
     until(parent, deadline, None)
 }
 
-/// [`with_deadline`] that says why, for [`Context::cause`], when the deadline has passed. Go's
+/// Derives a context as [`with_deadline`] does, with a cause for [`Context::cause`] when the deadline has passed. Go's
 /// `context.WithDeadlineCause`.
 ///
 /// # Examples
@@ -197,7 +201,8 @@ pub fn with_deadline_cause(
     until(parent, deadline, Some(Arc::from(cause.into())))
 }
 
-/// [`with_deadline`], `timeout` from now. One past the end of time is none. Go's `context.WithTimeout`.
+/// Derives a context as [`with_deadline`] does, with a deadline `timeout` from now. If that time cannot be
+/// represented, the context has no deadline of its own. Go's `context.WithTimeout`.
 ///
 /// # Examples
 ///
@@ -214,7 +219,8 @@ pub fn with_timeout(parent: &Context, timeout: Duration) -> (Context, CancelFunc
     within(parent, timeout, None)
 }
 
-/// [`with_timeout`] that says why, for [`Context::cause`], when the time is over. Go's `context.WithTimeoutCause`.
+/// Derives a context as [`with_timeout`] does, with a cause for [`Context::cause`] when the time is over. Go's
+/// `context.WithTimeoutCause`.
 ///
 /// # Examples
 ///
@@ -235,10 +241,10 @@ pub fn with_timeout_cause(
     within(parent, timeout, Some(Arc::from(cause.into())))
 }
 
-/// A context that has a value for `key`, and is otherwise its parent. Go's `context.WithValue`.
+/// Derives a context that has a value for `key`, and otherwise behaves as its parent. Go's `context.WithValue`.
 ///
-/// For what belongs to a request and passes through code that does not know it; not for what a function could take as
-/// an argument.
+/// Use values for data that belongs to a request and passes through code that does not know the data, not for data
+/// that a function could take as an argument.
 ///
 /// # Examples
 ///
@@ -253,7 +259,8 @@ pub fn with_value<T: Send + Sync + 'static>(parent: &Context, key: &'static Key<
     })
 }
 
-/// A context that has its parent's values, but is never done and has no deadline. Go's `context.WithoutCancel`.
+/// Derives a context that has its parent's values, but is never done and has no deadline. Go's
+/// `context.WithoutCancel`.
 ///
 /// # Examples
 ///
@@ -274,7 +281,7 @@ fn until(parent: &Context, deadline: Instant, overdue: Option<Cause>) -> (Contex
     by(parent, deadline, overdue, || deadline <= now())
 }
 
-/// `timeout` from now. It is not looked at the clock a second time.
+/// Derives a context with a deadline `timeout` from now. Reads the clock only once.
 fn within(parent: &Context, timeout: Duration, overdue: Option<Cause>) -> (Context, CancelFunc) {
     match now().checked_add(timeout) {
         Some(deadline) => by(parent, deadline, overdue, || timeout.is_zero()),
@@ -317,12 +324,12 @@ impl Context {
         }
     }
 
-    /// This context, its parent, and so on.
+    /// Returns this context, its parent, and so on to the root.
     fn line(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |context| context.parent())
     }
 
-    /// What ends it.
+    /// Returns the end that this context has or shares; `None` if the context is never done.
     #[inline]
     fn governor(&self) -> Option<&Arc<Done>> {
         match &self.0 {
@@ -332,24 +339,24 @@ impl Context {
         }
     }
 
-    /// Why it is done; `None` as long as it is not. Go's `ctx.Err()`.
+    /// Returns the reason why the context is done; `None` as long as the context is not done. Go's `ctx.Err()`.
     ///
-    /// Once it is something it stays that.
+    /// A context that is done stays done, with the same error.
     #[inline]
     #[must_use]
     pub fn err(&self) -> Option<Error> {
         Some(self.governor()?.outcome()?.error)
     }
 
-    /// Why it is done, in the words of the caller that cancelled it or its ancestor; if there are none, the [`Error`].
-    /// `None` as long as it is not done. Go's `context.Cause`.
+    /// Returns the cause that the caller that cancelled the context or its ancestor gave; if there is no cause, the
+    /// [`Error`]. `None` as long as the context is not done. Go's `context.Cause`.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         let outcome = self.governor()?.outcome()?;
         Some(outcome.cause.clone().unwrap_or_else(|| outcome.error.as_cause()))
     }
 
-    /// When it will be done, if it has a deadline. Go's `ctx.Deadline()`.
+    /// Returns the deadline, if the context has a deadline. Go's `ctx.Deadline()`.
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
@@ -360,7 +367,8 @@ impl Context {
         }
     }
 
-    /// The value for a key: of this context, or of the nearest ancestor that has one. Go's `ctx.Value(key)`.
+    /// Returns the value that this context, or the nearest ancestor with a value for `key`, has for `key`. Go's
+    /// `ctx.Value(key)`.
     ///
     /// Takes time in proportion to the number of ancestors on the way.
     #[must_use]
@@ -374,7 +382,7 @@ impl Context {
         })
     }
 
-    /// The deadline has come: ends the ancestor whose deadline it is.
+    /// Ends the ancestor that the deadline belongs to. Called when the deadline has come.
     #[cold]
     fn expire(&self) {
         let owner = self.line().find_map(|context| match &context.0 {
@@ -386,7 +394,7 @@ impl Context {
         }
     }
 
-    /// Drops it and, one after the other and not by recursion, those of its ancestors that have no other handle.
+    /// Drops this context, and then its ancestors that have no other handle: iteratively, not by recursion.
     fn drop_line(self) {
         let mut next = self;
         loop {
@@ -399,7 +407,8 @@ impl Context {
                 Repr::Node(node) => {
                     let Some(mut node) = Arc::into_inner(node) else { return };
                     let parent = std::mem::replace(&mut node.parent, background());
-                    // The value may panic. Unwinding drops the parent if it is a variable, not if it is a result.
+                    // The destructor of the value may panic. Unwinding drops `parent` because it is a variable; it
+                    // would not drop a result.
                     drop(node);
                     parent
                 }

@@ -1,4 +1,4 @@
-//! What only the inside shows: the followers of each context, and that nothing is left behind. The rest is in
+//! Tests of the internals: the followers of each context, and that nothing is left behind. The other tests are in
 //! `tests/behaviour/go/context.rs`.
 
 use std::pin::pin;
@@ -17,7 +17,7 @@ fn followers(ctx: &Context) -> usize {
     ctx.governor().expect("one that can be done").followers()
 }
 
-/// Dies when neither a parent nor an alarm keeps the context.
+/// A value that is dropped when neither a parent nor an alarm keeps the context.
 fn watch(ctx: &Context) -> Weak<Done> {
     Arc::downgrade(ctx.governor().expect("one that can be done"))
 }
@@ -162,7 +162,7 @@ fn a_cancel_calls_off_the_alarm_of_all() {
     assert!(dones.iter().all(|done| done.upgrade().is_none()));
 }
 
-/// A registered function keeps what leads to it, and nothing more.
+/// A registered function keeps the contexts that lead to it, and nothing more.
 #[test]
 fn a_function_is_called_without_a_handle_of_the_context() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -185,13 +185,13 @@ fn a_function_is_called_without_a_handle_of_the_context() {
     eventually(|| CALLS.load(SeqCst) == 2 && dones.iter().all(|done| done.upgrade().is_none()));
 }
 
-/// Go's 63615, as seen from here: where the error is seen, a wait that has what it waits for knows that it is to give up. And
-/// where a wait has given up, the error is seen.
+/// Go's issue 63615, in both directions. A caller that sees the error knows that a wait whose permit is available
+/// gives up. And a caller whose wait has given up sees the error.
 #[test]
 fn where_the_error_is_seen_waits_end() {
     for _ in 0..20 {
         let (ctx, cancel) = with_cancel(&background());
-        // The cancel closes them between the two.
+        // The cancel closes the contexts between these two.
         let children: Vec<_> = (0..1000).map(|_| with_cancel(&ctx).0).collect();
         let canceller = thread::spawn(move || cancel.cancel());
         let waits = thread::spawn({
@@ -213,7 +213,7 @@ fn where_the_error_is_seen_waits_end() {
     }
 }
 
-/// A channel that only the context refers to is no reason to keep the end.
+/// A channel to which only the context refers is no reason to keep the end.
 #[test]
 fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     let (root, _cancel) = with_cancel(&background());
@@ -223,7 +223,7 @@ fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     drop(child);
     assert_eq!(followers(&root), 0);
     assert!(done.upgrade().is_none());
-    // One that is referred to elsewhere is, for as long as it is referred to.
+    // A channel that has another reference keeps the end for as long as that reference exists.
     let (child, _) = with_cancel(&root);
     let (channel, done) = (child.done_chan().clone(), watch(&child));
     drop(child);
@@ -241,13 +241,13 @@ fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     assert!(channel.is_closed());
 }
 
-/// What may refer to a context, in every order in which its parts can be dropped: nothing is left, and what is left of the
-/// parts meanwhile learns of the parent's end.
+/// Drops the parts that may refer to a context, in every possible order: nothing is left behind, and the remaining
+/// parts learn of the parent's end.
 #[test]
 fn nothing_is_left_in_whatever_order_the_parts_are_dropped() {
     type Part = Box<dyn std::any::Any>;
 
-    /// Stops the call before it drops the handle.
+    /// Stops the call before dropping the handle.
     struct Stops(AfterFunc);
     impl Drop for Stops {
         fn drop(&mut self) {
@@ -373,7 +373,7 @@ fn causes_that_panic_are_all_dropped() {
     assert_eq!(DROPS.load(SeqCst), 3);
 }
 
-/// Counts how often it is dropped.
+/// Counts how many times it is dropped.
 struct Counted<'a>(&'a AtomicU32);
 
 impl Drop for Counted<'_> {
@@ -420,7 +420,7 @@ fn a_value_that_panics_keeps_none_of_its_ancestors() {
     assert_eq!((DROPS.load(SeqCst), followers(&root)), (1, 0));
 }
 
-/// Handles are cloned and dropped by many threads: the parent is let go once, by the last.
+/// Many threads clone and drop handles: the last handle lets go of the parent, once.
 #[test]
 fn many_threads_share_the_handles() {
     static KEY: Key<Counted<'static>> = Key::new("counted");
@@ -458,7 +458,7 @@ fn a_function_that_is_stopped_keeps_nothing() {
     assert!(dones.iter().all(|done| done.upgrade().is_none()));
 }
 
-/// What ends by its own alarm, and was all that kept its ancestors, takes them along.
+/// A context that ends by its own alarm, and was the only user of its ancestors, releases them.
 #[test]
 fn a_function_that_is_called_keeps_nothing() {
     let (root, _cancel) = with_cancel(&background());
@@ -489,7 +489,7 @@ fn a_future_follows_from_its_first_poll_to_its_end() {
     assert_eq!(future.as_mut().poll(&mut cx), Poll::Ready(Error::Canceled));
 }
 
-/// Its place in the slab is taken by another when it looks again.
+/// Another follower has taken the place in the slab when the first handle stops its call again.
 #[test]
 fn a_place_that_is_taken_again_is_not_mistaken() {
     let (ctx, _cancel) = with_cancel(&background());
@@ -498,7 +498,7 @@ fn a_place_that_is_taken_again_is_not_mistaken() {
     let second = after_func(&ctx, || ());
     assert!(!first.stop());
     assert!(second.stop());
-    // Many, and then few.
+    // Insert many followers, and then few.
     let many: Vec<_> = (0..100).map(|_| after_func(&ctx, || ())).collect();
     assert!(many.iter().all(AfterFunc::stop));
     let third = after_func(&ctx, || ());
@@ -508,7 +508,7 @@ fn a_place_that_is_taken_again_is_not_mistaken() {
 
 // ---- depth ----------------------------------------------------------------------------------------------------------
 
-/// On a small stack: what recurses does not come back.
+/// Uses a small stack: a recursive drop would overflow it.
 #[test]
 fn a_child_of_one_that_has_ended_has_ended() {
     let (parent, cancel) = with_cancel_cause(&background());
@@ -527,8 +527,8 @@ fn a_child_of_one_that_has_ended_has_ended() {
     assert!(gone.iter().all(|done| done.strong_count() == 0), "no list and no alarm keeps it");
 }
 
-/// At no time has a context an error and an open channel: here, when the parent's follower is told and the child's
-/// channel is not yet reached.
+/// A context never has an error and an open channel at the same time. This test looks when the parent's follower has
+/// been told and the child's channel has not been reached.
 #[test]
 fn where_the_error_is_seen_the_channel_is_closed() {
     struct Look {
@@ -582,7 +582,7 @@ fn a_deep_line_is_dropped_from_either_end() {
     });
 }
 
-/// A chain of contexts kept for a function at its end, which no handle can cancel once its root is dropped.
+/// A chain of contexts that is kept for a function at its end, and that no handle can cancel once its root is dropped.
 #[test]
 fn a_deep_unused_chain_is_dropped() {
     on_a_small_stack(|| {

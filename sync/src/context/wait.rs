@@ -1,4 +1,4 @@
-//! Waiting for the end of a context, and for other things until it ends.
+//! Waits for the end of a context, and waits for other events until a context ends.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,8 +21,8 @@ use crate::now;
 impl Context {
     /// Waits until the context is done, and returns the error. Go's `<-ctx.Done()`.
     ///
-    /// Of a context that is never done ([`background`](super::background), for one) it never returns, as a receive from
-    /// a nil channel; a goroutine that waits so counts as deadlocked when no other goroutine is left.
+    /// If the context is never done ([`background`](super::background), for example), this call never returns, like a
+    /// receive from a nil channel; a goroutine in such a wait counts as deadlocked when no other goroutine is left.
     ///
     /// # Examples
     ///
@@ -43,7 +43,7 @@ impl Context {
         }
     }
 
-    /// [`Context::wait`] until `deadline` at most: says whether the context is done.
+    /// Waits as [`Context::wait`] does, until `deadline` at most. Returns whether the context is done.
     ///
     /// # Examples
     ///
@@ -62,9 +62,10 @@ impl Context {
         self.err().is_some()
     }
 
-    /// Waits for what does not come, but for the limit. If that is the context's, the context is done then.
+    /// Waits until the limit ends the wait; no permit ever comes. If the limit is the context's own, the context is
+    /// done then.
     fn nothing_comes(&self, limit: &WaitLimit<'_>) -> WaitError {
-        // SAFETY: null.
+        // SAFETY: the holder that `note_wait` is given is null.
         unsafe { sudog_runtime::note_wait("context.Context.Done", ptr::null()) };
         let never = AtomicU32::new(0);
         let Err(why) = semacquire_limited(&never, Order::Fifo, limit) else {
@@ -76,20 +77,22 @@ impl Context {
         why
     }
 
-    /// What a wait that goes through [`semacquire_limited`] gives up at, if it is to end with this context: its
-    /// [`Cancel`](sudog_runtime::sema::Cancel), if it can be done at all, and its deadline, if it has one.
+    /// Returns the limit of a wait through [`semacquire_limited`] that is to end with this context: the context's
+    /// [`Cancel`](sudog_runtime::sema::Cancel), if the context can be done at all, and its deadline, if it has a
+    /// deadline.
     ///
-    /// The deadline says nothing that the `Cancel` would not. But a goroutine then has a timer of its own: in a bubble it
-    /// does not wait for what can no longer come, though no goroutine of the bubble may have made this context.
+    /// The deadline adds nothing to the `Cancel` except a timer that belongs to the waiting goroutine. In a bubble,
+    /// that goroutine then does not wait for an event that can no longer come, though possibly no goroutine of the
+    /// bubble made this context.
     ///
-    /// [`Context::limited`] turns what comes of it into the context's error.
+    /// [`Context::limited`] turns the result of the wait into the context's error.
     #[inline]
     #[must_use]
     pub fn limit(&self) -> WaitLimit<'_> {
         WaitLimit { deadline: self.deadline(), cancel: self.governor().map(|done| done.waits()) }
     }
 
-    /// [`Context::limit`], with another deadline if that is earlier.
+    /// Returns [`Context::limit`], with `deadline` if `deadline` is earlier.
     fn limit_or(&self, deadline: Option<Instant>) -> WaitLimit<'_> {
         let limit = self.limit();
         WaitLimit { deadline: limit.deadline.into_iter().chain(deadline).min(), ..limit }
@@ -99,7 +102,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The context's, if it is done: then `wait` is not run at all. Or if `wait` gave up, because of the context.
+    /// Returns the context's error if the context is done: then `wait` is not run at all. Also returns the context's
+    /// error if `wait` gave up because of the context.
     ///
     /// # Examples
     ///
@@ -124,24 +128,25 @@ impl Context {
         wait(&self.limit()).map_err(|why| self.error_of(why))
     }
 
-    /// Why a wait gave up: it may have been told before the context was.
+    /// Returns the error for a wait that gave up. The wait may have been told to give up before the context's error
+    /// was set.
     #[cold]
     fn error_of(&self, why: WaitError) -> Error {
         if why == WaitError::TimedOut && self.deadline().is_some_and(|own| own <= now()) {
             self.expire();
         }
         self.err().unwrap_or(match why {
-            // Of another limit than ours.
+            // The deadline was of another limit than the context's.
             WaitError::TimedOut => Error::DeadlineExceeded,
             WaitError::Cancelled => Error::Canceled,
         })
     }
 
-    /// A channel that is closed when the context is done; of a context that is never done, the nil channel. Go's
-    /// `ctx.Done()`: for a [`select!`](sudog_runtime::select).
+    /// Returns a channel that is closed when the context is done; for a context that is never done, the nil channel.
+    /// Go's `ctx.Done()`: for a [`select!`](sudog_runtime::select).
     ///
-    /// It is the same channel each time. A clone of it is closed also if the context has been dropped, as long as its
-    /// parent is there. When the last clone is dropped, too, nothing of the context is left.
+    /// Each call returns the same channel. A clone of the channel is closed even if the context has been dropped, as
+    /// long as its parent exists. When the last clone is dropped, too, nothing of the context is left.
     ///
     /// # Examples
     ///
@@ -167,13 +172,14 @@ impl Context {
     #[inline]
     pub fn done_chan(&self) -> &RecvOnly<Infallible> {
         static NEVER: RecvOnly<Infallible> = RecvOnly::nil();
-        // SAFETY: what ends this context is kept by a handle in its line, which stays for as long as this is borrowed.
+        // SAFETY: a handle in this context's line of ancestors keeps the end of this context, and that handle exists
+        // for as long as `self` is borrowed.
         self.governor().map_or(&NEVER, |done| unsafe { Done::channel(done) })
     }
 
-    /// A future that is ready when the context is done: its error. For async tasks.
+    /// Returns a future that is ready when the context is done. The output is the context's error. For async tasks.
     ///
-    /// It may be dropped at any time. Of a context that is never done it is never ready.
+    /// The future may be dropped at any time. If the context is never done, the future is never ready.
     ///
     /// # Examples
     ///
@@ -198,7 +204,7 @@ impl Context {
 ///
 /// # Errors
 ///
-/// The context's.
+/// Returns the context's error if the context is done before the time is over.
 ///
 /// # Examples
 ///
@@ -230,7 +236,7 @@ pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// The context's: the future has been dropped.
+/// Returns the context's error if the context is done first. The future has then been dropped.
 ///
 /// # Examples
 ///
@@ -250,7 +256,7 @@ pub fn block_on<F: Future>(ctx: &Context, future: F) -> Result<F::Output, Error>
     ctx.limited(|limit| goroutine::block_on_limited(future, limit))
 }
 
-/// See [`Context::done`].
+/// A future that is ready when a context is done: see [`Context::done`].
 #[must_use = "a future does nothing unless it is awaited"]
 #[derive(Debug)]
 pub struct DoneFuture {

@@ -1,40 +1,41 @@
-//! Go's `sync.Map`: a map that many may use at once, whose reads are without locks.
+//! Go's `sync.Map`: a map that many threads and goroutines may use at once, and that is read without locks.
 //!
-//! | | where | what of the user's runs there |
+//! | step | where | user code that runs |
 //! |---|---|---|
-//! | the key is hashed | before all else | `Hash` |
-//! | its entry is looked for in the trie, under a guard | [`trie`] | `==` of keys and of values, which may take its time |
-//! | one compare-exchange puts, replaces or removes the entry | `trie` | nothing. If it fails: the line above again |
-//! | what was there is retired, and cloned if the caller wants it | [`reclaim`] | `clone` |
-//! | the guard ends; what no guard keeps any more is freed | `reclaim` | destructors |
+//! | the key is hashed | before all other steps | `Hash` |
+//! | the key's entry is looked for in the trie, under a guard | [`trie`] | `==` of keys and of values, which may take time |
+//! | a compare-exchange inserts, replaces or removes the entry | `trie` | none. If the compare-exchange fails, the previous step is repeated |
+//! | the old entry is retired, and its value is cloned if the caller wants the value | [`reclaim`] | `clone` |
+//! | the guard ends; memory that no guard keeps any more is freed | `reclaim` | destructors |
 //!
-//! So the user's code runs under no lock and in no half-published state. The trie has no lock: a thread that
-//! stops in it holds up no other. A write allocates once, its entry; and a key of a hash that others have, its list.
+//! So user code runs under no lock, and in no half-published state. The trie has no lock: a thread that stops in the
+//! trie holds up no other thread. A write allocates once, for its entry; a write of a key whose hash other keys have
+//! also allocates their list.
 //!
-//! # What Go's contract asks for, and how it is kept
+//! # The demands of Go's contract, and how the map meets them
 //!
 //! * **Reads never wait.** A load is a walk down the trie, which needs no help from others.
-//! * **A `range` may do anything**, and takes a guard of its own: see [`reclaim`]. A key has one place in the order of the
-//!   walk, so no walk meets it twice, wherever it moves.
-//! * **Keys of one hash** are in a list. `range` and growth do not depend on how many there are.
-//! * **The order of all methods is one that all threads agree on**, as accesses of slots are SeqCst.
+//! * **A `range` may do anything**, and takes a guard of its own: see [`reclaim`]. A key has a single place in the
+//!   order of the walk, so no walk meets a key twice, wherever the key moves.
+//! * **Keys of the same hash** are in a list. `range` and growth do not depend on the length of the list.
+//! * **All threads agree on a single order of all methods**, because accesses of slots are SeqCst.
 //! * **`clear` is one exchange of the root**, as in Go.
-//! * **A destructor that panics** does so where memory is freed. It is stopped there: the panic has been reported, and
-//!   goes no further; neither do others, of the key and the value of one entry.
+//! * **A destructor that panics** does so where memory is freed. The panic is caught there: it has been reported, and
+//!   goes no further. The same holds for a second panic, if both the key and the value of an entry panic.
 //!
-//! Of the maps that the laboratory compares, papaya's reads are without locks, too, and its `range` may call the map. But
-//! it hashes keys while it copies them to a bigger table, its iteration does not end with too many keys of one hash, it
-//! may visit a key twice that moves meanwhile, and its insertions are release stores. `dashmap`, `scc::HashMap` and a
-//! `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in that function may deadlock, and a
-//! read waits for a writer.
+//! Of the maps that the laboratory compares, papaya is also read without locks, and its `range` may call the map. But
+//! papaya hashes keys while it copies them to a bigger table; its iteration does not end with too many keys of one
+//! hash; its iteration may visit a key twice if the key moves meanwhile; and its insertions are release stores.
+//! `dashmap`, `scc::HashMap` and a `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in
+//! that function may deadlock, and a read waits for a writer.
 //!
 //! # Goroutines
 //!
-//! Goroutines of one thread share the thread's guard, a count of readers. They may come and go in any order; memory is
-//! freed when the count is 0.
+//! Goroutines of one thread share the thread's guard, a count of readers. They may begin and end their reads in any
+//! order; memory is freed when the count is 0.
 //!
-//! A goroutine that waits for ever in `==` or `clone` keeps the count of its thread above 0: what others remove from
-//! this map from then on stays in memory until the map is freed.
+//! A goroutine that waits for ever in `==` or `clone` keeps the count of its thread above 0: entries that are removed
+//! from this map from then on stay in memory until the map is freed.
 //!
 //! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in 1.27.3. That trie has a mutex for each node.
 
@@ -50,7 +51,7 @@ use sudog_runtime::shim::system::OnceLock;
 use reclaim::{Collector, Shield};
 use trie::{Entry, New, Share, Trie};
 
-/// Calls a method with the function that makes its guard, as the first argument.
+/// Calls a method with the function that makes the method's guard as the first argument.
 macro_rules! under_a_guard {
     ($this:ident.$method:ident($($argument:expr),*)) => {
         if reclaim::is_registered() {
@@ -61,7 +62,7 @@ macro_rules! under_a_guard {
     };
 }
 
-/// What there is from the first write on.
+/// The part of a map that exists from the first write on.
 struct Table<K, V, S> {
     trie: Trie<K, V>,
     hasher: S,
@@ -69,32 +70,32 @@ struct Table<K, V, S> {
 
 /// A map from keys to values that threads and goroutines use together without a lock around it.
 ///
-/// As in Go, it suits keys that are written once and read often, and many callers that work on keys of their own; else
-/// a `HashMap` in a [`Mutex`](crate::Mutex) has better types and invariants. Reads never wait.
+/// As in Go, the map suits keys that are written once and read often, and many callers that each work on their own
+/// keys. For other uses a `HashMap` in a [`Mutex`](crate::Mutex) has better types and invariants. Reads never wait.
 ///
-/// Values are copied out, as Go's are: cloned. [`load_with`](Map::load_with) looks at one without a clone.
+/// Values are copied out by cloning, as Go's are copied. [`load_with`](Map::load_with) reads a value without a clone.
 ///
 /// # Contract
 ///
-/// Each method is one atomic step for its key: what [`load_and_delete`](Map::load_and_delete) returns is what was
-/// removed, and of many [`compare_and_swap`](Map::compare_and_swap) from one value one succeeds. What was done before a
-/// write happens before what is done after a read that sees it.
+/// Each method is one atomic step for its key: [`load_and_delete`](Map::load_and_delete) returns exactly the value
+/// that was removed, and of many calls of [`compare_and_swap`](Map::compare_and_swap) from the same value one
+/// succeeds. Everything before a write happens before everything after a read that sees the write.
 ///
 /// The hash, comparison and clone of a key or value run outside of any lock. They may call any method of the map, and
-/// panic: then the method has happened or not, as a whole. While `==` or `clone` wait, what is removed from the map is
-/// not freed.
+/// may panic: then the method has happened as a whole, or not at all. While `==` or `clone` waits, removed entries of
+/// the map are not freed.
 ///
-/// The default hasher is `std`'s, which resists keys that were chosen to collide, and is not the fastest there is: it is half of
-/// a load's time. [`with_hasher`](Map::with_hasher) takes another one, for keys that no stranger chooses.
+/// The default hasher is `std`'s, which resists keys that were chosen to collide. Faster hashers exist: hashing takes
+/// half the time of a load. [`with_hasher`](Map::with_hasher) takes another hasher, for keys that no attacker chooses.
 ///
-/// No method calls the scheduler: a goroutine that does nothing but use a map, in a loop, calls
+/// No method calls the scheduler: a goroutine that only uses a map in a loop should call
 /// [`gosched`](sudog_runtime::goroutine) at times.
 ///
 /// Different from Go:
 ///
-/// * Keys and values that were removed or replaced are dropped a little later, by whichever user of the map happens to
-///   reclaim memory; at the latest with the map. Those removed while a [`range`](Map::range) runs, after it. A panic of
-///   such a destructor is reported, and goes no further.
+/// * Keys and values that were removed or replaced are dropped a little later, by any user of the map that happens to
+///   reclaim memory; at the latest with the map. Entries that are removed while a [`range`](Map::range) runs are
+///   dropped after the `range`. A panic of such a destructor is reported, and goes no further.
 /// * There is no panic about values that cannot be compared: the compiler asks for `PartialEq`.
 ///
 /// # Examples
@@ -116,7 +117,7 @@ pub struct Map<K, V, S = RandomState> {
 }
 
 impl<K, V> Map<K, V> {
-    /// An empty map. It allocates nothing before the first write.
+    /// Creates an empty map. Allocates nothing before the first write.
     #[must_use]
     pub const fn new() -> Self {
         Self { table: OnceLock::new(), hasher: RandomState::new }
@@ -124,7 +125,7 @@ impl<K, V> Map<K, V> {
 }
 
 impl<K, V, S> Map<K, V, S> {
-    /// An empty map whose keys are hashed by `hasher`.
+    /// Creates an empty map whose keys are hashed by `hasher`.
     #[must_use]
     pub fn with_hasher(hasher: S) -> Self {
         Self { table: OnceLock::from(Table { trie: Trie::new(), hasher }), hasher: || unreachable!("it has a table") }
@@ -132,7 +133,7 @@ impl<K, V, S> Map<K, V, S> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
-    /// The key's value, if it is in the map.
+    /// Returns a clone of the key's value, if the key is in the map.
     #[inline]
     pub fn load<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
@@ -142,7 +143,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.load_under(key))
     }
 
-    /// What `f` says about the key's value, if it is in the map. `f` may do what it likes, and take its time.
+    /// Calls `f` with the key's value, if the key is in the map, and returns the result of `f`. `f` may do anything,
+    /// and take any time.
     ///
     /// # Examples
     ///
@@ -155,7 +157,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        // Under a guard for this only: `f` keeps alive what it looks at, and no more.
+        // Use the guard for this step only: `f` then keeps alive the value that it reads, and no more.
         let share = under_a_guard!(self.share_under(key))?;
         Some(f(share.value()))
     }
@@ -166,7 +168,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.put_under(key, value, |_| ()));
     }
 
-    /// Sets the key's value; returns the one before it, if there was one.
+    /// Sets the key's value, and returns the previous value, if there was a value.
     #[inline]
     pub fn swap(&self, key: K, value: V) -> Option<V>
     where
@@ -175,7 +177,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.put_under(key, value, |old| old.value.clone()))
     }
 
-    /// The key's value and `true`; or stores this one, and returns it and `false`.
+    /// Returns the key's value and `true`, if the key is in the map. Otherwise stores `value`, and returns `value` and
+    /// `false`.
     #[inline]
     pub fn load_or_store(&self, key: K, value: V) -> (V, bool)
     where
@@ -184,7 +187,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.load_or_store_under(key, value))
     }
 
-    /// Removes the key; returns the value that it had.
+    /// Removes the key, and returns its value, if the key was in the map.
     #[inline]
     pub fn load_and_delete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
@@ -203,7 +206,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.remove_under(key, |_| true, |_| ()));
     }
 
-    /// Sets the key's value to `new` if it is `old`: whether it was. A key that is not in the map has no value.
+    /// Sets the key's value to `new` if the value is `old`. Returns whether it was. A key that is not in the map has
+    /// no value.
     #[inline]
     pub fn compare_and_swap(&self, key: K, old: &V, new: V) -> bool
     where
@@ -212,7 +216,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.compare_and_swap_under(key, old, new))
     }
 
-    /// Removes the key if its value is `old`: whether it was.
+    /// Removes the key if its value is `old`. Returns whether it was.
     #[inline]
     pub fn compare_and_delete<Q: Hash + Eq + ?Sized>(&self, key: &Q, old: &V) -> bool
     where
@@ -222,10 +226,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.remove_under(key, |entry| entry.value == *old, |_| ())).is_some()
     }
 
-    /// Calls `f` for each key and its value, in any order, until it returns `false`.
+    /// Calls `f` for each key and its value, in any order, until `f` returns `false`.
     ///
-    /// It is no snapshot. No key is visited twice; one that is in the map all the while is visited, with a value that it
-    /// had at some time meanwhile; others may be or may not. `f` may call any method of the map, wait, and panic.
+    /// The calls are no snapshot. No key is visited twice. A key that is in the map all the while is visited, with a
+    /// value that the key had at some time meanwhile; other keys may be visited or not. `f` may call any method of the
+    /// map, wait, and panic.
     ///
     /// # Examples
     ///
@@ -264,12 +269,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
 
     #[cold]
     fn begin(&self) -> &Table<K, V, S> {
-        let hasher = (self.hasher)(); // the user's code, so not inside of the lock
+        let hasher = (self.hasher)(); // user code, so call it outside of the lock
         self.table.get_or_init(|| Table { trie: Trie::new(), hasher })
     }
 }
 
-/// Each operation under a guard.
+/// The operations, each under a guard that `enter` makes.
 impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     #[inline]
     fn load_under<'a, G: Shield, Q: Hash + Eq + ?Sized>(
@@ -320,7 +325,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         match table.trie.put(hash, &guard, &mut new, |there| there.is_none()) {
             Ok((stored, _)) => (stored.value.clone(), false),
             Err(there) => {
-                drop(new); // before the clone: a destructor that panics would leak what we return
+                drop(new); // before the clone: a destructor that panics would leak the result
                 (there.expect("else it would have been stored").value.clone(), true)
             }
         }
@@ -385,8 +390,9 @@ impl<K, V, S> Table<K, V, S> {
 }
 
 impl<K, V, S: BuildHasher> Table<K, V, S> {
-    /// 32 bits of the user's hash, all of which depend on it: the trie takes the upper ones first, and hashers may be good
-    /// in the lower ones. Different hashes that become one share a list, and cost a comparison.
+    /// Returns 32 bits, each of which depends on the whole of the user's hash: the trie uses the upper bits first, and
+    /// a hasher may be good only in the lower bits. Different hashes with the same 32 bits share a list, and cost a
+    /// comparison.
     #[inline]
     fn hash(&self, key: &(impl Hash + ?Sized)) -> u32 {
         (self.hasher.hash_one(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
@@ -416,7 +422,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Extend<(K, V)> for Map<K, V, S> {
 }
 
 impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher> fmt::Debug for Map<K, V, S> {
-    /// What a [`range`](Map::range) visits.
+    /// Formats the pairs that a [`range`](Map::range) visits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         self.range(|key, value| {

@@ -1,28 +1,30 @@
-//! When the memory of what was removed is freed: once each operation that may still look at it has ended.
+//! Frees the memory of removed entries, lists and nodes, once each operation that may still look at the memory has
+//! ended.
 //!
-//! On the real machine this is [`seize`], with a collector for each map. In a model, where loom does not see seize, it
-//! is a list: all of it is freed with the map, and nothing may be put on it twice.
+//! On the real machine the implementation is [`seize`], with a collector for each map. In a model, where loom does not
+//! see seize, the implementation is a list: all memory on the list is freed with the map, and no memory may be put on
+//! the list twice.
 //!
-//! An operation has a guard, and a guard has a *registration*: a place that those who free memory look at.
+//! An operation has a guard, and a guard has a *registration*: a place that the threads that free memory look at.
 //!
 //! | guard | registration | for |
 //! |---|---|---|
 //! | [`Collector::enter`] | the thread's, which seize keeps in a thread-local: a count of the thread's guards | operations |
-//! | [`Collector::enter_owned`] | of this guard alone | `range`; operations of a thread whose registration is [destroyed](is_registered) |
+//! | [`Collector::enter_owned`] | only this guard's | `range`; operations of a thread whose registration is [destroyed](is_registered) |
 //!
 //! `range` calls the user's function under its guard, and that function may wait. With the thread's registration,
 //! goroutines of one thread that range and wait in turns would keep the count above 0, and no memory would be freed.
 //!
-//! **No guard outlives its thread's registration.** A guard is a variable of an operation, so a guard that is open as a
-//! thread ends would be on the stack of a goroutine that the thread runs. A worker of the scheduler never ends; the
-//! thread of a bubble ends only if all its goroutines have ended; and a goroutine ends by leaving its frames. A goroutine
-//! that waits in `==` or `clone` for ever keeps its thread, and so the registration and what its guard protects. What this
-//! does not exclude: a coroutine of another library that is suspended in `==` or `clone`, and whose thread ends before the
-//! coroutine goes on. `docs/goroutines.md`, "Soundness", names that case.
+//! **No guard outlives its thread's registration.** A guard is a variable of an operation, so a guard that is open
+//! when a thread ends would be on the stack of a goroutine that the thread runs. A worker of the scheduler never ends;
+//! the thread of a bubble ends only if all its goroutines have ended; and a goroutine ends by leaving its frames. A
+//! goroutine that waits in `==` or `clone` for ever keeps its thread, and so the registration and the memory that the
+//! guard protects. This does not exclude a coroutine of another library that is suspended in `==` or `clone`, and
+//! whose thread ends before the coroutine goes on. `docs/goroutines.md`, "Soundness", names that case.
 //!
-//! **No destructor runs under a lock.** An owned guard has a lock, which is held as an object is retired or as the
-//! retired are published, never as the guard ends. The guard itself is one of those that a batch waits for: so the batch is
-//! freed as a guard ends.
+//! **No destructor runs under a lock.** An owned guard has a lock, which is held while an object is retired, and while
+//! retired objects are published, but never while the guard ends. A batch of retired objects also waits for the guard
+//! that retired them, so the batch is freed when a guard ends.
 
 #[cfg(not(sudog_loom))]
 pub(super) use real::{is_registered, slowly};
@@ -31,22 +33,22 @@ pub(super) use seize::Collector;
 #[cfg(sudog_loom)]
 pub(super) use stub::{Collector, is_registered, slowly};
 
-/// An object that can be freed by its address alone.
+/// An object that can be freed given only its address.
 pub trait Free {
     /// # Safety
-    /// It came from a box, nothing can reach it any more, and it is freed once.
+    /// `this` came from a box. No operation can reach the object any more. The object is freed once.
     unsafe fn free(this: *mut Self);
 }
 
-/// A guard: keeps alive all that was reached under it.
+/// A guard, which keeps alive all objects that were reached under it.
 pub trait Shield {
-    /// Frees this once no shield can reach it.
+    /// Frees `gone` once no shield can reach it.
     ///
     /// # Safety
-    /// No operation that begins from now on can reach it. It is retired once, and then may be freed.
+    /// No operation that begins from now on can reach `gone`. `gone` is retired once, and may be freed after that.
     unsafe fn retire<T: Free>(&self, gone: *mut T);
 
-    /// Publishes what this registration has retired: it is much, and not to wait for more.
+    /// Publishes the objects that this registration has retired: they are too much memory to wait for more objects.
     fn hasten(&self);
 }
 
@@ -56,10 +58,11 @@ mod real {
 
     use super::{Free, Shield};
 
-    // `std`'s, on the simulated machine, too: seize's is.
+    // Use `std`'s thread-local on the simulated machine, too, because seize uses `std`'s.
     thread_local! {
-        /// Destroyed before seize's thread-local: `std` runs the destructors of a thread in the reverse order of their
-        /// registration, and this one is registered after its initialiser has returned, which registers seize's.
+        /// A thread-local that is destroyed before seize's. `std` runs the destructors of a thread in the reverse
+        /// order of their registration. This destructor is registered after the initialiser has returned, and the
+        /// initialiser registers seize's.
         static REGISTERED: Registered = Registered::new();
     }
 
@@ -74,12 +77,12 @@ mod real {
     }
 
     impl Drop for Registered {
-        /// Only there so that [`is_registered`] is false from now on.
+        /// Does nothing. Exists only so that [`is_registered`] is false from now on.
         fn drop(&mut self) {}
     }
 
-    /// Whether the thread's registration can be used. False in a destructor of another thread-local, once the registration
-    /// is destroyed; such an operation runs [`slowly`], under an owned guard.
+    /// Returns whether the thread's registration can be used. False in a destructor of another thread-local, once the
+    /// registration is destroyed; such an operation runs [`slowly`], under an owned guard.
     #[inline]
     pub(in crate::map) fn is_registered() -> bool {
         REGISTERED.try_with(|_| ()).is_ok()
@@ -87,7 +90,8 @@ mod real {
 
     /// Runs an operation that has an owned guard.
     ///
-    /// A closure that is made where this is called, so that what it captures is not stored where the thread is registered.
+    /// The caller makes the closure in the call of this function, so that the captured values are not stored on the
+    /// path of a registered thread.
     #[cold]
     #[inline(never)]
     pub(in crate::map) fn slowly<R>(operation: impl FnOnce() -> R) -> R {
@@ -97,7 +101,9 @@ mod real {
     impl<G: seize::Guard> Shield for G {
         #[inline]
         unsafe fn retire<T: Free>(&self, gone: *mut T) {
-            // SAFETY: the caller's promise is what seize asks for, and what `free` asks for is that and seize's.
+            // SAFETY: the contract of `retire` is the contract of `defer_retire`. `T::free` is safe to call: by the
+            // contract of `retire`, `gone` may be freed, and seize calls the function once, when no guard can reach
+            // `gone`.
             unsafe { self.defer_retire(gone, |gone, _| T::free(gone)) };
         }
 
@@ -115,14 +121,15 @@ mod stub {
 
     type Freeing = (*mut (), Box<dyn FnOnce()>);
 
-    /// Loom runs all threads of a model on one thread of the machine, and switches between them at its own operations
-    /// only: so a cell will do.
+    /// A collector for models. Loom runs all threads of a model on a single thread of the machine, and switches
+    /// between them only at its own operations, so a cell suffices.
     #[derive(Default)]
     pub(in crate::map) struct Collector(RefCell<Vec<Freeing>>);
 
-    // SAFETY: see above.
+    // SAFETY: loom runs all threads of a model on a single thread of the machine.
     unsafe impl Send for Collector {}
-    // SAFETY: see above.
+    // SAFETY: loom runs all threads of a model on a single thread of the machine, and switches only at its own
+    // operations.
     unsafe impl Sync for Collector {}
 
     pub(in crate::map) struct Guard<'a>(&'a Collector);
@@ -153,9 +160,11 @@ mod stub {
         unsafe fn retire<T: Free>(&self, gone: *mut T) {
             let mut list = self.0.0.borrow_mut();
             assert!(list.iter().all(|(other, _)| *other != gone.cast()), "retired twice");
-            // SAFETY: the caller's promise; it is called once, with the map, so when nothing looks at it.
+            // SAFETY: by the contract of `retire`, `gone` may be freed, and is retired once. The closure runs once,
+            // when the map is dropped, so no operation looks at `gone`.
             let free: Box<dyn FnOnce() + '_> = Box::new(move || unsafe { T::free(gone) });
-            // SAFETY: the map owns the list, so it ends before what its keys and values may borrow.
+            // SAFETY: the map owns the list, so the closure is gone before the data that the map's keys and values may
+            // borrow.
             let free = unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce()>>(free) };
             list.push((gone.cast(), free));
         }

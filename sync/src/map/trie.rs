@@ -1,4 +1,4 @@
-//! A hash trie that many change at once, without locks.
+//! A hash trie that many threads change at once, without locks.
 //!
 //! ```text
 //!   root                 Node                     Node
@@ -10,51 +10,57 @@
 //!              upper ones first
 //! ```
 //!
-//! A slot is one word. All changes of a map are these, each one compare-exchange of one slot, but the last:
+//! A slot is a single word. The table has all changes of a map. Each is one compare-exchange of one slot, except for
+//! the last:
 //!
-//! | | slot before | slot after | who owns what was there |
+//! | change | slot before | slot after | owner of the old content |
 //! |---|---|---|---|
 //! | insert | empty | entry | |
 //! | replace | entry | entry of the same key | the caller retires the entry |
 //! | collide | entry, or list, of this hash | list with the new entry | the list has the entries; the old list is retired |
 //! | branch | entry, or list, of another hash | node with both below it | the new node |
-//! | replace, remove in a list | list | list, or the one entry that is left | the caller retires list and entry |
+//! | replace, remove in a list | list | list, or the only entry that is left | the caller retires list and entry |
 //! | remove | entry | empty | the caller retires the entry |
 //! | prune | dead node | empty | the caller retires the node |
-//! | clear | (the root) | new root | the caller retires the old root, with all that is below it then |
+//! | clear | (the root) | new root | the caller retires the old root, with everything that is below it then |
 //!
-//! Entries and lists are never changed. So what a caller has found out about one, by the user's `==`, without a lock,
-//! still holds if its compare-exchange finds it in the slot: the same address is the same entry, as its guard keeps the
-//! memory from being used again. If the slot has changed, the caller looks again.
+//! Entries and lists are never changed. So a fact that a caller has found out about an entry, by the user's `==`,
+//! without a lock, still holds if the caller's compare-exchange finds the entry in the slot. The same address is the
+//! same entry, because the caller's guard prevents reuse of the memory. If the slot has changed, the caller looks
+//! again.
 //!
 //! # Empty nodes
 //!
-//! `taken` of a node that is not the root counts its slots that are not empty, and callers that are about to fill one:
+//! In a node that is not the root, `taken` counts the slots that are not empty, and the callers that are about to fill
+//! a slot:
 //!
-//! | | `taken` | |
+//! | when | `taken` | then |
 //! |---|---|---|
-//! | before the insertion into an empty slot | + 1 | if the node was dead: prune it, and begin anew |
-//! | after a removal, a prune below, an insertion that failed | - 1 | if that makes 0: 0 to `DEAD`, and prune |
+//! | before the insertion into an empty slot | + 1 | if the node was dead: prune the node, and begin anew |
+//! | after a removal, a prune below, an insertion that failed | - 1 | if the result is 0: change 0 to `DEAD`, and prune |
 //!
 //! `taken` is never less than the number of slots that are not empty. So the slots of a dead node are empty, and stay
-//! so. Of those that prune it one succeeds, and gives back the slot of the parent.
+//! empty. Of the callers that prune a dead node exactly one succeeds, and gives back the slot of the parent.
 //!
 //! # Atomicity
 //!
-//! All accesses of slots and of the root are SeqCst: they have one order, which is that of the methods.
-//! * A key has one path. A method on it takes effect with its compare-exchange, or its last load.
-//! * A load in a node that has been pruned since the caller came to it finds nothing. The key was absent when the node
-//!   was pruned, which was during the call.
-//! * Methods that still work on an old root have begun before the `clear` that has taken it away. They come before that
-//!   `clear`, in the order that they have among themselves.
+//! All accesses of slots and of the root are SeqCst: the accesses have a single order, which is the order of the
+//! methods.
+//! * A key has a single path. A method on the key takes effect with its compare-exchange, or its last load.
+//! * A load in a node that has been pruned since the caller reached the node finds nothing. The key was absent when
+//!   the node was pruned, which was during the call.
+//! * Methods that still work on an old root have begun before the `clear` that took the old root away. They come
+//!   before that `clear`, in the order that they have among themselves.
 //!
-//! A walk goes up the slots of each node. A key is below one slot of each node for ever, so no walk meets a key twice,
-//! wherever it moves; and a node with a key that stays does not die, so none is missed.
+//! A walk visits the slots of each node in ascending order. A key always is below the same slot of each node, so no
+//! walk meets a key twice, wherever the key moves; and a node with a key that stays does not die, so no such key is
+//! missed.
 //!
-//! Orderings: `taken` needs AcqRel only. It decides by its modification order: `DEAD` follows a 0, so it follows all that
-//! had taken a slot and given it back; later ones find it. Acquire makes the slots that they emptied visible to a caller
-//! that prunes. The Release of a SeqCst compare-exchange that shows an entry, and the Acquire of the load that finds it,
-//! are what Go's contract asks for, and what makes the contents visible.
+//! Orderings: `taken` needs AcqRel only. The modification order of `taken` decides: `DEAD` follows a 0, so `DEAD`
+//! follows all callers that had taken a slot and given the slot back; later callers find `DEAD`. Acquire makes the
+//! slots that those callers emptied visible to a caller that prunes. Go's contract demands the Release of the SeqCst
+//! compare-exchange that publishes an entry, and the Acquire of the load that finds the entry. The two also make the
+//! contents visible.
 
 use std::marker::PhantomData;
 use std::mem;
@@ -68,22 +74,22 @@ use sudog_runtime::shim::{AtomicPtr, AtomicU32, AtomicUsize, fence, mark};
 
 use super::reclaim::{Collector, Free, Shield};
 
-/// How many bits of the hash choose a slot.
+/// The number of bits of the hash that choose a slot.
 const BITS: u32 = 4;
 const SLOTS: usize = 1 << BITS;
-/// Where the root's bits are.
+/// The position of the root's bits in the hash.
 const TOP: u32 = u32::BITS - BITS;
 
-/// From here on a list is as costly to copy as it is to have old ones freed at once.
+/// The length of a list from which on copying the list costs as much as having old lists freed at once.
 const LONG: usize = 256;
 
-/// In `taken`. No count gets there.
+/// The flag of a dead node, in `taken`. No count reaches this bit.
 const DEAD: usize = 1 << (usize::BITS - 1);
 
-/// Far from where it would overflow, as is `Arc`'s.
+/// The largest number of shares: far below overflow, as in `Arc`.
 const MAX_SHARES: u32 = i32::MAX as u32;
 
-/// In the address that is in a slot: what there is.
+/// The bits of a slot's word that say what is in the slot.
 const TAG: usize = 3;
 const NODE: usize = 1;
 const LIST: usize = 2;
@@ -108,7 +114,7 @@ pub(super) struct Trie<K, V> {
 #[repr(align(8))]
 struct Node<K, V> {
     taken: AtomicUsize,
-    /// Null for a root.
+    /// The node above; null for a root.
     parent: *const Node<K, V>,
     slots: [AtomicPtr<()>; SLOTS],
     owns: PhantomData<Entry<K, V>>,
@@ -118,20 +124,20 @@ struct Node<K, V> {
 #[repr(align(8))]
 pub(super) struct Entry<K, V> {
     hash: u32,
-    /// The map's, and one for each [`Share`].
+    /// The number of owners: the map, and each [`Share`].
     shares: AtomicU32,
     pub key: K,
     pub value: V,
 }
 
-/// The entries of one hash, two or more.
+/// The entries of a hash that at least two entries have.
 #[repr(align(8))]
 struct List<K, V> {
     hash: u32,
     entries: Box<[*mut Entry<K, V>]>,
 }
 
-/// What is in a slot.
+/// The content of a slot.
 enum Child<'g, K, V> {
     Empty,
     Entry(&'g Entry<K, V>),
@@ -139,15 +145,15 @@ enum Child<'g, K, V> {
     Node(&'g Node<K, V>),
 }
 
-/// Ok: what is stored, and what was there; else only that.
+/// The result of `put`. Ok: the stored entry, and the entry that was there before. Err: the entry that is there.
 pub(super) type Stored<'g, K, V> = Result<(&'g Entry<K, V>, Option<&'g Entry<K, V>>), Option<&'g Entry<K, V>>>;
 
-/// Where the keys of a hash are, or would be.
+/// The place where the keys of a hash are, or would be.
 struct Place<'g, K, V> {
     node: &'g Node<K, V>,
     hash: u32,
     shift: u32,
-    /// What was in the slot.
+    /// The word that was in the slot.
     word: Word,
 }
 
@@ -168,24 +174,24 @@ impl<K, V> Copy for Found<'_, K, V> {}
 impl<'g, K, V> Found<'g, K, V> {
     #[inline(always)]
     fn entry(self) -> &'g Entry<K, V> {
-        // SAFETY: the guard keeps it.
+        // SAFETY: the guard under which the entry was found keeps the entry for `'g`.
         unsafe { &*self.memory }
     }
 }
 
 /// A key and a value that are to be stored.
 pub(super) enum New<K, V> {
-    /// No place for them has been found.
+    /// No place for the key and the value has been found.
     Parts(K, V),
-    /// In memory of their own, which no other caller has seen.
+    /// The entry has been allocated, and no other caller has seen it.
     Entry(Unseen<K, V>),
-    /// In the map.
+    /// The entry is in the map.
     Stored,
 }
 
 pub(super) struct Unseen<K, V>(NonNull<Entry<K, V>>);
 
-/// A share in an entry, which outlives guards.
+/// A share in an entry. A share outlives guards.
 pub(super) struct Share<K, V>(NonNull<Entry<K, V>>);
 
 impl<'g, K, V> Child<'g, K, V> {
@@ -194,8 +200,9 @@ impl<'g, K, V> Child<'g, K, V> {
     #[inline(always)]
     unsafe fn of(word: Word) -> Self {
         let tag = word.addr() & TAG;
-        // Bits are tested, and the address of an entry, whose tag is 0, is taken as it is: this is the path of a load.
-        // SAFETY: the tag was set with the address, and says what is there. It is there: the guard keeps it.
+        // Test bits, and use the address of an entry, whose tag is 0, unchanged: this is the path of a load.
+        // SAFETY: the tag was set together with the address, and says which type is at the address. By the contract of
+        // this function, the guard keeps the memory for `'g`.
         unsafe {
             if tag & NODE != 0 {
                 Self::Node(&*untagged(word))
@@ -214,7 +221,7 @@ fn tagged<T>(memory: *const T, tag: usize) -> Word {
     memory.cast_mut().cast::<()>().map_addr(|address| address | tag)
 }
 
-/// The address as it was given to `tagged`.
+/// Returns the address that `tagged` was given.
 #[inline(always)]
 fn untagged<T>(word: Word) -> *mut T {
     word.map_addr(|address| address & !TAG).cast()
@@ -237,22 +244,24 @@ impl<K, V> Trie<K, V> {
 
     #[inline]
     fn seek<'g>(&self, hash: u32, _guard: &'g impl Shield) -> Place<'g, K, V> {
-        // SAFETY: it is this map's root until it is swapped, and the guard keeps it after that.
+        // SAFETY: the node is this map's root until the root is swapped, and the guard keeps the node after that.
         let mut node: &'g Node<K, V> = unsafe { &*self.root.load(SeqCst) };
         let mut shift = TOP;
         loop {
             let word = node.slots[nibble(hash, shift)].load(SeqCst);
-            // SAFETY: loaded under the guard.
+            // SAFETY: `word` was loaded from a slot of this map under the guard, which lasts for `'g`.
             match unsafe { Child::of(word) } {
                 Child::Node(below) => node = below,
                 _ => return Place { node, hash, shift, word },
             }
-            // Not less than 0: in a node of the last four bits each slot has one hash, and no slot gets a node.
+            // `shift` does not get less than 0: in a node of the last four bits each slot has one hash, and no slot
+            // gets a node.
             shift -= BITS;
         }
     }
 
-    /// The entry of this hash that `is` knows. It is called for entries of this hash, without a lock.
+    /// Returns the entry of this hash for whose key `is` returns true. Calls `is` without a lock, and only with keys
+    /// of this hash.
     #[inline]
     pub fn find<'g>(
         &self,
@@ -263,19 +272,20 @@ impl<K, V> Trie<K, V> {
         Some(self.seek(hash, guard).find(&mut is)?.entry())
     }
 
-    /// A share in what `find` finds.
+    /// Returns a share in the entry that `find` would return.
     #[inline]
     pub fn share(&self, hash: u32, guard: &impl Shield, mut is: impl FnMut(&K) -> bool) -> Option<Share<K, V>> {
         let found = self.seek(hash, guard).find(&mut is)?;
-        // Relaxed: the guard keeps it meanwhile.
+        // Relaxed: the guard keeps the entry meanwhile.
         let shares = found.entry().shares.fetch_add(1, Relaxed);
         if shares > MAX_SHARES {
-            process::abort(); // as `Arc` does: a count that overflows would free what has owners
+            process::abort(); // as `Arc` does: a count that overflows would free an entry that has owners
         }
         NonNull::new(found.memory).map(Share)
     }
 
-    /// Stores what is `new`, if `wants` says so of what its key has; else `new` is as it was. `wants` is asked again if another caller has come first.
+    /// Stores `new`, if `wants` returns true for the entry that the key has now; otherwise leaves `new` unchanged. If
+    /// another caller changes the slot first, calls `wants` again.
     #[inline]
     pub fn put<'g>(
         &self,
@@ -296,14 +306,15 @@ impl<K, V> Trie<K, V> {
             let entry = new.entry(hash);
             if place.put(there, entry, guard) {
                 new.stored();
-                // SAFETY: it is in the map, or was retired after this guard was there.
+                // SAFETY: `entry` is in the map, or was retired after `guard` was created. So `guard` keeps the entry.
                 return Ok((unsafe { &*entry }, there.map(Found::entry)));
             }
             mark(LOST);
         }
     }
 
-    /// Removes the entry that `is` knows, if `wants` says so. As in `put`.
+    /// Removes the entry for whose key `is` returns true, if `wants` returns true for that entry. If another caller
+    /// changes the slot first, calls `wants` again.
     #[inline]
     pub fn remove<'g>(
         &self,
@@ -325,28 +336,29 @@ impl<K, V> Trie<K, V> {
         }
     }
 
-    /// Removes all there is, at one instant.
+    /// Removes all entries, at one instant.
     pub fn clear(&self, guard: &impl Shield) {
         let old = self.root.swap(Node::boxed(ptr::null(), 0), SeqCst);
-        // SAFETY: the guard keeps it.
+        // SAFETY: `old` was the root until this swap, so the guard keeps the node.
         let is_big = unsafe { &*old }.slots.iter().any(|slot| slot.load(Relaxed).addr() & TAG != 0);
-        // SAFETY: later operations find the new root. Each swap gets another old one.
+        // SAFETY: later operations find the new root. Each swap returns a different old root, so `old` is retired
+        // once.
         unsafe { guard.retire(old) };
         if is_big {
             guard.hasten();
         }
     }
 
-    /// Until `f` returns false, all entries, the keys in the order of their hashes.
+    /// Calls `f` for all entries, in the order of their hashes, until `f` returns false.
     pub fn walk(&self, _guard: &impl Shield, f: &mut impl FnMut(&Entry<K, V>) -> bool) {
-        // SAFETY: as in `seek`.
+        // SAFETY: the node is this map's root until the root is swapped, and the guard keeps the node after that.
         unsafe { &*self.root.load(SeqCst) }.walk(f);
     }
 }
 
 impl<K, V> Drop for Trie<K, V> {
     fn drop(&mut self) {
-        // SAFETY: no operation runs any more, and this root has not been retired.
+        // SAFETY: no operation runs any more. The root came from a box, and has not been retired.
         unsafe { Node::free(self.root.load(Relaxed)) };
     }
 }
@@ -354,7 +366,7 @@ impl<K, V> Drop for Trie<K, V> {
 impl<'g, K, V> Place<'g, K, V> {
     #[inline(always)]
     fn child(&self) -> Child<'g, K, V> {
-        // SAFETY: `seek` goes on from a node to what is below it, so the word of a place is no node.
+        // SAFETY: `seek` continues below each node that it finds, so the word of a place is not a node.
         unsafe { std::hint::assert_unchecked(self.word.addr() & NODE == 0) };
         // SAFETY: `seek` has loaded the word, under a guard that lasts for `'g`.
         unsafe { Child::of(self.word) }
@@ -365,7 +377,7 @@ impl<'g, K, V> Place<'g, K, V> {
         let memory = match self.child() {
             Child::Entry(entry) if entry.hash == self.hash && is(&entry.key) => self.word.cast(),
             Child::List(list) if list.hash == self.hash => {
-                // SAFETY: what keeps the list keeps its entries.
+                // SAFETY: the guard that keeps the list keeps the entries of the list.
                 let mut found = list.entries.iter().filter(|&&entry| is(unsafe { &(*entry).key }));
                 *found.next()?
             }
@@ -379,7 +391,7 @@ impl<'g, K, V> Place<'g, K, V> {
         self.node.slots[nibble(self.hash, self.shift)].compare_exchange(self.word, new, SeqCst, SeqCst).is_ok()
     }
 
-    /// False if another caller has changed the slot.
+    /// Stores `new` in this place. Returns false if another caller has changed the slot.
     #[inline]
     fn put(&self, there: Option<Found<'g, K, V>>, new: *mut Entry<K, V>, guard: &impl Shield) -> bool {
         let word = tagged(new, 0);
@@ -388,7 +400,8 @@ impl<'g, K, V> Place<'g, K, V> {
             Child::Entry(_) if let Some(there) = there => {
                 let replaced = self.exchange(word);
                 if replaced {
-                    // SAFETY: the caller whose exchange has taken it out of its slot is the only one to retire it.
+                    // SAFETY: this caller's exchange has taken the entry out of its slot, so no later operation reaches the
+                    // entry, and no other caller retires the entry.
                     unsafe { guard.retire(there.memory) };
                 }
                 replaced
@@ -397,14 +410,14 @@ impl<'g, K, V> Place<'g, K, V> {
         }
     }
 
-    /// A reservation that was of no use.
+    /// Gives back a slot that was counted as taken, but not filled. Returns false, for `put`.
     #[cold]
     fn give_back(&self, guard: &impl Shield) -> bool {
         self.node.release(self.hash, self.shift, guard);
         false
     }
 
-    /// To a list, or beside what has another key.
+    /// Adds `new` to a list, or beside an entry or a list of another key.
     #[inline(never)]
     fn put_beside(&self, there: Option<Found<'g, K, V>>, new: *mut Entry<K, V>, guard: &impl Shield) -> bool {
         let (hash, word) = match self.child() {
@@ -412,7 +425,8 @@ impl<'g, K, V> Place<'g, K, V> {
                 mark(COLLIDED);
                 let list = List::word(self.hash, Box::new([self.word.cast(), new]));
                 if !self.exchange(list) {
-                    // SAFETY: no other caller has seen it.
+                    // SAFETY: `list` came from `List::word`, and no other caller has seen the list, as the exchange
+                    // failed.
                     unsafe { List::<K, V>::unmake(list) };
                     return false;
                 }
@@ -426,14 +440,15 @@ impl<'g, K, V> Place<'g, K, V> {
         mark(BRANCHED);
         let branch = Branch::new(self, hash, word, tagged(new, 0));
         if !self.exchange(tagged(branch.top, NODE)) {
-            // SAFETY: no other caller has seen it.
+            // SAFETY: no other caller has seen the nodes of `branch`, as the exchange failed.
             unsafe { branch.undo() };
             return false;
         }
         true
     }
 
-    /// A list without what is `gone`, and with what is `new`.
+    /// Replaces a list with a list without `gone`, and with `new`. Returns false if another caller has changed the
+    /// slot.
     fn exchange_list(
         &self,
         list: &'g List<K, V>,
@@ -446,11 +461,12 @@ impl<'g, K, V> Place<'g, K, V> {
         entries.extend(list.entries.iter().copied().filter(stay).chain(new));
         let word = List::word(self.hash, entries.into_boxed_slice());
         if !self.exchange(word) {
-            // SAFETY: no other caller has seen it.
+            // SAFETY: `word` came from `List::word`, and no other caller has seen the list, as the exchange failed.
             unsafe { List::<K, V>::unmake(word) };
             return false;
         }
-        // SAFETY: the caller whose exchange has taken these out of the map is the only one to retire them.
+        // SAFETY: this caller's exchange has taken the list and `gone` out of the map, so no later operation reaches
+        // them, and no other caller retires them.
         unsafe {
             guard.retire(untagged::<List<K, V>>(self.word));
             if let Some(gone) = gone {
@@ -463,7 +479,7 @@ impl<'g, K, V> Place<'g, K, V> {
         true
     }
 
-    /// False if another caller has changed the slot.
+    /// Removes `there` from this place. Returns false if another caller has changed the slot.
     #[inline]
     fn remove(&self, there: Found<'g, K, V>, guard: &impl Shield) -> bool {
         if let Child::List(list) = self.child() {
@@ -471,7 +487,8 @@ impl<'g, K, V> Place<'g, K, V> {
         }
         let removed = self.exchange(ptr::null_mut());
         if removed {
-            // SAFETY: as in `put`.
+            // SAFETY: this caller's exchange has taken the entry out of its slot, so no later operation reaches the
+            // entry, and no other caller retires the entry.
             unsafe { guard.retire(there.memory) };
             self.node.release(self.hash, self.shift, guard);
         }
@@ -479,10 +496,10 @@ impl<'g, K, V> Place<'g, K, V> {
     }
 }
 
-/// The new nodes above two words of different hashes.
+/// The new nodes above two words that have different hashes.
 struct Branch<K, V> {
     top: *mut Node<K, V>,
-    /// The node that has the two.
+    /// The node whose slots contain the two words.
     last: *mut Node<K, V>,
     slots: [usize; 2],
 }
@@ -499,13 +516,13 @@ impl<K, V> Branch<K, V> {
             let node = Node::boxed(parent, if apart { 2 } else { 1 });
             match above {
                 None => top = node,
-                // Relaxed here and below: the exchange that shows the branch is a Release.
-                // SAFETY: both are new, and this caller's.
+                // Relaxed here and below: the exchange that publishes the branch is a Release.
+                // SAFETY: both nodes are new, and only this caller has seen them.
                 Some((above, slot)) => unsafe { Node::slot(above, slot).store(tagged(node, NODE), Relaxed) },
             }
             if apart {
                 for (slot, word) in slots.into_iter().zip([word, new]) {
-                    // SAFETY: as above.
+                    // SAFETY: `node` is new, and only this caller has seen the node.
                     unsafe { Node::slot(node, slot).store(word, Relaxed) };
                 }
                 return Self { top, last: node, slots };
@@ -515,17 +532,18 @@ impl<K, V> Branch<K, V> {
         }
     }
 
-    /// Frees the nodes, not what they are above.
+    /// Frees the nodes, but not the two words below them.
     ///
     /// # Safety
-    /// No other caller has seen them.
+    /// No other caller has seen the nodes.
     #[cold]
     unsafe fn undo(self) {
         for slot in self.slots {
-            // SAFETY: they are this caller's.
+            // SAFETY: by the contract of `undo`, only this caller has seen the nodes, so `last` exists.
             unsafe { Node::slot(self.last, slot).store(ptr::null_mut(), Relaxed) };
         }
-        // SAFETY: no other caller has seen them, and they have nothing else below them.
+        // SAFETY: by the contract of `undo`, no other caller has seen the nodes. The two words have been taken out, so
+        // only the nodes are freed.
         unsafe { Node::free(self.top) };
     }
 }
@@ -537,9 +555,9 @@ impl<K, V> Node<K, V> {
     }
 
     /// # Safety
-    /// The node is there for `'a`.
+    /// The node exists for `'a`.
     unsafe fn slot<'a>(this: *mut Self, slot: usize) -> &'a AtomicPtr<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the contract of `slot`, the node exists for `'a`.
         unsafe { &(&(*this).slots)[slot] }
     }
 
@@ -561,7 +579,7 @@ impl<K, V> Node<K, V> {
         true
     }
 
-    /// A slot is empty again. A node without any is pruned, and so on upwards.
+    /// Counts a slot as empty. If no slot is taken any more, prunes the node, and so on upwards.
     #[inline]
     fn release(&self, hash: u32, shift: u32, guard: &impl Shield) {
         if !self.parent.is_null()
@@ -572,32 +590,35 @@ impl<K, V> Node<K, V> {
         }
     }
 
-    /// Takes this node, which is dead, out of its parent, unless another caller has. `shift` is this node's.
+    /// Takes this node, which is dead, out of its parent, unless another caller has done so. `shift` is this node's.
     #[inline(never)]
     fn prune(&self, hash: u32, shift: u32, guard: &impl Shield) {
-        // SAFETY: a node is taken out before its parent. This one was in it under the caller's guard, which keeps both.
+        // SAFETY: a node is taken out of its parent before the parent is taken out of the map. This node was in its
+        // parent under the caller's guard, so that guard keeps both nodes.
         let parent = unsafe { &*self.parent };
         let above = shift + BITS;
         let slot = &parent.slots[nibble(hash, above)];
         if let Ok(word) = slot.compare_exchange(tagged(self, NODE), ptr::null_mut(), SeqCst, Relaxed) {
             mark(PRUNED);
-            // SAFETY: one caller takes it out of its only slot.
+            // SAFETY: only one caller takes the node out of its only slot, so the node is retired once, and no later
+            // operation reaches the node.
             unsafe { guard.retire(untagged::<Self>(word)) };
             parent.release(hash, above, guard);
         }
     }
 
-    /// The slots are looked at before what is in them: which of them are empty is hard to predict, how many is less so.
+    /// Calls `f` for each entry below this node until `f` returns false, and returns whether all calls returned true.
     fn walk(&self, f: &mut impl FnMut(&Entry<K, V>) -> bool) -> bool {
-        // Which slots are empty is hard to predict: so first all are looked at without a branch. A key in one that is filled
-        // later was not in the map all the while. The others are looked at again, in their turn.
+        // Look at all slots first, without a branch: which slots are empty is hard to predict, the number of full
+        // slots less so. A key in a slot that is filled later was not in the map all the while. Each full slot is
+        // loaded again, in its turn.
         let (mut full, mut len) = ([0; SLOTS], 0);
         for (n, slot) in self.slots.iter().enumerate() {
             full[len] = n;
             len += usize::from(!slot.load(SeqCst).is_null());
         }
         full[..len].iter().all(|&n| {
-            // SAFETY: loaded under the guard of the caller of `Trie::walk`.
+            // SAFETY: the slot is loaded under the guard of the caller of `Trie::walk`.
             match unsafe { Child::of(self.slots[n].load(SeqCst)) } {
                 Child::Empty => true,
                 Child::Entry(entry) => f(entry),
@@ -608,14 +629,15 @@ impl<K, V> Node<K, V> {
     }
 }
 
-/// With all that is below it.
+/// Frees the node, and everything that is below it.
 impl<K, V> Free for Node<K, V> {
     unsafe fn free(this: *mut Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the contract of `free`, `this` came from a box, and is freed once.
         let node = unsafe { Box::from_raw(this) };
         for slot in &node.slots {
             let word = slot.load(Relaxed);
-            // SAFETY: what is in a slot now is reached by it only.
+            // SAFETY: by the contract of `free`, only this call reaches the node. The memory in a slot is now reached
+            // through that slot only, so each part is freed once.
             unsafe {
                 match Child::<K, V>::of(word) {
                     Child::Empty => {}
@@ -632,7 +654,8 @@ impl<K, V> Free for Node<K, V> {
 }
 
 impl<K, V> List<K, V> {
-    /// These entries, two or more, or the one that there is; as a word for a slot.
+    /// Makes a list of these entries, of which there are at least two, and returns the word for a slot. A single entry
+    /// makes no list: then the word is the entry itself.
     fn word(hash: u32, entries: Box<[*mut Entry<K, V>]>) -> Word {
         match *entries {
             [one] => tagged(one, 0),
@@ -641,44 +664,47 @@ impl<K, V> List<K, V> {
     }
 
     /// # Safety
-    /// The word is one of `word`'s, and no other caller has seen it.
+    /// The word was returned by `word`, and no other caller has seen the word.
     #[cold]
     unsafe fn unmake(word: Word) {
         if word.addr() & TAG == LIST {
-            // SAFETY: the caller's promise.
+            // SAFETY: by the contract of `unmake`, the list came from the box of `word`, and no other caller has seen
+            // the list.
             unsafe { Self::free(untagged(word)) };
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = &Entry<K, V>> {
-        // SAFETY: what keeps the list keeps its entries: those that leave it are retired no earlier.
+        // SAFETY: the guard that keeps the list keeps the entries of the list: an entry that leaves the list is
+        // retired no earlier than the list.
         self.entries.iter().map(|&entry| unsafe { &*entry })
     }
 }
 
-/// Not its entries.
+/// Frees the list, but not the entries.
 impl<K, V> Free for List<K, V> {
     unsafe fn free(this: *mut Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the contract of `free`, `this` came from a box, and is freed once.
         drop(unsafe { Box::from_raw(this) });
     }
 }
 
-/// The user's destructors: a panic has been reported, and goes no further, as it would unwind what frees memory.
+/// Runs the user's destructors. A panic has been reported, and goes no further, because the panic would unwind the
+/// code that frees memory.
 impl<K, V> Free for Entry<K, V> {
     #[inline]
     unsafe fn free(this: *mut Self) {
-        // SAFETY: it is there as long as there are shares, and the caller has one.
+        // SAFETY: an entry exists as long as it has shares, and the caller has a share.
         let shares = unsafe { &(*this).shares };
-        // Acquire: what others did with it comes before its end. If this is the last share there will be no others, as
-        // these are made under guards.
+        // Acquire: accesses by other owners come before the entry is freed. If this is the last share, no further
+        // share is made, because shares are made under guards.
         if shares.load(Acquire) != 1 {
             if shares.fetch_sub(1, Release) != 1 {
                 return;
             }
             fence(Acquire);
         }
-        // SAFETY: this was the last share.
+        // SAFETY: this was the last share, so no other owner reaches the entry, and the entry came from a box.
         let entry = *unsafe { Box::from_raw(this) };
         quietly(entry.key);
         quietly(entry.value);
@@ -689,20 +715,20 @@ fn quietly<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value)))
         && let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
     {
-        mem::forget(another); // it may go on like this
+        mem::forget(another); // the next payload may panic, too
     }
 }
 
 impl<K, V> Share<K, V> {
     pub fn value(&self) -> &V {
-        // SAFETY: this share keeps it.
+        // SAFETY: this share keeps the entry.
         unsafe { &self.0.as_ref().value }
     }
 }
 
 impl<K, V> Drop for Share<K, V> {
     fn drop(&mut self) {
-        // SAFETY: gives up this share, once.
+        // SAFETY: this call gives up this share, once. The share keeps the entry until then.
         unsafe { Entry::free(self.0.as_ptr()) };
     }
 }
@@ -712,13 +738,13 @@ impl<K, V> New<K, V> {
     fn key(&self) -> &K {
         match self {
             Self::Parts(key, _) => key,
-            // SAFETY: it is this caller's.
+            // SAFETY: no other caller has seen the entry, and `self` owns the entry.
             Self::Entry(entry) => unsafe { &entry.0.as_ref().key },
             Self::Stored => unreachable!("the loop has ended"),
         }
     }
 
-    /// In memory of its own.
+    /// Returns the entry, which is allocated at the first call.
     #[inline(always)]
     fn entry(&mut self, hash: u32) -> *mut Entry<K, V> {
         if let Self::Parts(..) = self
@@ -733,7 +759,7 @@ impl<K, V> New<K, V> {
         }
     }
 
-    /// It is the map's now.
+    /// Gives the entry to the map, without a drop.
     #[inline(always)]
     fn stored(&mut self) {
         mem::forget(mem::replace(self, Self::Stored));
@@ -742,13 +768,13 @@ impl<K, V> New<K, V> {
 
 impl<K, V> Drop for Unseen<K, V> {
     fn drop(&mut self) {
-        // SAFETY: it came from a box, and no other caller has seen it.
+        // SAFETY: the entry came from a box, and no other caller has seen the entry.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// Models: every interleaving, on loom's memory model, up to a bound of preemptions. What is retired is freed with the
-/// trie, so a method that looks at what it should not is seen by its result; retiring twice is a panic.
+/// Models: every interleaving, on loom's memory model, up to a bound of preemptions. Retired memory is freed with the
+/// trie, so a method that uses retired memory is detected by its result; retiring twice is a panic.
 ///
 /// `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --lib map::`
 #[cfg(all(test, sudog_loom))]
@@ -762,7 +788,7 @@ mod model {
 
     use super::*;
 
-    /// A key that counts how many of them there are. Its hash is given by the caller.
+    /// A key that counts how many keys exist. The caller gives its hash.
     struct Key(u32, #[expect(dead_code, reason = "it counts")] std::sync::Arc<()>);
 
     impl PartialEq for Key {
@@ -778,8 +804,8 @@ mod model {
         alive: std::sync::Arc<()>,
     }
 
-    /// Keys 1, 2, 4 and 5 have different hashes whose first eight bits are the same, and 4 and 5 the next four bits, too.
-    /// Key 3 is elsewhere, and 11 has the hash of 1.
+    /// Keys 1, 2, 4 and 5 have different hashes whose first eight bits are the same; 4 and 5 also share the next four
+    /// bits. Key 3 is in another slot of the root, and 11 has the hash of 1.
     fn hash(key: u32) -> u32 {
         match key {
             1 | 11 => 0x1110 << 16,
@@ -816,7 +842,7 @@ mod model {
         }
 
         fn assert_is_without_nodes(&self) {
-            // SAFETY: only one thread is left, and the root is there.
+            // SAFETY: only one thread is left, and the root exists.
             let root = unsafe { &*self.trie.root.load(SeqCst) };
             assert!(root.slots.iter().all(|slot| slot.load(SeqCst).is_null()), "an empty node is left");
         }
@@ -857,7 +883,8 @@ mod model {
         thread::spawn(move || f(&world))
     }
 
-    /// The last key of a node goes while another one comes: it is never in a node that is not in the map.
+    /// Removes the last key of a node while another key is inserted: the new key is never in a node that is not in the
+    /// map.
     #[test]
     fn an_insertion_meets_a_node_that_dies() {
         explore(&[PRUNED, HELPED, REVIVED, BRANCHED], |world| {
@@ -872,7 +899,7 @@ mod model {
         });
     }
 
-    /// Two removals empty a node, so both try to prune it and the one above.
+    /// Two removals empty a node, so both try to prune the node and the node above.
     #[test]
     fn the_last_two_keys_of_a_node_go() {
         explore(&[PRUNED], |world| {
@@ -886,7 +913,8 @@ mod model {
         });
     }
 
-    /// Two insertions want one place. The one that fails keeps nothing of it: the nodes go with their last keys.
+    /// Two insertions compete for a slot. The insertion that fails keeps no count of the slot: the nodes are pruned
+    /// with their last keys.
     #[test]
     fn an_insertion_that_fails_gives_back_its_slot() {
         explore(&[LOST, BRANCHED], |world| {
@@ -902,7 +930,7 @@ mod model {
         });
     }
 
-    /// Two insertions that branch, one of them for the same slot.
+    /// Two insertions branch, and one of them is for the same slot.
     #[test]
     fn two_insertions_meet() {
         explore(&[BRANCHED, COLLIDED, LOST], |world| {
@@ -916,7 +944,7 @@ mod model {
         });
     }
 
-    /// Of two that exchange and one that removes, each gets what another has put, and nothing is got twice.
+    /// Two callers exchange and a third removes: each gets the value that another has put, and no value is got twice.
     #[test]
     fn each_value_is_got_once() {
         explore(&[LOST], |world| {
@@ -931,7 +959,7 @@ mod model {
         });
     }
 
-    /// The same in a list.
+    /// The same property in a list.
     #[test]
     fn keys_of_one_hash_come_and_go() {
         explore(&[COLLIDED, LOST], |world| {
@@ -943,7 +971,7 @@ mod model {
         });
     }
 
-    /// Of two that store and then look for each other's key, one finds it.
+    /// Two callers store and then look for each other's key: at least one caller finds the other's key.
     #[test]
     fn of_two_that_insert_one_finds_the_other() {
         explore(&[], |world| {
@@ -954,7 +982,8 @@ mod model {
         });
     }
 
-    /// A clear takes all or none of what was stored in turn: the first key is not there without the second.
+    /// A clear removes all or none of the keys that were stored in turn: the first key is not there without the
+    /// second.
     #[test]
     fn a_clear_is_one_instant() {
         const ALL: &str = "the walk after a clear finds nothing";
@@ -975,7 +1004,7 @@ mod model {
         });
     }
 
-    /// A key that moves, as its node dies, is not met twice; one that stays is met.
+    /// A walk does not meet a key twice if the key moves because its node dies; the walk meets a key that stays.
     #[test]
     fn a_walk_meets_a_key_once() {
         const TWO: &str = "a walk meets both";

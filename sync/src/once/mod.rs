@@ -1,4 +1,4 @@
-//! Doing something once: [`Once`], and the functions that Go made of it in 1.21.
+//! Runs a function once: [`Once`], and the functions that Go derived from `Once` in 1.21.
 
 mod state;
 #[cfg(not(sudog_loom))]

@@ -1,4 +1,4 @@
-//! Go's `Once`: one word, and a semaphore to wait on.
+//! Go's `Once`: a state word, and a semaphore for the waiters.
 //!
 //! ```text
 //!   31                                           2     1       0
@@ -7,25 +7,26 @@
 //!  └──────────────────────────────────────────────┴─────────┴──────┘
 //! ```
 //!
-//! | step | actor | what |
+//! | step | actor | effect |
 //! |---|---|---|
 //! | `NEW` becomes `RUNNING` | the first `do_` | runs its function |
-//! | `waiters += 1`, then takes a permit | a `do_` that finds it running | |
-//! | the word becomes `DONE`, then a permit for each waiter, past newcomers | the first `do_`, when its function has returned or panicked | all of them go |
-//! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come | |
+//! | `waiters += 1`, then takes a permit | a `do_` that finds `RUNNING` | waits |
+//! | the word becomes `DONE`, then a permit for each waiter, past newcomers | the first `do_`, when its function has returned or panicked | all waiters go on |
+//! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come | gives up |
 //!
-//! `DONE` has no waiters beside it, and is the last word: so the fast path is one load and one comparison.
+//! In the state `DONE` the count of waiters is 0, and `DONE` is the final word. So the fast path is one load and one
+//! comparison.
 //!
-//! The `Once` may be freed when all waiters have returned and the word is known to be `DONE`: the runner does not touch
-//! it again after it has set `DONE` without waiters, or has given the last waiter its permit.
+//! The `Once` may be freed when all waiters have returned and the word is known to be `DONE`. The runner does not
+//! access the `Once` after setting `DONE` without waiters, or after giving the last waiter its permit.
 //!
-//! Orderings: the swap to `DONE` is a Release, and callers read `DONE` with Acquire. Waiters are ordered by the
-//! semaphore: what the giver of a permit did happens before its taker goes on. All other changes of the word publish
-//! nothing.
+//! Orderings: the swap to `DONE` is a Release, and callers read `DONE` with Acquire. The semaphore orders the waiters:
+//! everything before the release of a permit happens before everything after its acquisition. All other changes of the
+//! word publish nothing.
 //!
-//! The count of waiters has 30 bits: a waiter has a stack, so as many are more than there is memory.
+//! The count of waiters has 30 bits. Each waiter has a stack, so memory does not suffice for that many waiters.
 //!
-//! Source: Go's `sync/once.go`, in the development tree of 1.28; there it is a flag and a mutex.
+//! Source: Go's `sync/once.go`, in the development tree of 1.28; Go uses a flag and a mutex.
 
 use std::fmt;
 use std::ptr;
@@ -41,22 +42,25 @@ use crate::context;
 const NEW: u32 = 0;
 const DONE: u32 = 1;
 const RUNNING: u32 = 2;
-/// One waiter.
+/// The amount that a single waiter adds to the word.
 const ONE: u32 = 4;
 
-/// Runs one function, once.
+/// Runs a function once.
 ///
-/// The first [`do_`](Once::do_) runs its function. Concurrent callers wait until it has ended; later callers return at
-/// once, at the cost of a load. What the function did happens before the return of every call.
+/// The first [`do_`](Once::do_) runs its function. Concurrent callers wait until that function has ended; later
+/// callers return at once, at the cost of a load. Everything that the function did happens before the return of every
+/// call.
 ///
-/// A goroutine that has run for long gives way after its function has ended. A call that finds it done never switches.
+/// A goroutine that has run for long yields after its function has ended. A call that finds the `Once` done never
+/// switches.
 ///
-/// A function that panics counts as done, as in Go: the panic goes to the caller that ran it, the others return, and no
-/// function will run any more. (`std`'s `Once` would be poisoned.) So does a function that calls
-/// [`goexit`](sudog_runtime::goroutine). To give the panic to all callers, use a [`OnceFunc`](crate::OnceFunc).
+/// A function that panics counts as done, as in Go: the panic goes to the caller that ran the function, the other
+/// callers return, and no function will run any more. (`std`'s `Once` would be poisoned.) A function that calls
+/// [`goexit`](sudog_runtime::goroutine) also counts as done. To give the panic to all callers, use a
+/// [`OnceFunc`](crate::OnceFunc).
 ///
-/// A function that calls `do_` on its own `Once` waits for itself: for ever. If nothing else can run, the report of the
-/// deadlock shows its goroutine in `sync.Once.Do`.
+/// A function that calls `do_` on its own `Once` waits for itself for ever. If nothing else can run, the deadlock
+/// report shows the function's goroutine in `sync.Once.Do`.
 ///
 /// Go: `sync.Once`.
 ///
@@ -81,20 +85,20 @@ pub struct Once {
 
 impl Once {
     const_unless_model! {
-        /// One that has done nothing yet.
+        /// Creates a `Once` that has run no function yet.
         #[must_use]
         pub const fn new() -> Self {
             Self { word: AtomicU32::new(NEW), permits: AtomicU32::new(0) }
         }
     }
 
-    /// Runs `f` if this is the first call; else waits until the function of the first one has ended.
+    /// Runs `f` if this is the first call; otherwise waits until the function of the first call has ended.
     ///
-    /// Go: `Once.Do`; `do` is a word of Rust's.
+    /// Go: `Once.Do`; `do` is a keyword of Rust.
     ///
     /// # Panics
     ///
-    /// As `f` does, if it runs it.
+    /// If this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -114,12 +118,12 @@ impl Once {
         }
     }
 
-    /// [`Once::do_`] that waits for another's function up to a deadline at most: true if the function has ended. If `f`
-    /// is the one to run, it runs for as long as it likes, whatever the time.
+    /// Does the same as [`Once::do_`], but waits for another caller's function until `deadline` at most. Returns
+    /// whether the function has ended. If this call runs `f`, `f` runs to its end, even past the deadline.
     ///
     /// # Panics
     ///
-    /// As `f` does, if it runs it.
+    /// If this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -137,16 +141,16 @@ impl Once {
         self.do_limited(f, &WaitLimit::until(deadline)).is_ok()
     }
 
-    /// [`Once::do_`] that waits for another's function up to a [`WaitLimit`] at most.
+    /// Does the same as [`Once::do_`], but waits for another caller's function up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
-    /// Which limit came first. A handle that has been cancelled already is one that comes first: `f` does not run then.
-    /// If the function has ended it is no error, whatever the limit.
+    /// Returns the limit that came first. A handle that has been cancelled already counts as such a limit: `f` does
+    /// not run then. If the function has ended, the result is `Ok`, whatever the limit.
     ///
     /// # Panics
     ///
-    /// As `f` does, if it runs it.
+    /// If this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -172,15 +176,16 @@ impl Once {
         self.do_slow(f, limit)
     }
 
-    /// [`Once::do_`] that waits for another's function for as long as `ctx` is not done.
+    /// Does the same as [`Once::do_`], but waits for another caller's function only as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// The context's. A context that is done already is one, unless the function has ended: `f` does not run then.
+    /// Returns the context's error if the context is done before the function has ended. If the context is done
+    /// already, `f` does not run.
     ///
     /// # Panics
     ///
-    /// As `f` does, if it runs it.
+    /// If this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -201,7 +206,8 @@ impl Once {
         ctx.limited(|limit| self.do_limited(f, limit))
     }
 
-    /// Whether the function has ended. If so, what it did happens before what follows this.
+    /// Returns whether the function has ended. If so, everything that the function did happens before the return of
+    /// this call.
     ///
     /// # Examples
     ///
@@ -220,7 +226,7 @@ impl Once {
 
     #[cold]
     fn do_slow<F: FnOnce()>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        /// Done, even if it is by a panic.
+        /// Marks the `Once` as done, even by a panic.
         struct Done<'a>(&'a Once);
         impl Drop for Done<'_> {
             fn drop(&mut self) {
@@ -236,8 +242,8 @@ impl Once {
         Ok(())
     }
 
-    /// True if it is for the caller to run its function, and then to [`finish`](Once::finish). False if that of another
-    /// has ended.
+    /// Returns true if the caller must run its function, and then call [`finish`](Once::finish). Returns false if
+    /// another caller's function has ended.
     fn begin_or_wait(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         let mut word = self.word.load(Acquire);
         loop {
@@ -254,22 +260,22 @@ impl Once {
         }
     }
 
-    /// Waits for a permit, counted as a waiter.
+    /// Waits for a permit. The caller has been counted as a waiter.
     fn wait_counted(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // SAFETY: the pointer is null.
+        // SAFETY: the holder that `note_wait` is given is null.
         unsafe { sudog_runtime::note_wait(what, ptr::null()) };
         let ended = semacquire_limited(&self.permits, Order::Fifo, limit);
         if ended.is_err() && self.leave() { ended } else { Ok(()) }
     }
 
-    /// A waiter that is no longer in the semaphore's line takes itself off the count. Or else it has been taken off, as
-    /// the function has ended: then it takes its permit, and is false.
+    /// Takes a waiter that is no longer in the semaphore's queue off the count, and returns true. If the function has
+    /// ended, the waiter has been taken off the count already: then takes the waiter's permit, and returns false.
     #[cold]
     fn leave(&self) -> bool {
         let mut word = self.word.load(Relaxed);
         loop {
             if word == DONE {
-                semacquire(&self.permits); // there, or on its way
+                semacquire(&self.permits); // the permit is there, or on its way
                 return false;
             }
             match self.word.compare_exchange_weak(word, word - ONE, Relaxed, Relaxed) {
@@ -279,7 +285,7 @@ impl Once {
         }
     }
 
-    /// The function has ended. A second call does nothing.
+    /// Marks the function as ended, and releases a permit to each waiter. A second call does nothing.
     pub(crate) fn finish(&self) {
         let waiters = self.word.swap(DONE, Release) / ONE;
         if waiters > 0 {
@@ -288,15 +294,15 @@ impl Once {
     }
 }
 
-/// For the types made of it here, where the function is another's.
+/// Methods for the types of this crate that are made of a `Once` whose function another caller runs.
 #[cfg(not(sudog_loom))]
 impl Once {
-    /// One whose function runs already: its maker has to [`finish`](Once::finish) it.
+    /// Creates a `Once` whose function already runs: the creator must [`finish`](Once::finish) it.
     pub(crate) const fn begun() -> Self {
         Self { word: AtomicU32::new(RUNNING), permits: AtomicU32::new(0) }
     }
 
-    /// Waits for the function, which another caller runs. `what` is for the report of a deadlock.
+    /// Waits for the function, which another caller runs. The deadlock report shows `what`.
     pub(crate) fn wait(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut word = self.word.load(Acquire);
         while word != DONE {
@@ -308,13 +314,13 @@ impl Once {
         Ok(())
     }
 
-    /// How many wait at this moment.
+    /// Returns the number of callers that wait at this moment.
     pub(crate) fn waiters(&self) -> usize {
         (self.word.load(Relaxed) / ONE) as usize
     }
 }
 
-/// Writes, as freeing would, so that loom reports a later use.
+/// Writes to both words, as freeing would, so that loom reports a later use.
 #[cfg(sudog_loom)]
 impl Drop for Once {
     fn drop(&mut self) {

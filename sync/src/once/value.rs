@@ -1,10 +1,10 @@
-//! A value that its first caller makes, once. Go's `OnceValue`; the others are made of it.
+//! A value that the first caller makes, once. Go's `OnceValue`; the other variants are made of this type.
 //!
-//! | [`Once`] | the cell | may be touched by |
+//! | [`Once`] | the cell | may be accessed by |
 //! |---|---|---|
 //! | new | `New(f)` | no caller |
 //! | running | `Running`: `f` has been moved out | the caller that runs `f` |
-//! | done | `Value`, or why there is none; for good | all callers, to read |
+//! | done | `Value`, or the reason why there is no value; final | all callers, to read |
 //!
 //! Source: Go's `sync/oncefunc.go`, in the development tree of 1.28.
 
@@ -21,16 +21,17 @@ use super::Once;
 use crate::context;
 use crate::shared_panic::{Caught, is_goexit};
 
-/// A value that a function makes at the first call. `std`'s `LazyLock`, with Go's contract.
+/// A value that a function makes at the first call. The counterpart of `std`'s `LazyLock`, with Go's contract.
 ///
 /// * The function runs once. Concurrent callers wait.
-/// * The function is dropped after that, with its captures, even if it panics.
-/// * If it panics, every call panics with the same value. See [`SharedPanic`](crate::SharedPanic) for what that is if it
-///   is no text.
-/// * If it calls [`goexit`](sudog_runtime::goroutine), the goroutine that ran it ends, and every other call panics.
-/// * A function that asks for its own value waits for itself, for ever.
+/// * After that the function is dropped, with its captures, even if the function panics.
+/// * If the function panics, every call panics with the same value. If the value is not a text, see
+///   [`SharedPanic`](crate::SharedPanic).
+/// * If the function calls [`goexit`](sudog_runtime::goroutine), the goroutine that ran the function ends, and every
+///   other call panics.
+/// * A function that asks for its own value waits for itself for ever.
 ///
-/// No call allocates, unless it panics. Its value may be shared among threads, if it is shared itself:
+/// No call allocates, unless it panics. Threads can share an `OnceValue` only if they can share its value:
 ///
 /// ```compile_fail,E0277
 /// use std::cell::Cell;
@@ -39,7 +40,7 @@ use crate::shared_panic::{Caught, is_goexit};
 /// static COUNT: OnceValue<Cell<u32>> = OnceValue::new(|| Cell::new(0)); // `Cell` is not `Sync`
 /// ```
 ///
-/// Go: `sync.OnceValue`, of which [`once_value`] has the shape.
+/// Go: `sync.OnceValue`; [`once_value`] has Go's signature.
 ///
 /// # Examples
 ///
@@ -67,17 +68,18 @@ enum Cell<T, F> {
     Exited,
 }
 
-// SAFETY: `&Self` gives out `&T`, to any number of threads: `T: Sync`. The value may be made on another thread than the
-// one that drops it: `T: Send`. `f` is called and dropped by one thread, not that of its maker: `F: Send`; it is not
-// shared. What was caught is `Send` and `Sync`. No caller reads the cell while it is written: the table above.
+// SAFETY: `&Self` gives out `&T` to any number of threads: `T: Sync`. The value may be made on a different thread than
+// the thread that drops the value: `T: Send`. `f` is called and dropped by a single thread, possibly not the thread
+// that made `f`: `F: Send`; `f` is not shared. A caught panic is `Send` and `Sync`. By the table above, no caller
+// reads the cell while the cell is written.
 unsafe impl<T: Send + Sync, F: Send> Sync for OnceValue<T, F> {}
 
-// After a panic of `f` there is no value, and no `f`: nothing broken can be seen. What a value that is seen is worth
-// after another's panic is for `T` to say.
+// After a panic of `f` there is no value, and no `f`, so no caller can see a broken value. Whether a value may still
+// be used after a panic of other code is decided by `T`'s own traits.
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for OnceValue<T, F> {}
 
 impl<T, F> OnceValue<T, F> {
-    /// A value that `f` will make.
+    /// Creates a value that `f` will make.
     #[must_use]
     pub const fn new(f: F) -> Self {
         Self { once: Once::new(), cell: UnsafeCell::new(Cell::New(f)) }
@@ -85,11 +87,11 @@ impl<T, F> OnceValue<T, F> {
 }
 
 impl<T, F: FnOnce() -> T> OnceValue<T, F> {
-    /// The value. The first call makes it, those that come meanwhile wait.
+    /// Returns the value. The first call makes the value; calls that come meanwhile wait.
     ///
     /// # Panics
     ///
-    /// If the function has panicked: with the same value each time. If it has ended its goroutine.
+    /// If the function has panicked: with the same value each time. If the function has ended its goroutine.
     ///
     /// # Examples
     ///
@@ -103,27 +105,27 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     #[track_caller]
     pub fn get(&self) -> &T {
         if self.once.is_done() {
-            // SAFETY: it is done.
+            // SAFETY: `once` is done, and this caller has seen that.
             return unsafe { self.made() };
         }
         self.make_and_get()
     }
 
-    /// Apart, so that the fast path has no frame.
+    /// A separate function, so that the fast path has no frame.
     #[cold]
     #[track_caller]
     fn make_and_get(&self) -> &T {
         let made = self.make(&WaitLimit::default());
         debug_assert_eq!(made, Ok(()));
-        // SAFETY: it is done.
+        // SAFETY: `make` has returned `Ok`, so `once` is done, and this caller has seen that.
         unsafe { self.made() }
     }
 
-    /// [`OnceValue::get`] that waits for another to make the value up to a deadline at most.
+    /// Does the same as [`OnceValue::get`], but waits for another caller to make the value until `deadline` at most.
     ///
     /// # Panics
     ///
-    /// As [`OnceValue::get`].
+    /// The same as [`OnceValue::get`].
     ///
     /// # Examples
     ///
@@ -140,15 +142,16 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
         self.get_limited(&WaitLimit::until(deadline)).ok()
     }
 
-    /// [`OnceValue::get`] that waits for another to make the value up to a [`WaitLimit`] at most.
+    /// Does the same as [`OnceValue::get`], but waits for another caller to make the value up to a [`WaitLimit`] at
+    /// most.
     ///
     /// # Errors
     ///
-    /// As [`Once::do_limited`].
+    /// The same as [`Once::do_limited`].
     ///
     /// # Panics
     ///
-    /// As [`OnceValue::get`].
+    /// The same as [`OnceValue::get`].
     ///
     /// # Examples
     ///
@@ -167,19 +170,20 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
         if !self.once.is_done() {
             self.make(limit)?;
         }
-        // SAFETY: it is done.
+        // SAFETY: `once` is done, and this caller has seen that: by `is_done`, or because `make` has returned `Ok`.
         Ok(unsafe { self.made() })
     }
 
-    /// [`OnceValue::get`] that waits for another to make the value for as long as `ctx` is not done.
+    /// Does the same as [`OnceValue::get`], but waits for another caller to make the value only as long as `ctx` is
+    /// not done.
     ///
     /// # Errors
     ///
-    /// As [`Once::do_ctx`].
+    /// The same as [`Once::do_ctx`].
     ///
     /// # Panics
     ///
-    /// As [`OnceValue::get`].
+    /// The same as [`OnceValue::get`].
     ///
     /// # Examples
     ///
@@ -197,7 +201,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
         if !self.once.is_done() {
             ctx.limited(|limit| self.make(limit))?;
         }
-        // SAFETY: it is done.
+        // SAFETY: `once` is done, and this caller has seen that: by `is_done`, or because `make` has returned `Ok`.
         Ok(unsafe { self.made() })
     }
 
@@ -209,7 +213,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
             None => Ok(()),
             Some(Ended::Exited(payload)) => resume_unwind(payload),
             Some(Ended::Panicked) => {
-                // SAFETY: it is done.
+                // SAFETY: `do_limited` has returned `Ok`, so `once` is done, and the cell is no longer written.
                 match unsafe { &*self.cell.get() } {
                     Cell::Panicked(caught) => caught.resume(),
                     _ => unreachable!("it has just panicked"),
@@ -218,40 +222,41 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
         }
     }
 
-    /// Runs the function, within the one `do_` that gets to run something.
+    /// Runs the function. Called within the single `do_` that runs its function.
     fn run(&self) -> Option<Ended> {
         let cell = self.cell.get();
-        // SAFETY: not done, and this caller runs `f`: no other touches the cell. No reference lasts for longer than a
-        // move; in particular none is there while `f` runs.
+        // SAFETY: `once` is not done, and this caller runs `f`: no other caller accesses the cell. No reference to the
+        // cell's content lasts longer than a move; in particular, no such reference exists while `f` runs.
         let Cell::New(f) = (unsafe { cell.replace(Cell::Running) }) else { unreachable!("run once") };
-        // `f` is moved, and dropped when it ends; and its panic is raised again.
+        // `f` is moved, and dropped when `f` ends; its panic is raised again. So no caller can see a broken `f`.
         let (made, ended) = match catch_unwind(AssertUnwindSafe(f)) {
             Ok(value) => (Cell::Value(value), None),
             Err(payload) if is_goexit(&*payload) => (Cell::Exited, Some(Ended::Exited(payload))),
             Err(payload) => (Cell::Panicked(Caught::new(payload)), Some(Ended::Panicked)),
         };
-        // SAFETY: as above. What is overwritten needs no drop.
+        // SAFETY: `once` is not done, and this caller has run `f`: no other caller accesses the cell. The overwritten
+        // `Running` needs no drop.
         unsafe { cell.write(made) };
         ended
     }
 }
 
-/// How the function of the calling thread or goroutine has ended, if not well.
+/// The reason why the function made no value, for the thread or goroutine that ran the function.
 enum Ended {
     Panicked,
     Exited(Box<dyn Any + Send>),
 }
 
 impl<T, F> OnceValue<T, F> {
-    /// What has come of it.
+    /// Returns the value; panics if the function has made no value.
     ///
     /// # Safety
     ///
-    /// It is done, and the caller has seen it.
+    /// `once` is done, and the caller has seen that.
     #[inline]
     #[track_caller]
     unsafe fn made(&self) -> &T {
-        // SAFETY: by the contract, it is written no more.
+        // SAFETY: by the contract of `made`, `once` is done, so the cell is no longer written.
         match unsafe { &*self.cell.get() } {
             Cell::Value(value) => value,
             cell => cell.fail(),
@@ -277,7 +282,7 @@ impl<T: fmt::Debug, F> fmt::Debug for OnceValue<T, F> {
         if !self.once.is_done() {
             return tuple.field(&format_args!("<not made>")).finish();
         }
-        // SAFETY: it is done, so it is written no more.
+        // SAFETY: `once` is done, so the cell is no longer written.
         match unsafe { &*self.cell.get() } {
             Cell::Value(value) => tuple.field(value),
             _ => tuple.field(&format_args!("<failed>")),
@@ -286,9 +291,10 @@ impl<T: fmt::Debug, F> fmt::Debug for OnceValue<T, F> {
     }
 }
 
-/// Go's `sync.OnceValue` to the letter: a function that returns what the first call of `f` has returned.
+/// Returns a function that returns the result of the first call of `f`: Go's `sync.OnceValue`, with the same
+/// signature.
 ///
-/// It returns a clone; [`OnceValue`] gives out a reference, and can live in a `static`.
+/// The function returns a clone; [`OnceValue`] gives out a reference, and can live in a `static`.
 ///
 /// # Examples
 ///

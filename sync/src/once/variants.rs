@@ -1,4 +1,4 @@
-//! [`OnceValue`] for a function that returns nothing, and for one that returns two values.
+//! Variants of [`OnceValue`]: for a function that returns nothing, and for a function that returns two values.
 
 use std::fmt;
 
@@ -9,12 +9,13 @@ use super::OnceValue;
 #[cfg(unix)]
 use crate::context;
 
-/// A function that runs once, however often it is called.
+/// A function that runs once, no matter how often a caller calls it.
 ///
-/// It differs from a [`Once`](crate::Once) in that it has its function, and in what a panic does: every call panics with
-/// the same value. In all it is an [`OnceValue`] without a value; its contract is there.
+/// In contrast to a [`Once`](crate::Once), a `OnceFunc` contains its function, and if the function panics, every call
+/// panics with the same value. In all other respects a `OnceFunc` is an [`OnceValue`] without a value: see the
+/// contract of that type.
 ///
-/// Go: `sync.OnceFunc`, of which [`once_func`] has the shape.
+/// Go: `sync.OnceFunc`; [`once_func`] has Go's signature.
 ///
 /// # Examples
 ///
@@ -29,7 +30,7 @@ use crate::context;
 pub struct OnceFunc<F = fn()>(OnceValue<(), F>);
 
 impl<F> OnceFunc<F> {
-    /// A function that will call `f` once.
+    /// Creates a function that will call `f` once.
     #[must_use]
     pub const fn new(f: F) -> Self {
         Self(OnceValue::new(f))
@@ -37,11 +38,11 @@ impl<F> OnceFunc<F> {
 }
 
 impl<F: FnOnce()> OnceFunc<F> {
-    /// Calls the function if this is the first call; else waits until it has ended.
+    /// Calls the function if this is the first call; otherwise waits until the function has ended.
     ///
     /// # Panics
     ///
-    /// If the function has panicked: with the same value each time. If it has ended its goroutine.
+    /// If the function has panicked: with the same value each time. If the function has ended its goroutine.
     ///
     /// # Examples
     ///
@@ -61,11 +62,12 @@ impl<F: FnOnce()> OnceFunc<F> {
         self.0.get();
     }
 
-    /// [`OnceFunc::call`] that waits for another's call up to a deadline at most: true if the function has ended.
+    /// Does the same as [`OnceFunc::call`], but waits for another caller's call until `deadline` at most. Returns
+    /// whether the function has ended.
     ///
     /// # Panics
     ///
-    /// As [`OnceFunc::call`].
+    /// The same as [`OnceFunc::call`].
     ///
     /// # Examples
     ///
@@ -83,15 +85,15 @@ impl<F: FnOnce()> OnceFunc<F> {
         self.0.get_until(deadline).is_some()
     }
 
-    /// [`OnceFunc::call`] that waits for another's call up to a [`WaitLimit`] at most.
+    /// Does the same as [`OnceFunc::call`], but waits for another caller's call up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
-    /// As [`Once::do_limited`](crate::Once::do_limited).
+    /// The same as [`Once::do_limited`](crate::Once::do_limited).
     ///
     /// # Panics
     ///
-    /// As [`OnceFunc::call`].
+    /// The same as [`OnceFunc::call`].
     ///
     /// # Examples
     ///
@@ -107,15 +109,15 @@ impl<F: FnOnce()> OnceFunc<F> {
         self.0.get_limited(limit).copied()
     }
 
-    /// [`OnceFunc::call`] that waits for another's call for as long as `ctx` is not done.
+    /// Does the same as [`OnceFunc::call`], but waits for another caller's call only as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// As [`Once::do_ctx`](crate::Once::do_ctx).
+    /// The same as [`Once::do_ctx`](crate::Once::do_ctx).
     ///
     /// # Panics
     ///
-    /// As [`OnceFunc::call`].
+    /// The same as [`OnceFunc::call`].
     ///
     /// # Examples
     ///
@@ -139,7 +141,7 @@ impl<F> fmt::Debug for OnceFunc<F> {
     }
 }
 
-/// Go's `sync.OnceFunc` to the letter: a function that calls `f` the first time.
+/// Returns a function that calls `f` the first time: Go's `sync.OnceFunc`, with the same signature.
 ///
 /// # Examples
 ///
@@ -158,10 +160,11 @@ pub fn once_func<F: FnOnce() + Send>(f: F) -> impl Fn() + Send + Sync {
     move || f.call()
 }
 
-/// Two values that one function makes when the first of them is asked for: often a result and what came with it.
+/// Two values that a single function makes at the first call of `get`: often a result and a second value that belongs
+/// to the result.
 ///
-/// In all but the number it is an [`OnceValue`]; its contract is there. Go: `sync.OnceValues`, of which [`once_values`]
-/// has the shape.
+/// Except for the number of values, an `OnceValues` is an [`OnceValue`]: see the contract of that type. Go:
+/// `sync.OnceValues`; [`once_values`] has Go's signature.
 ///
 /// # Examples
 ///
@@ -175,7 +178,7 @@ pub fn once_func<F: FnOnce() + Send>(f: F) -> impl Fn() + Send + Sync {
 pub struct OnceValues<A, B, F = fn() -> (A, B)>(OnceValue<(A, B), F>);
 
 impl<A, B, F> OnceValues<A, B, F> {
-    /// Two values that `f` will make.
+    /// Creates two values that `f` will make.
     #[must_use]
     pub const fn new(f: F) -> Self {
         Self(OnceValue::new(f))
@@ -187,11 +190,11 @@ fn each<A, B>((a, b): &(A, B)) -> (&A, &B) {
 }
 
 impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
-    /// The values. The first call makes them, those that come meanwhile wait.
+    /// Returns the values. The first call makes the values; calls that come meanwhile wait.
     ///
     /// # Panics
     ///
-    /// As [`OnceValue::get`].
+    /// The same as [`OnceValue::get`].
     ///
     /// # Examples
     ///
@@ -208,11 +211,11 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
         each(self.0.get())
     }
 
-    /// [`OnceValues::get`] that waits for another to make the values up to a deadline at most.
+    /// Does the same as [`OnceValues::get`], but waits for another caller to make the values until `deadline` at most.
     ///
     /// # Panics
     ///
-    /// As [`OnceValue::get`].
+    /// The same as [`OnceValue::get`].
     ///
     /// # Examples
     ///
@@ -228,15 +231,16 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
         self.0.get_until(deadline).map(each)
     }
 
-    /// [`OnceValues::get`] that waits for another to make the values up to a [`WaitLimit`] at most.
+    /// Does the same as [`OnceValues::get`], but waits for another caller to make the values up to a [`WaitLimit`] at
+    /// most.
     ///
     /// # Errors
     ///
-    /// As [`Once::do_limited`](crate::Once::do_limited).
+    /// The same as [`Once::do_limited`](crate::Once::do_limited).
     ///
     /// # Panics
     ///
-    /// As [`OnceValue::get`].
+    /// The same as [`OnceValue::get`].
     ///
     /// # Examples
     ///
@@ -252,15 +256,16 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
         self.0.get_limited(limit).map(each)
     }
 
-    /// [`OnceValues::get`] that waits for another to make the values for as long as `ctx` is not done.
+    /// Does the same as [`OnceValues::get`], but waits for another caller to make the values only as long as `ctx` is
+    /// not done.
     ///
     /// # Errors
     ///
-    /// As [`Once::do_ctx`](crate::Once::do_ctx).
+    /// The same as [`Once::do_ctx`](crate::Once::do_ctx).
     ///
     /// # Panics
     ///
-    /// As [`OnceValue::get`].
+    /// The same as [`OnceValue::get`].
     ///
     /// # Examples
     ///
@@ -284,9 +289,10 @@ impl<A: fmt::Debug, B: fmt::Debug, F> fmt::Debug for OnceValues<A, B, F> {
     }
 }
 
-/// Go's `sync.OnceValues` to the letter: a function that returns what the first call of `f` has returned.
+/// Returns a function that returns the result of the first call of `f`: Go's `sync.OnceValues`, with the same
+/// signature.
 ///
-/// It returns clones; [`OnceValues`] gives out references, and can live in a `static`.
+/// The function returns clones; [`OnceValues`] gives out references, and can live in a `static`.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Go's `sync.Pool`: free items, kept for callers that would otherwise make new ones.
+//! Go's `sync.Pool`: free items, kept for callers that would otherwise make new items.
 //!
 //! ```text
 //!   pool: one shard for each processor, allocated by the first `put`; a thread uses one of them, its own
@@ -11,14 +11,15 @@
 //!   put:         1.        2. head
 //! ```
 //!
-//! A shard has a lock that callers only try: a caller that finds it taken goes to the next shard; a `put` that finds
-//! all taken drops its item. Under the lock nothing runs but moves of items, and the allocator when `shared` grows: no
-//! `New`, no destructor. So a thread that loses its processor there keeps other threads from that shard only, and no
-//! goroutine leaves its thread there.
+//! A shard has a lock that callers only try. If the lock is taken, the caller goes to the next shard; a `put` that
+//! finds all locks taken drops its item. Under the lock only moves of items run, and the allocator when `shared`
+//! grows; `New` and destructors do not. So a thread that loses its processor there keeps other threads from that shard
+//! only, and no goroutine leaves its thread there.
 //!
-//! What Go does without a lock (an owner that is pinned to its processor, a ring that others steal from) needs a thread
-//! that cannot be interrupted by another with the same shard. Here threads share shards; the lock is one swap, which
-//! other threads touch only when they run out of items. `holds` tells thieves whether stealing is worth it.
+//! Go works without a lock: an owner is pinned to its processor, and other processors steal from the owner's ring.
+//! That requires a thread that no other thread with the same shard can interrupt. Here threads share shards. The lock
+//! is a single swap, of a word that other threads access only when they run out of items. `holds` tells thieves
+//! whether stealing is worthwhile.
 //!
 //! Source: Go's `sync/pool.go`, in the development tree of 1.28.
 
@@ -35,17 +36,18 @@ use shard::{Items, Shard, pick_elsewhere, pick_next, put_elsewhere};
 
 use crate::thread_index::thread_index;
 
-/// A set of items that are free to be used, from which any may vanish at any time.
+/// A set of free items, of which any may vanish at any time.
 ///
-/// [`get`](Pool::get) takes any item, or makes one by the function that the pool was made with. [`put`](Pool::put) gives
-/// one back. Nothing relates what is put to what is got, but that what was done to an item before `put` happens before
-/// what is done to it after `get`.
+/// [`get`](Pool::get) takes any item, or makes an item by the function that the pool was created with.
+/// [`put`](Pool::put) gives an item back. The items that are put and the items that are got are not otherwise related,
+/// except that everything done to an item before `put` happens before everything done to the item after `get`.
 ///
-/// In Go, unused items vanish with the collections of garbage. There are none here, so the program says when:
-/// [`age`](Pool::age), from time to time. As in Go, nothing else bounds how many items there are: a pool that does not
-/// age keeps all that were put and not got.
+/// In Go, garbage collections remove unused items. Here there is no garbage collection, so the program calls
+/// [`age`](Pool::age) from time to time. As in Go, nothing else bounds the number of items: a pool that does not age
+/// keeps all items that were put and not got.
 ///
-/// A thread that has no items left finds those of other threads, but for one of each, until the pool ages.
+/// A thread that has no items left finds the items of other threads, except for one item of each thread until the pool
+/// ages.
 ///
 /// # Examples
 ///
@@ -63,18 +65,18 @@ pub struct Pool<T, F = fn() -> T> {
     new: F,
 }
 
-/// For a pool that makes no items: a Go pool whose `New` is nil.
+/// The function type of a pool that makes no items: a Go pool whose `New` is nil.
 #[derive(Debug)]
 pub struct NoNew(());
 
 impl<T, F: Fn() -> T> Pool<T, F> {
-    /// An empty pool that makes items by `new`.
+    /// Creates an empty pool, which makes items by `new`.
     #[must_use]
     pub const fn new(new: F) -> Self {
         Self { shards: OnceLock::new(), new }
     }
 
-    /// Some item of the pool; or a new one.
+    /// Takes an item from the pool, or makes a new item.
     ///
     /// # Examples
     ///
@@ -89,7 +91,8 @@ impl<T, F: Fn() -> T> Pool<T, F> {
         self.pick().unwrap_or_else(&self.new)
     }
 
-    /// As [`get`](Pool::get); the item goes back to the pool when the guard is dropped, even by a panic.
+    /// Takes an item as [`get`](Pool::get) does. The item goes back to the pool when the guard is dropped, even by a
+    /// panic.
     #[inline]
     pub fn take(&self) -> Pooled<'_, T, F> {
         Pooled { item: Some(self.get()), pool: self }
@@ -97,13 +100,13 @@ impl<T, F: Fn() -> T> Pool<T, F> {
 }
 
 impl<T> Pool<T, NoNew> {
-    /// An empty pool that makes no items.
+    /// Creates an empty pool, which makes no items.
     #[must_use]
     pub const fn empty() -> Self {
         Self { shards: OnceLock::new(), new: NoNew(()) }
     }
 
-    /// Some item of the pool, if it finds one.
+    /// Takes an item from the pool, if the call finds an item.
     ///
     /// # Examples
     ///
@@ -120,9 +123,9 @@ impl<T> Pool<T, NoNew> {
 }
 
 impl<T, F> Pool<T, F> {
-    /// Gives an item to the pool. If others are busy with all of its shards just now, the item is dropped.
+    /// Gives an item to the pool. If other callers are busy with all shards of the pool just now, the item is dropped.
     ///
-    /// A goroutine that has run for long gives way here, after the item is in the pool.
+    /// A goroutine that has run for long yields here, after the item is in the pool.
     #[inline]
     pub fn put(&self, item: T) {
         let shards = self.shards.get().map_or_else(|| self.allocate(), |shards| &**shards);
@@ -140,12 +143,12 @@ impl<T, F> Pool<T, F> {
         sudog_runtime::safepoint();
     }
 
-    /// Drops the items that have not been used since the call before the last one: an item that is put stays until the
-    /// second call from then.
+    /// Drops the items that have not been used since the previous call of `age`: an item that is put stays until the
+    /// second call after the `put`.
     ///
     /// # Panics
     ///
-    /// As the first destructor that does, when all items have been dropped.
+    /// If a destructor panics: with the first panic, when all items have been dropped.
     ///
     /// # Examples
     ///
@@ -161,7 +164,7 @@ impl<T, F> Pool<T, F> {
     /// ```
     pub fn age(&self) {
         let shards = self.shards.get().map_or(&[][..], |shards| &**shards);
-        // All of them first, and then the destructors: one that panics stops nothing but itself.
+        // Take all items first, and then run the destructors: a destructor that panics keeps no other from running.
         let old: Vec<Items<T>> = shards.iter().map(|shard| shard.lock().age()).collect();
         let mut panics = Panics::default();
         for item in old.into_iter().flat_map(Items::into_iter) {
@@ -188,17 +191,17 @@ impl<T, F> Pool<T, F> {
     }
 }
 
-/// An item of a [`Pool`], which it goes back to: see [`Pool::take`].
+/// An item of a [`Pool`]. The item goes back to the pool when this guard is dropped: see [`Pool::take`].
 ///
-/// A guard that is forgotten keeps its item from the pool, and does no other harm.
+/// A guard that is forgotten keeps its item from the pool, which does no other harm.
 pub struct Pooled<'a, T, F = fn() -> T> {
-    /// `None` only while it is dropped.
+    /// The item. `None` only while the guard is dropped.
     item: Option<T>,
     pool: &'a Pool<T, F>,
 }
 
 impl<T, F> Pooled<'_, T, F> {
-    /// The item, which does not go back.
+    /// Returns the item, which does not go back to the pool.
     ///
     /// # Panics
     ///
@@ -241,7 +244,7 @@ impl<T: fmt::Debug, F> fmt::Debug for Pooled<'_, T, F> {
 }
 
 impl<T: Default> Default for Pool<T> {
-    /// A pool that makes default items.
+    /// Creates a pool that makes default items.
     fn default() -> Self {
         Self::new(T::default)
     }

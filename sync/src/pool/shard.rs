@@ -1,4 +1,4 @@
-//! A shard of a pool, and its lock, which callers only try.
+//! A shard of a pool, with a lock that callers only try.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -9,11 +9,11 @@ use sudog_runtime::shim::system::atomic::{AtomicBool, AtomicU8};
 
 use sudog_runtime::G;
 
-/// Aligned so that no two share a cache line, nor a pair of lines that processors fetch together.
+/// A shard, aligned so that no two shards share a cache line, nor a pair of lines that processors fetch together.
 #[repr(align(128))]
 pub(super) struct Shard<T> {
     taken: AtomicBool,
-    /// [`SHARED`], [`VICTIM`] and [`OLD_PRIVATE`]. Written under the lock, and read without it.
+    /// The flags [`SHARED`], [`VICTIM`] and [`OLD_PRIVATE`]. Written under the lock, and read without the lock.
     holds: AtomicU8,
     stock: UnsafeCell<Stock<T>>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Shard<T> {
 const SHARED: u8 = 1;
 /// Thieves may find old items.
 const VICTIM: u8 = 2;
-/// There is an old private item.
+/// The shard has an old private item.
 const OLD_PRIVATE: u8 = 4;
 
 pub(super) struct Stock<T> {
@@ -35,11 +35,12 @@ pub(super) struct Items<T> {
     pub(super) shared: VecDeque<T>,
 }
 
-// SAFETY: `stock` is touched under the lock only, and by the owner of the whole shard; items are moved from thread to
-// thread, and never shared.
+// SAFETY: `stock` is accessed only under the lock, or by the owner of the whole shard. Items are moved between
+// threads, and never shared.
 unsafe impl<T: Send> Sync for Shard<T> {}
 
-/// All but the private item of the thread's own shard, which is locked.
+/// Takes an item from anywhere except the private item of the thread's own shard. `stock` is the thread's own shard,
+/// locked.
 #[cold]
 #[inline(never)]
 pub(super) fn pick_next<T>(mut stock: Locked<'_, T>, shards: &[Shard<T>], own: usize) -> Option<T> {
@@ -50,7 +51,7 @@ pub(super) fn pick_next<T>(mut stock: Locked<'_, T>, shards: &[Shard<T>], own: u
     pick_elsewhere(shards, own)
 }
 
-/// The same when the thread's own shard has nothing fresh, or was taken.
+/// Takes an item from anywhere, if the thread's own shard has no fresh item, or was locked.
 #[cold]
 #[inline(never)]
 pub(super) fn pick_elsewhere<T>(shards: &[Shard<T>], own: usize) -> Option<T> {
@@ -59,7 +60,7 @@ pub(super) fn pick_elsewhere<T>(shards: &[Shard<T>], own: usize) -> Option<T> {
     fresh.or_else(|| shards[own].take_old_private()).or_else(|| all().find_map(|shard| shard.steal(VICTIM)))
 }
 
-/// Others are busy with the thread's own shard.
+/// Puts an item into any shard, because another caller has locked the thread's own shard.
 #[cold]
 #[inline(never)]
 pub(super) fn put_elsewhere<T>(shards: &[Shard<T>], own: usize, item: T) {
@@ -79,11 +80,11 @@ impl<T> Shard<T> {
 
     #[inline]
     pub(super) fn try_lock(&self) -> Option<Locked<'_, T>> {
-        // Acquire: what the one before us did, up to its Release.
+        // Acquire: see everything that the previous holder did before its Release.
         if self.taken.swap(true, Acquire) { None } else { Some(Locked { shard: self }) }
     }
 
-    /// For a caller that must have it: waits until its holder has moved an item.
+    /// Locks for a caller that must have the lock: waits until the holder has moved an item.
     pub(super) fn lock(&self) -> Locked<'_, T> {
         loop {
             match self.try_lock() {
@@ -93,9 +94,9 @@ impl<T> Shard<T> {
         }
     }
 
-    /// The lock, if the shard has such items.
+    /// Locks the shard if the shard has items of the kind `what` and the lock is free.
     fn try_lock_for(&self, what: u8) -> Option<Locked<'_, T>> {
-        // Relaxed: an item that was put before us, in the order of things, is seen; any other may be missed.
+        // Relaxed: an item is seen if its `put` happens before this call; any other item may be missed.
         if self.holds.load(Relaxed) & what == 0 { None } else { self.try_lock() }
     }
 
@@ -115,7 +116,7 @@ pub(super) struct Locked<'a, T> {
 }
 
 impl<T> Locked<'_, T> {
-    /// What was fresh becomes old; what was old is the caller's.
+    /// Makes the fresh items old, and returns the items that were old before.
     pub(super) fn age(&mut self) -> Items<T> {
         let young = mem::take(&mut self.fresh);
         let old = mem::replace(&mut self.victim, young);
@@ -125,7 +126,7 @@ impl<T> Locked<'_, T> {
         old
     }
 
-    /// Puts an item to the shared ones.
+    /// Puts an item into `shared`.
     #[inline(never)]
     pub(super) fn share(&mut self, item: T) {
         self.fresh.shared.push_back(item);
@@ -133,7 +134,7 @@ impl<T> Locked<'_, T> {
         holds.store(holds.load(Relaxed) | SHARED, Relaxed);
     }
 
-    /// An item of `what`, from this end.
+    /// Takes an item of the kind `what`, from the given end.
     fn steal(&mut self, what: u8, end: fn(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
         let items = if what == SHARED { &mut self.fresh } else { &mut self.victim };
         let item = end(&mut items.shared);
@@ -154,7 +155,7 @@ impl<T> Deref for Locked<'_, T> {
 
     #[inline]
     fn deref(&self) -> &Stock<T> {
-        // SAFETY: we have the lock; and this borrows us.
+        // SAFETY: `self` holds the lock, and the result borrows `self`.
         unsafe { &*self.shard.stock.get() }
     }
 }
@@ -162,7 +163,7 @@ impl<T> Deref for Locked<'_, T> {
 impl<T> DerefMut for Locked<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Stock<T> {
-        // SAFETY: we have the lock; and this borrows us mutably.
+        // SAFETY: `self` holds the lock, and the result borrows `self` mutably.
         unsafe { &mut *self.shard.stock.get() }
     }
 }

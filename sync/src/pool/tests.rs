@@ -1,4 +1,4 @@
-//! What happens while others have shards; from outside that is a matter of nanoseconds.
+//! Tests of a pool some of whose shards are locked by other callers; outside of these tests that lasts nanoseconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -62,7 +62,7 @@ fn an_owner_takes_the_head_and_a_thief_the_tail() {
     assert_eq!(pool.get(), None);
     drop(locked);
     let stolen = loop {
-        // Threads with this one's shard are owners.
+        // The other threads with the same shard as this thread are owners.
         let thread = || (thread_index() & 1, pool.get());
         let (shard, stolen) = thread::scope(|s| s.spawn(thread).join().unwrap());
         if shard != thread_index() & 1 {

@@ -16,7 +16,7 @@ use crate::context::{self, CancelCauseFunc, Context, RecvCtx};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Received(pub Signal);
 
-/// In Go's words.
+/// Formats the cause with Go's text.
 impl fmt::Display for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} signal received", self.0)
@@ -25,10 +25,10 @@ impl fmt::Display for Received {
 
 impl std::error::Error for Received {}
 
-/// Cancels the context that it came with, and stops the signals: see [`notify_context`].
+/// A function that cancels the context with which it was returned, and stops the signals: see [`notify_context`].
 ///
-/// Dropped, it does nothing: the signals do not do again what they do by default. Go's `defer stop()` is
-/// [`StopFunc::on_drop`].
+/// Dropping a `StopFunc` does nothing: the signals do not do their default action again. The counterpart of Go's
+/// `defer stop()` is [`StopFunc::on_drop`].
 #[derive(Clone)]
 #[must_use = "without it the signals never do again what they do by default"]
 pub struct StopFunc {
@@ -36,23 +36,25 @@ pub struct StopFunc {
     channel: Chan<Signal>,
 }
 
-/// Stops when it is dropped: see [`StopFunc::on_drop`].
+/// A guard that stops the signals when the guard is dropped: see [`StopFunc::on_drop`].
 #[must_use = "it stops as soon as it is dropped"]
 #[derive(Debug)]
 pub struct StopOnDrop(StopFunc);
 
 impl StopFunc {
-    /// Cancels the context, unless it is done, and stops the signals as [`stop`] does. To stop again does nothing.
+    /// Cancels the context, unless the context is done, and stops the signals as [`stop`] does. A second call does
+    /// nothing.
     ///
     /// # Panics
     ///
-    /// If a waker of the context does; after all wakers have been called, and the signals are stopped.
+    /// If a waker of the context panics; the panic goes on after all wakers have been called and the signals are
+    /// stopped.
     pub fn stop(&self) {
-        stop(&self.channel); // first: it does not panic
+        stop(&self.channel); // stop the signals first: that does not panic
         self.cancel.cancel_without_cause();
     }
 
-    /// A guard that stops when it is dropped: Go's `defer stop()`.
+    /// Returns a guard that stops the signals when the guard is dropped: Go's `defer stop()`.
     pub fn on_drop(self) -> StopOnDrop {
         StopOnDrop(self)
     }
@@ -70,15 +72,15 @@ impl fmt::Debug for StopFunc {
     }
 }
 
-/// A context that is cancelled when one of these signals arrives, by the result's [`StopFunc::stop`], or with its parent.
-/// Go's `signal.NotifyContext`; its `Stringer` is left out.
+/// Derives a context that is cancelled when one of these signals arrives, by the returned [`StopFunc::stop`], or with
+/// its parent. Go's `signal.NotifyContext`, without the `Stringer`.
 ///
-/// If a signal was the first, [`Context::cause`] is a [`Received`]: `interrupt signal received`. The signals go nowhere
-/// else until the stop: a second interrupt does not end the process either.
+/// If a signal came first, [`Context::cause`] is a [`Received`]: `interrupt signal received`. Until the stop the
+/// signals have no other effect: a second interrupt does not end the process either.
 ///
 /// # Panics
 ///
-/// As [`notify`].
+/// The same as [`notify`].
 ///
 /// # Examples
 ///

@@ -1,8 +1,8 @@
-//! The handlers of signals. What runs in one is in [`on_signal`], and is safe there: atomics, a `write`, and what
-//! `signal-hook` says may be called.
+//! The handlers of signals. All code that runs in a handler is in [`on_signal`], and is safe in a handler: atomics, a
+//! `write`, and a function that `signal-hook` documents as safe.
 //!
-//! A handler that has been installed stays. Whether its signal is relayed, ignored, or does what it does by default is
-//! decided each time it arrives, by three sets.
+//! A handler that has been installed stays installed. Three sets decide, at each arrival of a signal, whether the
+//! signal is relayed, ignored, or does its default action.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -18,10 +18,10 @@ use super::kind::Signal;
 use super::relay::{Arrival, Relay, bit};
 
 pub(super) static RELAY: Relay = Relay::new();
-/// Those that do what they do by default, unless they are relayed. Written under the table's lock. SeqCst, as it costs
-/// nothing here: a handler that finds a signal unwanted sees what was set before.
+/// The signals that do their default action unless they are relayed. Written under the table's lock. SeqCst, which
+/// costs nothing here: a handler that finds a signal unwanted sees the writes that came before.
 static BY_DEFAULT: AtomicU64 = AtomicU64::new(0);
-/// A byte is written for each signal that is relayed. Never closed.
+/// The pipe to which the handler writes a byte for each relayed signal. Never closed.
 static PIPE: OnceLock<Pipe> = OnceLock::new();
 
 struct Pipe {
@@ -29,16 +29,16 @@ struct Pipe {
     write: UnixStream,
 }
 
-/// What a signal did before this module was told of it.
+/// The action of a signal before this module installed its handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Disposition {
     Default,
     Ignored,
-    /// Another handler, which is called in any case.
+    /// Another handler handles the signal, and is called in any case.
     Handled,
 }
 
-/// The set of one signal.
+/// Returns the set that contains only this signal.
 pub(super) fn set(signal: Signal) -> u64 {
     bit(signal.as_raw() as u32)
 }
@@ -47,19 +47,20 @@ fn no_thread<T>(error: io::Error) -> T {
     sudog_runtime::fatal(&format!("sudog: no thread for signals: {error}"))
 }
 
-/// Makes the pipe, and starts the thread that reads from it. Once, before the first handler is installed.
+/// Makes the pipe, and starts the thread that reads from the pipe. Does so once, before the first handler is
+/// installed.
 pub(super) fn start(relay: fn()) {
-    goroutine::forbid_in_child(); // nothing would read from the pipe
+    goroutine::forbid_in_child(); // in a child process no thread reads from the pipe
     PIPE.get_or_init(|| {
         goroutine::mark_children();
         let (read, write) = UnixStream::pair().unwrap_or_else(no_thread);
-        // A handler does not wait: if there is no room, there is something to read.
+        // A handler must not wait. If the pipe has no room, the reader already has bytes to read.
         write.set_nonblocking(true).unwrap_or_else(no_thread);
         let body = move || {
             let pipe = PIPE.wait();
             let mut some = [0; 64];
             loop {
-                // What fails is a read that a signal has interrupted.
+                // The read fails only if a signal interrupts the read.
                 _ = (&pipe.read).read(&mut some);
                 relay();
             }
@@ -69,23 +70,23 @@ pub(super) fn start(relay: fn()) {
     });
 }
 
-/// Runs on any thread, between any two instructions of it.
+/// Handles a signal. Runs on any thread, between any two instructions of that thread.
 fn on_signal(signal: Signal) {
     match RELAY.arrive(signal.as_raw() as u32) {
         Arrival::Relayed => {
             let Some(pipe) = PIPE.get() else { return };
-            // SAFETY: a descriptor that stays open, and one byte that is there.
+            // SAFETY: the descriptor is the pipe's, which stays open. The buffer has the single byte that is written.
             unsafe { libc::write(pipe.write.as_raw_fd(), [0_u8].as_ptr().cast(), 1) };
         }
         Arrival::Unwanted if BY_DEFAULT.load(Ordering::SeqCst) & set(signal) != 0 => {
-            // It knows all that are `Signal`s.
+            // `emulate_default_handler` knows every `Signal`.
             _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
         }
         Arrival::Unwanted => {}
     }
 }
 
-/// What the signal does now, as the system says.
+/// Asks the system for the current action of the signal.
 pub(super) fn disposition(signal: Signal) -> Disposition {
     match action(signal).sa_sigaction {
         libc::SIG_DFL => Disposition::Default,
@@ -97,34 +98,37 @@ pub(super) fn disposition(signal: Signal) -> Disposition {
 fn action(signal: Signal) -> libc::sigaction {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY:
-    // - changes nothing, and writes to `action`;
-    // - zeros are a value of it, should that fail.
+    // - The new action is null, so the call changes nothing and only writes the old action to `action`.
+    // - If the call fails, `action` is all zeros, which is a valid `sigaction`.
     unsafe {
         libc::sigaction(signal.as_raw(), null(), action.as_mut_ptr());
         action.assume_init()
     }
 }
 
-/// Installs the handler. From then on the signal does what the sets say: none of them has it yet, unless the caller has
-/// put it there.
+/// Installs the handler. From then on the sets decide the signal's action. The signal is in none of the sets, unless
+/// the caller has added the signal.
 ///
 /// # Panics
 ///
 /// If the system refuses.
 pub(super) fn install(signal: Signal) {
-    // SAFETY: what runs in the handler is safe there, see above: it takes no lock, does not allocate, and does not panic.
+    // SAFETY: `on_signal` is safe in a handler, as the top of this file says: it takes no lock, does not allocate, and
+    // does not panic.
     let installed = unsafe { signal_hook::low_level::register(signal.as_raw(), move || on_signal(signal)) };
     if let Err(error) = installed {
         panic!("no handler for the signal {signal}: {error}");
     }
-    // A handler would otherwise run on the stack of a goroutine, which may have little room left.
+    // Use the alternate stack: a handler would otherwise run on the stack of a goroutine, which may have little room
+    // left.
     let mut action = action(signal);
     action.sa_flags |= libc::SA_ONSTACK;
-    // SAFETY: the handler that is installed, on the alternate stack of its thread, if that has one.
+    // SAFETY: `action` is the installed handler's action with `SA_ONSTACK` added. So the same handler runs, on the
+    // alternate stack of its thread, if the thread has an alternate stack.
     unsafe { libc::sigaction(signal.as_raw(), &raw const action, null_mut()) };
 }
 
-/// What these signals are to do when they are not wanted: what they do by default, or nothing.
+/// Sets the action of these signals when they are not wanted: their default action, or nothing.
 pub(super) fn set_default(signals: u64, by_default: bool) {
     if by_default {
         BY_DEFAULT.fetch_or(signals, Ordering::SeqCst);

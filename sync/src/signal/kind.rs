@@ -1,4 +1,4 @@
-//! Which signal.
+//! The signals that a program can wait for.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use signal_hook::low_level::signal_name;
 
 /// A signal that a program can wait for.
 ///
-/// Those that it cannot have no value of this type: `SIGKILL` and `SIGSTOP`, which no program sees; and what a fault of
-/// the program itself raises, `SIGSEGV`, `SIGBUS`, `SIGFPE` and `SIGILL`. Nor have those whose default action is not
-/// known here, such as real-time signals.
+/// Signals that a program cannot wait for have no value of this type: `SIGKILL` and `SIGSTOP`, which no program sees;
+/// and `SIGSEGV`, `SIGBUS`, `SIGFPE` and `SIGILL`, which a fault of the program itself raises. Signals whose default
+/// action is not known here, such as real-time signals, have no value either.
 ///
-/// It is shown in Go's words: `interrupt`.
+/// A signal is displayed as in Go: `interrupt`.
 ///
 /// # Examples
 ///
@@ -24,7 +24,8 @@ use signal_hook::low_level::signal_name;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(u8);
 
-/// What is raised by the instruction that runs: to return from its handler is to run that again.
+/// Signals without a value. Except for `SIGKILL` and `SIGSTOP`, the running instruction raises these signals: a return
+/// from the handler runs that instruction again.
 const FAULTS: [i32; 6] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
 macro_rules! signals {
@@ -36,7 +37,7 @@ macro_rules! signals {
             )+
         }
 
-        /// As Go's `syscall.Signal.String`.
+        /// Returns the text of Go's `syscall.Signal.String`.
         fn words(signal: Signal) -> Option<&'static str> {
             match i32::from(signal.0) {
                 $(libc::$number => Some($go),)+
@@ -73,20 +74,20 @@ signals! {
 }
 
 impl Signal {
-    /// The signal with this number, if a program can wait for it.
+    /// Returns the signal with this number, if a program can wait for that signal.
     #[must_use]
     pub fn from_raw(number: i32) -> Option<Self> {
         let known = (1..=64).contains(&number) && signal_name(number).is_some() && !FAULTS.contains(&number);
         known.then_some(Self(number as u8))
     }
 
-    /// Its number.
+    /// Returns the signal's number.
     #[must_use]
     pub fn as_raw(self) -> i32 {
         i32::from(self.0)
     }
 
-    /// All that a program can wait for, in the order of their numbers.
+    /// Returns all signals that a program can wait for, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Self> {
         (1..=64).filter_map(Self::from_raw)
     }

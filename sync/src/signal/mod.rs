@@ -7,22 +7,24 @@
 //! | `signal.Ignore`, `signal.Ignored`, `signal.Reset` | [`ignore`], [`ignored`], [`reset`] |
 //! | `signal.NotifyContext` | [`notify_context`] |
 //!
-//! A signal that a channel is notified of does not do what it does by default: an interrupt does not end the process. The
-//! handler notes that it has arrived; a thread, which the first [`notify`] starts, sends it to each channel that wants it.
-//! It does not wait: a channel without room for it misses it. A signal that arrives again before it is sent is sent once.
+//! A signal that a channel is notified of does not do its default action: an interrupt does not end the process. The
+//! handler records the arrival; a thread, which the first [`notify`] starts, sends the signal to each channel that
+//! wants it. The thread does not wait: a channel without room for the signal misses the signal. A signal that arrives
+//! again before being sent is sent once.
 //!
 //! # Deadlocks
 //!
-//! Once a program has called [`notify`], no deadlock is reported any more, as in Go: a signal may end each wait. In a bubble
-//! of [`synctest`](sudog_runtime::goroutine::synctest) goroutines that wait for a signal do not hold the clock, and are a
-//! deadlock when nothing else can come, as in Go: a signal comes from outside.
+//! Once a program has called [`notify`], no deadlock is reported any more, as in Go: a signal may end each wait. In a
+//! bubble of [`synctest`](sudog_runtime::goroutine::synctest), goroutines that wait for a signal do not keep the clock
+//! from advancing, and count as a deadlock when no other event can come, as in Go: a signal comes from outside.
 //!
 //! # Other handlers
 //!
-//! Handlers are installed by the crate `signal-hook`, and stay. A handler that was there before is still called, before this
-//! one. To "do again what it did before" is to do nothing beside such a handler. It is the same with signals that were
-//! ignored. What is installed for the same signal later, by other parts of the program, does not keep a signal that is not
-//! wanted any more from its default action.
+//! The crate `signal-hook` installs the handlers, and the handlers stay installed. A handler that was installed before
+//! is still called, before the handler of this module. For such a signal, to do "again what the signal did before"
+//! means that the handler of this module does nothing. The same holds for signals that were ignored. If other parts of
+//! the program later install handlers for the same signal, a signal that is not wanted any more still does its default
+//! action.
 //!
 //! Go: `src/os/signal/signal.go`, `src/runtime/sigqueue.go` (1.27).
 //!
@@ -54,20 +56,20 @@ use sudog_runtime::chan::Chan;
 pub use context::{Received, StopFunc, StopOnDrop, notify_context};
 pub use kind::Signal;
 
-/// Sends these signals to a channel from now on, or all of them if the list is empty. Go's `signal.Notify`.
+/// Sends these signals, or all signals if the list is empty, to a channel from now on. Go's `signal.Notify`.
 ///
-/// No send waits: the caller sees to it that the channel has room. For one signal a capacity of 1 is enough. A channel that
-/// is full, or is without capacity while no receiver waits, misses the signal; so does one that has been closed (in Go the
-/// process panics).
+/// No send waits: the caller must make sure that the channel has room. For a single signal a capacity of 1 is enough.
+/// A channel that is full, or that has no capacity and no waiting receiver, misses the signal; so does a channel that
+/// has been closed (in Go the process panics).
 ///
-/// Called again with the same channel it adds to its signals. Several channels may be sent the same signal. The channel
-/// lives until [`stop`], whatever becomes of its handles.
+/// A second call with the same channel adds to the channel's signals. Several channels may get the same signal. The
+/// channel lives until [`stop`], even if all its other handles are dropped.
 ///
 /// # Panics
 ///
-/// `os/signal: Notify using nil channel`; and if the system refuses a handler, which no system does for a [`Signal`].
+/// `os/signal: Notify using nil channel`. Also if the system refuses a handler, which no system does for a [`Signal`].
 ///
-/// The process ends if there is no thread to be had at the first call.
+/// The process ends if the first call cannot start a thread.
 ///
 /// # Examples
 ///
@@ -78,11 +80,11 @@ pub fn notify(channel: &Chan<Signal>, signals: &[Signal]) {
     or_all(signals, |signals| table::add(channel, signals));
 }
 
-/// Sends no more signals to a channel. Go's `signal.Stop`.
+/// Stops sending signals to a channel. Go's `signal.Stop`.
 ///
-/// Those that have arrived before are in the channel when this returns, if there was room, and no more will come. A signal
-/// that no other channel is sent does again what it did before the first [`notify`]: an interrupt ends the process. So each
-/// signal is either sent, or does that.
+/// When this call returns, the signals that arrived before are in the channel, if there was room, and no more will
+/// come. A signal that no other channel wants does again what the signal did before the first [`notify`]: an interrupt
+/// ends the process. So each signal either is sent or does that.
 ///
 /// Does nothing for a channel that is not notified.
 ///
@@ -106,10 +108,10 @@ pub fn stop(channel: &Chan<Signal>) {
     table::remove(channel);
 }
 
-/// From now on these signals do nothing, or all signals, if the list is empty. Go's `signal.Ignore`.
+/// Makes these signals, or all signals if the list is empty, do nothing from now on. Go's `signal.Ignore`.
 ///
-/// Undoes each [`notify`] for them. Programs that the process starts do not inherit it (in Go they do): the signal has a
-/// handler, which does nothing.
+/// Undoes each [`notify`] for these signals. Processes that this process starts do not inherit the setting (in Go they
+/// do), because an ignored signal has a handler here, which does nothing.
 ///
 /// # Panics
 ///
@@ -132,7 +134,8 @@ pub fn ignore(signals: &[Signal]) {
     or_all(signals, |signals| table::cancel(signals, true));
 }
 
-/// Whether a signal does nothing: because of [`ignore`], or because the process was started so. Go's `signal.Ignored`.
+/// Returns whether a signal does nothing, because of [`ignore`] or because the process was started with the signal
+/// ignored. Go's `signal.Ignored`.
 ///
 /// # Examples
 ///
@@ -142,7 +145,8 @@ pub fn ignored(signal: Signal) -> bool {
     table::is_ignored(signal)
 }
 
-/// Undoes each [`notify`] and [`ignore`] for these signals, or for all, if the list is empty. Go's `signal.Reset`.
+/// Undoes each [`notify`] and [`ignore`] for these signals, or for all signals if the list is empty. Go's
+/// `signal.Reset`.
 ///
 /// # Examples
 ///
@@ -151,7 +155,7 @@ pub fn reset(signals: &[Signal]) {
     or_all(signals, |signals| table::cancel(signals, false));
 }
 
-/// As in Go, no signals are all signals.
+/// Calls `f` with all signals if the list is empty, as in Go; otherwise with the list.
 fn or_all(signals: &[Signal], f: impl FnOnce(&[Signal])) {
     if signals.is_empty() { f(&Signal::all().collect::<Vec<_>>()) } else { f(signals) }
 }

@@ -1,44 +1,44 @@
-//! From the handler of a signal, which may do next to nothing, to a thread that sends it on.
+//! Passes signals from their handler, which may do next to nothing, to a thread that sends the signals on.
 //!
 //! | handler ([`Relay::arrive`]) | stopper |
 //! |---|---|
-//! | 1. counts itself in `delivering` | 1. takes the signal out of `wanted` ([`Relay::unwant`]) |
-//! | 2. reads `wanted`: is it relayed? | 2. waits until `delivering` is 0 ([`Relay::quiesce`]) |
-//! | 3. if so: puts it into `pending` | 3. takes what is in `pending` ([`Relay::take`]) |
-//! | 4. counts itself off | |
+//! | 1. increments `delivering` | 1. removes the signal from `wanted` ([`Relay::unwant`]) |
+//! | 2. reads `wanted`: is the signal relayed? | 2. waits until `delivering` is 0 ([`Relay::quiesce`]) |
+//! | 3. if so: adds the signal to `pending` | 3. takes all of `pending` ([`Relay::take`]) |
+//! | 4. decrements `delivering` | |
 //! | 5. if not: does what the system would do | |
 //!
-//! A signal is either relayed, or does what it does by default: none is lost on the way. All accesses are
-//! read-modify-writes, so each reads the latest value. If the handler's step 2 comes before the stopper's step 1 in the
-//! order of `wanted`, then the stopper's step 1 acquires what the handler has released there, its step 1 included. So the
-//! stopper's step 2 waits for the handler's step 4, which releases its step 3. If it comes after, the signal is not
-//! relayed.
+//! A signal either is relayed or does its default action: no signal is lost on the way. All accesses are
+//! read-modify-writes, so each access reads the latest value. If the handler's step 2 comes before the stopper's step
+//! 1 in the order of `wanted`, the stopper's step 1 acquires everything that the handler has released there, including
+//! the handler's step 1. So the stopper's step 2 waits for the handler's step 4, which releases the handler's step 3.
+//! If the handler's step 2 comes after the stopper's step 1, the signal is not relayed.
 //!
-//! A signal that arrives twice before it is taken is relayed once, as in Go and in the system's own queue.
+//! A signal that arrives twice before being taken is relayed once, as in Go and in the system's own queue.
 //!
 //! Go: `sigsend` and `signalWaitUntilIdle` of `runtime/sigqueue.go` (1.27).
 
 use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering, yield_now};
 
-/// What a handler has to do.
+/// The task that an arrival leaves to the handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Arrival {
-    /// It is pending: the thread that relays is to be woken.
+    /// The signal is pending: the handler must wake the thread that relays.
     Relayed,
-    /// It is not wanted.
+    /// The signal is not wanted.
     Unwanted,
 }
 
-/// The signals of a process. Sets of signals have a bit for each, [`bit`].
+/// The signals of a process. A set of signals has a bit for each signal: [`bit`].
 pub(super) struct Relay {
     wanted: AtomicU64,
     pending: AtomicU64,
-    /// How many handlers are between their steps 1 and 4.
+    /// The number of handlers that are between their steps 1 and 4.
     delivering: AtomicU32,
 }
 
-/// The set of one signal, from 1 to 64.
+/// Returns the set that contains only this signal, a number from 1 to 64.
 pub(super) const fn bit(number: u32) -> u64 {
     1 << (number - 1)
 }
@@ -50,30 +50,30 @@ impl Relay {
         }
     }
 
-    /// From now on these are relayed.
+    /// Relays these signals from now on.
     pub(super) fn want(&self, signals: u64) {
         self.wanted.fetch_or(signals, Ordering::AcqRel);
     }
 
-    /// Stopper, step 1.
+    /// Does the stopper's step 1.
     pub(super) fn unwant(&self, signals: u64) {
         self.wanted.fetch_and(!signals, Ordering::AcqRel);
     }
 
-    /// Stopper, step 2. A handler takes some ten instructions, and waits for nothing; it does not run on the thread that is
-    /// here, as it would have ended first.
+    /// Does the stopper's step 2. A handler takes about ten instructions, and does not wait. The awaited handler does
+    /// not run on the calling thread, because the handler would have ended before this call.
     pub(super) fn quiesce(&self) {
         while self.delivering.fetch_add(0, Ordering::AcqRel) != 0 {
-            yield_now(); // of the thread: a handler runs on another
+            yield_now(); // yields the thread: the awaited handler runs on another thread
         }
     }
 
-    /// Stopper, step 3, and what the thread that relays does when it is woken.
+    /// Does the stopper's step 3. Also called by the thread that relays, when that thread is woken.
     pub(super) fn take(&self) -> u64 {
         self.pending.swap(0, Ordering::AcqRel)
     }
 
-    /// Handler, steps 1 to 4: atomic operations only.
+    /// Does the handler's steps 1 to 4, by atomic operations only.
     pub(super) fn arrive(&self, number: u32) -> Arrival {
         self.delivering.fetch_add(1, Ordering::AcqRel);
         let wanted = self.wanted.fetch_or(0, Ordering::AcqRel) & bit(number) != 0;
@@ -96,7 +96,7 @@ mod model {
     const RELAYED: &str = "a signal is relayed";
     const BY_DEFAULT: &str = "a signal comes when it is not wanted any more";
 
-    /// A signal that comes while its last receiver stops is found by the stopper, or is not relayed.
+    /// A signal that arrives while its last receiver stops is found by the stopper, or is not relayed.
     #[test]
     fn none_is_lost_on_the_way() {
         must_reach(&[RELAYED, BY_DEFAULT, YIELDS], || {
@@ -118,7 +118,7 @@ mod model {
         });
     }
 
-    /// Two signals, one of them still wanted: each is taken once, by the stopper or by the thread that relays.
+    /// Two signals, of which one is still wanted: each is taken once, by the stopper or by the thread that relays.
     #[test]
     fn each_is_taken_once() {
         const BOTH: &str = "a signal is found by the stopper of the other";

@@ -1,11 +1,11 @@
-//! Which channels are sent which signals.
+//! The table of channels, and of the signals that each channel gets.
 //!
-//! All of it is under one lock. Under the lock no user code runs: a channel is sent to without a safepoint, and the wakers
-//! of tasks that receive are woken after, on a thread for that. So no signal waits for a waker, and a waker may call
-//! whatever it likes here.
+//! A single lock protects the whole table. Under the lock no user code runs: a send to a channel has no safepoint, and
+//! the wakers of tasks that receive are called later, on a separate thread. So no signal waits for a waker, and a
+//! waker may call any function of this module.
 //!
-//! A channel that stops gets, under the lock, what had arrived before its signals were unwanted; then it is off the
-//! table, and gets no more. (Go keeps it in a list until its delivery goroutine is idle.)
+//! A channel that stops gets, under the lock, the signals that arrived before they became unwanted. Then the channel
+//! is removed from the table, and gets no more. (Go keeps the channel in a list until its delivery goroutine is idle.)
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -19,11 +19,12 @@ use crate::now;
 
 struct Table {
     entries: Vec<Entry>,
-    /// Those with a handler; and of these, those that did nothing, or what they do by default, before they had it.
+    /// `installed`: the signals that have a handler. `were_ignored` and `were_default`: those signals of `installed`
+    /// that did nothing, or their default action, before the handler was installed.
     installed: u64,
     were_ignored: u64,
     were_default: u64,
-    /// Those that are to be ignored.
+    /// The signals that are to be ignored.
     ignored: u64,
 }
 
@@ -36,12 +37,12 @@ struct Entry {
 static TABLE: Mutex<Table> =
     Mutex::new(Table { entries: Vec::new(), installed: 0, were_ignored: 0, were_default: 0, ignored: 0 });
 
-/// A panic under it, of an installation, leaves the table as it was.
+/// Locks the table. A panic under the lock, of an installation, leaves the table as it was.
 fn lock() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends these signals to a channel, beside those that it is sent already.
+/// Sends these signals to a channel, in addition to the signals that the channel already gets.
 ///
 /// # Panics
 ///
@@ -57,11 +58,12 @@ pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal]) {
         None => table.entries.push(Entry { channel: channel.clone(), wants }),
     }
     RELAY.want(wants);
-    // After: one that was ignored does not do by default, in between, what it was not to do.
+    // Set the default last: otherwise a signal that was ignored could do its default action before the signal is
+    // wanted.
     hook::set_default(wants & table.were_default, true);
 }
 
-/// Sends no more to a channel.
+/// Stops sending signals to a channel.
 pub(super) fn remove(channel: &Chan<Signal>) {
     let mut table = lock();
     let Some(index) = table.entries.iter().position(|entry| entry.channel == *channel) else { return };
@@ -75,7 +77,7 @@ pub(super) fn remove(channel: &Chan<Signal>) {
     drop(entry);
 }
 
-/// Sends these signals to no channel; from now on they are ignored, or do what they did before.
+/// Stops sending these signals to any channel. From now on they are ignored, or do what they did before the handler.
 ///
 /// # Panics
 ///
@@ -101,7 +103,7 @@ pub(super) fn cancel(signals: &[Signal], ignore: bool) {
     drop(gone);
 }
 
-/// Whether this signal does nothing.
+/// Returns whether this signal does nothing.
 pub(super) fn is_ignored(signal: Signal) -> bool {
     let table = lock();
     if table.installed & set(signal) == 0 {
@@ -111,7 +113,7 @@ pub(super) fn is_ignored(signal: Signal) -> bool {
     !wanted && (table.ignored | table.were_ignored) & set(signal) != 0
 }
 
-/// Sends what has arrived: by the thread that reads from the pipe.
+/// Sends the signals that have arrived. Called by the thread that reads from the pipe.
 fn relay() {
     let wakers = lock().relay();
     wake(wakers);
@@ -121,22 +123,23 @@ fn union(signals: &[Signal]) -> u64 {
     signals.iter().fold(0, |all, &signal| all | set(signal))
 }
 
-/// User code, which may panic or wait: so it is not for this thread.
+/// Calls the wakers on another thread: a waker is user code, which may panic or wait.
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
-        _ = alarm(now(), waker); // forgotten, it goes off all the same
+        _ = alarm(now(), waker); // a forgotten alarm still goes off
     }
 }
 
 impl Table {
-    /// Sees to it that these have a handler. Until they are wanted they do what they did.
+    /// Installs handlers for those of these signals that have none. Until a signal is wanted, the signal does what it
+    /// did before.
     fn install(&mut self, signals: &[Signal]) {
         for &signal in signals {
             if self.installed & set(signal) != 0 {
                 continue;
             }
             let before = hook::disposition(signal);
-            // Before there is a handler: a signal that comes at once finds it.
+            // Set the default before the handler is installed: a signal that arrives at once then finds the default.
             hook::set_default(set(signal), before == Disposition::Default);
             hook::install(signal);
             self.installed |= set(signal);
@@ -148,14 +151,14 @@ impl Table {
         }
     }
 
-    /// Some signals are not wanted any more: sends those that had arrived before.
+    /// Sends the signals that arrived before some signals became unwanted.
     #[must_use]
     fn relay_the_last(&mut self) -> Vec<Waker> {
         RELAY.quiesce();
         self.relay()
     }
 
-    /// Sends what has arrived to the channels that have room for it.
+    /// Sends the signals that have arrived to the channels that want them and have room.
     #[must_use]
     fn relay(&mut self) -> Vec<Waker> {
         let arrived = RELAY.take();

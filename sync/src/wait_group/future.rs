@@ -1,9 +1,9 @@
-//! Waiting for a group as a future.
+//! The future that waits for a group.
 //!
 //! | stage | counted as a waiter | on poll | on drop |
 //! |---|---|---|---|
-//! | `Idle` | no | no task is left: ready; else counts itself: `Waiting` | nothing |
-//! | `Waiting` | yes, or an `add` to 0 has taken it off, and its permit is there or on its way | polls its permit | leaves the semaphore's queue, then takes itself off the count, or takes its permit |
+//! | `Idle` | no | if no task is left: ready; otherwise counts itself as a waiter: `Waiting` | nothing |
+//! | `Waiting` | yes, unless an `add` to 0 has taken the waiter off; then the permit is there or on its way | polls the permit | leaves the semaphore's queue, then takes itself off the count, or takes its permit |
 //! | `Over` | no | panics | nothing |
 
 use std::fmt;
@@ -18,16 +18,16 @@ use sudog_runtime::sema::semacquire_async;
 
 use super::{REUSED, WaitGroup, counter};
 
-/// Waits until there is no task: made by [`WaitGroup::wait_async`].
+/// A future that waits until the group has no task: made by [`WaitGroup::wait_async`].
 ///
-/// It may be dropped at any time: the group is then as if it had not waited. The drop may take as long as an `add` that
-/// is under way on another thread. Once it has been polled it must be polled again when its waker is woken, or dropped:
-/// a future that is leaked counts as a waiter for ever.
+/// The future may be dropped at any time: the group is then as if the future had not waited. The drop may take as long
+/// as an `add` that is under way on another thread. Once the future has been polled, the caller must poll again when
+/// the waker is woken, or drop the future: a leaked future counts as a waiter for ever.
 #[must_use = "a future does nothing unless polled"]
 pub struct WaitFuture<'a> {
     group: &'a WaitGroup,
     stage: Stage,
-    /// There while `Waiting`; pinned with the future.
+    /// The acquisition of the permit. Present while `Waiting`; pinned with the future.
     permit: Option<sudog_runtime::sema::Acquire<'a>>,
     coop: Coop,
     _pinned: PhantomPinned,
@@ -41,11 +41,11 @@ enum Stage {
 }
 
 impl WaitGroup {
-    /// [`WaitGroup::wait`] for tasks and for [`select!`](sudog_runtime::select).
+    /// Waits as [`WaitGroup::wait`] does, in a task or in a [`select!`](sudog_runtime::select).
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::wait`], when it is polled.
+    /// The same as [`WaitGroup::wait`], when the future is polled.
     ///
     /// # Examples
     ///
@@ -73,7 +73,7 @@ impl Future for WaitFuture<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: `permit` is not moved: it is made in its place, and dropped there.
+        // SAFETY: `permit` is not moved: it is created in its final place, and dropped there.
         let this = unsafe { self.get_unchecked_mut() };
         ready!(this.coop.poll_proceed(cx));
         match this.stage {
@@ -90,7 +90,7 @@ impl Future for WaitFuture<'_> {
             Stage::Over => panic!("a future was polled after it was ready"),
         }
         let permit = this.permit.as_mut().expect("there while it waits");
-        // SAFETY: pinned with the future, and dropped in its place.
+        // SAFETY: `permit` is pinned with the future, and dropped in its place.
         if unsafe { Pin::new_unchecked(permit) }.poll(cx).is_pending() {
             return Poll::Pending;
         }
@@ -105,9 +105,11 @@ impl Future for WaitFuture<'_> {
 impl Drop for WaitFuture<'_> {
     fn drop(&mut self) {
         if self.stage == Stage::Waiting {
-            // The waker's destructor may panic: the waiter is taken off the group all the same.
+            // Leave the group even if the waker's destructor panics: `_leave` takes the waiter off the group in any
+            // case.
             let _leave = LeaveAfter(self.group);
-            // First out of the semaphore's queue: what it has been given goes to the counter, where `leave` finds it.
+            // Leave the semaphore's queue first: a permit that this waiter has been given goes to the counter, where
+            // `leave` finds the permit.
             self.permit = None;
         }
     }

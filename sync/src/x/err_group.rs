@@ -1,10 +1,10 @@
-//! Go's `errgroup`: goroutines that work on one thing, and the first error among them.
+//! Go's `errgroup`: goroutines that work on a common job, and the first error among them.
 //!
 //! | | `go` | the goroutine | `wait` |
 //! |---|---|---|---|
-//! | limit | takes a token | gives it back | |
-//! | count | one more | one less, after the token | waits for none |
-//! | failure | | the first is kept, and cancels the context | returns it |
+//! | limit | takes a token | gives the token back | |
+//! | count | increments | decrements, after giving the token back | waits for 0 |
+//! | failure | | keeps the first failure, and cancels the context | returns the failure |
 //!
 //! Source: `golang.org/x/sync/errgroup`.
 
@@ -26,15 +26,15 @@ use sudog_runtime::sema::{Order, WaitError, WaitLimit, Wake, semacquire_limited,
 use crate::WaitGroup;
 use crate::context::{self, CancelCauseFunc, Cause, Context};
 
-/// Goroutines that work on one thing: a [`WaitGroup`] that returns the first of their errors, and can tell the others to
-/// stop. Go's `errgroup.Group`.
+/// A group of goroutines that work on a common job: a [`WaitGroup`] that returns the first of their errors, and can
+/// tell the other goroutines to stop. Go's `errgroup.Group`.
 ///
-/// It is a handle: clones are the same group. After a [`wait`](ErrGroup::wait) it may be used again, under the rules of
-/// a wait group; the first error remains.
+/// An `ErrGroup` is a handle: clones are the same group. After a [`wait`](ErrGroup::wait) the group may be used again,
+/// under the rules of a wait group; the first error remains.
 ///
-/// Different from Go: a panic in a goroutine of the group does not end the process, but goes on in `wait`. (It cancels
-/// the context, and if no caller waits, only the panic hook hears of it.) And a limit belongs to the goroutines that
-/// were started under it: to lift it while they run is no mistake.
+/// Different from Go: a panic in a goroutine of the group does not end the process, but goes on in `wait`. (The panic
+/// cancels the context. If no caller waits, only the panic hook reports the panic.) And a limit belongs to the
+/// goroutines that were started under that limit: lifting the limit while they run is allowed.
 ///
 /// # Examples
 ///
@@ -61,7 +61,7 @@ struct Inner {
     failure: Mutex<Failure>,
 }
 
-/// A limit.
+/// The tokens of a limit.
 struct Tokens {
     all: u32,
     free: AtomicU32,
@@ -78,11 +78,11 @@ enum Panic {
     #[default]
     None,
     Caught(Box<dyn Any + Send>),
-    /// A caller has waited for it; its text is left.
+    /// A caller that waited has raised the panic; only its text is left.
     Raised(String),
 }
 
-/// No caller has waited for the panic: its payload's destructor must not be another.
+/// Drops the payload of a panic that no caller has waited for. The payload's destructor must not panic again.
 impl Drop for Failure {
     fn drop(&mut self) {
         if let Panic::Caught(payload) = std::mem::take(&mut self.panic) {
@@ -92,28 +92,28 @@ impl Drop for Failure {
 }
 
 impl ErrGroup {
-    /// A group without a limit and without a context.
+    /// Creates a group without a limit and without a context.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A group, and a context that is cancelled when a function of the group returns an error or panics, or when a
-    /// [`wait`](ErrGroup::wait) is over. The error is its [cause](Context::cause).
+    /// Creates a group, and a context that is cancelled when a function of the group returns an error or panics, or
+    /// when a [`wait`](ErrGroup::wait) is over. The error is the context's [cause](Context::cause).
     #[must_use]
     pub fn with_context(ctx: &Context) -> (Self, Context) {
         let (ctx, cancel) = context::with_cancel_cause(ctx);
         (Self { inner: Arc::new(Inner { cancel: Some(cancel), ..Inner::default() }) }, ctx)
     }
 
-    /// Runs `f` as a goroutine of the group. If there is a [limit](ErrGroup::set_limit), and it is reached, waits until
-    /// a goroutine of the group has ended.
+    /// Runs `f` as a goroutine of the group. If the group has a [limit](ErrGroup::set_limit), and the limit is
+    /// reached, waits until a goroutine of the group has ended.
     ///
     /// A goroutine that ends by [`goexit`](goroutine::goexit) has ended.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::add`].
+    /// The same as [`WaitGroup::add`].
     #[track_caller]
     pub fn go<F, E>(&self, f: F)
     where
@@ -124,16 +124,16 @@ impl ErrGroup {
         debug_assert_eq!(started, Ok(()));
     }
 
-    /// [`ErrGroup::go`] that gives up when `ctx` is done, and drops `f`. This is about the waiting for the limit; `f`
-    /// itself is not stopped.
+    /// Runs `f` as [`ErrGroup::go`] does. If `ctx` is done while the call waits for the limit, gives up, and drops
+    /// `f`. Does not stop `f` once `f` runs.
     ///
     /// # Errors
     ///
-    /// The context's.
+    /// Returns the context's error if the context is done first.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::add`].
+    /// The same as [`WaitGroup::add`].
     ///
     /// # Examples
     ///
@@ -157,15 +157,15 @@ impl ErrGroup {
         ctx.limited(|limit| self.go_limited(f, limit))
     }
 
-    /// [`ErrGroup::go`] that gives up at a [`WaitLimit`], and drops `f`.
+    /// Runs `f` as [`ErrGroup::go`] does, but gives up at a [`WaitLimit`], and drops `f` then.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// Returns the limit that came first.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::add`].
+    /// The same as [`WaitGroup::add`].
     #[track_caller]
     pub fn go_limited<F, E>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError>
     where
@@ -178,11 +178,11 @@ impl ErrGroup {
         Ok(())
     }
 
-    /// [`ErrGroup::go`] with a name, a stack size or a place of a [`Builder`].
+    /// Runs `f` as [`ErrGroup::go`] does, with the name, the stack size or the place of a [`Builder`].
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::add`] and [`Builder::go`].
+    /// The same as [`WaitGroup::add`] and [`Builder::go`].
     ///
     /// # Examples
     ///
@@ -207,11 +207,11 @@ impl ErrGroup {
         self.start(token, builder, f);
     }
 
-    /// [`ErrGroup::go`], if the limit is not reached: true.
+    /// Runs `f` as [`ErrGroup::go`] does and returns true, if the limit is not reached. Otherwise returns false.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::add`].
+    /// The same as [`WaitGroup::add`].
     ///
     /// # Examples
     ///
@@ -243,12 +243,12 @@ impl ErrGroup {
         true
     }
 
-    /// Lets at most so many goroutines of the group run at a time; 0 blocks all. `None`: any number.
+    /// Limits the number of goroutines of the group that run at a time; 0 blocks all. `None` allows any number.
     ///
     /// # Panics
     ///
-    /// With Go's words, if a limit is set while goroutines run that were started under another:
-    /// `errgroup: modify limit while N goroutines in the group are still active`.
+    /// With Go's text, if a limit is set while goroutines run that were started under another limit: `errgroup: modify
+    /// limit while N goroutines in the group are still active`.
     ///
     /// # Examples
     ///
@@ -281,31 +281,33 @@ impl ErrGroup {
         assert!(active == 0, "errgroup: modify limit while {active} goroutines in the group are still active");
     }
 
-    /// Waits until all goroutines of the group have ended, and cancels its context.
+    /// Waits until all goroutines of the group have ended, and cancels the group's context.
     ///
     /// # Errors
     ///
-    /// The first that one of them has returned.
+    /// Returns the first error that a goroutine of the group has returned.
     ///
     /// # Panics
     ///
-    /// If one of them has: the first panic goes on here, in the first call; another call panics too. And as
-    /// [`WaitGroup::wait`].
+    /// If a goroutine of the group has panicked: the first call raises the first panic again; later calls panic, too.
+    /// Also as [`WaitGroup::wait`] does.
     #[track_caller]
     pub fn wait(&self) -> Result<(), Cause> {
         self.inner.tasks.wait();
         self.inner.result()
     }
 
-    /// [`ErrGroup::wait`] that gives up when `ctx` is done. That does nothing to the group, nor to its context.
+    /// Waits as [`ErrGroup::wait`] does, but gives up when `ctx` is done. Giving up changes neither the group nor its
+    /// context.
     ///
     /// # Errors
     ///
-    /// The context's; if it was not done before the goroutines were, the result is that of [`ErrGroup::wait`].
+    /// Returns the context's error if the context is done before the goroutines have ended; otherwise the result is
+    /// that of [`ErrGroup::wait`].
     ///
     /// # Panics
     ///
-    /// As [`ErrGroup::wait`].
+    /// The same as [`ErrGroup::wait`].
     ///
     /// # Examples
     ///
@@ -329,15 +331,15 @@ impl ErrGroup {
         Ok(self.inner.result())
     }
 
-    /// [`ErrGroup::wait`] that gives up at a [`WaitLimit`].
+    /// Waits as [`ErrGroup::wait`] does, but gives up at a [`WaitLimit`].
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// Returns the limit that came first.
     ///
     /// # Panics
     ///
-    /// As [`ErrGroup::wait`].
+    /// The same as [`ErrGroup::wait`].
     #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<Result<(), Cause>, WaitError> {
         self.inner.tasks.wait_limited(limit)?;
@@ -351,7 +353,8 @@ impl ErrGroup {
         E: Into<Box<dyn error::Error + Send + Sync>>,
     {
         if const { is_large::<F>() } {
-            // As `box_if_large!` does; but `E` may be no type for a `dyn` that is `'static`, so that is made for the call.
+            // Do the same as `box_if_large!`. That macro needs a `dyn` that is `'static`, which `E` may not allow, so
+            // make the `dyn` in the call.
             let f = Box::new(f);
             let call = move || {
                 let f: Box<dyn FnOnce() -> Result<(), E> + '_> = f;
@@ -371,7 +374,7 @@ impl ErrGroup {
         self.inner.tasks.add(1);
         let task = Task { _token: token, count: Count(self.inner.clone()) };
         builder.go(move || {
-            // In this order: `f` is dropped before the group knows, also if no goroutine can be made.
+            // Keep this order: `f` is dropped before the group learns of the end, also if no goroutine can be made.
             let (f, task) = (f, task);
             let group = &*task.count.0;
             let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -388,8 +391,8 @@ impl ErrGroup {
     }
 }
 
-/// A goroutine of the group, even if it never starts. Its token goes first: a caller that has waited may set another
-/// limit.
+/// A goroutine of the group, even if the goroutine never starts. The token is dropped first, so that a caller that has
+/// waited may set another limit.
 struct Task {
     _token: Option<Token>,
     count: Count,
@@ -402,7 +405,7 @@ struct Count(Arc<Inner>);
 impl Tokens {
     fn take(this: Arc<Self>, limit: &WaitLimit<'_>) -> Result<Token, WaitError> {
         if !try_semacquire(&this.free) {
-            // SAFETY: null.
+            // SAFETY: the holder that `note_wait` is given is null.
             unsafe { sudog_runtime::note_wait("errgroup.Group.Go", ptr::null()) };
             semacquire_limited(&this.free, Order::Fifo, limit)?;
         }
@@ -461,7 +464,7 @@ impl Inner {
             drop_payload(late);
         }
         let cause = Box::<dyn error::Error + Send + Sync>::from(format!("panic: {text}"));
-        // A waker's panic would be the second, and end the process.
+        // Catch a panic of a waker: it would be the second panic, and end the process.
         match catch_unwind(AssertUnwindSafe(|| self.cancel(Some(Arc::from(cause))))) {
             Err(payload) if payload.is::<Goexit>() => resume_unwind(payload),
             Err(payload) => drop_payload(payload),
@@ -469,7 +472,7 @@ impl Inner {
         }
     }
 
-    /// What has come of the goroutines, all of which have ended.
+    /// Returns the result of the goroutines, all of which have ended.
     #[track_caller]
     fn result(&self) -> Result<(), Cause> {
         let mut failure = self.failure();

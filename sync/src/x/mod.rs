@@ -1,8 +1,9 @@
-//! What Go keeps in `golang.org/x/sync`, and in `golang.org/x/time`.
+//! Packages of Go's `golang.org/x/sync` and `golang.org/x/time`.
 //!
-//! * [`Weighted`] is a semaphore whose permits are taken several at a time, strictly in turn.
+//! * [`Weighted`] is a semaphore. An acquirer may take several permits at a time; acquirers are served strictly in
+//!   turn.
 //! * [`ErrGroup`] is a group of tasks that may fail: the first failure cancels the rest. Available on Unix.
-//! * [`SingleFlight`] makes one call of many that want the same.
+//! * [`SingleFlight`] makes a single call for all callers that ask for the same key at a time.
 //! * `rate` limits how often events happen: Go's `x/time/rate`. Available on Unix.
 
 #[cfg(all(unix, not(sudog_loom)))]

@@ -8,8 +8,8 @@
 //!           │              └────────┘
 //! ```
 //!
-//! A [`Limiter`] is a bucket of `burst` tokens, filled at `limit` tokens a second. All of it is under one short lock, in
-//! which no code of a user runs.
+//! A [`Limiter`] is a bucket of `burst` tokens, filled at `limit` tokens a second. A single short lock protects the
+//! whole state; no user code runs under the lock.
 //!
 //! Source: `golang.org/x/time/rate` of 2026-02.
 
@@ -25,7 +25,7 @@ use crate::now;
 
 pub use sometimes::Sometimes;
 
-/// How many events a second a [`Limiter`] allows.
+/// The number of events a second that a [`Limiter`] allows.
 ///
 /// # Examples
 ///
@@ -43,11 +43,11 @@ impl Limit {
     /// No limit: every event is allowed, whatever the burst. Go's `rate.Inf`.
     pub const INF: Self = Self(f64::INFINITY);
 
-    /// So many events a second. Zero allows what the burst has in the beginning, and nothing after that.
+    /// Creates a limit of `events` a second. Zero allows only the events of the initial burst.
     ///
     /// # Panics
     ///
-    /// If it is negative, or no number.
+    /// If `events` is negative, or is NaN.
     #[must_use]
     #[track_caller]
     pub const fn per_second(events: f64) -> Self {
@@ -55,13 +55,13 @@ impl Limit {
         Self(events)
     }
 
-    /// One event in each interval. Go's `rate.Every`.
+    /// Creates a limit of one event in each interval. Go's `rate.Every`.
     #[must_use]
     pub fn every(interval: Duration) -> Self {
         if interval.is_zero() { Self::INF } else { Self(1.0 / interval.as_secs_f64()) }
     }
 
-    /// How many events a second.
+    /// Returns the number of events a second.
     #[must_use]
     pub const fn as_per_second(self) -> f64 {
         self.0
@@ -71,7 +71,7 @@ impl Limit {
         self.0 == f64::INFINITY
     }
 
-    /// How long it takes until so many tokens have come. Further away than any wait: `Duration::MAX`.
+    /// Returns the time until this number of tokens has come. `Duration::MAX` if the time is longer than any wait.
     fn time_for(self, tokens: f64) -> Duration {
         if self.0 <= 0.0 {
             return Duration::MAX;
@@ -79,29 +79,29 @@ impl Limit {
         Duration::try_from_secs_f64(tokens / self.0).unwrap_or(Duration::MAX)
     }
 
-    /// How many tokens come in this time.
+    /// Returns the number of tokens that come in this time.
     fn tokens_in(self, d: Duration) -> f64 {
         d.as_secs_f64() * self.0
     }
 }
 
-/// Why a wait for a [`Limiter`] has failed. No token has been taken.
+/// The reason why a wait for a [`Limiter`] has failed. No token has been taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// More tokens were asked for than the burst: they can never be there at once.
+    /// The caller asked for more tokens than the burst, and so many tokens can never be available at once.
     ExceedsBurst {
-        /// How many were asked for.
+        /// The number of tokens that the caller asked for.
         n: u32,
         /// The burst.
         burst: u32,
     },
-    /// The tokens would come after the deadline of the context: it fails at once.
+    /// The tokens would come after the deadline of the context. The wait fails at once.
     WouldExceedDeadline {
-        /// How many were asked for.
+        /// The number of tokens that the caller asked for.
         n: u32,
     },
-    /// The context was done, before or meanwhile.
+    /// The context was done, before or during the wait.
     Context(context::Error),
 }
 
@@ -124,12 +124,12 @@ impl std::error::Error for Error {
     }
 }
 
-/// Limits how often events may happen: at most `burst` at once, and `limit` a second in the long run.
+/// A limiter of the rate of events: at most `burst` at once, and `limit` a second in the long run.
 ///
 /// | an event that is too early is | by |
 /// |---|---|
 /// | dropped | [`allow`](Limiter::allow) |
-/// | put off by the caller, for a time that it is told | [`reserve`](Limiter::reserve) |
+/// | put off by the caller, for a time that the caller is told | [`reserve`](Limiter::reserve) |
 /// | put off by a wait | [`wait`](Limiter::wait) |
 ///
 /// Go's `rate.Limiter`. Time is [`now`], so a limiter can be tested in a bubble of
@@ -161,17 +161,18 @@ pub struct Limiter {
 struct State {
     limit: Limit,
     burst: u32,
-    /// At `last`. Negative: they have been reserved.
+    /// The number of tokens at the time `last`. Negative if tokens have been reserved that have not come yet.
     tokens: f64,
-    /// When `tokens` was last brought up to date. None: never.
+    /// The time at which `tokens` was last updated. `None` if never.
     last: Option<Instant>,
     /// The latest time for which an event was reserved.
     last_event: Option<Instant>,
 }
 
 impl State {
-    /// How many tokens there are at `t`; and `t`, or the last time if that is later: callers read the clock before they
-    /// lock, and a caller that comes late must not turn it back. (In Go it does, and the time in between counts twice.)
+    /// Returns the number of tokens at `t`, together with `t`, or with `last` if `last` is later. Callers read the
+    /// clock before they lock, and a caller that locks late must not turn `last` back. (In Go such a caller does, and
+    /// the time in between counts twice.)
     fn advance(&self, t: Instant) -> (Instant, f64) {
         let Some(last) = self.last else { return (t, self.tokens) };
         let t = t.max(last);
@@ -187,7 +188,7 @@ impl State {
         let (t, tokens) = self.advance(t);
         let tokens = tokens - f64::from(n);
         let wait = if tokens < 0.0 { self.limit.time_for(-tokens) } else { Duration::ZERO };
-        // A caller that comes late waits from its own time on; one that need not wait is not late.
+        // A caller that locks late waits from its own time on. A caller that need not wait is not late.
         let is_too_long = !wait.is_zero() && wait.saturating_add(t - called) > patience;
         if n > self.burst || is_too_long {
             return None;
@@ -199,7 +200,7 @@ impl State {
 }
 
 impl Limiter {
-    /// A limiter whose bucket is full. A burst of 0 allows nothing, unless the limit is [`Limit::INF`].
+    /// Creates a limiter whose bucket is full. A burst of 0 allows nothing, unless the limit is [`Limit::INF`].
     #[must_use]
     pub const fn new(limit: Limit, burst: u32) -> Self {
         let state = State { limit, burst, tokens: burst as f64, last: None, last_event: None };
@@ -207,22 +208,22 @@ impl Limiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // nothing panics under it
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // nothing panics under the lock
     }
 
-    /// Whether an event may happen now: then it has taken its token.
+    /// Returns whether an event may happen now. If so, takes the event's token.
     #[must_use]
     pub fn allow(&self) -> bool {
         self.allow_n(now(), 1)
     }
 
-    /// Whether `n` events may happen at `t`: then they have taken their tokens.
+    /// Returns whether `n` events may happen at `t`. If so, takes the events' tokens.
     #[must_use]
     pub fn allow_n(&self, t: Instant, n: u32) -> bool {
         self.lock().reserve(t, n, Duration::ZERO).is_some()
     }
 
-    /// Takes a token, perhaps one that is yet to come: the reservation says when the event may happen.
+    /// Takes a token, possibly a token that is yet to come: the reservation says when the event may happen.
     ///
     /// # Examples
     ///
@@ -241,31 +242,33 @@ impl Limiter {
         self.reserve_n(now(), 1)
     }
 
-    /// [`reserve`](Limiter::reserve) of `n` tokens at `t`. None if `n` is more than the burst (Go: a reservation whose
-    /// `OK` is false), or if the tokens never come, as the limit is 0 (Go: they are taken, and the delay is infinite).
+    /// Takes `n` tokens at `t`, as [`reserve`](Limiter::reserve) does. Returns `None` if `n` is more than the burst
+    /// (Go: a reservation whose `OK` is false), or if the tokens never come because the limit is 0 (Go: the tokens are
+    /// taken, and the delay is infinite).
     #[must_use]
     pub fn reserve_n(&self, t: Instant, n: u32) -> Option<Reservation<'_>> {
         self.reserve_within(t, n, Duration::MAX)
     }
 
-    /// Waits until an event may happen: [`wait_n`](Limiter::wait_n) for one token.
+    /// Waits until an event may happen: [`wait_n`](Limiter::wait_n) for a single token.
     ///
     /// # Errors
     ///
-    /// As those of `wait_n`.
+    /// The errors of `wait_n`.
     pub fn wait(&self, ctx: &Context) -> Result<(), Error> {
         self.wait_n(ctx, 1)
     }
 
     /// Waits until `n` events may happen at once.
     ///
-    /// Callers are served in the order in which they call. A caller that gives up, as its context is done, gives its tokens
-    /// back, as far as no later caller relies on them.
+    /// Callers are served in the order in which they call. A caller that gives up because its context is done gives
+    /// its tokens back, except for tokens on which later callers rely.
     ///
     /// # Errors
     ///
-    /// If `n` is more than the burst, if the context is done, or if its deadline is before the time at which the tokens
-    /// come. If they never come, as the limit is 0, that is an error at once; Go waits until the context is done.
+    /// If `n` is more than the burst, if the context is done, or if the context's deadline is before the time at which
+    /// the tokens come. If the tokens never come because the limit is 0, the call fails at once; Go waits until the
+    /// context is done.
     pub fn wait_n(&self, ctx: &Context, n: u32) -> Result<(), Error> {
         let t = now();
         self.can_ever_have(n)?;
@@ -296,31 +299,31 @@ impl Limiter {
         Some(Reservation { limiter: self, tokens: n, when, limit })
     }
 
-    /// The limit.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> Limit {
         self.lock().limit
     }
 
-    /// The burst: how many events may happen at once.
+    /// Returns the burst: the number of events that may happen at once.
     #[must_use]
     pub fn burst(&self) -> u32 {
         self.lock().burst
     }
 
-    /// How many tokens there are now. Negative: they have been reserved.
+    /// Returns the number of tokens now. Negative if tokens have been reserved that have not come yet.
     #[must_use]
     pub fn tokens(&self) -> f64 {
         self.tokens_at(now())
     }
 
-    /// How many tokens there are at `t`.
+    /// Returns the number of tokens at `t`.
     #[must_use]
     pub fn tokens_at(&self, t: Instant) -> f64 {
         self.lock().advance(t).1
     }
 
-    /// Sets another limit from now on. What has been reserved stays so.
+    /// Sets another limit from now on. Existing reservations keep their times.
     pub fn set_limit(&self, limit: Limit) {
         self.set_limit_at(now(), limit);
     }
@@ -359,47 +362,49 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// Tokens that a caller has taken from a [`Limiter`], and when it may use them. Dropped, it keeps them.
+/// Tokens that a caller has taken from a [`Limiter`], and the time at which the caller may use them. Dropping a
+/// reservation does not give the tokens back.
 #[must_use = "its event may happen after its delay; what is not used should be cancelled"]
 pub struct Reservation<'a> {
     limiter: &'a Limiter,
     tokens: u32,
     when: Instant,
-    /// That of the time of the reservation.
+    /// The limit at the time of the reservation.
     limit: Limit,
 }
 
 impl Reservation<'_> {
-    /// How long the caller has to wait from now.
+    /// Returns the time that the caller has to wait from now.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay_from(now())
     }
 
-    /// How long the caller has to wait from `t`.
+    /// Returns the time that the caller has to wait from `t`.
     #[must_use]
     pub fn delay_from(&self, t: Instant) -> Duration {
         self.when.saturating_duration_since(t)
     }
 
-    /// The caller will not use its tokens: gives them back, as far as later reservations do not rely on them. Nothing
-    /// after the time for which they are.
+    /// Gives the tokens back, because the caller will not use them, except for tokens on which later reservations
+    /// rely. Gives nothing back after the time for which the tokens were reserved.
     pub fn cancel(self) {
         self.give_back(now());
     }
 
-    /// [`cancel`](Reservation::cancel) at `t`.
+    /// Gives the tokens back as [`cancel`](Reservation::cancel) does, at `t`.
     pub fn cancel_at(self, t: Instant) {
         self.give_back(t);
     }
 
     fn give_back(&self, t: Instant) {
         let mut state = self.limiter.lock();
-        // Without a limit it took none, whatever the limit is now. (In Go it gives back what it did not take.)
+        // A reservation that was made without a limit took no tokens, whatever the limit is now. (Go gives back tokens
+        // that were not taken.)
         if self.limit.is_infinite() || state.limit.is_infinite() || self.tokens == 0 || self.when < t {
             return;
         }
-        // What was reserved after this one was given its time in view of this one: it is not given back.
+        // Later reservations got their times after this reservation's. Do not give back the tokens on which they rely.
         let since = state.last_event.map_or(Duration::ZERO, |last| last.saturating_duration_since(self.when));
         let restored = f64::from(self.tokens) - self.limit.tokens_in(since);
         if restored <= 0.0 {
@@ -409,7 +414,7 @@ impl Reservation<'_> {
         state.tokens = (tokens + restored).min(f64::from(state.burst));
         state.last = Some(t);
         if state.last_event == Some(self.when) {
-            // It was the last: the one before it is the last now.
+            // This reservation was the latest: the reservation before becomes the latest.
             let before = self.when.checked_sub(self.limit.time_for(f64::from(self.tokens)));
             if let Some(before) = before.filter(|&before| before >= t) {
                 state.last_event = Some(before);
@@ -428,7 +433,8 @@ impl fmt::Debug for Reservation<'_> {
 mod tests {
     use super::*;
 
-    /// A caller reads the clock, and another reserves at a later time before it does: it waits from its own time on.
+    /// A caller reads the clock, and before it reserves, another caller reserves at a later time: the first waits from
+    /// its own time on.
     #[test]
     fn a_late_caller_waits_from_its_own_time_on() {
         let ms = Duration::from_millis;
@@ -437,7 +443,7 @@ mod tests {
         assert_eq!(state.reserve(begun + ms(50), 1, Duration::ZERO), Some(begun + ms(50)));
         assert_eq!(state.reserve(begun, 1, ms(60)), None, "it comes at 70");
         assert_eq!(state.reserve(begun, 1, ms(70)), Some(begun + ms(70)));
-        // One that need not wait is not late.
+        // A caller that need not wait is not late.
         assert_eq!(state.reserve(begun + ms(200), 0, Duration::ZERO), Some(begun + ms(200)));
         assert!(state.reserve(begun, 1, Duration::ZERO).is_some());
     }

@@ -1,17 +1,17 @@
-//! x/sync's `singleflight`: of several calls for one key at a time, one is made.
+//! x/sync's `singleflight`: of several calls for the same key at a time, a single call is made.
 //!
 //! | step | actor | under the group's lock | then |
 //! |---|---|---|---|
 //! | take off | a call that finds no flight for its key | enters a flight into the map | runs its function |
-//! | join | any other call | takes a share in the flight, and marks it as shared | waits until it has landed |
-//! | land | the caller that has run its function | takes the flight off the map, unless a caller [forgot](SingleFlight::forget) it | if it is shared: stores what came of it, and lets the others go |
+//! | join | any other call | takes a share in the flight, and marks the flight as shared | waits until the flight has landed |
+//! | land | the caller that has run its function | takes the flight off the map, unless a caller [forgot](SingleFlight::forget) the flight | if the flight is shared: stores the outcome, and releases the other callers |
 //!
-//! A flight that is off the map cannot be joined: what the landing finds there, shared or not, stays so.
+//! No call can join a flight that is off the map. So the value of `shared` that the landing reads is final.
 //!
-//! Keys are hashed and compared without the lock: the map is of hashes. The flights of one hash have numbers, in the order
-//! in which they took off. A call looks at one after the other, each time with the lock for no longer than it takes to
-//! find the next number; when there is none, and only then, it enters its own. So of two calls for one key the second
-//! finds the flight of the first.
+//! Keys are hashed and compared without the lock: the map's keys are hashes. The flights of the same hash have
+//! numbers, in the order in which they took off. A call looks at these flights in turn, and takes the lock each time
+//! only to find the next number. If there is no next number, and only then, the call enters its own flight in the same
+//! critical section. So of two calls for the same key the second finds the flight of the first.
 //!
 //! Source: `golang.org/x/sync/singleflight` of 2026-02.
 
@@ -43,21 +43,23 @@ use crate::Mutex;
 use crate::context;
 use flight::{Came, InFlight, Landing, fly};
 
-/// Keeps calls that want the same from being made more than once at a time.
+/// A group of calls, of which those for the same key are not made more than once at a time.
 ///
-/// [`do_`](SingleFlight::do_) calls its function; unless a call for the same key is under way, in which case it waits for
-/// what comes of that. When the call is over it is forgotten, and the next one is made anew: this is no cache.
+/// [`do_`](SingleFlight::do_) calls its function, unless a call for the same key is under way: then `do_` waits for
+/// the result of that call. A call that is over is forgotten, and the next call for the key runs its own function: a
+/// `SingleFlight` is no cache.
 ///
-/// The result of a call is cloned for the callers that share it. If its function panics, all of them panic with the
-/// same value (see [`SharedPanic`](crate::SharedPanic)). If it calls [`goexit`](sudog_runtime::goroutine), those of them
-/// that are goroutines end, too; threads panic.
+/// The result of a call is cloned for the callers that share the call. If the function panics, all these callers panic
+/// with the same value (see [`SharedPanic`](crate::SharedPanic)). If the function calls
+/// [`goexit`](sudog_runtime::goroutine), those callers that are goroutines end, too; threads panic.
 ///
-/// A function that calls for its own key waits for itself, for ever. What hashes, compares and drops keys, and the
-/// functions, run without any lock: they may call for other keys, wait, and panic.
+/// A function that calls for its own key waits for itself for ever. The functions, and the code that hashes, compares
+/// and drops keys, run without any lock: they may call for other keys, wait, and panic.
 ///
-/// A call that shares another's allocates nothing for itself; one that is made has a flight to allocate.
+/// A call that shares another caller's call allocates nothing for itself; a call that runs its function allocates a
+/// flight.
 ///
-/// A goroutine that has run for long gives way at the end of a call.
+/// A goroutine that has run for long yields at the end of a call.
 ///
 /// Go: `golang.org/x/sync/singleflight.Group`.
 ///
@@ -80,30 +82,30 @@ use flight::{Came, InFlight, Landing, fly};
 /// ```
 pub struct SingleFlight<K, V, E = Arc<dyn Error + Send + Sync>> {
     flights: Mutex<Flights<K, V, E>>,
-    /// Made by the first call, so that the group can be made by a constant.
+    /// The hasher of keys. Made by the first call, so that the group can be a constant.
     hasher: OnceLock<RandomState>,
 }
 
-/// Those that are under way.
+/// The flights that are under way.
 struct Flights<K, V, E> {
     map: BTreeMap<Place, Arc<InFlight<K, V, E>>>,
-    /// How many have taken off.
+    /// The number of flights that have taken off.
     numbers: u64,
 }
 
-/// Where a flight is on the map.
+/// The place of a flight on the map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     hash: u64,
-    /// From 1 on.
+    /// The number of the flight, from 1 on.
     number: u64,
 }
 
-/// A flight, and where it is.
+/// A flight, and its place on the map.
 type Placed<K, V, E> = (Place, Arc<InFlight<K, V, E>>);
 
 impl<K, V, E> Flights<K, V, E> {
-    /// The first flight of a hash that took off after this one.
+    /// Returns the first flight with the same hash that took off after `place`.
     fn after(&self, place: Place) -> Option<Placed<K, V, E>> {
         let next = Place { number: place.number + 1, ..place }..=Place { number: u64::MAX, ..place };
         self.map.range(next).next().map(|(place, flight)| (*place, flight.clone()))
@@ -118,21 +120,21 @@ impl<K, V, E> Flights<K, V, E> {
     }
 }
 
-/// What comes of a call: Go's triple of value, error, and whether it was shared.
+/// The result of a call: Go's triple of the value, the error, and whether the result was shared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Flight<V, E = Arc<dyn Error + Send + Sync>> {
-    /// What the function has returned.
+    /// The result that the function has returned.
     pub result: Result<V, E>,
-    /// Whether the result was given to more than one caller (or was to be, and they gave up).
+    /// True if the result was given to more than one caller (or was to be given, and the other callers gave up).
     pub shared: bool,
 }
 
-// A panic of a function leaves nothing behind but itself, for the callers that share it.
+// A panic of a function leaves no broken state; only the callers that share the call see the panic.
 impl<K, V, E> UnwindSafe for SingleFlight<K, V, E> {}
 impl<K, V, E> RefUnwindSafe for SingleFlight<K, V, E> {}
 
 impl<K, V, E> SingleFlight<K, V, E> {
-    /// A group in which no call is under way.
+    /// Creates a group in which no call is under way.
     #[must_use]
     pub const fn new() -> Self {
         Self { flights: Mutex::new(Flights { map: BTreeMap::new(), numbers: 0 }), hasher: OnceLock::new() }
@@ -140,7 +142,8 @@ impl<K, V, E> SingleFlight<K, V, E> {
 }
 
 impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
-    /// The next call for `key` is made, even if one is under way now. Callers that share that one still do.
+    /// Makes the next call for `key` run its own function, even if a call is under way now. Callers that already share
+    /// that call still do.
     ///
     /// # Examples
     ///
@@ -162,7 +165,7 @@ impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
         let mut place = self.no_place(key);
         while let Some((at, flight)) = self.lock_map(|flights| flights.after(place)) {
             if flight.key.borrow() == key {
-                // Without the lock: what is dropped is the user's.
+                // Drop outside of the lock: the destructor of the key is user code.
                 drop(self.lock_map(|flights| flights.map.remove(&at)));
                 return;
             }
@@ -172,23 +175,24 @@ impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
 }
 
 impl<K, V, E> SingleFlight<K, V, E> {
-    /// Before all flights of a key's hash.
+    /// Returns the place before all flights of the key's hash.
     fn no_place(&self, key: &(impl Hash + ?Sized)) -> Place {
         Place { hash: self.hasher.get_or_init(RandomState::new).hash_one(key), number: 0 }
     }
 
-    /// `f` runs no user code, and drops none.
+    /// Calls `f` under the lock. `f` runs no user code, and drops no user data.
     fn lock_map<T>(&self, f: impl FnOnce(&mut Flights<K, V, E>) -> T) -> T {
         f(&mut self.flights.lock())
     }
 }
 
 impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
-    /// Calls `f`; or waits for the call for this key that is under way, and returns what comes of that.
+    /// Calls `f`, or waits for the call for this key that is under way and returns the result of that call.
     ///
     /// # Panics
     ///
-    /// As `f`, or the `f` of the call that it shares. On a thread, if that has ended its goroutine.
+    /// If `f` panics, or the `f` of the shared call. On a thread, also if the `f` of the shared call has ended its
+    /// goroutine.
     ///
     /// # Examples
     ///
@@ -211,12 +215,12 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         }
     }
 
-    /// [`SingleFlight::do_`] that waits for another's call up to a deadline at most. If `f` is the one to be called, it
-    /// takes as long as it likes, whatever the time.
+    /// Does the same as [`SingleFlight::do_`], but waits for another caller's call until `deadline` at most. If this
+    /// call calls `f`, `f` runs to its end, even past the deadline.
     ///
     /// # Panics
     ///
-    /// As [`SingleFlight::do_`].
+    /// The same as [`SingleFlight::do_`].
     ///
     /// # Examples
     ///
@@ -236,15 +240,16 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         self.do_limited(key, f, &WaitLimit::until(deadline)).ok()
     }
 
-    /// [`SingleFlight::do_`] that waits for another's call for as long as `ctx` is not done.
+    /// Does the same as [`SingleFlight::do_`], but waits for another caller's call only as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// The context's: it is done, so `f` has not been called, and the call that was under way is left to the others.
+    /// Returns the context's error if the context is done first. Then `f` has not been called, and the call that was
+    /// under way goes on for the other callers.
     ///
     /// # Panics
     ///
-    /// As [`SingleFlight::do_`].
+    /// The same as [`SingleFlight::do_`].
     ///
     /// # Examples
     ///
@@ -267,15 +272,16 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         Ok(flight)
     }
 
-    /// [`SingleFlight::do_`] that waits for another's call up to a [`WaitLimit`] at most.
+    /// Does the same as [`SingleFlight::do_`], but waits for another caller's call up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
-    /// Which limit came first. A handle that has been cancelled already is one that comes first: `f` is not called then.
+    /// Returns the limit that came first. A handle that has been cancelled already counts as such a limit: `f` is not
+    /// called then.
     ///
     /// # Panics
     ///
-    /// As [`SingleFlight::do_`].
+    /// The same as [`SingleFlight::do_`].
     ///
     /// # Examples
     ///
@@ -298,12 +304,13 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         Ok(flight)
     }
 
-    /// [`SingleFlight::do_`] in a goroutine: returns at once, and what comes of the call is sent to the channel, which has
-    /// room for it. So a [`select!`](sudog_runtime::chan::select) can wait for the call beside other things.
+    /// Does the same as [`SingleFlight::do_`] in a goroutine, and returns at once. The result of the call is sent to
+    /// the returned channel, which has room for the result. So a [`select!`](sudog_runtime::chan::select) can wait for
+    /// the call together with other events.
     ///
-    /// The call is under way when this returns: a later one for the key shares it. If the function panics, the process
-    /// ends, as in Go, since no caller waits in that goroutine. If it calls `goexit`, the channel
-    /// is closed without a value (in Go it never gets one).
+    /// When this function returns, the call is under way: a later call for the key shares that call. If `f` panics,
+    /// the process ends, as in Go, because no caller waits in that goroutine. If `f` calls `goexit`, the channel is
+    /// closed without a value (in Go the channel never gets a value).
     ///
     /// Go: `DoChan`.
     ///
@@ -327,7 +334,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     {
         box_if_large!(f: F as dyn FnOnce() -> Result<V, E> + Send => self.do_chan(key, f));
         let (tx, rx) = channel(1);
-        // The caller may be gone, and not wait: a send that fails is no matter.
+        // Ignore a failed send: the caller may have dropped the receiver.
         let send = move |came: Came<K, V, E>| _ = tx.send(came.into_flight());
         match board(self.clone(), key) {
             Boarded::Ours(landing) => go(move || send(fly(landing, f))),
@@ -360,11 +367,11 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     }
 }
 
-/// A call's flight.
+/// The flight of a call.
 enum Boarded<G: Deref<Target = SingleFlight<K, V, E>>, K, V, E> {
-    /// It has just taken off, and its function is the caller's to run.
+    /// The flight has just taken off, and the caller must run its function.
     Ours(Landing<G, K, V, E>),
-    /// It is under way, and the caller shares it.
+    /// The flight was under way, and the caller shares the flight.
     Theirs(Arc<InFlight<K, V, E>>),
 }
 
@@ -393,7 +400,7 @@ where
             let shares = group.lock_map(|flights| {
                 let joins = flights.map.contains_key(&place);
                 if joins {
-                    flight.shared.store(true, Relaxed); // for the next owner of the lock
+                    flight.shared.store(true, Relaxed); // read by the next owner of the lock
                 }
                 joins
             });

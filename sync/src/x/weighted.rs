@@ -1,4 +1,5 @@
-//! x/sync's weighted semaphore: a word of tokens, and a wait list of acquirers that want more than there are.
+//! x/sync's weighted semaphore: a word that counts tokens, and a wait list of acquirers that want more tokens than are
+//! free.
 //!
 //! ```text
 //!   63        62                                     0
@@ -12,24 +13,26 @@
 //! |---|---|---|---|---|
 //! | take | an acquire | no `WAITERS`; its tokens are free | `held +=` its tokens | |
 //! | give back | a release | no `WAITERS` | `held -=` its tokens | |
-//! | join | an acquire that waits, of no more tokens than there can be, under the lock | | `WAITERS` | a `Waiter` at the end; waits for a permit on its own counter |
-//! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` that one's tokens; no `WAITERS` if none is left | unlinks them, `granted`; unlocks; gives a permit to each |
-//! | leave | a waiter whose limit has come, under the lock | it is not `granted` | as for a grant | unlinks itself. If it was `granted`, it takes its permit, which is there or on its way |
+//! | join | an acquire that must wait, for at most `size` tokens, under the lock | | `WAITERS` | a `Waiter` at the end; waits for a permit on its own counter |
+//! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` the first's tokens; no `WAITERS` if no waiter is left | unlinks these waiters, sets `granted`; unlocks; gives a permit to each |
+//! | leave | a waiter whose limit has come, under the lock | the waiter is not `granted` | as for a grant | unlinks itself. If the waiter was `granted`: takes its permit, which is there or on its way |
 //!
-//! * `WAITERS` says that the line is not empty, whenever the lock is free. It is set by a compare-exchange, as any take or
-//!   release may come in between; while it is set, only the holder of the lock writes the word, by plain stores.
-//! * While it is set, the first one's tokens are not free. So only an acquire without waiters takes, and a waiter that
-//!   leaves from behind the first changes nothing for the others.
-//! * A waiter is freed when it has taken its permit, or has left. So the giver does not touch it after the grant; and a
-//!   waiter that has been `granted` cannot go before that permit.
+//! * `WAITERS` says that the line is not empty, whenever the lock is free. The flag is set by a compare-exchange,
+//!   because any take or release may come in between. While the flag is set, only the holder of the lock writes the
+//!   word, by plain stores.
+//! * While `WAITERS` is set, the tokens of the first waiter are not free. So only an acquire that finds no waiters
+//!   takes tokens, and a waiter that leaves from behind the first changes nothing for the other waiters.
+//! * A waiter is freed when the waiter has taken its permit, or has left. So the giver does not access the waiter
+//!   after the grant, and a waiter that has been `granted` must not return before taking that permit.
 //!
-//! Orderings. What was done before a release happens before what follows an acquire that its tokens went to: a release
-//! writes the word with Release, a take reads it with Acquire, and the compare-exchanges in between are of one release
-//! sequence. Plain stores break that sequence, so a holder of the lock comes after all that it had: `WAITERS` is set with
-//! Acquire, by a holder of the lock before. A grant passes that on by its permit.
+//! Orderings. Everything before a release happens before everything after an acquire that gets its tokens: a release
+//! writes the word with Release, a take reads the word with Acquire, and the compare-exchanges in between belong to
+//! the same release sequence. Plain stores break that sequence. So a holder of the lock that stores must come after
+//! everything in the sequence: the holder of the lock that set `WAITERS` before did so with Acquire. A grant passes
+//! this order on by its permit.
 //!
-//! A cancel before a release is to be seen by an acquire that takes the tokens of that release (Go's issue 63615). So an
-//! acquire asks for it once more when it has its tokens, and gives them back if so.
+//! An acquire that takes the tokens of a release must see a cancel that came before that release (Go's issue 63615).
+//! So an acquire that has its tokens looks for a cancel once more, and gives the tokens back if there is a cancel.
 //!
 //! Source: `golang.org/x/sync/semaphore` of 2026-02, which has a mutex around each step.
 
@@ -51,19 +54,19 @@ use line::{Granted, Line, Waiter};
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
 
-/// A semaphore with a number of tokens, of which each acquisition takes as many as it likes.
+/// A semaphore with a number of tokens. Each acquisition takes any number of tokens.
 ///
-/// Waiters are served strictly in turn: a waiter for many tokens is not passed by waiters for few, even if those are
-/// free. So a semaphore of `n` tokens makes a lock for `n` readers (of one token) or a writer (of `n`) without
-/// starvation. A request larger than the semaphore waits until it is cancelled or times out; it does not block other
-/// waiters.
+/// Waiters are served strictly in turn: waiters for few tokens do not pass a waiter for many, even if their tokens are
+/// free. So a semaphore of `n` tokens makes a lock for `n` readers (of one token each) or a writer (of `n` tokens)
+/// without starvation. A request for more tokens than the semaphore has waits until the request is cancelled or times
+/// out; such a request does not block other waiters.
 ///
 /// With a context that is done, or a handle that is cancelled, an acquire fails even if tokens are free. A waiter that
-/// gives up at the moment at which it is given tokens passes them on; until then they are held. A deadline limits waiting
-/// only: tokens that are free are taken whatever the time.
+/// gives up at the same time as tokens are granted passes the tokens on, and holds them until then. A deadline limits
+/// waiting only: free tokens are taken whatever the time.
 ///
-/// No wait without a deadline allocates. What was done before a release happens before what follows an acquisition that
-/// its tokens went to.
+/// No wait without a deadline allocates. Everything before a release happens before everything after an acquisition
+/// that gets tokens of that release.
 ///
 /// Go: `golang.org/x/sync/semaphore.Weighted`; here weights have no sign.
 ///
@@ -84,19 +87,20 @@ pub struct Weighted {
     line: Mutex<Line>,
 }
 
-/// In the word: the line is not empty. More than any number of tokens, so a word with it has none that are free.
+/// The flag in the word that says that the line is not empty. Larger than any number of tokens, so a word with this
+/// flag has no free tokens.
 const WAITERS: u64 = 1 << 63;
 
 impl Weighted {
-    /// The most tokens that a semaphore can have: Go's sizes are of type `int64`.
+    /// The largest number of tokens that a semaphore can have: Go's sizes are of type `int64`.
     pub const MAX_SIZE: u64 = i64::MAX as u64;
 
     const_unless_model! {
-        /// A semaphore of so many tokens, all of them free.
+        /// Creates a semaphore of `size` tokens, all of them free.
         ///
         /// # Panics
         ///
-        /// If they are more than [`MAX_SIZE`](Self::MAX_SIZE).
+        /// If `size` is more than [`MAX_SIZE`](Self::MAX_SIZE).
         #[must_use]
         #[track_caller]
         pub const fn new(size: u64) -> Self {
@@ -105,11 +109,11 @@ impl Weighted {
         }
     }
 
-    /// Takes `tokens` tokens; waits for them, in turn, for as long as `ctx` is not done.
+    /// Takes `tokens` tokens. Waits for the tokens, in turn, for as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// The context's. No token has been taken then.
+    /// Returns the context's error if the context is done. Then no token has been taken.
     ///
     /// # Examples
     ///
@@ -128,8 +132,8 @@ impl Weighted {
         ctx.limited(|limit| self.acquire_limited(tokens, limit))
     }
 
-    /// Takes `tokens` tokens; waits for them, in turn, up to a deadline at most: true if it has them. With a deadline in
-    /// the past it does not wait.
+    /// Takes `tokens` tokens. Waits for the tokens, in turn, until `deadline` at most, and not at all if `deadline`
+    /// has passed. Returns whether the tokens have been taken.
     ///
     /// # Examples
     ///
@@ -147,11 +151,11 @@ impl Weighted {
         self.acquire_limited(tokens, &WaitLimit::until(deadline)).is_ok()
     }
 
-    /// Takes `tokens` tokens; waits for them, in turn, up to a [`WaitLimit`] at most.
+    /// Takes `tokens` tokens. Waits for the tokens, in turn, up to a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
-    /// Which limit came first. No token has been taken then.
+    /// Returns the limit that came first. Then no token has been taken.
     ///
     /// # Examples
     ///
@@ -173,7 +177,8 @@ impl Weighted {
         if self.take(tokens) { self.unless_cancelled(tokens, limit) } else { self.acquire_slow(tokens, limit) }
     }
 
-    /// Takes `tokens` tokens, if they are free and there is no waiter. Never waits.
+    /// Takes `tokens` tokens, if they are free and there is no waiter. Never waits. Returns whether the tokens have
+    /// been taken.
     ///
     /// # Examples
     ///
@@ -190,18 +195,18 @@ impl Weighted {
         self.take(tokens)
     }
 
-    /// Gives `tokens` tokens back, and serves the first in line for as long as there are enough for them. The number
-    /// need not be that of an acquisition, nor the caller the one that acquired.
+    /// Gives `tokens` tokens back, and serves the first waiters in line for as long as there are enough tokens.
+    /// `tokens` need not be the number of an acquisition, nor need the caller be the caller that acquired the tokens.
     ///
-    /// A goroutine that has run for long gives way here, after the tokens have been given.
+    /// A goroutine that has run for long yields here, after the tokens have been given.
     ///
     /// # Panics
     ///
-    /// If so many are not held, with Go's words; nothing has changed then. (In Go, the tokens are gone.) That they have been
-    /// acquired must happen before the release, so that this call sees it.
+    /// With Go's text, if fewer tokens are held; nothing has changed then. (In Go, the tokens are gone.) The
+    /// acquisition must happen before the release, so that this call sees the acquisition.
     ///
-    /// A release by mistake of tokens that another caller holds goes unnoticed, and the panic is that caller's: here, in
-    /// an acquire that gives back what it was granted, or in the destructor of a [`Held`].
+    /// A mistaken release of tokens that another caller holds goes unnoticed, and then that other caller panics: in
+    /// `release`, in an acquire that gives granted tokens back, or in the destructor of a [`Held`].
     ///
     /// # Examples
     ///
@@ -234,13 +239,14 @@ impl Weighted {
         sudog_runtime::safepoint();
     }
 
-    /// How many stand in line at this moment. For tests and the curious: it costs a walk along the line, under the lock.
+    /// Returns the number of waiters at this moment. For tests and debugging: the call walks along the line, under the
+    /// lock.
     #[must_use]
     pub fn waiters(&self) -> usize {
         self.line.lock().len()
     }
 
-    /// Takes tokens that are free, if there are no waiters.
+    /// Takes `tokens` tokens, if they are free and there are no waiters. Returns whether the tokens have been taken.
     #[inline]
     fn take(&self, tokens: u64) -> bool {
         let mut state = self.state.load(Relaxed);
@@ -253,14 +259,15 @@ impl Weighted {
         false
     }
 
-    /// Whether so many are free. Not if there are waiters: that bit is more than any size.
+    /// Returns whether `tokens` tokens are free. False if there are waiters, because `WAITERS` is larger than any
+    /// size.
     #[inline]
     fn fits(&self, state: u64, tokens: u64) -> bool {
         self.size.checked_sub(state).is_some_and(|free| tokens <= free)
     }
 
-    /// The caller has taken tokens, and keeps them unless there was a cancel: it may have come before the release that they
-    /// are from.
+    /// Keeps the tokens that the caller has taken, unless the limit has been cancelled: the cancel may have come
+    /// before the release from which the tokens are.
     #[inline]
     fn unless_cancelled(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if is_cancelled(limit) {
@@ -280,7 +287,8 @@ impl Weighted {
         while state & WAITERS == 0 {
             let takes = self.fits(state, tokens);
             let new = if takes { state + tokens } else { state | WAITERS };
-            // Acquire: a caller that takes comes after the releases; and so do all plain stores that follow WAITERS.
+            // Acquire: a caller that takes tokens comes after the releases; so do all plain stores that follow
+            // `WAITERS`.
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
                 Ok(_) if takes => {
                     drop(line);
@@ -293,13 +301,13 @@ impl Weighted {
         self.wait_in_line(line, tokens, limit)
     }
 
-    /// False if there are no waiters any more.
+    /// Gives tokens back while there are waiters. Returns false if there are no waiters any more.
     #[cold]
     #[track_caller]
     fn release_to_waiters(&self, tokens: u64) -> bool {
         let mut line = self.line.lock();
-        // Relaxed, as in `leave`: what was written under the lock is visible; and if there are waiters, no other thread
-        // writes it now.
+        // Relaxed, as in `leave`: writes under the lock are visible, and if there are waiters, no other thread writes
+        // the word now.
         let state = self.state.load(Relaxed);
         if state & WAITERS == 0 {
             return false;
@@ -314,8 +322,8 @@ impl Weighted {
         true
     }
 
-    /// Takes tokens for the first in line, and unlinks them, for as long as there are enough. The lock is held, and
-    /// there were waiters when it was taken.
+    /// Takes tokens for the first waiters in line, and unlinks these waiters, for as long as there are enough tokens.
+    /// The caller holds the lock, and there were waiters when the caller locked.
     fn grant(&self, line: &mut Line, held: u64) -> Granted {
         let (held, granted) = line.grant(held, self.size);
         self.state.store(held | if line.is_empty() { 0 } else { WAITERS }, Release);
@@ -329,17 +337,18 @@ impl Weighted {
         limit: &WaitLimit<'_>,
     ) -> Result<(), WaitError> {
         let waiter = Waiter::new(tokens);
-        // SAFETY: it does not move, and this frame is left only when it is no more in line: its permit is given after it
-        // has been unlinked, and `leave` unlinks it, or waits for that permit.
+        // SAFETY: `waiter` does not move, and this function returns only when the waiter is no longer in line: the
+        // permit is given after the waiter has been unlinked, and `leave` unlinks the waiter, or waits for that
+        // permit.
         unsafe { line.push(&waiter) };
         drop(line);
-        // SAFETY: the pointer is null.
+        // SAFETY: the holder that `note_wait` is given is null.
         unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
         let left = ended.is_err() && self.leave(&waiter);
-        // Whether the end or the grant came first cannot be told, nor whether a cancel came before what led to the
-        // grant. By this rule, a caller that cancels and then releases can rely on it that the waiter gets none of
-        // those tokens.
+        // Look for a cancel after a grant, too. Whether the limit or the grant came first cannot be determined, nor
+        // whether a cancel came before the events that led to the grant. By this rule, a caller that cancels and then
+        // releases can rely on the fact that the waiter gets none of those tokens.
         let gives_up = ended.err().or_else(|| is_cancelled(limit).then_some(WaitError::Cancelled));
         let Some(why) = gives_up else { return Ok(()) };
         if !left {
@@ -348,14 +357,14 @@ impl Weighted {
         Err(why)
     }
 
-    /// Gives up. True if the waiter has left the line, without tokens. False if the waiter had been granted its tokens:
-    /// then the waiter has them.
+    /// Gives up. Returns true if the waiter has left the line, without tokens. Returns false if the waiter had been
+    /// granted its tokens: then the waiter has them.
     #[cold]
     fn leave(&self, waiter: &Waiter) -> bool {
         let mut line = self.line.lock();
         if waiter.granted.get() {
             drop(line);
-            semacquire(&waiter.permit); // there, or on its way
+            semacquire(&waiter.permit); // the permit is there, or on its way
             return false;
         }
         line.remove(waiter);
@@ -369,11 +378,11 @@ impl Weighted {
 
 const WHAT: &str = "semaphore.Weighted.Acquire";
 
-/// More tokens than there are in all.
+/// Waits for more tokens than the semaphore has: until the limit.
 #[cold]
 fn wait_for_ever(limit: &WaitLimit<'_>) -> Result<(), WaitError> {
     let never = AtomicU32::new(0);
-    // SAFETY: null.
+    // SAFETY: the holder that `note_wait` is given is null.
     unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
     semacquire_limited(&never, Order::Fifo, limit)
 }

@@ -1,4 +1,4 @@
-//! An action that is done at times only: for log lines, for instance.
+//! An action that runs only at some calls: for example, for log lines.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -7,7 +7,7 @@ use sudog_runtime::shim::system::Mutex;
 
 use crate::now;
 
-/// Does an action at some calls only: at the first so many, at every so-manyth, and after so long a time. Go's
+/// An action that runs only at some calls: at the first `n`, at every `n`th, and after an interval. Go's
 /// `rate.Sometimes`.
 ///
 /// # Examples
@@ -31,35 +31,35 @@ pub struct Sometimes {
 }
 
 struct State {
-    /// Calls.
+    /// The number of calls.
     count: u64,
-    /// When the action was last done.
+    /// The time at which the action last ran.
     last: Option<Instant>,
 }
 
 impl Sometimes {
-    /// Without a condition: the action is done at the first call alone, as in Go. Add one or more.
+    /// Creates an action without a condition, which runs at the first call only, as in Go. Add at least one condition.
     #[must_use]
     pub const fn new() -> Self {
         let state = Mutex::new(State { count: 0, last: None });
         Self { first: 0, every: 0, interval: Duration::ZERO, state }
     }
 
-    /// At the first `n` calls.
+    /// Runs the action at the first `n` calls.
     #[must_use]
     pub const fn first(mut self, n: u64) -> Self {
         self.first = n;
         self
     }
 
-    /// At the first call, and each `n`th after it.
+    /// Runs the action at the first call, and at each `n`th call after the first.
     #[must_use]
     pub const fn every(mut self, n: u64) -> Self {
         self.every = n;
         self
     }
 
-    /// At the first call, and if the action was last done so long ago.
+    /// Runs the action at the first call, and at a call if the action last ran at least `d` before.
     #[must_use]
     pub const fn interval(mut self, d: Duration) -> Self {
         self.interval = d;
@@ -68,9 +68,9 @@ impl Sometimes {
 
     /// Calls `f`, if one of the conditions holds.
     ///
-    /// Different from Go: `f` runs outside of the lock. So it may take its time, call this again, and run beside
-    /// another call's; and a slow action keeps no caller waiting. A call counts when it begins: also if its `f` panics, and
-    /// an interval lasts from the beginning of `f`, not from its end.
+    /// Different from Go: `f` runs outside of the lock. So `f` may take time, call `do_` again, and run at the same
+    /// time as the `f` of another call; and a slow action keeps no caller waiting. A call counts when the call begins,
+    /// even if `f` panics. An interval lasts from the beginning of `f`, not from its end.
     pub fn do_(&self, f: impl FnOnce()) {
         if self.is_due() {
             f();
@@ -78,7 +78,7 @@ impl Sometimes {
     }
 
     fn is_due(&self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner); // nothing panics under it
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner); // nothing panics under the lock
         let count = state.count;
         state.count += 1;
         let is_long_ago = || state.last.is_none_or(|last| now().saturating_duration_since(last) >= self.interval);

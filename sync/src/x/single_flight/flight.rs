@@ -1,4 +1,4 @@
-//! A call that is under way, its landing, and what comes of it: see the top of `single_flight.rs`.
+//! A call that is under way, its landing, and its outcome: see the top of `single_flight.rs`.
 
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,9 +13,10 @@ use crate::shared_panic::{Caught, is_goexit};
 pub(super) struct InFlight<K, V, E> {
     pub(super) key: K,
     pub(super) landed: Once,
-    /// Another caller than the one that flies has had a share in it. Written under the group's lock.
+    /// True if another caller than the caller that runs the function has a share in this flight. Written under the
+    /// group's lock.
     pub(super) shared: AtomicBool,
-    /// If it is shared: from the landing on.
+    /// The outcome of a shared flight, from the landing on.
     outcome: OnceLock<Outcome<V, E>>,
 }
 
@@ -30,7 +31,7 @@ where
     G: Deref<Target = SingleFlight<K, V, E>>,
     F: FnOnce() -> Result<V, E>,
 {
-    // `f` goes with its panic, which is raised again.
+    // `f` is dropped with its panic, and the panic is raised again. So no caller can see a broken `f`.
     let (outcome, exit) = match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => (Outcome::Returned(result), None),
         Err(payload) if is_goexit(&*payload) => (Outcome::Exited, Some(payload)),
@@ -47,9 +48,9 @@ where
     }
 }
 
-/// The result of a call, and for which callers.
+/// The outcome of a call, with the relation of the caller to the flight.
 pub(super) enum Came<K, V, E> {
-    /// No other caller shares it, so it is not cloned.
+    /// No other caller shares the flight, so the outcome is not cloned.
     Ours(Outcome<V, E>),
     OursShared(Arc<InFlight<K, V, E>>),
     Theirs(Arc<InFlight<K, V, E>>),
@@ -99,13 +100,14 @@ impl<K, V, E> InFlight<K, V, E> {
         Self { key, landed: Once::begun(), shared: AtomicBool::new(false), outcome: OnceLock::new() }
     }
 
-    /// What has come of it: it has landed, and is shared.
+    /// Returns the outcome of a flight that has landed and is shared.
     fn outcome(&self) -> &Outcome<V, E> {
         self.outcome.get().expect("stored before the landing")
     }
 }
 
-/// A flight on its way, which lands even if no goroutine can be made for its function, or if what it drops panics.
+/// A flight that is under way. The flight lands even if no goroutine can be made for its function, or if a destructor
+/// of user data panics.
 pub(super) struct Landing<G, K, V, E>
 where
     G: Deref<Target = SingleFlight<K, V, E>>,
@@ -113,23 +115,23 @@ where
     group: G,
     place: Place,
     flight: Arc<InFlight<K, V, E>>,
-    /// What has come of it, until it is stored for the callers that share it.
+    /// The outcome, until the outcome is stored for the callers that share the flight.
     outcome: Option<Outcome<V, E>>,
     over: bool,
 }
 
 impl<G: Deref<Target = SingleFlight<K, V, E>>, K, V, E> Landing<G, K, V, E> {
-    /// A flight that is on the map.
+    /// Creates the landing of a flight that is on the map.
     pub(super) fn new(group: G, place: Place, flight: Arc<InFlight<K, V, E>>) -> Self {
         Self { group, place, flight, outcome: None, over: false }
     }
 
-    /// Takes the flight off the map, and lets the callers that share it go.
+    /// Takes the flight off the map, and releases the callers that share the flight.
     fn land(&mut self) {
         let (place, shared) = (self.place, &self.flight.shared);
         let (_off, shared) = self.group.lock_map(|flights| (flights.map.remove(&place), shared.load(Relaxed)));
         if shared {
-            // A caller that shares it without an outcome shares the end of our goroutine.
+            // If there is no outcome, the callers that share the flight end as this goroutine does.
             _ = self.flight.outcome.set(self.outcome.take().unwrap_or(Outcome::Exited));
             self.flight.landed.finish();
         }

@@ -1,4 +1,4 @@
-//! Tokens that go back by themselves.
+//! Guards, whose tokens go back when the guard is dropped.
 
 use sudog_runtime::Instant;
 use sudog_runtime::sema::{WaitError, WaitLimit};
@@ -7,7 +7,7 @@ use super::Weighted;
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
 
-/// Tokens of a [`Weighted`], which go back when this is dropped.
+/// A guard of tokens of a [`Weighted`]. The tokens go back when the guard is dropped.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// How many they are.
+    /// Returns the number of tokens.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens
@@ -36,18 +36,18 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     /// # Panics
     ///
-    /// As [`Weighted::release`], if another caller has released these tokens meanwhile.
+    /// As [`Weighted::release`] does, if another caller has released these tokens meanwhile.
     fn drop(&mut self) {
         self.semaphore.release(self.tokens);
     }
 }
 
 impl Weighted {
-    /// [`Weighted::acquire`] with a guard: the tokens go back when it is dropped.
+    /// Takes tokens as [`Weighted::acquire`] does, and returns a guard: the tokens go back when the guard is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Weighted::acquire`].
+    /// The same as [`Weighted::acquire`].
     ///
     /// # Examples
     ///
@@ -68,7 +68,7 @@ impl Weighted {
         self.acquire(ctx, tokens).map(|()| self.held(tokens))
     }
 
-    /// [`Weighted::acquire_until`] with a guard.
+    /// Takes tokens as [`Weighted::acquire_until`] does, and returns a guard.
     ///
     /// # Examples
     ///
@@ -83,11 +83,11 @@ impl Weighted {
         self.acquire_until(tokens, deadline).then(|| self.held(tokens))
     }
 
-    /// [`Weighted::acquire_limited`] with a guard.
+    /// Takes tokens as [`Weighted::acquire_limited`] does, and returns a guard.
     ///
     /// # Errors
     ///
-    /// As [`Weighted::acquire_limited`].
+    /// The same as [`Weighted::acquire_limited`].
     ///
     /// # Examples
     ///
@@ -102,7 +102,7 @@ impl Weighted {
         self.acquire_limited(tokens, limit).map(|()| self.held(tokens))
     }
 
-    /// [`Weighted::try_acquire`] with a guard.
+    /// Takes tokens as [`Weighted::try_acquire`] does, and returns a guard.
     ///
     /// # Examples
     ///

@@ -13,15 +13,15 @@ pub(super) struct Line {
     last: Option<NonNull<Waiter>>,
 }
 
-// SAFETY: the waiters that it links are touched by the holder of the lock it is in, on whatever thread; see `Waiter`.
+// SAFETY: only the holder of the lock around the line accesses the linked waiters, on whatever thread; see `Waiter`.
 unsafe impl Send for Line {}
 
-/// Stands on the stack of the one that waits.
+/// A waiter in line, on the stack of the acquirer that waits.
 pub(super) struct Waiter {
     pub(super) tokens: u64,
     pub(super) permit: AtomicU32,
-    /// Whether the waiter has been given its tokens, and unlinked. This field and the links belong to the holder of the
-    /// lock; but once it is granted, `next` belongs to the giver.
+    /// True if the waiter has been given its tokens, and unlinked. This field and the links belong to the holder of
+    /// the lock; but once the waiter is granted, `next` belongs to the giver.
     pub(super) granted: Cell<bool>,
     next: Cell<Option<NonNull<Waiter>>>,
     prev: Cell<Option<NonNull<Waiter>>>,
@@ -39,7 +39,7 @@ impl Waiter {
     }
 }
 
-/// Writes, as freeing would, so that loom reports a later use.
+/// Writes to the fields, as freeing would, so that loom reports a later use.
 #[cfg(sudog_loom)]
 impl Drop for Waiter {
     fn drop(&mut self) {
@@ -62,7 +62,7 @@ impl Line {
         let (mut n, mut at) = (0, self.first);
         while let Some(waiter) = at {
             n += 1;
-            // SAFETY: in line, hence alive, and the lock is held.
+            // SAFETY: the waiter is in line, so the waiter is alive. The holder of the lock calls this method.
             at = unsafe { waiter.as_ref() }.next.get();
         }
         n
@@ -72,40 +72,40 @@ impl Line {
     ///
     /// # Safety
     ///
-    /// It stays where it is until it has been unlinked.
+    /// `waiter` does not move, and is not freed, until it has been unlinked.
     pub(super) unsafe fn push(&mut self, waiter: &Waiter) {
         let this = NonNull::from(waiter);
         waiter.prev.set(self.last);
         match self.last {
-            // SAFETY: in line, hence alive, and the lock is held.
+            // SAFETY: `last` is in line, so that waiter is alive. The holder of the lock calls this method.
             Some(last) => unsafe { last.as_ref() }.next.set(Some(this)),
             None => self.first = Some(this),
         }
         self.last = Some(this);
     }
 
-    /// Takes out one that gives up. Those that it kept waiting are to be served.
+    /// Removes a waiter that gives up. The caller must then serve the waiters that this waiter kept waiting.
     pub(super) fn remove(&mut self, waiter: &Waiter) {
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match next {
-            // SAFETY: in line, hence alive, and the lock is held.
+            // SAFETY: `next` is in line, so that waiter is alive. The holder of the lock calls this method.
             Some(next) => unsafe { next.as_ref() }.prev.set(prev),
             None => self.last = prev,
         }
         match prev {
-            // SAFETY: as above.
+            // SAFETY: `prev` is in line, so that waiter is alive. The holder of the lock calls this method.
             Some(prev) => unsafe { prev.as_ref() }.next.set(next),
             None => self.first = next,
         }
     }
 
-    /// Unlinks the first in line for as long as there are enough tokens, of which so many are held. Says how many are
-    /// held then.
+    /// Unlinks the first waiters in line for as long as there are enough tokens, of which `held` are held. Returns the
+    /// number of tokens that are held then, and the unlinked waiters.
     pub(super) fn grant(&mut self, mut held: u64, size: u64) -> (u64, Granted) {
         let first = self.first;
         let mut last = None;
         while let Some(waiter) = self.first {
-            // SAFETY: in line, hence alive, and the lock is held.
+            // SAFETY: the waiter is in line, so the waiter is alive. The holder of the lock calls this method.
             let waiter = unsafe { waiter.as_ref() };
             if waiter.tokens > size - held {
                 break;
@@ -118,7 +118,7 @@ impl Line {
         let Some(last) = last else { return (held, Granted(None)) };
         last.next.set(None);
         match self.first {
-            // SAFETY: as above.
+            // SAFETY: `first` is in line, so that waiter is alive. The holder of the lock calls this method.
             Some(first) => unsafe { first.as_ref() }.prev.set(None),
             None => self.last = None,
         }
@@ -126,12 +126,12 @@ impl Line {
     }
 }
 
-/// Waiters that have their tokens, but do not know of it.
+/// Waiters that have their tokens, but have not been given their permits yet.
 #[must_use]
 pub(super) struct Granted(Option<NonNull<Waiter>>);
 
 impl Granted {
-    /// To be called without the lock. The caller comes to a safepoint after it.
+    /// Gives a permit to each waiter. The caller has released the lock, and comes to a safepoint after this call.
     #[inline]
     pub(super) fn wake(self) {
         if let Some(first) = self.0 {
@@ -142,12 +142,13 @@ impl Granted {
 
 #[cold]
 fn wake(first: NonNull<Waiter>) {
-    // Grant to all of them before giving way.
+    // Grant to all waiters before yielding.
     without_switching(|| {
         let mut at = Some(first);
         while let Some(waiter) = at {
             let waiter = waiter.as_ptr();
-            // SAFETY: it waits for the grant, by what `leave` does, so it is alive until then; and it is not used after.
+            // SAFETY: a granted waiter waits for its permit (see `leave`), so the waiter is alive until then. The
+            // waiter is not used after its permit has been given.
             unsafe {
                 at = (*waiter).next.get();
                 semgrant_many(&(*waiter).permit, 1);
