@@ -110,9 +110,9 @@ impl<P: WaitPolicy> Clh<P> {
 }
 
 // SAFETY: a thread replaces the use in the tail by its own use, and has the lock when the gate of the replaced use is
-// open. The owner opens that gate once; no two threads have the same predecessor, as the tail is exchanged. The
-// module's comment argues the orderings. Nodes do not point to the lock, so the lock may be moved while it is held;
-// waiters borrow the lock.
+// open. The user of that node opens the gate once; no two threads have the same predecessor, as the tail is exchanged.
+// The module's comment argues the orderings. Nodes do not point to the lock, so a held lock may be moved; waiters borrow
+// the lock.
 unsafe impl<P: WaitPolicy> RawLock for Clh<P> {
     type Guard = ClhGuard;
 
