@@ -15,7 +15,7 @@ macro_rules! table {
 }
 pub(super) use table;
 
-/// Aligned to a page: fewer pages are touched.
+/// A table that is aligned to a page: fewer pages are touched.
 #[cfg(not(sudog_loom))]
 #[repr(align(4096))]
 pub(super) struct Pages<T>(pub(super) T);
