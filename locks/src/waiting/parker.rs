@@ -52,13 +52,12 @@ impl OneShotParker {
     /// The parker is alive, and no other thread opens it.
     pub(crate) unsafe fn open(parker: *const Self) {
         // Release: the owner sees the opener's writes. Acquire: the opener sees `sleeper`.
-        // SAFETY: by the contract of `open`, `parker` is alive; after this swap it is used only if the owner sleeps
+        // SAFETY: by the contract of `open`, `parker` is alive; after this swap the parker is used only if the owner sleeps
         // until this thread readies that owner.
         let before = unsafe { (*parker).state.swap(OPEN, Ordering::AcqRel) };
         debug_assert_ne!(before, OPEN, "opened once");
         if before == PARKED {
-            // SAFETY: the owner was PARKED, so its G is alive and stays in `park` until this `ready`, which is the only
-            // one.
+            // SAFETY: the owner was PARKED, so its G is alive and stays in `park` until this only `ready`.
             unsafe { G::ready((*parker).sleeper.get()) };
         }
     }

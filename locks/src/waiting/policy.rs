@@ -86,7 +86,7 @@ impl WaitPolicy for SpinThenPark {
     }
 }
 
-/// Pauses once, if pauses are left, and returns whether it did; from time to time asks Go's rule whether to go on. A
+/// Pauses once and returns true, if pauses are left; from time to time asks Go's rule whether to go on. A
 /// model does not spin: each check would be a step to explore, and a waiter that sleeps at once sees every state that a
 /// spinning waiter sees.
 #[inline]

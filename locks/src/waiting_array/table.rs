@@ -1,4 +1,4 @@
-//! The waiting arrays: one table for each protocol, per process; in a model, a new one for each execution.
+//! The waiting arrays: one table for each protocol, per process; in a model, a new table for each execution.
 
 /// Declares a table, to be indexed by the result of a `TicketHash`.
 macro_rules! table {
