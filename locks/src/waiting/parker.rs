@@ -52,8 +52,8 @@ impl OneShotParker {
     /// The parker is alive, and no other thread opens it.
     pub(crate) unsafe fn open(parker: *const Self) {
         // Release: the owner sees the opener's writes. Acquire: the opener sees `sleeper`.
-        // SAFETY: by the contract of `open`, `parker` is alive; after this swap the parker is used only if the owner sleeps
-        // until this thread readies that owner.
+        // SAFETY: by the contract of `open`, `parker` is alive; after this swap this thread uses the parker only if the
+        // owner sleeps until this thread readies it.
         let before = unsafe { (*parker).state.swap(OPEN, Ordering::AcqRel) };
         debug_assert_ne!(before, OPEN, "opened once");
         if before == PARKED {

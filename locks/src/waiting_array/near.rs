@@ -54,8 +54,9 @@ pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
 /// Lets a thread yield before it polls, if there are more waiters than processors, unless its turn has come.
 ///
 /// The waiter has been woken, perhaps ahead of its turn, by the post that made the waiter near. With more waiters than
-/// processors the previous waiter may have been woken for the same processor, and polling would keep that waiter from its
-/// turn. On one processor no waiter polls. A goroutine does not yield: other goroutines of its worker may run for long.
+/// processors the previous waiter may have been woken for the same processor, and polling would keep that waiter from
+/// its turn. On one processor no waiter polls. A goroutine does not yield: other goroutines of its worker may run for
+/// long.
 ///
 /// A waiter whose wait returned without a sleep yields as well: a waiter that has just enlisted at a location, or has
 /// found its bucket changed. The next look at the grant follows, so nothing is missed.
