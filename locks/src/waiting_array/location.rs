@@ -154,8 +154,8 @@ impl LocationWaiter {
         if place != NOWHERE {
             if !e.gate.is_open() {
                 LOCATIONS[place - 1].wake_all();
-                // Wait for the waker of this chain: either this call, or another thread that has detached the chain
-                // before and is on its way down to this element.
+                // Wait until the gate is open. Either this call has opened the gate, or another thread has detached the
+                // chain before and is on its way down to this element.
                 e.gate.wait::<SpinThenPark>(None);
             }
             e.place.store(NOWHERE, Ordering::Relaxed);
