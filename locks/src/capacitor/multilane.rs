@@ -20,8 +20,8 @@
 //! takes no number before its turn has come, and polls.
 //!
 //! Orderings: as in `platoon.rs`; the additions of credits are Release, and an admitted contender acquires them.
-//! Sleepers are woken as in the sliding window, but a wake-up is sent for every new number, whether assigned or not: so
-//! no further check is needed.
+//! Sleepers are woken as in the sliding window, but a wake-up is sent for every admitted number, whether assigned or
+//! not: so no further check is needed.
 //!
 //! Source: the paper's remark on multilane semaphores; the shared count is this project's.
 

@@ -143,8 +143,9 @@ impl<L: RawLock> HeldInner<'_, L> {
 impl<L: RawLock> Drop for HeldInner<'_, L> {
     #[cold]
     fn drop(&mut self) {
-        // Unlock without switching: a `try_lock` never switches. SAFETY: `guard` is taken only once: `into_guard`,
-        // which takes `guard` too, skips this drop. `guard` came from an acquisition of this lock on this thread.
+        // Unlock without switching: a `try_lock` never switches.
+        // SAFETY: `guard` is taken only once: `into_guard`, which takes `guard` too, skips this drop. `guard` came from an
+        // acquisition of this lock on this thread.
         without_switching(|| unsafe { self.lock.unlock(ManuallyDrop::take(&mut self.guard)) });
     }
 }

@@ -79,7 +79,8 @@ impl Spare {
     ///
     /// The node came from [`Node::take`], is in no queue, and no thread uses the node after this.
     unsafe fn push(&self, node: NonNull<Node>) {
-        // SAFETY: by the contract of `push`, `node` came from `Node::take`, so `node` is alive, and belongs to the caller.
+        // SAFETY: by the contract of `push`, `node` came from `Node::take`, so `node` is alive, and belongs to the
+        // caller.
         unsafe { node.as_ref() }.next.store(self.0.get(), Relaxed);
         self.0.set(node.as_ptr());
     }
@@ -180,8 +181,8 @@ impl<P: WaitPolicy> Mcs<P> {
 
 // SAFETY: the thread that replaces null by its node has the lock, and so has the thread whose gate is opened: the owner
 // opens one gate once, or else puts null back, if there is no successor. The module's comment argues the orderings.
-// Nodes do not point to the lock, so a held lock may be moved; waiters borrow the lock. A forgotten guard
-// leaks its node, which is not freed then, so the successor may write to that node.
+// Nodes do not point to the lock, so a held lock may be moved; waiters borrow the lock. A forgotten guard leaks its
+// node, which is not freed then, so the successor may write to that node.
 unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
     type Guard = McsGuard;
 

@@ -154,8 +154,8 @@ impl Node {
         loop {
             let node = IN_HAND.try_with(|hand| hand.0.take()).ok().flatten().unwrap_or_else(|| NODES.take());
             let uses = node.uses.get();
-            // Skip a node without uses left: such a node is never used again. To get there takes hours in which a
-            // program does nothing else.
+            // Skip a node without uses left: such a node is never used again. Reaching this count takes hours in
+            // which a program does nothing else.
             if uses < MAX_USES {
                 node.uses.set(uses + 1);
                 node.gate.shut();

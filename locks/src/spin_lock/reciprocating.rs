@@ -93,8 +93,8 @@ per_thread!(ELEMENT: Element =
 ///
 /// # Limits
 ///
-/// The limits of the [module](super). If a user's [`WaitPolicy::pass_time`] contends for another lock of this kind, and
-/// so its thread waits for a lock while it waits for a lock, the process ends.
+/// The limits of the [module](super). If a user's [`WaitPolicy::pass_time`] contends for another lock of this kind, so
+/// that a thread waits for a second lock while it waits for the first, the process ends.
 ///
 /// # Examples
 ///

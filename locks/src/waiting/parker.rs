@@ -1,4 +1,4 @@
-//! A parker for one wait: its owner waits, and another thread opens the parker, once.
+//! A parker for one wait: the owner waits, and another thread opens the parker, once.
 //!
 //! | state | set by | meaning |
 //! |---|---|---|
@@ -40,7 +40,7 @@ impl OneShotParker {
         self.state.load(Ordering::Acquire) == OPEN
     }
 
-    /// Shuts the parker, so that its owner can use it again.
+    /// Shuts the parker, so that the owner can use the parker again.
     pub(crate) fn shut(&self) {
         self.state.store(SHUT, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ impl OneShotParker {
     ///
     /// # Safety
     ///
-    /// The parker is alive, and no other thread opens it.
+    /// The parker is alive, and no other thread opens the parker.
     pub(crate) unsafe fn open(parker: *const Self) {
         // Release: the owner sees the opener's writes. Acquire: the opener sees `sleeper`.
         // SAFETY: by the contract of `open`, `parker` is alive; after this swap this thread uses the parker only if the
@@ -82,7 +82,7 @@ impl OneShotParker {
     pub(crate) fn wait<P: WaitPolicy>(&self, deadline: Option<Instant>) -> bool {
         let mut iter = 0;
         while !self.is_open() {
-            // With `PARKS` false the waiter is never readied, so it must not sleep even if `pass_time` returns false.
+            // With `PARKS` false the waiter is never readied, so the waiter must not sleep even if `pass_time` returns false.
             if !P::pass_time(iter) && P::PARKS {
                 return self.park(deadline);
             }

@@ -86,8 +86,8 @@ impl WaitPolicy for SpinThenPark {
     }
 }
 
-/// Pauses once and returns true, if pauses are left; from time to time asks Go's rule whether to go on. A
-/// model does not spin: each check would be a step to explore, and a waiter that sleeps at once sees every state that a
+/// Pauses once and returns true, if pauses are left; from time to time asks Go's rule whether to go on. A model
+/// does not spin: each check would be a step to explore, and a waiter that sleeps at once sees every state that a
 /// spinning waiter sees.
 #[inline]
 fn pause(iter: u32) -> bool {

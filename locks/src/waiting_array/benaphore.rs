@@ -104,8 +104,8 @@ impl sealed::Sealed for CountedDoorway {
         }
         let first = queue.draw(n);
         if count > 0 {
-            // Give the permits that were found to the queue: they are for the first waiter. SAFETY: `queue` and `self`
-            // are alive, as they are borrowed.
+            // Give the permits that were found to the queue: they are for the first waiter.
+            // SAFETY: `queue` and `self` are alive, as they are borrowed.
             unsafe { TicketQueue::grant(queue, self, count as u64) };
         }
         Some(first)

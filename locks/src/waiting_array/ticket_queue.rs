@@ -243,8 +243,8 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let (grant, next) = unsafe { (&raw const (*queue).grant, &raw const (*queue).next) };
         // SAFETY: `grant` points into `queue`, which is alive until the compare-exchange below.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
-        // Check the limit for several permits only: to reach the limit by single permits would take a lifetime. SAFETY:
-        // `next` points into `queue`, which is alive until the compare-exchange below.
+        // Check the limit for several permits only: to reach the limit by single permits would take a lifetime.
+        // SAFETY: `next` points into `queue`, which is alive until the compare-exchange below.
         if n > 1 && old.wrapping_sub(unsafe { (*next).load(Ordering::Relaxed) }) as i64 > LIMIT as i64 {
             fatal("sema: more than 2^60 permits");
         }
