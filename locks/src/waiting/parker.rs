@@ -82,7 +82,8 @@ impl OneShotParker {
     pub(crate) fn wait<P: WaitPolicy>(&self, deadline: Option<Instant>) -> bool {
         let mut iter = 0;
         while !self.is_open() {
-            // With `PARKS` false the waiter is never readied, so the waiter must not sleep even if `pass_time` returns false.
+            // With `PARKS` false the waiter is never readied, so the waiter must not sleep even if `pass_time`
+            // returns false.
             if !P::pass_time(iter) && P::PARKS {
                 return self.park(deadline);
             }
